@@ -5,49 +5,25 @@
 #[doc = include_str!("../docs/library.md")]
 struct LibraryGuide;
 
-pub mod state;
-
-pub mod contract;
-
-pub mod context;
-
-pub mod front_matter;
-
-pub mod walk;
-
-pub mod run;
-
-pub mod phase;
-
-pub mod pattern;
-
-pub mod llm;
-
-pub mod store;
-
-pub mod runtime;
-
-pub mod snapshots;
-
-pub mod plugins;
-
-pub mod agents;
-
-pub mod tools;
-
-pub mod mcp;
-
-pub mod picture;
-
-pub mod config;
-
-pub mod headless;
-
-pub mod tui;
+pub use aye_config as config;
+pub use aye_config::agents;
+pub use aye_core::{context, contract, phase, run, state};
+pub use aye_files::{front_matter, walk};
+pub use aye_headless as headless;
+pub use aye_llm as llm;
+pub use aye_mcp as mcp;
+pub use aye_pattern as pattern;
+pub use aye_plugins as plugins;
+pub use aye_runtime as runtime;
+pub use aye_snapshots as snapshots;
+pub use aye_store_sqlite as store;
+pub use aye_tools as tools;
+pub use aye_tui as tui;
 
 pub mod app;
 pub mod cli;
 pub mod logging;
+pub mod picture;
 
 // The book's names, so that a reader of it finds things where it says they are.
 
@@ -62,20 +38,22 @@ pub use facade::{
 /// Cooperative cancellation: clones share one state.
 pub use tokio_util::sync::CancellationToken;
 
-pub use context::{CompactionConfig, CompactionConfigKey};
-pub use contract::profile::{ProfileAccess, ProfileKey, ProfileOwner, ProfileStore, StateScope};
-pub use contract::spec::{AgentSpec, ContextCompactionMode, ContextWindowPolicy, ModelSpec, PluginConfigKey};
-pub use phase::{
+pub use aye_core::context::{CompactionConfig, CompactionConfigKey};
+pub use aye_core::contract::profile::{ProfileAccess, ProfileKey, ProfileOwner, ProfileStore, StateScope};
+pub use aye_core::contract::spec::{
+    AgentSpec, ContextCompactionMode, ContextWindowPolicy, ModelSpec, PluginConfigKey,
+};
+pub use aye_core::phase::{
     ConfigSchema, DEFAULT_MAX_PHASE_ROUNDS, ExecutionEnv, FailedScheduledActions, PendingScheduledActions,
     PhaseContext, PhaseHook, PhaseRuntime, Plugin, PluginDescriptor, PluginRegistrar, TypedEffectHandler,
     TypedScheduledActionHandler,
 };
-pub use runtime::{
-    AgentResolver, AgentRunResult, AgentRuntime, AgentRuntimeBuilder, BuildError, ResolvedAgent, RunRequest,
-    RuntimeError,
-};
-pub use state::{
+pub use aye_core::state::{
     CommitEvent, CommitHook, EffectSpec, JsonValue, KeyScope, MergeStrategy, MutationBatch, PersistedState,
     Phase, ScheduledActionSpec, Snapshot, StateCommand, StateError, StateKey, StateKeyOptions, StateMap,
     StateStore, TypedEffect, UnknownKeyPolicy,
+};
+pub use aye_runtime::{
+    AgentResolver, AgentRunResult, AgentRuntime, AgentRuntimeBuilder, BuildError, ResolvedAgent, RunRequest,
+    RuntimeError,
 };

@@ -24,7 +24,6 @@ mod hostile;
 mod images;
 mod inbox;
 mod kills;
-mod layers;
 mod lease;
 mod mailbox;
 mod mcp;

@@ -12,7 +12,7 @@ use crate::support::pty::Pty;
 type Check = fn() -> Found;
 
 /// Rows about the store alone: their tests are there, under the same ids.
-const IN_THE_STORE: &str = include_str!("../../../src/store/tests/hostile.rs");
+const IN_THE_STORE: &str = include_str!("../../../crates/store-sqlite/src/tests/hostile.rs");
 
 pub fn check_of(id: &str) -> Option<Check> {
     Some(match id {

@@ -56,7 +56,7 @@ const MCP_CHECKS: &[(&str, &str)] = &[
 
 #[test]
 fn the_checks_of_tool_servers_are_there() {
-    let tests = concat!(include_str!("../mcp.rs"), include_str!("../../../src/mcp/tests.rs"));
+    let tests = concat!(include_str!("../mcp.rs"), include_str!("../../../crates/mcp/src/tests.rs"));
     for (id, name) in MCP_CHECKS {
         assert!(tests.contains(&format!("fn {name}(")), "{id}: {name}");
     }

@@ -1,0 +1,241 @@
+//! `AGENTS.md`: what the user and the project tell every agent.
+
+use std::path::{Path, PathBuf};
+
+use super::layers::read_text;
+use aye_core::contract::display::visible_line;
+
+/// Bytes of all instructions together.
+pub const MAX_INSTRUCTIONS: usize = 32 * 1024;
+/// A file that is larger than this is not even opened.
+const MAX_FILE: u64 = 4 << 20;
+/// In each folder the first of these that is there is taken.
+const NAMES: [&str; 3] = ["AGENTS.override.md", "AGENTS.md", "CLAUDE.md"];
+
+/// The text of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstructionFile {
+    /// The file.
+    pub path: PathBuf,
+    /// Its text, or the beginning of it with a note.
+    pub text: String,
+    /// Whether something was cut off.
+    pub is_cut: bool,
+}
+
+/// All instructions for a working directory, the most general first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Instructions {
+    /// The files in the order in which the model reads them.
+    pub files: Vec<InstructionFile>,
+    /// What could not be read, one line each.
+    pub warnings: Vec<String>,
+}
+
+impl Instructions {
+    /// The text for the system prompt; empty when there is none.
+    pub fn prompt(&self) -> String {
+        let section = |file: &InstructionFile| {
+            let path = file.path.to_string_lossy();
+            format!("Instructions from {}:\n{}\n", visible_line(&path), file.text.trim_end())
+        };
+        self.files.iter().map(section).collect::<Vec<_>>().join("\n")
+    }
+
+    /// What the status line says; `None` when there are no instructions.
+    pub fn status(&self) -> Option<String> {
+        let name =
+            |file: &InstructionFile| file.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let first = self.files.first()?;
+        let is_cut = self.files.iter().any(|file| file.is_cut);
+        let cut = if is_cut { format!(", cut at {} KiB", MAX_INSTRUCTIONS / 1024) } else { String::new() };
+        Some(match self.files.len() {
+            1 => format!("{}{cut}", visible_line(&name(first))),
+            count => format!("{count} instruction files{cut}"),
+        })
+    }
+}
+
+/// The repository's root: the nearest folder upwards that has a `.git`; the folder itself when there is none.
+pub fn repository_root(cwd: &Path) -> PathBuf {
+    let has_git = |folder: &&Path| folder.join(".git").symlink_metadata().is_ok();
+    cwd.ancestors().find(has_git).unwrap_or(cwd).to_path_buf()
+}
+
+/// Reads the user's file and then one per folder from the repository's root down to the working directory.
+///
+/// Links are followed only inside the repository, so that a clone cannot have a file of the user's sent to a model.
+pub fn load_instructions(config_dir: &Path, root: &Path, cwd: &Path) -> Instructions {
+    let mut instructions = Instructions::default();
+    let mut room = MAX_INSTRUCTIONS;
+    if let Some(file) = first_file(config_dir, None, &mut instructions.warnings) {
+        add(&mut instructions, &mut room, file);
+    }
+    let mut folders: Vec<&Path> = cwd.ancestors().take_while(|folder| folder.starts_with(root)).collect();
+    folders.reverse();
+    for folder in folders {
+        if folder != config_dir
+            && let Some(file) = first_file(folder, Some(root), &mut instructions.warnings)
+        {
+            add(&mut instructions, &mut room, file);
+        }
+    }
+    instructions
+}
+
+fn first_file(
+    folder: &Path,
+    boundary: Option<&Path>,
+    warnings: &mut Vec<String>,
+) -> Option<(PathBuf, String)> {
+    for name in NAMES {
+        let path = folder.join(name);
+        let Ok(real) = path.canonicalize() else { continue };
+        if let Some(boundary) = boundary
+            && !boundary.canonicalize().is_ok_and(|boundary| real.starts_with(boundary))
+        {
+            let path = path.to_string_lossy();
+            warnings.push(format!("{}: links out of the repository; not followed", visible_line(&path)));
+            continue;
+        }
+        match read_text(&real, MAX_FILE) {
+            Ok(Some(text)) if text.trim().is_empty() => {}
+            Ok(Some(text)) => return Some((path, text)),
+            Ok(None) => {}
+            Err((0, message)) => {
+                warnings.push(format!("{}: {message}", visible_line(&path.to_string_lossy())));
+            }
+            Err((line, message)) => {
+                warnings.push(format!("{}:{line}: {message}", visible_line(&path.to_string_lossy())));
+            }
+        }
+    }
+    None
+}
+
+fn add(instructions: &mut Instructions, room: &mut usize, (path, text): (PathBuf, String)) {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    if text.len() <= *room {
+        *room -= text.len();
+        instructions.files.push(InstructionFile { path, text: text.to_owned(), is_cut: false });
+        return;
+    }
+    let mut end = *room;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    // Whole lines only: half a sentence can say the opposite.
+    let kept = &text[..text[..end].rfind('\n').map_or(0, |at| at + 1)];
+    *room = 0;
+    let left = text.len() - kept.len();
+    let note = format!(
+        "[{left} bytes left out: instructions are limited to {} KiB in total]\n",
+        MAX_INSTRUCTIONS / 1024
+    );
+    instructions.files.push(InstructionFile { path, text: format!("{kept}{note}"), is_cut: true });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    struct Tree(tempfile::TempDir);
+
+    impl Tree {
+        fn new(files: &[(&str, &str)]) -> Self {
+            let tree = Self(tempfile::tempdir().expect("temp"));
+            for (path, text) in files {
+                let path = tree.path(path);
+                fs::create_dir_all(path.parent().expect("parent")).expect("dir");
+                fs::write(path, text).expect("write");
+            }
+            tree
+        }
+
+        fn path(&self, path: &str) -> PathBuf {
+            self.0.path().canonicalize().expect("real").join(path)
+        }
+
+        fn load(&self, cwd: &str) -> Instructions {
+            let cwd = self.path(cwd);
+            load_instructions(&self.path("config"), &repository_root(&cwd), &cwd)
+        }
+    }
+
+    #[test]
+    fn files_go_from_the_user_over_the_root_to_the_folder() {
+        let tree = Tree::new(&[
+            ("config/AGENTS.md", "user"),
+            ("repo/.git/HEAD", ""),
+            ("repo/AGENTS.md", "root"),
+            ("repo/a/CLAUDE.md", "fallback"),
+            ("repo/a/b/AGENTS.md", "hidden"),
+            ("repo/a/b/AGENTS.override.md", "override"),
+            ("repo/other/AGENTS.md", "elsewhere"),
+            ("AGENTS.md", "above the repository"),
+        ]);
+        let texts = |cwd| tree.load(cwd).files.iter().map(|file| file.text.clone()).collect::<Vec<_>>();
+        assert_eq!(texts("repo/a/b"), ["user", "root", "fallback", "override"]);
+        assert_eq!(texts("repo"), ["user", "root"]);
+        assert_eq!(tree.load("repo").status().as_deref(), Some("2 instruction files"));
+        let prompt = tree.load("repo").prompt();
+        assert!(
+            prompt.starts_with("Instructions from ")
+                && prompt.contains("config/AGENTS.md:\nuser\n\nInstructions"),
+            "{prompt}"
+        );
+    }
+
+    #[test]
+    fn without_a_repository_only_the_folder_itself_counts() {
+        let tree = Tree::new(&[("x/AGENTS.md", "above"), ("x/y/AGENTS.md", "here")]);
+        let instructions = tree.load("x/y");
+        assert_eq!(instructions.files.len(), 1);
+        assert_eq!(instructions.status().as_deref(), Some("AGENTS.md"));
+        assert_eq!(tree.load("x").files[0].text, "above");
+        assert_eq!(Instructions::default().status(), None);
+    }
+
+    #[test]
+    fn the_whole_is_cut_at_a_line() {
+        let line = format!("{}\n", "ä".repeat(49));
+        let long = line.repeat(400);
+        let tree =
+            Tree::new(&[("repo/.git/HEAD", ""), ("repo/AGENTS.md", &long), ("repo/a/AGENTS.md", "more\n")]);
+        let instructions = tree.load("repo/a");
+        let first = &instructions.files[0];
+        assert!(first.is_cut);
+        let kept = first.text.lines().count() - 1;
+        assert_eq!(kept, MAX_INSTRUCTIONS / line.len());
+        assert!(first.text.ends_with("limited to 32 KiB in total]\n"));
+        assert_eq!(
+            instructions.files[1].text,
+            "[5 bytes left out: instructions are limited to 32 KiB in total]\n"
+        );
+        assert_eq!(instructions.status().as_deref(), Some("2 instruction files, cut at 32 KiB"));
+    }
+
+    #[test]
+    fn links_are_followed_inside_the_repository_only() {
+        let tree = Tree::new(&[("secret", "secret"), ("repo/.git/HEAD", ""), ("repo/AGENTS.md", "text")]);
+        symlink("AGENTS.md", tree.path("repo/CLAUDE.md")).expect("link");
+        symlink("../secret", tree.path("repo/AGENTS.override.md")).expect("link");
+        let instructions = tree.load("repo");
+        assert_eq!(instructions.files.len(), 1);
+        assert_eq!(instructions.files[0].text, "text");
+        assert!(instructions.warnings[0].contains("links out of the repository"));
+    }
+
+    #[test]
+    fn what_is_no_text_is_a_warning() {
+        let tree = Tree::new(&[("repo/.git/HEAD", "")]);
+        fs::create_dir(tree.path("repo/AGENTS.md")).expect("dir");
+        fs::write(tree.path("repo/CLAUDE.md"), b"a\n\xff").expect("write");
+        let instructions = tree.load("repo");
+        assert!(instructions.files.is_empty());
+        assert!(instructions.warnings[0].ends_with("AGENTS.md: is not a file"));
+        assert!(instructions.warnings[1].ends_with("CLAUDE.md:2: is not UTF-8 text"));
+    }
+}

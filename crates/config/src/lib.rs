@@ -1,0 +1,50 @@
+//! Settings, paths, trust and the choice of a model, all as values: what reads the environment is above.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
+
+pub mod agents;
+mod edit;
+mod endpoints;
+mod env;
+mod instructions;
+mod layer;
+mod layers;
+mod models;
+mod paths;
+mod providers;
+mod redact;
+mod schema;
+mod servers;
+mod settings;
+mod table;
+mod tree;
+mod trust;
+mod zone;
+
+pub use edit::set_text;
+pub use endpoints::{
+    OfferedModel, ProbeCandidate, ProbeHit, ResolvedProvider, normalise_base_url, probe_candidates,
+    resolve_providers,
+};
+pub use env::Env;
+pub use instructions::{InstructionFile, Instructions, MAX_INSTRUCTIONS, load_instructions, repository_root};
+pub use layer::{Key, Origin, Problem, Value};
+pub use layers::{
+    ConfigError, ENV_KEYS, Flags, Loaded, Provenance, ProvenanceRow, Sources, load, project_config_files,
+};
+pub use models::{
+    DEMO, KeySource, ModelRow, SelectError, Selection, gone, key_sources, list_models, needs_probe,
+    select_model, wants_list,
+};
+pub use paths::{Paths, PathsError, PrivateFileError, create_private_dir, read_private, write_private};
+pub use providers::{BuiltInProvider, PROVIDERS};
+pub use schema::STATUS_SEGMENTS;
+pub use servers::{SERVERS_FILE, Servers, load_servers, server_files};
+pub use settings::{
+    Adapter, BashSettings, ContextSettings, Images, McpSettings, ModelSettings, OnAsk, PermissionMode,
+    ProviderSettings, RetrySettings, Screen, ServerSettings, SettingDoc, Settings, StopSettings,
+    TelemetrySettings, TuiSettings, UnknownWord, documented_settings, tool_execution,
+};
+pub use table::{KnownModel, can_chat, known_price, models_of, successor};
+pub use tree::Tree;
+pub use trust::{TrustAssessment, TrustError, TrustItem, TrustStore};
+pub use zone::local_zone;

@@ -1,0 +1,740 @@
+//! Which model answers: flag, settings, keys, a local server, or the demo model. No network here: what a probe found is
+//! handed in as data.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::endpoints::{
+    OfferedModel, ProbeCandidate, ProbeHit, ResolvedProvider, is_loopback, resolve, resolve_providers,
+};
+use super::env::Env;
+use super::layer::Origin;
+use super::layers::Provenance;
+use super::providers::{self, PROVIDERS, UNKNOWN_CONTEXT_WINDOW, UNKNOWN_MAX_OUTPUT};
+use super::settings::{Adapter, Settings};
+use super::table::{self, can_chat, is_version_of, known_model, successor};
+use aye_core::contract::display::visible_line;
+use aye_core::contract::near::nearest;
+use aye_core::contract::spec::Price;
+
+/// Name of the built-in scripted model and of its provider.
+pub const DEMO: &str = "demo";
+
+/// Where a request goes, and what is known about who answers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Selection {
+    /// Name of the provider.
+    pub provider: String,
+    /// Wire form.
+    #[serde(serialize_with = "adapter_word")]
+    pub adapter: Adapter,
+    /// Address with the slash at its end; empty for the demo model.
+    pub base_url: String,
+    /// Variable that holds the key; `None` when none is needed or none is set.
+    pub api_key_env: Option<String>,
+    /// Whether the key is the one that a login stored.
+    pub is_key_stored: bool,
+    /// The name that the provider knows.
+    pub model: String,
+    /// Tokens that fit in one request.
+    pub context_window: u64,
+    /// Tokens of one answer.
+    pub max_output: u64,
+    /// Prices of a million tokens, when they are known.
+    pub price: Option<Price>,
+    /// Whether it can reason, when that is known.
+    pub reasoning: Option<bool>,
+    /// Whether the window is a guess: neither settings nor table nor server name it.
+    #[serde(skip)]
+    pub is_guess: bool,
+    /// Why it was chosen, for the status line and `aye doctor`.
+    pub why: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn adapter_word<S: serde::Serializer>(adapter: &Adapter, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(adapter.as_str())
+}
+
+impl Selection {
+    /// `provider/model`, as `--model` takes it.
+    pub fn full_name(&self) -> String {
+        if self.is_demo() { DEMO.to_owned() } else { format!("{}/{}", self.provider, self.model) }
+    }
+
+    /// Whether it is the built-in scripted model.
+    pub fn is_demo(&self) -> bool {
+        self.adapter == Adapter::Demo
+    }
+}
+
+/// Why there is no model to ask.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectError {
+    /// The provider is known and has no key.
+    #[error("model `{model}` ({origin}) needs a key: {advice}")]
+    NoKey {
+        /// What was asked for.
+        model: String,
+        /// Who asked.
+        origin: String,
+        /// The variable to set, or the login to run.
+        advice: String,
+    },
+    /// The provider has no address.
+    #[error(
+        "provider `{provider}` ({origin}) has no base_url; set providers.{provider}.base_url in your config.toml"
+    )]
+    NoBaseUrl {
+        /// The provider.
+        provider: String,
+        /// Who asked.
+        origin: String,
+    },
+    /// `[models.NAME]` names a provider that is not there.
+    #[error(
+        "model `{model}` ({origin}) names the unknown provider `{provider}`; {known}, add \
+         [providers.{provider}] to your config.toml, or set OPENAI_BASE_URL for a gateway that knows \
+         `{model}`"
+    )]
+    NoSuchProvider {
+        /// What was asked for.
+        model: String,
+        /// Who asked.
+        origin: String,
+        /// The unknown provider.
+        provider: String,
+        /// The near one, or those that are known.
+        known: String,
+    },
+    /// Nobody serves it.
+    #[error(
+        "no provider for model `{model}` ({origin}); run `aye login`, set one of {key_envs}, set \
+         OPENAI_BASE_URL for your own server, or start Ollama; `aye models` lists available models"
+    )]
+    NoProvider {
+        /// What was asked for.
+        model: String,
+        /// Who asked.
+        origin: String,
+        /// The variables.
+        key_envs: String,
+    },
+    /// `provider/` without a model, and there is no default.
+    #[error("no model given; write {provider}/NAME, or set `model` in your config.toml")]
+    NoModel {
+        /// The provider.
+        provider: String,
+    },
+}
+
+/// Whether a probe could change the choice, so that the others need not wait for one.
+pub fn needs_probe(settings: &Settings, env: &Env) -> bool {
+    match &settings.model {
+        None => !resolve_providers(settings, env).iter().any(ResolvedProvider::is_set_up),
+        Some(name) => {
+            let chooser = Chooser { settings, env, origin: String::new(), hits: &[] };
+            name != DEMO && chooser.named(name).is_err()
+        }
+    }
+}
+
+/// The provider whose server has to be asked for its models, because nobody names one and its address is not the usual
+/// one, or it has no usual model.
+pub fn wants_list(settings: &Settings, env: &Env) -> Option<ResolvedProvider> {
+    let provider = match settings.model.as_deref() {
+        None => {
+            let first = resolve_providers(settings, env).into_iter().find(ResolvedProvider::is_set_up)?;
+            let is_named = settings.models.values().any(|own| own.provider.as_ref() == Some(&first.name));
+            Some(first).filter(|_| !is_named)?
+        }
+        Some(name) => {
+            let name = name.strip_suffix('/')?;
+            let is_known = settings.providers.contains_key(name) || providers::provider(name).is_some();
+            is_known.then(|| resolve(settings, env, name)).filter(ResolvedProvider::is_usable)?
+        }
+    };
+    let has_default = provider.built_in.is_some_and(|built_in| !built_in.default_model.is_empty());
+    (provider.is_elsewhere() || !has_default).then_some(provider)
+}
+
+/// Chooses the model: `settings.model` (flag, environment or file), else the first provider with a key, else a local
+/// server that answered, else the demo model.
+///
+/// # Errors
+/// When a model was asked for that nobody can serve. Without such a wish there is always an answer.
+pub fn select_model(
+    settings: &Settings,
+    provenance: &Provenance,
+    env: &Env,
+    hits: &[ProbeHit],
+) -> Result<Selection, SelectError> {
+    let origin = match provenance.origin("model") {
+        Some(Origin::Default) | None => "default".to_owned(),
+        Some(origin) => origin.to_string(),
+    };
+    let chooser = Chooser { settings, env, origin, hits };
+    match settings.model.as_deref() {
+        Some(DEMO) => Ok(demo(format!("requested by {}", chooser.origin))),
+        Some(name) => chooser.named(name),
+        None => Ok(chooser.unnamed()),
+    }
+}
+
+fn demo(why: String) -> Selection {
+    Selection {
+        provider: DEMO.to_owned(),
+        adapter: Adapter::Demo,
+        base_url: String::new(),
+        api_key_env: None,
+        is_key_stored: false,
+        model: DEMO.to_owned(),
+        context_window: UNKNOWN_CONTEXT_WINDOW,
+        max_output: UNKNOWN_MAX_OUTPUT,
+        price: None,
+        reasoning: None,
+        is_guess: false,
+        why,
+    }
+}
+
+struct Chooser<'a> {
+    settings: &'a Settings,
+    env: &'a Env,
+    origin: String,
+    hits: &'a [ProbeHit],
+}
+
+impl Chooser<'_> {
+    /// A model that somebody asked for.
+    fn named(&self, name: &str) -> Result<Selection, SelectError> {
+        let why = |how: &str| format!("{}: {how}", self.origin);
+        if let Some(own) = self.settings.models.get(name) {
+            let model = own.model.as_deref().unwrap_or(name);
+            return match &own.provider {
+                Some(provider) => self.at_provider(name, provider, model, why("a model of your settings")),
+                None => self.bare(name, model),
+            };
+        }
+        if let Some((provider, model)) = name.split_once('/')
+            && self.knows_provider(provider)
+        {
+            let at_provider = self.at_provider(name, provider, model, self.origin.clone());
+            // Gateways name models `vendor/model`, and a vendor may be a provider that we know.
+            return match (at_provider, self.gateway()) {
+                (Err(SelectError::NoKey { .. }), Some(gateway)) => {
+                    let how = format!("sent to {}, which serves models of any vendor", gateway.name);
+                    Ok(self.selection(name, &gateway, name, why(&how)))
+                }
+                (chosen, _) => chosen,
+            };
+        }
+        self.bare(name, name)
+    }
+
+    /// A server that takes models of any vendor: at an address that somebody set, or one that sells nothing else.
+    fn gateway(&self) -> Option<ResolvedProvider> {
+        let is_gateway = |provider: &ResolvedProvider| {
+            provider.is_set_up()
+                && (provider.is_elsewhere() && provider.adapter != Adapter::Ollama || serves_all(provider))
+        };
+        resolve_providers(self.settings, self.env).into_iter().find(is_gateway)
+    }
+
+    fn knows_provider(&self, provider: &str) -> bool {
+        self.knows_by_name(provider) || self.hits.iter().any(|hit| hit.candidate.provider == provider)
+    }
+
+    fn at_provider(
+        &self,
+        asked: &str,
+        provider: &str,
+        model: &str,
+        why: String,
+    ) -> Result<Selection, SelectError> {
+        let is_own = self.settings.providers.contains_key(provider);
+        if let Some(hit) = self.hits.iter().find(|hit| hit.candidate.provider == provider && !is_own) {
+            let named = Some(model).filter(|model| !model.is_empty());
+            let Some(model) = named.or_else(|| first_to_chat(provider, &hit.models)) else {
+                return Err(SelectError::NoModel { provider: shown(provider) });
+            };
+            return Ok(self.at_hit(asked, hit, model, why));
+        }
+        if !is_own && providers::provider(provider).is_none() {
+            return Err(self.no_such_provider(asked, provider));
+        }
+        let resolved = resolve(self.settings, self.env, provider);
+        if resolved.base_url.is_empty() {
+            return Err(SelectError::NoBaseUrl { provider: shown(provider), origin: self.origin.clone() });
+        }
+        if !resolved.is_usable() {
+            let advice = resolved.key_advice();
+            return Err(SelectError::NoKey { model: shown(asked), origin: self.origin.clone(), advice });
+        }
+        let model = if model.is_empty() { self.first_of(&resolved) } else { Some(model.to_owned()) };
+        let model = model.ok_or_else(|| SelectError::NoModel { provider: shown(provider) })?;
+        Ok(self.selection(asked, &resolved, &model, why))
+    }
+
+    fn no_such_provider(&self, asked: &str, provider: &str) -> SelectError {
+        let names: Vec<String> =
+            resolve_providers(self.settings, self.env).into_iter().map(|provider| provider.name).collect();
+        let near = match provider {
+            "google" => Some("gemini"),
+            other => nearest(other, names.iter().map(String::as_str)),
+        };
+        let known = near.map_or_else(
+            || format!("use one of {}", names.join(", ")),
+            |near| format!("did you mean `{near}`?"),
+        );
+        SelectError::NoSuchProvider {
+            model: shown(asked),
+            origin: self.origin.clone(),
+            provider: shown(provider),
+            known,
+        }
+    }
+
+    /// A name without a provider: a model or family that we know, else whoever is set up, an address before a key.
+    fn bare(&self, asked: &str, model: &str) -> Result<Selection, SelectError> {
+        let all = resolve_providers(self.settings, self.env);
+        let has_it = |provider: &&ResolvedProvider| {
+            provider.is_set_up()
+                && !provider.is_elsewhere()
+                && table::models_of(&provider.name).any(|id| id == model)
+        };
+        let is_of_family = |provider: &ResolvedProvider| {
+            provider
+                .built_in
+                .is_some_and(|built_in| built_in.prefixes.iter().any(|prefix| model.starts_with(prefix)))
+        };
+        let why = |how: String| format!("{}: {how}", self.origin);
+        if let Some(provider) = all.iter().find(has_it) {
+            return Ok(self.selection(asked, provider, model, why(format!("a model of {}", provider.name))));
+        }
+        if let Some(provider) = all.iter().find(|provider| is_of_family(provider) && provider.is_set_up()) {
+            return Ok(self.selection(asked, provider, model, why(format!("a model of {}", provider.name))));
+        }
+        if let Some(hit) =
+            self.hits.iter().find(|hit| hit.models.iter().any(|known| same_model(&known.id, model)))
+        {
+            return Ok(self.at_hit(asked, hit, model, why(format!("{} serves it", hit.candidate.base_url))));
+        }
+        if let Some(provider) = all.iter().find(|provider| provider.is_set_up() && provider.is_base_url_set) {
+            let how = format!("sent to {}, whose URL is set", provider.name);
+            return Ok(self.selection(asked, provider, model, why(how)));
+        }
+        // `vendor/model` is a name for gateways: a vendor's own service does not know it.
+        if let Some((vendor, _)) = model.split_once('/') {
+            return match self.gateway() {
+                Some(gateway) => {
+                    let how = format!("sent to {}, which serves models of any vendor", gateway.name);
+                    Ok(self.selection(asked, &gateway, model, why(how)))
+                }
+                None => Err(self.no_such_provider(asked, vendor)),
+            };
+        }
+        // A key of a vendor's own service opens its own models only, where we know the family to be another's.
+        if let Some(provider) = all.iter().find(|provider| is_of_family(provider)) {
+            let gateway = all.iter().find(|other| other.is_set_up() && serves_all(other));
+            return match gateway {
+                Some(gateway) => {
+                    let how = format!("sent to {}, whose key is set", gateway.name);
+                    Ok(self.selection(asked, gateway, model, why(how)))
+                }
+                None => Err(SelectError::NoKey {
+                    model: shown(asked),
+                    origin: self.origin.clone(),
+                    advice: provider.key_advice(),
+                }),
+            };
+        }
+        if let Some(provider) = all.iter().find(|provider| provider.is_set_up()) {
+            let how = format!("sent to {}, whose key is set", provider.name);
+            return Ok(self.selection(asked, provider, model, why(how)));
+        }
+        if let Some(hit) = self.hits.first() {
+            return Ok(self.at_hit(asked, hit, model, why(format!("sent to {}", hit.candidate.base_url))));
+        }
+        let key_envs = PROVIDERS.iter().filter_map(|provider| provider.key_envs.first().copied());
+        Err(SelectError::NoProvider {
+            model: shown(asked),
+            origin: self.origin.clone(),
+            key_envs: key_envs.take(5).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// Nobody asked for a model.
+    fn unnamed(&self) -> Selection {
+        let mut silent = None;
+        for provider in
+            resolve_providers(self.settings, self.env).iter().filter(|provider| provider.is_set_up())
+        {
+            let model = self.default_model(provider);
+            if let Some(model) = model {
+                let why = match &provider.key_env {
+                    _ if provider.is_elsewhere() => format!("the URL of {} is set", provider.name),
+                    _ if provider.is_key_stored => format!("`aye login {}` stored a key", provider.name),
+                    Some(key_env) if provider.has_key => format!("{key_env} is set"),
+                    _ => format!("the URL of {} is set", provider.name),
+                };
+                return self.selection(&model, provider, &model, why);
+            }
+            silent.get_or_insert_with(|| provider.base_url.clone());
+        }
+        for hit in self.hits.iter().filter(|hit| is_loopback(&hit.candidate.base_url)) {
+            if let Some(model) = first_to_chat(&hit.candidate.provider, &hit.models) {
+                return self.at_hit(
+                    model,
+                    hit,
+                    model,
+                    format!("{} runs on this machine", hit.candidate.base_url),
+                );
+            }
+        }
+        demo(silent.map_or_else(
+            || "no key is set and no local server responds".to_owned(),
+            |url| format!("{url} did not list its models; name one with --model"),
+        ))
+    }
+
+    /// The model of a provider that is chosen for its key alone.
+    fn default_model(&self, provider: &ResolvedProvider) -> Option<String> {
+        let of_settings =
+            self.settings.models.iter().find(|(_, own)| own.provider.as_ref() == Some(&provider.name));
+        let named = of_settings.map(|(name, own)| own.model.as_ref().unwrap_or(name).clone());
+        named.or_else(|| self.first_of(provider))
+    }
+
+    /// The first model of a server at another address than usual, else the usual one of the provider.
+    fn first_of(&self, provider: &ResolvedProvider) -> Option<String> {
+        let hit = self.hits.iter().find(|hit| hit.candidate.base_url == provider.base_url);
+        let built_in = provider.built_in.map_or("", |built_in| built_in.default_model);
+        let listed = hit
+            .filter(|_| provider.is_elsewhere() || built_in.is_empty())
+            .and_then(|hit| first_to_chat(&provider.name, &hit.models));
+        listed.or(Some(built_in)).filter(|model| !model.is_empty()).map(str::to_owned)
+    }
+
+    fn selection(&self, asked: &str, provider: &ResolvedProvider, model: &str, why: String) -> Selection {
+        let hit = self.hits.iter().find(|hit| hit.candidate.base_url == provider.base_url);
+        let offered = hit.and_then(|hit| hit.models.iter().find(|offered| offered.id == model));
+        Selection {
+            api_key_env: provider.key_env.clone().filter(|_| provider.has_key && !provider.is_key_stored),
+            is_key_stored: provider.is_key_stored,
+            ..self.describe(
+                asked,
+                (&provider.name, provider.adapter, &provider.base_url),
+                model,
+                offered,
+                why,
+            )
+        }
+    }
+
+    fn at_hit(&self, asked: &str, hit: &ProbeHit, model: &str, why: String) -> Selection {
+        let ProbeCandidate { provider, adapter, base_url, .. } = &hit.candidate;
+        // Servers list `qwen3:latest` for what people call `qwen3`; their own spelling is the safe one.
+        let offered = hit.models.iter().find(|known| same_model(&known.id, model));
+        let exact = offered.map_or(model, |offered| offered.id.as_str());
+        let resolved = resolve(self.settings, self.env, provider);
+        if self.knows_by_name(provider) && resolved.base_url == *base_url {
+            return self.selection(asked, &resolved, exact, why);
+        }
+        self.describe(asked, (provider, *adapter, base_url), exact, offered, why)
+    }
+
+    fn knows_by_name(&self, provider: &str) -> bool {
+        self.settings.providers.contains_key(provider) || providers::provider(provider).is_some()
+    }
+
+    fn describe(
+        &self,
+        asked: &str,
+        (provider, adapter, base_url): (&str, Adapter, &str),
+        model: &str,
+        offered: Option<&OfferedModel>,
+        why: String,
+    ) -> Selection {
+        let full = format!("{provider}/{model}");
+        let by_target = || {
+            self.settings
+                .models
+                .values()
+                .find(|own| own.model.as_deref() == Some(model) && own.provider.as_deref() == Some(provider))
+        };
+        let own = self
+            .settings
+            .models
+            .get(asked)
+            .or_else(|| self.settings.models.get(&full))
+            .or_else(|| self.settings.models.get(model))
+            .or_else(by_target);
+        let known = known_model(provider, model);
+        let is_free = adapter == Adapter::Ollama || is_loopback(base_url);
+        let own_window = own.and_then(|own| own.context_window);
+        let offered_window = offered.and_then(|offered| offered.context_window);
+        Selection {
+            provider: provider.to_owned(),
+            adapter,
+            base_url: base_url.to_owned(),
+            api_key_env: None,
+            is_key_stored: false,
+            model: model.to_owned(),
+            context_window: own_window.or(offered_window).unwrap_or(known.context_window),
+            max_output: own
+                .and_then(|own| own.max_output)
+                .or(offered.and_then(|offered| offered.max_output))
+                .unwrap_or(known.max_output),
+            // One's own machine sends no bill, whatever the model is called.
+            price: own.and_then(|own| own.price).or(known.price.filter(|_| !is_free)),
+            reasoning: known.reasoning,
+            is_guess: own_window.is_none() && offered_window.is_none() && !known.is_exact,
+            why,
+        }
+    }
+}
+
+/// The first model of a list that answers messages.
+fn first_to_chat<'a>(provider: &str, models: &'a [OfferedModel]) -> Option<&'a str> {
+    models.iter().map(|offered| offered.id.as_str()).find(|id| can_chat(provider, id))
+}
+
+fn serves_all(provider: &ResolvedProvider) -> bool {
+    provider.built_in.is_none() || provider.name == "openrouter"
+}
+
+fn same_model(listed: &str, asked: &str) -> bool {
+    listed == asked || listed.strip_suffix(":latest") == Some(asked)
+}
+
+fn shown(text: &str) -> String {
+    visible_line(text).chars().take(120).collect()
+}
+
+/// One line of `aye models`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelRow {
+    /// What `--model` takes.
+    pub name: String,
+    /// The provider.
+    pub provider: String,
+    /// Whether it can be used now.
+    pub usable: bool,
+    /// Whether it is the one that answers next.
+    pub current: bool,
+    /// Why it can, or why not and what to do.
+    pub why: String,
+    /// Tokens that fit in one request.
+    pub context_window: u64,
+    /// Prices, when they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// The provider that needs a key first, when `aye login` can store one.
+    #[serde(skip)]
+    pub login: Option<String>,
+}
+
+impl fmt::Display for ModelRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = match (self.current, self.usable) {
+            (true, _) => "in use",
+            (false, true) => "usable",
+            (false, false) => "-",
+        };
+        write!(f, "{:<36} {mark:<7} {}", visible_line(&self.name), visible_line(&self.why))
+    }
+}
+
+/// What `aye models` and `/model` list: the model in use, those of the settings, what servers list (`hits`) and else
+/// what is known of each provider with a key, demo, and the defaults of providers that need a key.
+pub fn list_models(
+    settings: &Settings,
+    env: &Env,
+    hits: &[ProbeHit],
+    current: Option<&Selection>,
+) -> Vec<ModelRow> {
+    let chooser = Chooser { settings, env, origin: "settings".to_owned(), hits };
+    let mut rows: Vec<ModelRow> = Vec::new();
+    for (name, own) in &settings.models {
+        let provider = own.provider.as_deref().unwrap_or("");
+        rows.push(match chooser.named(name) {
+            Ok(selection) => {
+                ModelRow { name: name.clone(), ..usable(&selection, "in your settings".to_owned()) }
+            }
+            Err(error) => unusable(name.clone(), provider, error.to_string()),
+        });
+    }
+    let all = resolve_providers(settings, env);
+    for hit in hits.iter().filter(|hit| all.iter().all(|known| known.base_url != hit.candidate.base_url)) {
+        for offered in hit.models.iter().filter(|offered| can_chat(&hit.candidate.provider, &offered.id)) {
+            let name = format!("{}/{}", hit.candidate.provider, offered.id);
+            let selection = chooser.at_hit(&name, hit, &offered.id, String::new());
+            rows.push(usable(&selection, format!("{} lists it", hit.candidate.base_url)));
+        }
+    }
+    let mut without_key = Vec::new();
+    for provider in &all {
+        let hit = hits.iter().find(|hit| hit.candidate.base_url == provider.base_url);
+        if !provider.is_set_up() && hit.is_none() {
+            without_key.push(without_a_key(provider));
+            continue;
+        }
+        let reason = reason(provider, hit);
+        let names: Vec<&str> = match hit {
+            Some(hit) => {
+                let ids = hit.models.iter().map(|offered| offered.id.as_str());
+                ids.filter(|id| can_chat(&provider.name, id)).collect()
+            }
+            None if provider.is_elsewhere() => Vec::new(),
+            None => table::models_of(&provider.name).collect(),
+        };
+        let default = provider.built_in.map_or("", |built_in| built_in.default_model);
+        let names = if names.is_empty() && !provider.is_elsewhere() { vec![default] } else { names };
+        // The default of a vendor first; a server of one's own knows its order best.
+        let first = names.iter().copied().filter(|id| *id == default && !provider.is_elsewhere());
+        let rest = names.iter().copied().filter(|id| *id != default || provider.is_elsewhere());
+        for id in first.chain(rest) {
+            let selection =
+                chooser.selection(&format!("{}/{id}", provider.name), provider, id, String::new());
+            rows.push(usable(&selection, reason.clone()));
+        }
+        if names.is_empty() {
+            let url = visible_line(&provider.base_url).into_owned();
+            let why = format!("{url} did not list its models; write {}/NAME for one of them", provider.name);
+            rows.push(ModelRow {
+                usable: true,
+                ..unusable(format!("{}/NAME", provider.name), &provider.name, why)
+            });
+        }
+    }
+    rows.push(usable(&demo(String::new()), "built in, needs no network".to_owned()));
+    if let Some(current) = current {
+        mark(&mut rows, current, gone(current, hits));
+    }
+    rows.extend(without_key);
+    rows
+}
+
+/// Puts the model in use first.
+fn mark(rows: &mut Vec<ModelRow>, current: &Selection, gone: Option<String>) {
+    let name = current.full_name();
+    let at = rows.iter().position(|row| row.usable && row.name == name);
+    let mut row = match at {
+        Some(at) => rows.remove(at),
+        None => usable(current, current.why.clone()),
+    };
+    row.current = true;
+    if let Some(gone) = gone {
+        row.why = gone;
+    }
+    rows.insert(0, row);
+}
+
+/// That the provider of a model lists it no more, with its closest successor; nothing where it does, or is not known to.
+pub fn gone(current: &Selection, hits: &[ProbeHit]) -> Option<String> {
+    let hit = hits.iter().find(|hit| hit.candidate.base_url == current.base_url && !hit.models.is_empty())?;
+    // Names such as `-latest`, and those without the date that a list has, are not in every list.
+    let is_same = |listed: &str| {
+        same_model(listed, &current.model)
+            || is_version_of(listed, &current.model)
+            || is_version_of(&current.model, listed)
+    };
+    if current.model.ends_with("-latest") || hit.models.iter().any(|offered| is_same(&offered.id)) {
+        return None;
+    }
+    let ids =
+        hit.models.iter().map(|offered| offered.id.as_str()).filter(|id| can_chat(&current.provider, id));
+    let next = successor(&current.model, ids);
+    let next =
+        next.map(|id| format!("; its closest successor is {}/{id}", current.provider)).unwrap_or_default();
+    Some(format!("{} does not list it{next}", current.provider))
+}
+
+fn usable(selection: &Selection, why: String) -> ModelRow {
+    ModelRow {
+        name: selection.full_name(),
+        provider: selection.provider.clone(),
+        usable: true,
+        current: false,
+        why,
+        context_window: selection.context_window,
+        price: selection.price,
+        login: None,
+    }
+}
+
+fn unusable(name: String, provider: &str, why: String) -> ModelRow {
+    ModelRow {
+        name,
+        provider: provider.to_owned(),
+        usable: false,
+        current: false,
+        why,
+        context_window: UNKNOWN_CONTEXT_WINDOW,
+        price: None,
+        login: None,
+    }
+}
+
+/// Why the models of a provider can be used.
+fn reason(provider: &ResolvedProvider, hit: Option<&ProbeHit>) -> String {
+    let key = match &provider.key_env {
+        _ if provider.is_key_stored => "key from `aye login`".to_owned(),
+        Some(key_env) if provider.has_key => format!("{key_env} is set"),
+        _ => String::new(),
+    };
+    match (hit, key.is_empty()) {
+        (Some(_), true) => format!("{} lists it", visible_line(&provider.base_url)),
+        (Some(_), false) => format!("listed, {key}"),
+        (None, true) => "its URL is set".to_owned(),
+        (None, false) => format!("{key}; not checked"),
+    }
+}
+
+/// The row of a provider that cannot be used yet.
+fn without_a_key(provider: &ResolvedProvider) -> ModelRow {
+    let default = provider.built_in.map(|built_in| built_in.default_model).filter(|model| !model.is_empty());
+    let name = format!("{}/{}", provider.name, default.unwrap_or("NAME"));
+    let is_local = provider.built_in.is_some_and(|built_in| built_in.key_envs.is_empty());
+    let why = if is_local && !provider.is_base_url_set {
+        format!("no server at {}; start it with `ollama serve`", provider.base_url)
+    } else if provider.base_url.is_empty() {
+        "it has no base_url".to_owned()
+    } else {
+        provider.key_advice()
+    };
+    let takes_key = provider.built_in.is_some() && !is_local;
+    let login = takes_key.then(|| provider.name.clone());
+    ModelRow { login, ..unusable(name, &provider.name, why) }
+}
+
+/// Where the key of a provider comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySource {
+    /// The provider.
+    pub provider: String,
+    /// The variable that holds its key, or would.
+    pub variable: Option<String>,
+    /// Whether that variable is set: it wins over a stored key.
+    pub is_set: bool,
+    /// Whether a key is stored.
+    pub is_stored: bool,
+}
+
+/// Where the key of each provider comes from that has one.
+pub fn key_sources(settings: &Settings, env: &Env) -> Vec<KeySource> {
+    let source = |provider: ResolvedProvider| KeySource {
+        is_set: provider.has_key && !provider.is_key_stored,
+        is_stored: env.has_stored_key(&provider.name),
+        provider: provider.name,
+        variable: provider.key_env,
+    };
+    let all = resolve_providers(settings, env).into_iter().map(source);
+    all.filter(|source| source.is_set || source.is_stored).collect()
+}
+
+#[cfg(test)]
+#[path = "models_tests.rs"]
+mod tests;

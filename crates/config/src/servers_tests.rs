@@ -1,0 +1,250 @@
+use secrecy::ExposeSecret as _;
+
+use super::*;
+use crate::{Flags, Sources, load};
+
+fn read(text: &str) -> (Vec<Written>, Vec<String>) {
+    parse(Path::new("/r/.mcp.json"), text)
+}
+
+fn all(text: &str, env: &Env) -> Servers {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join(SERVERS_FILE);
+    std::fs::write(&file, text).expect("written");
+    let settings = crate::Settings::default();
+    let mut servers = load_servers(
+        &settings.mcp_servers,
+        &settings.mcp,
+        &Provenance::default(),
+        Path::new("/u/config.toml"),
+        &[file],
+        dir.path(),
+        env,
+    );
+    let path = dir.path().to_string_lossy().into_owned();
+    for problem in &mut servers.problems {
+        *problem = problem.replace(&path, "/r");
+    }
+    servers
+}
+
+fn env() -> Env {
+    Env::of(&[("TOKEN", "s3cret"), ("EMPTY", "")], "/home/u", "/r")
+}
+
+#[test]
+fn the_form_that_others_use_is_read() {
+    let text = r#"{
+  "$schema": "x",
+  "mcpServers": {
+    "files": {"command": "npx", "args": ["-y", "server", "${DIR:-/tmp}"], "env": {"TOKEN": "${TOKEN}", "N": 1}, "alwaysAllow": ["x"]},
+    "remote": {"type": "http", "url": "https://example.test/mcp?k=${TOKEN}", "headers": {"Authorization": "Bearer ${TOKEN}"}, "timeout": 1500},
+    "off": {"command": "x", "disabled": true}
+  }
+}"#;
+    let servers = all(text, &env());
+    assert_eq!(servers.problems, [] as [String; 0]);
+    let [files, remote] = &servers.usable[..] else { panic!("{servers:?}") };
+    let ServerTransport::Stdio { command, args, env, .. } = &files.transport else { panic!("{files:?}") };
+    assert_eq!(command, "npx");
+    assert_eq!(
+        args.iter().map(secrecy::ExposeSecret::expose_secret).collect::<Vec<_>>(),
+        ["-y", "server", "/tmp"]
+    );
+    assert_eq!(env["TOKEN"].expose_secret(), "s3cret");
+    assert_eq!(env["N"].expose_secret(), "1");
+    assert_eq!(files.shown, "npx -y server '${DIR:-/tmp}' (env: N, TOKEN) (reads $TOKEN)");
+    let ServerTransport::Http { url, headers, .. } = &remote.transport else { panic!("{remote:?}") };
+    assert_eq!(url.expose_secret(), "https://example.test/mcp?k=s3cret");
+    assert_eq!(headers["Authorization"].expose_secret(), "Bearer s3cret");
+    assert_eq!(remote.timeout, Duration::from_millis(1500));
+    assert!(!format!("{servers:?}").contains("s3cret"), "no value of a variable in the debug form");
+}
+
+#[test]
+fn a_variable_without_value_keeps_one_server_from_starting() {
+    let text = r#"{"mcpServers": {"a": {"command": "x", "args": ["${NOPE}"]}, "b": {"command": "x", "env": {"V": "${EMPTY:-d}"}}}}"#;
+    let servers = all(text, &env());
+    assert_eq!(servers.usable.len(), 1);
+    assert_eq!(
+        servers.problems,
+        ["/r/.mcp.json:1:22: the server `a` is not started: it needs the variable NOPE, which is not set; \
+          set it, or write ${NOPE:-default}"]
+    );
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place_and_costs_one_server_only() {
+    let text = "{\n  \"mcpServers\": {\n    \"a\": {\"command\": \"x\", \"args\": \"-y\"},\n    \"b\": {},\n    \"c\": {\"command\": \"x\", \"url\": \"http://h\"},\n    \"d\": [],\n    \"e\": {\"command\": \"e\"},\n    \"e\": {\"command\": \"evil\"},\n    \"f\": {\"command\": \"x\", \"command\": \"y\"},\n    \"g\": {\"type\": \"ws\", \"url\": \"ws://h\"},\n    \"h\": {\"command\": \"x\", \"env\": {\"A\": []}},\n    \"\": {\"command\": \"x\"}\n  }\n}";
+    let (servers, problems) = read(text);
+    assert_eq!(
+        servers.iter().map(|s| (s.name.as_str(), s.command.as_deref())).collect::<Vec<_>>(),
+        [("e", Some("e"))]
+    );
+    assert_eq!(
+        problems,
+        [
+            "/r/.mcp.json:3:35: `args` must be a list of strings; the server `a` is not started",
+            "/r/.mcp.json:4:10: neither `command` nor `url` is set; add one; the server `b` is not started",
+            "/r/.mcp.json:5:10: both `command` and `url` are set; remove one; the server `c` is not started",
+            "/r/.mcp.json:6:10: a server must be an object, not a list; the server `d` is not started",
+            "/r/.mcp.json:8:10: duplicate server `e`; the first one is used",
+            "/r/.mcp.json:9:38: `command` is duplicated; the server `f` is not started",
+            "/r/.mcp.json:10:19: `type` must be one of stdio, http; the server `g` is not started",
+            "/r/.mcp.json:11:34: `env` has a list for `A`; expected a string; the server `h` is not started",
+            "/r/.mcp.json:12:9: a server needs a name; the server `` is not started",
+        ]
+    );
+}
+
+#[test]
+fn a_text_that_is_no_json_is_told_with_line_and_column() {
+    for (text, problem) in [
+        ("{\n  \"mcpServers\": {,}}", "/r/.mcp.json:2:18: not a valid MCP server file: key must be a string"),
+        ("", "/r/.mcp.json:1:0: not a valid MCP server file: EOF while parsing a value"),
+        ("[]", "/r/.mcp.json:1:0: not a valid MCP server file: invalid type: sequence, expected an object"),
+        ("{\"mcpServers\": 3}", "/r/.mcp.json:1:16: `mcpServers` must be an object, not a number"),
+    ] {
+        let (servers, problems) = read(text);
+        assert!(servers.is_empty());
+        assert_eq!(problems, [problem], "{text}");
+    }
+    assert!(read("{}").1[0].starts_with("/r/.mcp.json: `mcpServers` is missing"));
+}
+
+#[test]
+fn what_a_person_is_asked_about_hides_nothing() {
+    let text = "{\"mcpServers\": {\"a\\u202eb\": {\"command\": \"sh\", \"args\": [\"-c\", \"rm -rf ~\\n\"], \"env\": {\"K\": \"${OPENAI_API_KEY}\"}}}}";
+    let summary = summary(Path::new("/r/.mcp.json"), text);
+    assert_eq!(summary.lines().count(), 1, "{summary}");
+    assert!(!summary.contains('\u{202e}'), "{summary}");
+    assert!(summary.contains("sh -c 'rm -rf ~") && summary.contains("(reads $OPENAI_API_KEY)"), "{summary}");
+}
+
+#[test]
+fn the_settings_name_servers_and_a_project_does_not_mix_with_them() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (user, project) = (dir.path().join("user.toml"), dir.path().join("project.toml"));
+    std::fs::write(
+        &user,
+        "[mcp_servers.a]\ncommand = \"mine\"\nenv = {TOKEN = \"${TOKEN}\"}\ntimeout = \"3s\"\n[mcp_servers.off]\ncommand = \"x\"\nenabled = false\n",
+    )
+    .expect("written");
+    std::fs::write(
+        &project,
+        "[mcp_servers.a]\ncommand = \"theirs\"\n[mcp_servers.\"b.c\"]\nurl = \"http://127.0.0.1:1/\"\n",
+    )
+    .expect("written");
+    let env = env();
+    let read = |is_trusted| {
+        let sources = Sources {
+            user: &user,
+            project: std::slice::from_ref(&project),
+            is_trusted,
+            env: &env,
+            flags: &Flags::default(),
+        };
+        let loaded = load(&sources).expect("it loads");
+        let servers = load_servers(
+            &loaded.settings.mcp_servers,
+            &loaded.settings.mcp,
+            &loaded.provenance,
+            &user,
+            &[],
+            dir.path(),
+            &env,
+        );
+        (loaded, servers)
+    };
+    let (loaded, servers) = read(true);
+    assert_eq!(servers.problems, [] as [String; 0]);
+    let names: Vec<_> =
+        servers.usable.iter().map(|s| (s.name.as_str(), s.scope.to_string(), s.shown.as_str())).collect();
+    assert_eq!(
+        names,
+        [
+            ("a", "user".to_owned(), "mine (env: TOKEN) (reads $TOKEN)"),
+            ("b.c", "project".to_owned(), "http://127.0.0.1:1/")
+        ]
+    );
+    assert_eq!(servers.usable[0].timeout, Duration::from_secs(3));
+    assert_eq!(loaded.warnings.len(), 1, "{:?}", loaded.warnings);
+    assert!(loaded.warnings[0].to_string().contains("another file with precedence"));
+    let (loaded, servers) = read(false);
+    assert_eq!(servers.usable.len(), 1, "only the person's own before the folder is trusted");
+    assert!(loaded.warnings.iter().any(|w| w.to_string().contains("until you trust this folder")));
+}
+
+#[test]
+fn only_names_are_filled_in() {
+    let mut asked = Vec::new();
+    let text = fill("${A}-${B:-x}-${not a name}-$C-${D", &mut |name, default| {
+        asked.push(name.to_owned());
+        default.map(str::to_owned).or(Some("1".to_owned()))
+    });
+    assert_eq!(text.as_deref(), Ok("1-x-${not a name}-$C-${D"));
+    assert_eq!(asked, ["A", "B"]);
+}
+
+#[test]
+fn what_is_written_of_a_login_is_read_shown_and_part_of_what_is_agreed_to() {
+    let with = |more: &str| {
+        let text = format!(r#"{{"mcpServers": {{"a": {{"url": "https://example.test/mcp"{more}}}}}}}"#);
+        all(&text, &env())
+    };
+    let plain = with("");
+    let one = with(
+        r#", "oauth": {"clientId": "me", "clientSecret": "${TOKEN}", "callbackPort": 8123, "scopes": "a b", "x": 1}"#,
+    );
+    let [server] = &one.usable[..] else { panic!("{one:?}") };
+    let ServerTransport::Http { login, .. } = &server.transport else { panic!("{server:?}") };
+    assert_eq!((login.client_id.as_deref(), login.port), (Some("me"), Some(8123)));
+    assert_eq!(login.client_secret.as_ref().map(secrecy::ExposeSecret::expose_secret), Some("s3cret"));
+    assert_eq!(login.scopes, ["a", "b"]);
+    // Whoever is asked to trust it sees which variable goes there.
+    assert_eq!(server.shown, "https://example.test/mcp (reads $TOKEN)");
+    assert_ne!(server.digest, plain.usable[0].digest);
+    let unattended =
+        r#", "oauth": {"clientId": "me", "clientSecret": "s", "grantType": "client_credentials"}"#;
+    let unattended = with(unattended);
+    let ServerTransport::Http { login, .. } = &unattended.usable[0].transport else {
+        panic!("{unattended:?}")
+    };
+    assert_eq!(login.grant, LoginGrant::ClientCredentials);
+    for (wrong, why) in [
+        (r#""oauth": {"clientId": "me", "grantType": "client_credentials"}"#, "needs `oauth_client_id` and"),
+        (r#""oauth": {"grantType": "password"}"#, "must be one of authorization_code, client_credentials"),
+    ] {
+        let found = with(&format!(", {wrong}"));
+        assert!(found.usable.is_empty() && found.problems[0].contains(why), "{found:?}");
+    }
+    assert_eq!(with(r#", "oauth": {}"#).usable[0].digest, plain.usable[0].digest);
+    for wrong in [r#""oauth": 1"#, r#""oauth": {"callbackPort": 70000}"#, r#""oauth": {"clientId": 3}"#] {
+        let found = with(&format!(", {wrong}"));
+        assert_eq!((found.usable.len(), found.problems.len()), (0, 1), "{found:?}");
+    }
+}
+
+#[test]
+fn the_older_transport_is_refused_by_name_with_the_url_to_use_instead() {
+    for (kind, url, wanted) in [
+        (
+            "\"type\": \"sse\"",
+            "https://h/v1/sse?key=s3cret",
+            "streamable HTTP URL, probably https://h/v1/mcp;",
+        ),
+        ("\"transport\": \"sse\"", "https://h/events", "streamable HTTP URL, probably https://h/events;"),
+    ] {
+        // Whatever comes first.
+        for fields in [format!("{kind}, \"url\": \"{url}\""), format!("\"url\": \"{url}\", {kind}")] {
+            let (servers, problems) = read(&format!("{{\"mcpServers\": {{\"a\": {{{fields}}}}}}}"));
+            let [problem] = &problems[..] else { panic!("{problems:?}") };
+            assert!(
+                servers.is_empty() && problem.contains("is \"sse\", the HTTP+SSE transport"),
+                "{problem}"
+            );
+            assert!(problem.contains(wanted) && !problem.contains("s3cret"), "{problem}");
+            assert!(problem.starts_with("/r/.mcp.json:1:"), "{problem}");
+        }
+    }
+}

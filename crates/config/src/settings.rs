@@ -1,0 +1,735 @@
+//! The effective settings as typed values.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::layer::{Key, Value, parse_duration};
+use super::schema;
+use super::tree::Tree;
+use aye_core::contract::executor::ToolExecutionMode;
+use aye_core::contract::inference::ReasoningEffort;
+use aye_core::contract::mailbox::MailboxConfig;
+pub use aye_core::contract::mode::Mode as PermissionMode;
+use aye_core::contract::spec::Price;
+use aye_core::contract::terms::{Expiry, Notify, Terms};
+
+/// The wire form that a provider speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Adapter {
+    /// Chat completions, which most servers speak.
+    OpenAi,
+    /// The responses form of OpenAI.
+    OpenAiResponses,
+    /// Anthropic messages.
+    Anthropic,
+    /// Google's generative language form.
+    Gemini,
+    /// Ollama's own form.
+    Ollama,
+    /// The scripted model that is built in; it cannot be configured.
+    Demo,
+}
+
+/// The mode that a word of a file or flag means.
+pub fn tool_execution(word: &str) -> Option<ToolExecutionMode> {
+    match word {
+        "sequential" => Some(ToolExecutionMode::Sequential),
+        "parallel_batch_approval" => Some(ToolExecutionMode::ParallelBatchApproval),
+        "parallel_streaming" => Some(ToolExecutionMode::ParallelStreaming),
+        _ => None,
+    }
+}
+
+/// How images of a conversation are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Images {
+    /// In pixels where the terminal draws them, else in half blocks.
+    #[default]
+    Auto,
+    /// As files in sequences of iTerm2, whatever the terminal says.
+    Iterm2,
+    /// As sixels, whatever the terminal says.
+    Sixel,
+    /// In half blocks.
+    Blocks,
+    /// By name only.
+    Off,
+}
+
+/// How much of the terminal is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Screen {
+    /// Below the shell's prompt, in the terminal's own scrollback.
+    #[default]
+    Inline,
+    /// The whole screen.
+    Full,
+}
+
+macro_rules! words {
+    ($type:ident, $what:literal, $($variant:ident = $word:literal),+) => {
+        impl $type {
+            /// The word that files, flags and messages use.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+        impl FromStr for $type {
+            type Err = UnknownWord;
+            fn from_str(text: &str) -> Result<Self, UnknownWord> {
+                match text {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err(UnknownWord { what: $what, word: text.to_owned() }),
+                }
+            }
+        }
+    };
+}
+
+/// A word that is none of the choices.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid {what} `{}`", word.escape_debug())]
+pub struct UnknownWord {
+    what: &'static str,
+    word: String,
+}
+
+words!(
+    Adapter,
+    "adapter",
+    OpenAi = "openai",
+    OpenAiResponses = "openai_responses",
+    Anthropic = "anthropic",
+    Gemini = "gemini",
+    Ollama = "ollama",
+    Demo = "demo"
+);
+words!(Screen, "screen", Inline = "inline", Full = "full");
+words!(
+    Images,
+    "image mode",
+    Auto = "auto",
+    Iterm2 = "iterm2",
+    Sixel = "sixel",
+    Blocks = "blocks",
+    Off = "off"
+);
+
+/// What happens to a question of a headless run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnAsk {
+    /// Suspend when the conversation is kept, else wait.
+    #[default]
+    Auto,
+    /// The run ends for now, and the question stays.
+    Suspend,
+    /// It is declined at once.
+    Deny,
+    /// The process waits for an answer, so long at most.
+    Wait(Option<Duration>),
+}
+
+impl fmt::Display for OnAsk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Suspend => f.write_str("suspend"),
+            Self::Deny => f.write_str("deny"),
+            Self::Wait(None) => f.write_str("wait"),
+            Self::Wait(Some(limit)) if limit.subsec_millis() == 0 => write!(f, "wait={}", limit.as_secs()),
+            Self::Wait(Some(limit)) => write!(f, "wait={}ms", limit.as_millis()),
+        }
+    }
+}
+
+impl FromStr for OnAsk {
+    type Err = UnknownWord;
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        let unknown = || UnknownWord { what: "way to handle questions", word: text.to_owned() };
+        match text {
+            "auto" => Ok(Self::Auto),
+            "suspend" => Ok(Self::Suspend),
+            "deny" => Ok(Self::Deny),
+            "wait" => Ok(Self::Wait(None)),
+            _ => {
+                let limit = text.strip_prefix("wait=").and_then(parse_duration).ok_or_else(unknown)?;
+                Ok(Self::Wait(Some(limit)))
+            }
+        }
+    }
+}
+
+/// `[providers.NAME]`: what the user says about a provider; absent parts come from the built-in one of that name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProviderSettings {
+    /// Wire form; chat completions when nobody says otherwise.
+    pub adapter: Option<Adapter>,
+    /// Address of the server.
+    pub base_url: Option<String>,
+    /// Variable that holds the key; absent for servers that need none.
+    pub api_key_env: Option<String>,
+}
+
+/// `[models.NAME]`: a model under a name of the user's choice.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelSettings {
+    /// Provider that serves it; found by the usual rules when absent.
+    pub provider: Option<String>,
+    /// Name that the provider knows; the entry's own name when absent.
+    pub model: Option<String>,
+    /// Tokens that fit in one request.
+    pub context_window: Option<u64>,
+    /// Tokens of one answer.
+    pub max_output: Option<u64>,
+    /// What it costs.
+    pub price: Option<Price>,
+}
+
+/// `[retry]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetrySettings {
+    /// Repeats of a failed inference.
+    pub max_retries: u32,
+    /// First delay; the next ones double.
+    pub backoff_base: Duration,
+    /// Models to try after that, in order.
+    pub fallback_models: Vec<String>,
+}
+
+/// `[bash]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BashSettings {
+    /// Time that one command may take when it does not say otherwise.
+    pub timeout: Duration,
+    /// Bytes of output that the model sees.
+    pub max_output: usize,
+}
+
+/// `[stop]`; `None` is "no limit".
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StopSettings {
+    /// Tokens of one run.
+    pub max_tokens_total: Option<u64>,
+    /// Time of one run, waiting not counted.
+    pub timeout: Option<Duration>,
+    /// Tool calls that fail in a row.
+    pub consecutive_errors: Option<u32>,
+    /// Cost of one run.
+    pub max_budget_usd: Option<f64>,
+    /// Repetitions of the same calls.
+    pub loop_detection: Option<u64>,
+    /// Tools whose success ends a run.
+    pub stop_on_tool: Vec<String>,
+    /// An answer that matches ends a run.
+    pub content_match: Option<String>,
+}
+
+/// `[telemetry]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TelemetrySettings {
+    /// The collector.
+    pub endpoint: Option<String>,
+    /// Whether it is told contents too.
+    pub content: bool,
+}
+
+/// `[context]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContextSettings {
+    /// Per cent of the model's window at which older messages are summarised; 0 is never.
+    pub compact_at: u8,
+}
+
+/// `[mcp]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct McpSettings {
+    /// How long a call may take without a word from the server.
+    pub timeout: Duration,
+    /// How long a server may take until it can be used.
+    pub start_timeout: Duration,
+    /// How long a headless run waits for servers before it begins.
+    pub wait: Duration,
+}
+
+/// `[mcp_servers.NAME]`: a tool server, as it is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// The program.
+    pub command: Option<String>,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its variables.
+    pub env: BTreeMap<String, String>,
+    /// Where it runs.
+    pub cwd: Option<String>,
+    /// The address, instead of a program.
+    pub url: Option<String>,
+    /// Headers of each request.
+    pub headers: BTreeMap<String, String>,
+    /// The name under which aye is known to who gives out the tokens of this server.
+    pub oauth_client_id: Option<String>,
+    /// The word that goes with it.
+    pub oauth_client_secret: Option<String>,
+    /// The port of this machine that the browser comes back to.
+    pub oauth_port: Option<u64>,
+    /// What is asked for.
+    pub oauth_scopes: Vec<String>,
+    /// How its tokens are obtained, as OAuth names it.
+    pub oauth_grant: Option<String>,
+    /// See [`McpSettings::timeout`].
+    pub timeout: Option<Duration>,
+    /// See [`McpSettings::start_timeout`].
+    pub start_timeout: Option<Duration>,
+    /// Whether it is used at all.
+    pub enabled: bool,
+}
+
+/// `[snapshots]`. Sizes are in MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotSettings {
+    /// Whether files are kept before a step changes them.
+    pub enabled: bool,
+    /// Larger files are left out.
+    pub max_file: u64,
+    /// A folder with more is not kept.
+    pub max_folder: u64,
+    /// Above that the oldest ones go.
+    pub max_kept: u64,
+}
+
+/// `[threads]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadSettings {
+    /// Whether a model names conversations.
+    pub titles: bool,
+    /// Which one; the one that answers when `None`.
+    pub title_model: Option<String>,
+    /// How long conversations stay after their last change; for ever when `None`.
+    pub keep: Option<Duration>,
+}
+
+/// `[tui]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TuiSettings {
+    /// Whether the mouse is taken from the terminal.
+    pub mouse: bool,
+    /// Whether a waiting question rings.
+    pub bell: bool,
+    /// Whether the model's reasoning is shown.
+    pub show_reasoning: bool,
+    /// Whether text is written with the keys of vi.
+    pub vim: bool,
+    /// What the status line shows, when somebody chose it.
+    pub status: Option<Vec<String>>,
+    /// A program that writes the status line.
+    pub status_command: Vec<String>,
+    /// Whether the title of the window says what goes on.
+    pub title: bool,
+    /// Whether progress is shown beside the name of the window.
+    pub progress: bool,
+    /// Whether nothing moves by itself.
+    pub reduced_motion: bool,
+    /// Whether the terminal is written for a screen reader.
+    pub screen_reader: bool,
+    /// How images are shown.
+    pub images: Images,
+}
+
+/// All settings after the layers were joined.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The model that was asked for, as `name` or `provider/name`.
+    pub model: Option<String>,
+    /// How hard models think before they answer; their own way when nobody says otherwise.
+    pub effort: Option<ReasoningEffort>,
+    /// The agent that people talk to; the built-in one when nobody says otherwise.
+    pub agent: Option<String>,
+    /// What happens to calls that no rule decides.
+    pub permission_mode: PermissionMode,
+    /// Inferences in one run; `None` is "no limit".
+    pub max_turns: Option<u32>,
+    /// Order of the calls of one answer.
+    pub tool_execution: ToolExecutionMode,
+    /// What happens to a question of a headless run.
+    pub on_ask: OnAsk,
+    /// Name of the theme.
+    pub theme: String,
+    /// How much of the terminal is used.
+    pub screen: Screen,
+    /// How long a process may stay silent until another one may go on with its thread.
+    pub lease: Duration,
+    /// Providers by name.
+    pub providers: BTreeMap<String, ProviderSettings>,
+    /// Models by name.
+    pub models: BTreeMap<String, ModelSettings>,
+    /// Retry of failed inferences.
+    pub retry: RetrySettings,
+    /// Limits of shell commands.
+    pub bash: BashSettings,
+    /// Limits of a run.
+    pub stop: StopSettings,
+    /// Jobs that are queued, and those who work on them.
+    pub mailbox: MailboxConfig,
+    /// How the model's window is used.
+    pub context: ContextSettings,
+    /// On which terms questions are asked that no rule has terms for.
+    pub questions: Terms,
+    /// Where telemetry is sent.
+    pub telemetry: TelemetrySettings,
+    /// Tool servers in general.
+    pub mcp: McpSettings,
+    /// Tool servers by name.
+    pub mcp_servers: BTreeMap<String, ServerSettings>,
+    /// How files are kept, to go back to.
+    pub snapshots: SnapshotSettings,
+    /// Conversations.
+    pub threads: ThreadSettings,
+    /// The terminal.
+    pub tui: TuiSettings,
+    /// Agents by name; who reads them checks them.
+    pub agents: BTreeMap<String, Tree>,
+    /// Configuration of plugins, for the agent that people talk to.
+    pub sections: BTreeMap<String, Tree>,
+}
+
+/// The joined values of all layers, by key.
+pub(crate) type Values = BTreeMap<Key, Value>;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::from_values(
+            &super::layers::defaults().into_iter().map(|entry| (entry.key, entry.value)).collect(),
+        )
+    }
+}
+
+impl Settings {
+    /// Builds the typed form. Values were checked against the schema, so what is absent has no default there either.
+    pub(crate) fn from_values(values: &Values) -> Self {
+        let get = Getter(values);
+        let names = |table: &str| {
+            let of_table = values.keys().filter(|key| key.0.len() > 2 && key.0[0] == table);
+            let mut names: Vec<String> = of_table.map(|key| key.0[1].clone()).collect();
+            names.dedup();
+            names
+        };
+        Self {
+            model: get.text("model"),
+            effort: get.text("effort").and_then(|word| ReasoningEffort::parse(&word)),
+            agent: get.text("agent"),
+            permission_mode: get.word("permission_mode").unwrap_or_default(),
+            max_turns: get.limit("max_turns").map(to_u32),
+            tool_execution: get
+                .text("tool_execution")
+                .and_then(|word| tool_execution(&word))
+                .unwrap_or_default(),
+            on_ask: get.word("on_ask").unwrap_or_default(),
+            theme: get.text("theme").unwrap_or_default(),
+            screen: get.word("screen").unwrap_or_default(),
+            lease: get
+                .text("lease")
+                .and_then(|text| parse_duration(&text))
+                .unwrap_or(Duration::from_secs(10)),
+            providers: names("providers")
+                .into_iter()
+                .map(|name| (name.clone(), get.provider(&name)))
+                .collect(),
+            models: names("models").into_iter().map(|name| (name.clone(), get.model(&name))).collect(),
+            retry: RetrySettings {
+                max_retries: get.count("retry.max_retries").map_or(0, to_u32),
+                backoff_base: Duration::from_millis(get.count("retry.backoff_base_ms").unwrap_or(500)),
+                fallback_models: get.list("retry.fallback_models"),
+            },
+            bash: BashSettings {
+                timeout: get
+                    .text("bash.timeout")
+                    .and_then(|text| parse_duration(&text))
+                    .unwrap_or(Duration::from_mins(2)),
+                max_output: get
+                    .count("bash.max_output")
+                    .map_or(32 * 1024, |n| usize::try_from(n).unwrap_or(usize::MAX)),
+            },
+            mailbox: get.mailbox(),
+            stop: StopSettings {
+                max_tokens_total: get.limit("stop.max_tokens_total"),
+                timeout: get.limit("stop.timeout_s").map(Duration::from_secs),
+                consecutive_errors: get.limit("stop.consecutive_errors").map(to_u32),
+                max_budget_usd: get.number("stop.max_budget_usd").filter(|most| *most > 0.0),
+                loop_detection: get.limit("stop.loop_detection").filter(|window| *window > 1),
+                stop_on_tool: get.list("stop.stop_on_tool"),
+                content_match: get.text("stop.content_match"),
+            },
+            context: ContextSettings {
+                // Nothing would be left for the summary above this.
+                compact_at: get.count("context.compact_at").map_or(0, |n| n.min(95) as u8),
+            },
+            questions: Terms {
+                expires_in: get.word("questions.expires_in"),
+                notify: get.notify("questions.notify"),
+            },
+            telemetry: TelemetrySettings {
+                endpoint: get.text("telemetry.endpoint"),
+                content: get.flag("telemetry.content"),
+            },
+            mcp: McpSettings {
+                timeout: get.time("mcp.timeout").unwrap_or(Duration::from_mins(2)),
+                start_timeout: get.time("mcp.start_timeout").unwrap_or(Duration::from_secs(30)),
+                wait: get.time("mcp.wait").unwrap_or(Duration::from_secs(5)),
+            },
+            mcp_servers: names("mcp_servers")
+                .into_iter()
+                .map(|name| (name.clone(), get.server(&name)))
+                .collect(),
+            snapshots: SnapshotSettings {
+                enabled: get.flag("snapshots.enabled"),
+                max_file: get.count("snapshots.max_file_mib").unwrap_or(10),
+                max_folder: get.count("snapshots.max_folder_mib").unwrap_or(1024),
+                max_kept: get.count("snapshots.max_kept_mib").unwrap_or(2048),
+            },
+            threads: ThreadSettings {
+                titles: get.flag("threads.titles"),
+                title_model: get.text("threads.title_model"),
+                keep: match get.word("threads.keep") {
+                    Some(Expiry::After(time)) => Some(time),
+                    Some(Expiry::Never) | None => None,
+                },
+            },
+            tui: TuiSettings {
+                mouse: get.flag("tui.mouse"),
+                bell: get.flag("tui.bell"),
+                show_reasoning: get.flag("tui.show_reasoning"),
+                vim: get.text("tui.editing").as_deref() == Some("vim"),
+                status: get.get("tui.status").map(|_| get.list("tui.status")),
+                status_command: get.list("tui.status_command"),
+                title: get.flag("tui.title"),
+                progress: get.flag("tui.progress"),
+                reduced_motion: get.flag("tui.reduced_motion"),
+                screen_reader: get.flag("tui.screen_reader"),
+                images: get.text("tui.images").and_then(|word| word.parse().ok()).unwrap_or_default(),
+            },
+            agents: get.trees("agents"),
+            sections: get.trees("sections"),
+        }
+    }
+}
+
+fn to_u32(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+struct Getter<'a>(&'a Values);
+
+impl Getter<'_> {
+    fn get(&self, dotted: &str) -> Option<&Value> {
+        self.0.get(&Key::of(dotted))
+    }
+
+    fn text(&self, dotted: &str) -> Option<String> {
+        text_of(self.get(dotted)?)
+    }
+
+    fn word<T: FromStr>(&self, dotted: &str) -> Option<T> {
+        self.text(dotted)?.parse().ok()
+    }
+
+    fn count(&self, dotted: &str) -> Option<u64> {
+        count_of(self.get(dotted)?)
+    }
+
+    fn limit(&self, dotted: &str) -> Option<u64> {
+        self.count(dotted).filter(|limit| *limit > 0)
+    }
+
+    fn number(&self, dotted: &str) -> Option<f64> {
+        match self.get(dotted)? {
+            Value::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    fn flag(&self, dotted: &str) -> bool {
+        matches!(self.get(dotted), Some(Value::Flag(true)))
+    }
+
+    fn mailbox(&self) -> MailboxConfig {
+        let standard = MailboxConfig::default();
+        let time = |key: &str| self.text(key).and_then(|text| parse_duration(&text));
+        let ms = |key: &str, otherwise: u64| {
+            time(key).map_or(otherwise, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+        };
+        let lease_ms = ms("mailbox.lease", standard.lease_ms);
+        MailboxConfig {
+            lease_ms,
+            lease_renewal_interval: Duration::from_millis(lease_ms / 3),
+            gc_ttl: time("mailbox.keep").unwrap_or(standard.gc_ttl),
+            default_max_attempts: self
+                .count("mailbox.max_attempts")
+                .map_or(standard.default_max_attempts, to_u32),
+            default_retry_delay_ms: ms("mailbox.retry_delay", standard.default_retry_delay_ms),
+            max_retry_delay_ms: ms("mailbox.max_retry_delay", standard.max_retry_delay_ms),
+            ..standard
+        }
+    }
+
+    fn list(&self, dotted: &str) -> Vec<String> {
+        match self.get(dotted) {
+            Some(Value::List(texts)) => texts.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn notify(&self, dotted: &str) -> Option<Vec<Notify>> {
+        let Value::List(texts) = self.get(dotted)? else { return None };
+        let entry = |text: &String| {
+            let value = serde_json::from_str(text).unwrap_or_else(|_| text.as_str().into());
+            Notify::read(&value).ok()
+        };
+        Some(texts.iter().filter_map(entry).collect())
+    }
+
+    fn trees(&self, table: &str) -> BTreeMap<String, Tree> {
+        let of_table = |(key, value): (&Key, &Value)| match (key.0.as_slice(), value) {
+            ([first, name], Value::Tree(tree)) if first == table => Some((name.clone(), tree.clone())),
+            _ => None,
+        };
+        self.0.iter().filter_map(of_table).collect()
+    }
+
+    fn time(&self, dotted: &str) -> Option<Duration> {
+        parse_duration(&self.text(dotted)?)
+    }
+
+    fn server(&self, name: &str) -> ServerSettings {
+        let value = |field| self.named("mcp_servers", name, &[field]);
+        let text = |field| value(field).and_then(text_of);
+        let list = |field| match value(field) {
+            Some(Value::List(texts)) => texts.clone(),
+            Some(Value::Text(_) | Value::Count(_) | Value::Number(_) | Value::Flag(_) | Value::Tree(_))
+            | None => Vec::new(),
+        };
+        let table = |field| -> BTreeMap<String, String> {
+            let pair =
+                |text: String| text.split_once('=').map(|(name, text)| (name.to_owned(), text.to_owned()));
+            list(field).into_iter().filter_map(pair).collect()
+        };
+        let time = |field| text(field).and_then(|text| parse_duration(&text));
+        ServerSettings {
+            command: text("command"),
+            args: list("args"),
+            env: table("env"),
+            cwd: text("cwd"),
+            url: text("url"),
+            headers: table("headers"),
+            oauth_client_id: text("oauth_client_id"),
+            oauth_client_secret: text("oauth_client_secret"),
+            oauth_port: value("oauth_port").and_then(count_of),
+            oauth_scopes: list("oauth_scopes"),
+            oauth_grant: text("oauth_grant"),
+            timeout: time("timeout"),
+            start_timeout: time("start_timeout"),
+            enabled: value("enabled") != Some(&Value::Flag(false)),
+        }
+    }
+
+    fn named(&self, table: &str, name: &str, rest: &[&str]) -> Option<&Value> {
+        let parts = [table, name].into_iter().chain(rest.iter().copied());
+        self.0.get(&Key(parts.map(str::to_owned).collect()))
+    }
+
+    fn provider(&self, name: &str) -> ProviderSettings {
+        let text = |field| self.named("providers", name, &[field]).and_then(text_of);
+        ProviderSettings {
+            adapter: text("adapter").and_then(|word| word.parse().ok()),
+            base_url: text("base_url"),
+            api_key_env: text("api_key_env"),
+        }
+    }
+
+    fn model(&self, name: &str) -> ModelSettings {
+        let text = |field| self.named("models", name, &[field]).and_then(text_of);
+        let count = |field| self.named("models", name, &[field]).and_then(count_of);
+        let price = |field| match self.named("models", name, &["price", field])? {
+            Value::Number(number) => Some(*number),
+            _ => None,
+        };
+        let has_price = price("input").is_some() || price("output").is_some();
+        ModelSettings {
+            provider: text("provider"),
+            model: text("model"),
+            context_window: count("context_window"),
+            max_output: count("max_output"),
+            price: has_price.then(|| Price {
+                input: price("input").unwrap_or_default(),
+                output: price("output").unwrap_or_default(),
+                cache_read: price("cache_read"),
+            }),
+        }
+    }
+}
+
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::Text(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn count_of(value: &Value) -> Option<u64> {
+    match value {
+        Value::Count(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// A setting, as the manual describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingDoc {
+    /// Its key; `NAME` stands for a name that the user chooses.
+    pub key: String,
+    /// The values it takes.
+    pub values: String,
+    /// Its default, as TOML; without one, nothing is set.
+    pub default: Option<String>,
+    /// What the settings file of a project may do with it.
+    pub project: &'static str,
+    /// What it is for.
+    pub doc: &'static str,
+}
+
+/// Describes every key of the settings, for `docs/configuration.md`.
+pub fn documented_settings() -> Vec<SettingDoc> {
+    fn row(key: String, leaf: &schema::Leaf, defaults: &toml::Table) -> SettingDoc {
+        let mut parts = key.split('.');
+        let first = parts.next().and_then(|part| defaults.get(part));
+        let default = parts.fold(first, |value, part| value?.as_table()?.get(part)).map(ToString::to_string);
+        let project = match leaf.project {
+            schema::ProjectMay::Never => "no",
+            schema::ProjectMay::Set => "if trusted",
+            schema::ProjectMay::Lower => "lower; raise if trusted",
+            schema::ProjectMay::Tighten => "make stricter",
+        };
+        SettingDoc { key, values: leaf.kind.to_string(), default, project, doc: leaf.doc }
+    }
+    fn collect(fields: schema::Fields, prefix: &str, defaults: &toml::Table, rows: &mut Vec<SettingDoc>) {
+        for (name, node) in fields {
+            let key = format!("{prefix}{name}");
+            match node {
+                schema::Node::Leaf(leaf) => rows.push(row(key, leaf, defaults)),
+                schema::Node::Each(leaf) => rows.push(row(format!("{key}.NAME"), leaf, defaults)),
+                schema::Node::Table(fields) => collect(fields, &format!("{key}."), defaults, rows),
+                schema::Node::Named(fields) => collect(fields, &format!("{key}.NAME."), defaults, rows),
+            }
+        }
+    }
+    let defaults = schema::DEFAULTS.parse().expect("the defaults are read at each start");
+    let mut rows = Vec::new();
+    collect(schema::ROOT, "", &defaults, &mut rows);
+    rows
+}

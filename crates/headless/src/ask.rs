@@ -1,0 +1,416 @@
+//! What a headless run does about its questions: leave them, decline them, or wait until somebody answers.
+//!
+//! Waiting is an open socket and nothing else: the store tells of what others commit, and a timer ends it when a time
+//! was given. What is true always stands in the store, so a question that was answered, expired or closed by anybody
+//! moves the run on, and a run that another process went on with is followed to its end.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::question::Question;
+use super::{Job, Options, Printer, note};
+use aye_core::contract::clock::Clock;
+use aye_core::contract::display::visible_line;
+use aye_core::contract::event::AgentEvent;
+use aye_core::contract::event_sink::EventSink as _;
+use aye_core::contract::ids::{DecisionId, SuspensionId, ThreadId};
+use aye_core::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
+use aye_core::contract::message::Role;
+use aye_core::contract::record::{RunRecord, SuspensionRecord, SuspensionStatus};
+use aye_core::contract::suspension::{Actor, CHANNEL_POLICY, ResumeDecisionAction, ToolCallResume};
+use aye_core::contract::tool::ToolResult;
+use aye_runtime::{AgentRunResult, AgentRuntime, DecideError, RunDocument, RuntimeError, stop_reason_of};
+
+/// What happens to questions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnAsk {
+    /// The run ends for now; the questions stay in the store.
+    Suspend,
+    /// Each is declined at once, and the run goes on.
+    Deny,
+    /// The process stays until somebody answers, or until this time is over: then they end as expired.
+    Wait(Option<Duration>),
+}
+
+/// Where the work stands when it is broken off.
+#[derive(Debug, Default)]
+pub(super) struct Standing(Mutex<Option<AgentRunResult>>);
+
+impl Standing {
+    fn set(&self, waiting: Option<AgentRunResult>) {
+        *self.0.lock().expect("no panic while the standing is held") = waiting;
+    }
+
+    /// The run that waits, when that is what was broken off.
+    pub(super) fn take(&self) -> Option<AgentRunResult> {
+        self.0.lock().expect("no panic while the standing is held").take()
+    }
+}
+
+/// What came of a job, and what became of its questions on the way.
+pub(super) struct SessionResult {
+    pub(super) result: AgentRunResult,
+    /// Declined because nobody can be asked.
+    pub(super) denied: Vec<SuspensionId>,
+    /// The answer as the JSON that was wanted, or what is wrong with it; `None` when none was wanted or there is no
+    /// answer.
+    pub(super) output: Option<Result<Value, Vec<String>>>,
+}
+
+pub(super) struct HeadlessSession<'a> {
+    pub(super) runtime: &'a AgentRuntime,
+    pub(super) options: &'a Options,
+    pub(super) printer: &'a Arc<Printer>,
+    pub(super) clock: &'a Arc<dyn Clock>,
+    pub(super) standing: &'a Standing,
+    pub(super) thread: ThreadId,
+    /// The questions that were told, each with the moment at which this process gives up on it.
+    pub(super) told: BTreeMap<SuspensionId, Option<Instant>>,
+}
+
+impl HeadlessSession<'_> {
+    /// Does the job, and sees to its questions until it is over or has to be left.
+    pub(super) async fn attend(mut self, job: Job) -> Result<SessionResult, RuntimeError> {
+        let unknown = self.options.unknown;
+        let mut result = match job {
+            Job::Run(request) | Job::Behind(request) => {
+                self.runtime.run(request, self.printer.clone()).await?
+            }
+            Job::Resume(thread) | Job::Answered(thread) => {
+                let result = self.runtime.resume(&thread, self.printer.clone(), unknown).await?;
+                if self.printer.events() == 0 {
+                    self.tell_again(&result).await?;
+                }
+                result
+            }
+        };
+        let mut expired = std::mem::take(&mut result.expired);
+        let mut denied = Vec::new();
+        while result.termination == TerminationReason::Suspended {
+            let open: Vec<SuspensionId> = result.waiting.iter().map(|question| question.id.clone()).collect();
+            match self.options.on_ask {
+                OnAsk::Suspend => break,
+                OnAsk::Deny => {
+                    // A question that stays although it was declined would be declined for ever.
+                    if open.iter().any(|id| denied.contains(id)) {
+                        break;
+                    }
+                    self.deny(&open).await?;
+                    denied.extend(open);
+                }
+                OnAsk::Wait(limit) => {
+                    self.standing.set(Some(result.clone()));
+                    self.wait(&result, limit).await?;
+                }
+            }
+            result = self.go_on(&result).await?;
+            expired.append(&mut result.expired);
+        }
+        expired.sort_unstable();
+        expired.dedup();
+        result.expired = expired;
+        Ok(SessionResult { result, denied, output: None })
+    }
+
+    /// Events for a run that waited already: without them a reader of the stream would not know what it waits for.
+    async fn tell_again(&self, result: &AgentRunResult) -> Result<(), RuntimeError> {
+        if result.termination != TerminationReason::Suspended {
+            return Ok(());
+        }
+        let run = self.runtime.store().run(&result.run_id).await?;
+        let message_id = run
+            .as_ref()
+            .and_then(|run| RunDocument::from_value(&run.machine).ok())
+            .map(|document| document.message_id.to_string())
+            .unwrap_or_default();
+        self.printer.emit(started(result, run.as_ref())).await;
+        for question in &result.waiting {
+            let ticket = question.ticket.clone();
+            let (name, text) = (ticket.pending.name.clone(), ticket.suspension.message.clone());
+            let event = AgentEvent::ToolCallDone {
+                id: question.call_id.to_string(),
+                message_id: message_id.clone(),
+                result: ToolResult::suspended_with(name, text, ticket),
+                outcome: ToolCallOutcome::Suspended,
+            };
+            self.printer.emit(event).await;
+        }
+        self.printer.emit(finished(result)).await;
+        Ok(())
+    }
+
+    async fn deny(&self, questions: &[SuspensionId]) -> Result<(), RuntimeError> {
+        for id in questions {
+            let resume = ToolCallResume {
+                decision_id: DecisionId::fresh(),
+                action: ResumeDecisionAction::Cancel,
+                result: Value::Null,
+                reason: None,
+                arguments: None,
+                updated_at: self.clock.now_ms(),
+            };
+            let actor = Actor { channel: CHANNEL_POLICY.to_owned(), ..self.options.actor.clone() };
+            // Whoever was faster is right: what the row says is carried out.
+            self.runtime.decide(id, resume, actor).await.map_err(|e| RuntimeError::Store(e.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until one of the questions is not open any more, whoever did it.
+    async fn wait(&mut self, result: &AgentRunResult, limit: Option<Duration>) -> Result<(), RuntimeError> {
+        let store = self.runtime.store();
+        // Heard from before the look on, so that nothing is missed between the two.
+        let mut watch = store.watch()?;
+        self.announce(result, limit);
+        let typed = self.typed_answer(&result.waiting[0]);
+        tokio::pin!(typed);
+        loop {
+            let mut moved = false;
+            for question in &result.waiting {
+                match store.suspension(&question.id).await? {
+                    Some(now) if now.status == SuspensionStatus::Open => {}
+                    Some(now) => {
+                        moved = true;
+                        tell_answer(&now);
+                    }
+                    // The conversation was deleted.
+                    None => moved = true,
+                }
+            }
+            if moved {
+                return Ok(());
+            }
+            let over: Vec<SuspensionId> = result
+                .waiting
+                .iter()
+                .map(|question| &question.id)
+                .filter(|id| self.told.get(id).copied().flatten().is_some_and(|end| end <= Instant::now()))
+                .cloned()
+                .collect();
+            if !over.is_empty() {
+                self.runtime.expire(over).await?;
+                continue;
+            }
+            let own = result.waiting.iter().filter_map(|q| q.ticket.suspension.expires_at);
+            if own.clone().any(|at| at <= self.clock.now_ms()) {
+                // Waking the run ends them.
+                return Ok(());
+            }
+            let now = self.clock.now_ms();
+            // One millisecond more than needed: a timer that comes early would be set again.
+            let own = own.map(|at| Instant::now() + Duration::from_millis(at.saturating_sub(now) + 1));
+            let given_up = result.waiting.iter().filter_map(|q| self.told.get(&q.id).copied().flatten());
+            let end = own.chain(given_up).min();
+            tokio::select! {
+                () = async { while !watch.next_or_check().await.concerns(&self.thread) {} } => {}
+                answered = &mut typed => return answered,
+                () = until(end) => {}
+            }
+        }
+    }
+
+    /// Says what waits, each question once.
+    fn announce(&mut self, result: &AgentRunResult, limit: Option<Duration>) {
+        let mut any = false;
+        for question in &result.waiting {
+            if self.told.contains_key(&question.id) {
+                continue;
+            }
+            let end = limit.map(|limit| Instant::now() + limit);
+            self.told.insert(question.id.clone(), end);
+            if self.options.typed.is_none() {
+                note(&Question::of(question).lines());
+            }
+            any = true;
+        }
+        if any {
+            let time = limit.map_or_else(String::new, |limit| format!(" for {} s", limit.as_secs_f64()));
+            let after = if self.options.is_kept {
+                format!("Ctrl-C leaves the question pending; resume with: aye -r {} -p", result.thread_id)
+            } else {
+                "the question ends with this process".to_owned()
+            };
+            let place = if self.options.typed.is_some() { "in this" } else { "from another" };
+            note(&format!("waiting{time} for an answer {place} terminal; {after}"));
+        }
+    }
+
+    /// Asks in this process's terminal until an answer to the question is stored; never returns without a terminal.
+    async fn typed_answer(&self, question: &SuspensionRecord) -> Result<(), RuntimeError> {
+        let Some(typed) = &self.options.typed else { return std::future::pending().await };
+        loop {
+            let resume = typed.ask(question, self.clock.now_ms()).await;
+            match self.runtime.decide(&question.id, resume, self.options.actor.clone()).await {
+                Ok(_) => return Ok(()),
+                Err(DecideError::Store(error)) => return Err(error.into()),
+                Err(error) => note(&format!("  {}", visible_line(&error.to_string()))),
+            }
+        }
+    }
+
+    /// Goes on with the run, or follows it to its end when another process does.
+    async fn go_on(&mut self, before: &AgentRunResult) -> Result<AgentRunResult, RuntimeError> {
+        let store = self.runtime.store();
+        let mut is_told = false;
+        loop {
+            let mut watch = store.watch()?;
+            let gone = || RuntimeError::Store("the conversation was deleted by another process".to_owned());
+            let run = store.run(&before.run_id).await?.ok_or_else(gone)?;
+            if run.status == RunStatus::Done {
+                return self.ended_elsewhere(before, &run).await;
+            }
+            // From here on a signal is the run's matter.
+            self.standing.set(None);
+            let events = self.printer.events();
+            match self.runtime.resume(&self.thread, self.printer.clone(), self.options.unknown).await {
+                Err(RuntimeError::ThreadAlreadyRunning { pid, .. }) => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        note(&format!("process {pid} resumed this run; waiting for its result"));
+                    }
+                    self.standing.set(Some(AgentRunResult { waiting: Vec::new(), ..before.clone() }));
+                    // A process that is stopped says nothing and does not die: its right to go on ends all the same.
+                    let term = self.runtime.driven_elsewhere(&self.thread).await?.unwrap_or_default();
+                    tokio::select! {
+                        () = async { while !watch.next_or_check().await.concerns(&self.thread) {} } => {}
+                        () = until_dead(pid) => {}
+                        () = tokio::time::sleep(term) => {}
+                    }
+                }
+                // It ended between the look and the try.
+                Err(RuntimeError::NothingToResume { .. }) => {}
+                Ok(result) => {
+                    // Others went on with it, and left new questions.
+                    let is_new = result.waiting.iter().any(|question| !self.told.contains_key(&question.id));
+                    if is_new && self.printer.events() == events {
+                        self.tell_again(&result).await?;
+                    }
+                    return Ok(result);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// What came of a run that another process drove to its end.
+    async fn ended_elsewhere(
+        &self,
+        before: &AgentRunResult,
+        run: &RunRecord,
+    ) -> Result<AgentRunResult, RuntimeError> {
+        let mut expired = Vec::new();
+        for question in &before.waiting {
+            let now = self.runtime.store().suspension(&question.id).await?;
+            expired.extend(now.filter(|now| now.status == SuspensionStatus::Expired).map(|now| now.id));
+        }
+        note("another process finished this run; its result follows");
+        self.show_ended(run, expired).await
+    }
+
+    /// The result of a run that is over, and its messages again.
+    async fn show_ended(
+        &self,
+        run: &RunRecord,
+        expired: Vec<SuspensionId>,
+    ) -> Result<AgentRunResult, RuntimeError> {
+        let (count, stored) = self.runtime.store().messages_of_run(&run.thread_id, &run.id).await?;
+        let last = stored.iter().rfind(|stored| stored.message.role == Role::Assistant);
+        let result = AgentRunResult {
+            thread_id: run.thread_id.clone(),
+            run_id: run.id.clone(),
+            response: last.map(|stored| stored.message.text()).unwrap_or_default(),
+            stop_reason: last.and_then(|stored| stop_reason_of(&stored.message)),
+            termination: run.termination.clone().unwrap_or(TerminationReason::NaturalEnd),
+            error_code: None,
+            steps: run.steps,
+            usage: run.usage,
+            waiting: Vec::new(),
+            expired,
+            messages: count,
+        };
+        self.printer.emit(started(&result, Some(run))).await;
+        let messages = stored.iter().map(|stored| json!(stored.message)).collect();
+        self.printer.emit(AgentEvent::MessagesSnapshot { messages }).await;
+        self.printer.emit(finished(&result)).await;
+        Ok(result)
+    }
+
+    /// What a run came to that was over before this process could go on with it. Scripts that answer and resume cannot
+    /// know whether another process was faster.
+    pub(super) async fn over_already(
+        &self,
+        thread: &ThreadId,
+    ) -> Result<Option<AgentRunResult>, RuntimeError> {
+        let Some(run) = self.runtime.store().latest_run(thread).await? else { return Ok(None) };
+        if run.status != RunStatus::Done {
+            return Ok(None);
+        }
+        note("this run is already done; its result follows");
+        self.show_ended(&run, Vec::new()).await.map(Some)
+    }
+}
+
+fn started(result: &AgentRunResult, run: Option<&RunRecord>) -> AgentEvent {
+    AgentEvent::RunStart {
+        thread_id: result.thread_id.to_string(),
+        run_id: result.run_id.to_string(),
+        parent_run_id: run.and_then(|run| run.parent_run_id.as_ref()).map(ToString::to_string),
+    }
+}
+
+fn finished(result: &AgentRunResult) -> AgentEvent {
+    AgentEvent::RunFinish {
+        thread_id: result.thread_id.to_string(),
+        run_id: result.run_id.to_string(),
+        result: Some(json!({"response": result.response})),
+        termination: result.termination.clone(),
+    }
+}
+
+/// Says what became of a question that this process waited for.
+fn tell_answer(question: &SuspensionRecord) {
+    let id = visible_line(question.id.as_str());
+    match (question.status, &question.decision, &question.decided_by) {
+        (SuspensionStatus::Expired, ..) => note(&format!("  {id}: expired without an answer")),
+        (SuspensionStatus::Superseded, ..) => note(&format!("  {id}: closed without an answer")),
+        (SuspensionStatus::Decided | SuspensionStatus::Applied, Some(decision), Some(by)) => {
+            let word = match decision.action {
+                ResumeDecisionAction::Resume => "answered",
+                ResumeDecisionAction::Cancel => "declined",
+            };
+            note(&format!("  {id}: {word} by {} ({})", visible_line(&by.user), visible_line(&by.channel)));
+        }
+        (SuspensionStatus::Open | SuspensionStatus::Decided | SuspensionStatus::Applied, ..) => {}
+    }
+}
+
+async fn until(end: Option<Instant>) {
+    match end {
+        Some(end) => tokio::time::sleep_until(end).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until a process is gone. Where that cannot be waited for, for ever: then only what it writes is heard.
+#[cfg(target_os = "linux")]
+#[expect(
+    deprecated,
+    reason = "what replaces it is unsafe for types that give their descriptor away; an owned one cannot"
+)]
+async fn until_dead(pid: u32) {
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
+    match pidfd_open(pid, PidfdFlags::NONBLOCK).map(tokio::io::unix::AsyncFd::new) {
+        Ok(Ok(process)) => drop(process.readable().await),
+        Err(rustix::io::Errno::SRCH) => {}
+        Ok(Err(_)) | Err(_) => std::future::pending().await,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+async fn until_dead(_pid: u32) {
+    std::future::pending().await
+}

@@ -1,0 +1,488 @@
+//! The front end without a terminal: one task, its answer on stdout, everything else on stderr.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
+
+mod ask;
+mod question;
+mod queue;
+mod schema;
+mod signals;
+mod typed;
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use aye_core::contract::activity::NOTICE_ACTIVITY_TYPE;
+use aye_core::contract::clock::Clock;
+use aye_core::contract::display::{escape_json, visible, visible_line};
+use aye_core::contract::event::{AgentEvent, StreamEvent};
+use aye_core::contract::event_sink::EventSink;
+use aye_core::contract::ids::{SuspensionId, ThreadId};
+use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
+use aye_core::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
+use aye_core::contract::summary::COMPACTED_ACTIVITY_TYPE;
+use aye_core::contract::suspension::Actor;
+use aye_runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError, UnknownPolicy};
+use serde_json::json;
+
+pub use ask::OnAsk;
+pub use schema::AnswerSchema;
+pub use typed::TypedAnswers;
+
+use ask::{HeadlessSession, SessionResult, Standing};
+use question::Question;
+
+/// Exit statuses: part of what scripts rely on.
+pub mod exit {
+    /// Done.
+    pub const DONE: u8 = 0;
+    /// Failed.
+    pub const FAILED: u8 = 1;
+    /// Wrong usage.
+    pub const USAGE: u8 = 2;
+    /// Waiting for a decision.
+    pub const WAITING: u8 = 3;
+    /// Blocked by a rule or a plugin.
+    pub const BLOCKED: u8 = 4;
+    /// A limit was reached.
+    pub const LIMIT: u8 = 5;
+    /// Over, but a question ended unanswered because its time ran out.
+    pub const EXPIRED: u8 = 6;
+    /// The provider is unavailable; try again later (`EX_TEMPFAIL` of sysexits.h).
+    pub const UNAVAILABLE: u8 = 75;
+    /// Hung up (128 + SIGHUP).
+    pub const HUNG_UP: u8 = 129;
+    /// Interrupted (128 + SIGINT).
+    pub const INTERRUPTED: u8 = 130;
+    /// Terminated (128 + SIGTERM).
+    pub const TERMINATED: u8 = 143;
+}
+
+/// Form of what goes to stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The answer.
+    Text,
+    /// One object at the end.
+    Json,
+    /// One [`StreamEvent`] a line, and the object of [`Format::Json`] as the last one.
+    StreamJson,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Job {
+    /// Say something.
+    Run(RunRequest),
+    /// Go on with what waits or was left, and begin what is queued behind it.
+    Resume(ThreadId),
+    /// Go on after an answer was stored; a run that another process drives is left to it.
+    Answered(ThreadId),
+    /// Say something without closing questions: when some are open it is queued behind them.
+    Behind(RunRequest),
+}
+
+/// How.
+#[derive(Clone)]
+pub struct Options {
+    /// Form of stdout.
+    pub format: Format,
+    /// What happens to calls that may have run.
+    pub unknown: UnknownPolicy,
+    /// What happens to questions.
+    pub on_ask: OnAsk,
+    /// Whether the store outlives the process.
+    pub is_kept: bool,
+    /// Who declines under [`OnAsk::Deny`]; the channel becomes `policy`.
+    pub actor: Actor,
+    /// Where answers are typed; without it they come from other terminals.
+    pub typed: Option<Arc<TypedAnswers>>,
+    /// Whether stdout is a terminal, so that foreign control characters are made visible in text too.
+    pub clean: bool,
+    /// What the answer must match.
+    pub schema: Option<Arc<AnswerSchema>>,
+}
+
+/// How long the process stays for a summary that is being written when its answer is out.
+const LAST_SUMMARY: Duration = Duration::from_mins(1);
+
+/// Writes events as they come: lines of JSON to stdout, or progress to stderr.
+struct Printer {
+    format: Format,
+    clock: Arc<dyn Clock>,
+    seq: AtomicU64,
+    broken: AtomicBool,
+    problem: Mutex<Option<std::io::Error>>,
+}
+
+impl Printer {
+    /// How many events came so far.
+    fn events(&self) -> u64 {
+        self.seq.load(Ordering::Relaxed)
+    }
+
+    /// Writes the one object that says how it all came out.
+    fn put_result(&self, mut object: serde_json::Value) {
+        match self.format {
+            Format::Text => return,
+            Format::Json => {}
+            Format::StreamJson => {
+                object["event_type"] = "result".into();
+                object["seq"] = (self.seq.fetch_add(1, Ordering::Relaxed) + 1).into();
+                object["timestamp"] = self.timestamp().into();
+            }
+        }
+        self.put(&format!("{}\n", escape_json(&object.to_string())));
+    }
+
+    fn timestamp(&self) -> String {
+        let at = i64::try_from(self.clock.now_ms()).unwrap_or(i64::MAX);
+        jiff::Timestamp::from_millisecond(at).map(|t| t.to_string()).unwrap_or_default()
+    }
+
+    /// Writes to stdout. After the first failure nothing more is written; a reader that went away is no failure.
+    #[expect(clippy::disallowed_methods, reason = "this front end prints")]
+    fn put(&self, text: &str) {
+        if self.broken.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut out = std::io::stdout().lock();
+        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            self.broken.store(true, Ordering::Relaxed);
+            if error.kind() != std::io::ErrorKind::BrokenPipe {
+                *self.problem.lock().expect("no panic while the problem is held") = Some(error);
+            }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this front end prints")]
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+#[async_trait]
+impl EventSink for Printer {
+    async fn emit(&self, event: AgentEvent) {
+        let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
+        match self.format {
+            Format::StreamJson => {
+                let line = serde_json::to_string(&StreamEvent::new(seq, self.timestamp(), event));
+                self.put(&format!("{}\n", escape_json(&line.unwrap_or_default())));
+            }
+            Format::Text | Format::Json => progress(&event),
+        }
+    }
+}
+
+fn progress(event: &AgentEvent) {
+    match event {
+        AgentEvent::ToolCallReady { name, arguments, .. } => {
+            let main = ["command", "file_path", "pattern", "path", "url", "question"]
+                .iter()
+                .find_map(|key| arguments.get(*key)?.as_str())
+                .unwrap_or_default();
+            let main: String = main.chars().take(200).collect();
+            note(&format!("· {} {}", visible_line(name), visible_line(&main)));
+        }
+        AgentEvent::ToolCallDone { result, outcome, .. } => {
+            let word = match outcome {
+                ToolCallOutcome::Succeeded | ToolCallOutcome::Suspended => return,
+                ToolCallOutcome::Failed => "failed",
+                ToolCallOutcome::Cancelled => "cancelled",
+            };
+            let why = result.message.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
+            note(&format!("  {word}: {}", visible_line(why)));
+        }
+        AgentEvent::ActivitySnapshot { activity_type, content, .. }
+            if activity_type == INFERENCE_RETRY_ACTIVITY_TYPE =>
+        {
+            let reason = content.get("reason").and_then(serde_json::Value::as_str).unwrap_or_default();
+            let delay = content.get("delay_ms").and_then(serde_json::Value::as_u64).unwrap_or_default();
+            let model = content.get("model").and_then(serde_json::Value::as_str).unwrap_or_default();
+            if content.get("instead").and_then(serde_json::Value::as_bool) == Some(true) && delay == 0 {
+                note(&format!("  {}; asking {} instead", visible_line(reason), visible_line(model)));
+            } else {
+                note(&format!("  {}; retrying in {:.1} s", visible_line(reason), delay as f64 / 1000.0));
+            }
+        }
+        AgentEvent::ActivitySnapshot { activity_type, content, .. }
+            if [NOTICE_ACTIVITY_TYPE, COMPACTED_ACTIVITY_TYPE].contains(&activity_type.as_str()) =>
+        {
+            let text = |key: &str| content.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
+            let source =
+                if text("source").is_empty() { String::new() } else { format!("{}: ", text("source")) };
+            note(&visible(&format!("  {source}{}", text("text"))));
+        }
+        AgentEvent::Error { message, .. } => note(&format!("aye: {}", visible(message))),
+        AgentEvent::RunStart { .. }
+        | AgentEvent::RunFinish { .. }
+        | AgentEvent::TextDelta { .. }
+        | AgentEvent::ReasoningDelta { .. }
+        | AgentEvent::ReasoningEncryptedValue { .. }
+        | AgentEvent::ToolCallStart { .. }
+        | AgentEvent::ToolCallDelta { .. }
+        | AgentEvent::ToolCallStreamDelta { .. }
+        | AgentEvent::ToolCallResumed { .. }
+        | AgentEvent::MessagesSnapshot { .. }
+        | AgentEvent::ActivitySnapshot { .. }
+        | AgentEvent::ActivityDelta { .. }
+        | AgentEvent::StepStart { .. }
+        | AgentEvent::StepEnd
+        | AgentEvent::InferenceComplete { .. }
+        | AgentEvent::StateSnapshot { .. }
+        | AgentEvent::StateDelta { .. } => {}
+    }
+}
+
+/// Does the job and gives the exit status.
+pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Arc<dyn Clock>) -> u8 {
+    let printer = Arc::new(Printer {
+        format: options.format,
+        clock: Arc::clone(clock),
+        seq: AtomicU64::new(0),
+        broken: AtomicBool::new(false),
+        problem: Mutex::new(None),
+    });
+    let thread = match &job {
+        Job::Run(request) | Job::Behind(request) => request.thread_id.clone(),
+        Job::Resume(thread) | Job::Answered(thread) => thread.clone(),
+    };
+    let is_answered = matches!(job, Job::Answered(_));
+    let job = match job {
+        Job::Behind(request) => match queue::put_behind(runtime, request).await {
+            Ok(Some(behind)) => return queue::tell(&printer, &behind),
+            Ok(None) => Job::Resume(thread.clone()),
+            Err(error) => return refuse(&printer, &error),
+        },
+        Job::Answered(thread) => Job::Resume(thread),
+        other @ (Job::Run(_) | Job::Resume(_)) => other,
+    };
+    let standing = Standing::default();
+    let desk = || HeadlessSession {
+        runtime,
+        options,
+        printer: &printer,
+        clock,
+        standing: &standing,
+        thread: thread.clone(),
+        told: BTreeMap::new(),
+    };
+    let work = async {
+        let done =
+            queue::attend(runtime, &thread, job, desk, |before| answer(&printer, &before.result, options));
+        // On the heap, because a run's future is large.
+        let done = Box::pin(done).await?;
+        match &options.schema {
+            None => Ok(done),
+            Some(schema) => schema.enforce(&thread, desk, done).await,
+        }
+    };
+    let (result, signal) = signals::guard(work, signals::reader_gone(), || runtime.cancel(&thread)).await;
+    let code = match result {
+        None => break_off(&printer, &thread, standing.take(), options, signal.unwrap_or(exit::INTERRUPTED)),
+        Some(Ok(attended)) => finish(&printer, &attended, options, signal),
+        Some(Err(error)) => match left_to_others(&error).filter(|_| is_answered) {
+            Some(who) => {
+                note(&who);
+                exit::DONE
+            }
+            None if matches!(error, RuntimeError::NothingToResume { .. }) => {
+                match desk().over_already(&thread).await {
+                    Ok(Some(result)) => finish(
+                        &printer,
+                        &SessionResult { result, denied: Vec::new(), output: None },
+                        options,
+                        signal,
+                    ),
+                    Ok(None) => refuse(&printer, &error),
+                    Err(error) => refuse(&printer, &error),
+                }
+            }
+            None => refuse(&printer, &error),
+        },
+    };
+    if signal.is_none() {
+        // The answer is out already; what a summary costs would be lost with the process, and paid again next time.
+        let settled = tokio::time::timeout(LAST_SUMMARY, runtime.settle(&thread));
+        let _ = signals::guard(settled, std::future::pending(), || false).await;
+    }
+    let problem = printer.problem.lock().expect("no panic while the problem is held").take();
+    if let Some(error) = problem {
+        note(&format!("aye: cannot write to stdout: {error}"));
+        return exit::FAILED;
+    }
+    signal.unwrap_or(code)
+}
+
+/// Who goes on, or went on, with a run that somebody else was faster to take up.
+fn left_to_others(error: &RuntimeError) -> Option<String> {
+    match error {
+        RuntimeError::ThreadAlreadyRunning { pid, .. } => Some(format!("process {pid} resumes it")),
+        RuntimeError::NothingToResume { .. } => Some("another process finished it".to_owned()),
+        RuntimeError::State(_)
+        | RuntimeError::AgentNotFound { .. }
+        | RuntimeError::ResolveFailed { .. }
+        | RuntimeError::NoMessage { .. }
+        | RuntimeError::TooLarge { .. }
+        | RuntimeError::NotFree { .. }
+        | RuntimeError::NotQueued { .. }
+        | RuntimeError::Damaged { .. }
+        | RuntimeError::Store(_)
+        | RuntimeError::Fenced { .. }
+        | RuntimeError::Internal(_) => None,
+    }
+}
+
+fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
+    let code = match error {
+        RuntimeError::NothingToResume { .. }
+        | RuntimeError::NoMessage { .. }
+        | RuntimeError::TooLarge { .. }
+        | RuntimeError::AgentNotFound { .. } => exit::USAGE,
+        RuntimeError::State(_)
+        | RuntimeError::ThreadAlreadyRunning { .. }
+        | RuntimeError::ResolveFailed { .. }
+        | RuntimeError::NotFree { .. }
+        | RuntimeError::NotQueued { .. }
+        | RuntimeError::Damaged { .. }
+        | RuntimeError::Store(_)
+        | RuntimeError::Fenced { .. }
+        | RuntimeError::Internal(_) => exit::FAILED,
+    };
+    let message = error.to_string();
+    note(&format!("aye: {}", visible(&message)));
+    printer.put_result(json!({"type": "result", "status": "error", "error": message, "exit": code}));
+    code
+}
+
+/// The one object of [`Format::Json`].
+fn object(result: &AgentRunResult, denied: &[SuspensionId], status: &str, code: u8) -> serde_json::Value {
+    json!({
+        "type": "result",
+        "status": status,
+        "thread_id": result.thread_id,
+        "run_id": result.run_id,
+        "response": result.response,
+        "termination": result.termination,
+        "error_code": result.error_code,
+        "stop_reason": result.stop_reason,
+        "steps": result.steps,
+        "usage": result.usage,
+        "waiting": result.waiting.iter().map(|question| Question::of(question).object()).collect::<Vec<_>>(),
+        "expired": result.expired,
+        "denied": denied,
+        "exit": code,
+    })
+}
+
+fn finish(printer: &Printer, attended: &SessionResult, options: &Options, signal: Option<u8>) -> u8 {
+    let SessionResult { result, denied, output } = attended;
+    let (mut code, mut status) = exit_code(result);
+    if matches!(output, Some(Err(_))) {
+        (code, status) = (exit::FAILED, "error");
+    }
+    // The object and the process say the same.
+    let code = signal.unwrap_or(code);
+    let mut object = object(result, denied, status, code);
+    match output {
+        None if options.format == Format::Text => answer(printer, result, options),
+        None => {}
+        Some(Ok(output)) => {
+            if options.format == Format::Text {
+                let text = serde_json::to_string_pretty(output).unwrap_or_default();
+                printer.put(&format!("{}\n", escape_json(&text)));
+            }
+            object["structured_output"] = output.clone();
+        }
+        Some(Err(errors)) => {
+            object["error_code"] = "json_schema".into();
+            object["errors"] = json!(errors);
+            note("aye: the answer does not match the schema of --json-schema:");
+            for error in errors {
+                note(&visible(&format!("  {error}")));
+            }
+        }
+    }
+    printer.put_result(object);
+    if code == exit::WAITING {
+        for question in &result.waiting {
+            note(&Question::of(question).lines());
+        }
+        note(&format!("then resume with: aye -r {} -p", result.thread_id));
+    } else if let TerminationReason::Stopped(reason) = &result.termination {
+        note(&format!("stopped: {}", visible(reason.detail.as_deref().unwrap_or(&reason.code))));
+    } else if let TerminationReason::Blocked(reason) = &result.termination {
+        if options.format == Format::Text && !result.response.trim().is_empty() {
+            // What was said before it ended is not an answer, but it may say why.
+            note(&visible(result.response.trim_end()));
+        }
+        note(&format!("blocked: {}", visible(reason)));
+    }
+    for id in &result.expired {
+        note(&format!("expired without an answer: {}", visible_line(id.as_str())));
+    }
+    code
+}
+
+/// A signal came while this process waited, or a second one: nothing more is done to the run.
+fn break_off(
+    printer: &Printer,
+    thread: &ThreadId,
+    waiting: Option<AgentRunResult>,
+    options: &Options,
+    code: u8,
+) -> u8 {
+    let Some(result) = waiting else {
+        printer
+            .put_result(json!({"type": "result", "status": "cancelled", "thread_id": thread, "exit": code}));
+        return code;
+    };
+    printer.put_result(object(&result, &[], "waiting", code));
+    if options.is_kept {
+        let what = if result.waiting.is_empty() {
+            "the run continues without this process"
+        } else {
+            "pending questions stay"
+        };
+        note(&format!("{what}; resume with: aye -r {} -p", result.thread_id));
+    } else {
+        note("nothing was kept; the questions ended with the conversation");
+    }
+    code
+}
+
+/// The answer of a run as text. What was said before one broke off or waits is not its answer.
+fn answer(printer: &Printer, result: &AgentRunResult, options: &Options) {
+    let is_answer = matches!(exit_code(result).0, exit::DONE | exit::LIMIT | exit::EXPIRED);
+    let text = result.response.trim_end();
+    if options.format == Format::Text && is_answer && !text.is_empty() {
+        let text = if options.clean { visible(text) } else { text.into() };
+        printer.put(&format!("{text}\n"));
+    }
+}
+
+/// The exit status, and a word for it.
+pub fn exit_code(result: &AgentRunResult) -> (u8, &'static str) {
+    match &result.termination {
+        TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested
+            if !result.expired.is_empty() =>
+        {
+            (exit::EXPIRED, "expired")
+        }
+        TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested => (exit::DONE, "done"),
+        TerminationReason::Suspended => (exit::WAITING, "waiting"),
+        TerminationReason::Blocked(_) => (exit::BLOCKED, "blocked"),
+        TerminationReason::Stopped(_) => (exit::LIMIT, "limit"),
+        TerminationReason::Cancelled => (exit::INTERRUPTED, "cancelled"),
+        TerminationReason::Error(_) => match result.error_code.as_deref() {
+            Some("rate_limited" | "unavailable" | "network" | "timeout" | "provider") => {
+                (exit::UNAVAILABLE, "unavailable")
+            }
+            _ => (exit::FAILED, "error"),
+        },
+    }
+}

@@ -1,0 +1,410 @@
+//! Our request in the words of each provider.
+//!
+//! [`prepare`] does what all of them need; what only one needs stands in the function of its wire form.
+
+use genai::chat::{
+    CacheControl, ChatMessage, ChatOptions, ChatRequest, ChatRole, ContentPart, CustomPart, MessageContent,
+    MessageOptions, Tool, ToolResponse,
+};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::provider::Adapter;
+use super::repair::repair;
+use aye_core::contract::content::{ContentBlock, text_of};
+use aye_core::contract::digest::{hex, sha256_hex};
+use aye_core::contract::executor::InferenceRequest;
+use aye_core::contract::image::ImageRef;
+use aye_core::contract::inference::ReasoningEffort;
+use aye_core::contract::message::{Message, Role, ToolCall};
+
+/// A conversation in the shape that every provider accepts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prepared {
+    /// System texts, in order.
+    pub system: Vec<String>,
+    /// User, assistant and tool messages: it begins with a user, never has two users in a row, does not end with an
+    /// assistant, and each call has its result right behind it.
+    pub messages: Vec<Message>,
+}
+
+/// Brings a conversation into shape.
+///
+/// - Unpaired calls and results are repaired.
+/// - System messages at the start join the system text. Later ones become a marked part of the user's turn: some
+///   providers have one place for system text only, and changing that one would cost the whole prompt cache.
+/// - Calls that could not be used are shown as calls without arguments; their results say what was wrong.
+pub fn prepare(request: &InferenceRequest) -> Prepared {
+    let mut system: Vec<String> =
+        request.system.iter().filter_map(ContentBlock::as_text).map(str::to_owned).collect();
+    let mut messages: Vec<Message> = Vec::new();
+    for mut message in repair(request.messages.clone()) {
+        message.content.retain(|block| match block {
+            ContentBlock::Text { text } => !text.trim().is_empty(),
+            ContentBlock::Image { .. }
+            | ContentBlock::StoredImage(_)
+            | ContentBlock::Thinking { .. }
+            | ContentBlock::Opaque { .. } => true,
+        });
+        match message.role {
+            Role::System if messages.is_empty() => {
+                let text = message.text();
+                if !text.is_empty() {
+                    system.push(text);
+                }
+                continue;
+            }
+            Role::System => {
+                let text = message.text();
+                if text.is_empty() {
+                    continue;
+                }
+                message.role = Role::User;
+                message.content =
+                    vec![ContentBlock::text(format!("<system-reminder>\n{text}\n</system-reminder>"))];
+            }
+            Role::User if message.content.is_empty() => continue,
+            Role::Assistant => {
+                let says = message
+                    .content
+                    .iter()
+                    .any(|block| matches!(block, ContentBlock::Text { .. } | ContentBlock::Image { .. }));
+                if !says && message.tool_calls.is_empty() {
+                    continue;
+                }
+                for call in &mut message.tool_calls {
+                    call.name = wire_name(call, request);
+                    if call.invalid.is_some() || !call.arguments.is_object() {
+                        call.arguments = Value::Object(Map::new());
+                    }
+                }
+            }
+            Role::User | Role::Tool => {}
+        }
+        if messages.is_empty() && message.role != Role::User {
+            messages.push(Message::user("(The start of this conversation was left out.)"));
+        }
+        match messages.last_mut() {
+            Some(last) if last.role == Role::User && message.role == Role::User => {
+                last.content.extend(message.content);
+            }
+            _ => messages.push(message),
+        }
+    }
+    if messages.last().is_none_or(|last| last.role == Role::Assistant) {
+        messages.push(Message::user("Continue."));
+    }
+    Prepared { system, messages }
+}
+
+/// The name of a past call. Providers refuse the whole conversation for one odd name in it, and a model may have made
+/// up any.
+fn wire_name(call: &ToolCall, request: &InferenceRequest) -> String {
+    if request.tools.iter().any(|tool| tool.id == call.name) {
+        return call.name.clone();
+    }
+    let name: String = call
+        .name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' })
+        .take(64)
+        .collect();
+    if name.is_empty() { "unnamed_tool".into() } else { name }
+}
+
+/// A call id in the alphabet that the provider accepts; another provider's ids may hold more.
+fn wire_id(adapter: Adapter, id: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let accepted = match adapter {
+        Adapter::Anthropic => id.len() <= 64 && id.chars().all(plain),
+        Adapter::OpenAiResponses => id.len() <= 64,
+        Adapter::OpenAi | Adapter::Gemini | Adapter::Ollama => true,
+    };
+    if accepted {
+        return id.to_owned();
+    }
+    format!("call_{}", &sha256_hex(id)[..24])
+}
+
+/// One word for conversations that share their beginning, so that a provider sends them where the beginning is
+/// cached.
+pub(super) fn cache_key(prepared: &Prepared, request: &InferenceRequest) -> String {
+    let mut hash = Sha256::new();
+    for text in &prepared.system {
+        hash.update(text.as_bytes());
+    }
+    for tool in &request.tools {
+        hash.update(tool.id.as_bytes());
+    }
+    if let Some(first) = prepared.messages.first() {
+        hash.update(first.text().as_bytes());
+    }
+    format!("aye-{}", &hex(&hash.finalize())[..32])
+}
+
+/// Whether genai would cut the end of this name off and send it as an effort.
+fn ends_like_an_effort(model: &str) -> bool {
+    const EFFORTS: [&str; 8] = ["none", "zero", "minimal", "low", "medium", "high", "xhigh", "max"];
+    model.rsplit_once('-').is_some_and(|(_, last)| EFFORTS.contains(&last))
+}
+
+fn effort(adapter: Adapter, effort: ReasoningEffort) -> genai::chat::ReasoningEffort {
+    use genai::chat::ReasoningEffort as Theirs;
+    match effort {
+        ReasoningEffort::None => Theirs::Zero,
+        ReasoningEffort::Low => Theirs::Low,
+        ReasoningEffort::Medium => Theirs::Medium,
+        ReasoningEffort::High => Theirs::High,
+        ReasoningEffort::Max if adapter == Adapter::OpenAiResponses => Theirs::XHigh,
+        ReasoningEffort::Max => Theirs::Max,
+        ReasoningEffort::Budget(tokens) => Theirs::Budget(tokens),
+    }
+}
+
+/// Whether a model takes parameters about thinking; the others refuse a request that has one.
+pub(super) fn thinks(adapter: Adapter, model: &str, request: &InferenceRequest) -> bool {
+    if request.overrides.reasoning_effort.is_some_and(|effort| effort != ReasoningEffort::None) {
+        return true;
+    }
+    let name = model.rsplit('/').next().unwrap_or(model);
+    match adapter {
+        Adapter::OpenAiResponses => {
+            ["gpt-5", "gpt-6", "o1", "o3", "o4", "codex"].iter().any(|start| name.starts_with(start))
+                && !name.contains("chat")
+        }
+        Adapter::Gemini => ["2.5", "gemini-3", "gemini-4"].iter().any(|part| name.contains(part)),
+        Adapter::Anthropic | Adapter::Ollama | Adapter::OpenAi => true,
+    }
+}
+
+/// The options of a request that goes through genai.
+pub(super) fn options(adapter: Adapter, request: &InferenceRequest, prepared: &Prepared) -> ChatOptions {
+    let model = request.wire_model();
+    let mut options = ChatOptions::default()
+        .with_capture_usage(true)
+        // For Responses this asks for thoughts and proofs; nothing of what genai captures is used.
+        .with_capture_reasoning_content(thinks(adapter, model, request));
+    let overrides = &request.overrides;
+    if let Some(temperature) = overrides.temperature {
+        options = options.with_temperature(temperature);
+    }
+    if let Some(top_p) = overrides.top_p {
+        options = options.with_top_p(top_p);
+    }
+    if let Some(max_tokens) = overrides.max_tokens {
+        options = options.with_max_tokens(max_tokens);
+    }
+    if let Some(level) = overrides.reasoning_effort {
+        options = options.with_reasoning_effort(effort(adapter, level));
+    } else if ends_like_an_effort(model) {
+        // Saying an effort keeps genai from looking for one in the name, and these two send nothing: a budget means
+        // nothing to Responses, and zero is the absence of every field for the others.
+        options = options.with_reasoning_effort(match adapter {
+            Adapter::OpenAiResponses => genai::chat::ReasoningEffort::Budget(0),
+            Adapter::Anthropic | Adapter::Gemini | Adapter::Ollama | Adapter::OpenAi => {
+                genai::chat::ReasoningEffort::Zero
+            }
+        });
+        if adapter == Adapter::Ollama {
+            // Ollama does not look into names, and zero would turn thinking off.
+            options.reasoning_effort = None;
+        }
+    }
+    if model.contains("::") {
+        // What stands before "::" is a provider to genai; the body is merged last.
+        options = options.with_extra_body(json!({"model": model}));
+    }
+    if adapter == Adapter::OpenAiResponses && request.enable_prompt_cache {
+        options = options.with_prompt_cache_key(cache_key(prepared, request));
+    }
+    options
+}
+
+/// The conversation as genai has it.
+pub(super) fn chat_request(adapter: Adapter, request: &InferenceRequest, prepared: &Prepared) -> ChatRequest {
+    // Marks cost something on Anthropic and mean nothing, or something else, elsewhere.
+    let marks = request.enable_prompt_cache && adapter == Adapter::Anthropic;
+    let mut messages: Vec<ChatMessage> = Vec::new();
+    if adapter == Adapter::Anthropic {
+        // Blocks of their own, so that the last one can carry a mark.
+        messages.extend(prepared.system.iter().map(ChatMessage::system));
+        mark_last(marks, &mut messages);
+    }
+    let mut pictures: Vec<ContentPart> = Vec::new();
+    for message in &prepared.messages {
+        if message.role != Role::Tool && !pictures.is_empty() {
+            messages.push(show(std::mem::take(&mut pictures)));
+        }
+        match message.role {
+            Role::System => {}
+            Role::User => {
+                let parts: Vec<ContentPart> = message.content.iter().filter_map(user_part).collect();
+                messages.push(ChatMessage::new(ChatRole::User, MessageContent::from_parts(parts)));
+            }
+            Role::Assistant => messages.push(assistant(adapter, message)),
+            Role::Tool => tool_result(adapter, message, &mut messages, &mut pictures),
+        }
+    }
+    if !pictures.is_empty() {
+        messages.push(show(pictures));
+    }
+    mark_last(marks, &mut messages);
+    // Where the request before this one ended: what was written into the cache then is found again, also when words
+    // that plugins added at its end are gone by now.
+    let end = messages.len().saturating_sub(1);
+    let answered = messages[..end].iter().rposition(|message| message.role == ChatRole::Assistant);
+    mark_last(marks, &mut messages[..answered.unwrap_or(0)]);
+    let mut chat = ChatRequest::new(messages);
+    if adapter != Adapter::Anthropic && !prepared.system.is_empty() {
+        chat = chat.with_system(prepared.system.join("\n\n"));
+    }
+    if request.tools.is_empty() {
+        return chat;
+    }
+    let count = request.tools.len();
+    chat.with_tools(request.tools.iter().enumerate().map(|(at, tool)| {
+        let mut wire = Tool::new(tool.id.as_str())
+            .with_description(tool.description.as_str())
+            .with_schema(tool.parameters.clone());
+        if adapter == Adapter::OpenAiResponses {
+            // Left out, it means strict there: every optional argument would become one that must be given.
+            wire = wire.with_strict(false);
+        }
+        if marks && at + 1 == count { wire.with_cache_control(CacheControl::Ephemeral) } else { wire }
+    }))
+}
+
+fn mark_last(marks: bool, messages: &mut [ChatMessage]) {
+    // Of the system text only the end is marked, which was done before.
+    if marks && let Some(last) = messages.last_mut().filter(|last| last.options.is_none()) {
+        last.options = Some(MessageOptions::default().with_cache_control(CacheControl::Ephemeral));
+    }
+}
+
+fn user_part(block: &ContentBlock) -> Option<ContentPart> {
+    match block {
+        ContentBlock::Text { text } => Some(ContentPart::Text(text.clone())),
+        ContentBlock::Image { media_type, data } => {
+            Some(ContentPart::from_binary_base64(media_type.as_str(), data.as_str(), None))
+        }
+        ContentBlock::StoredImage(image) => Some(ContentPart::Text(unseen(image))),
+        ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => None,
+    }
+}
+
+/// What a model reads in the place of a picture whose bytes do not go with the request.
+pub(super) fn unseen(image: &ImageRef) -> String {
+    format!("[image omitted from this request: {image}]")
+}
+
+fn assistant(adapter: Adapter, message: &Message) -> ChatMessage {
+    let mut parts = Vec::new();
+    for block in &message.content {
+        match block {
+            ContentBlock::Text { text } => parts.push(ContentPart::Text(text.clone())),
+            ContentBlock::Thinking { thinking, signature } => {
+                let proof = signature.as_deref().and_then(|proof| adapter.unmark(proof));
+                match (adapter, proof) {
+                    // The two belong together; genai pairs them by their order.
+                    (Adapter::Anthropic, Some(proof)) => {
+                        parts.push(ContentPart::ThoughtSignature(proof.to_owned()));
+                        parts.push(ContentPart::ReasoningContent(thinking.clone()));
+                    }
+                    (Adapter::OpenAiResponses, Some(proof)) => {
+                        parts.push(ContentPart::ThoughtSignature(proof.to_owned()));
+                    }
+                    // Thoughts without a proof of this provider are refused or worth nothing.
+                    _ => {}
+                }
+            }
+            ContentBlock::Opaque { provider, data } if provider == adapter.as_str() => {
+                parts.push(ContentPart::Custom(CustomPart { model_iden: None, data: data.clone() }));
+            }
+            ContentBlock::Opaque { .. } | ContentBlock::Image { .. } | ContentBlock::StoredImage(_) => {}
+        }
+    }
+    for call in &message.tool_calls {
+        parts.push(ContentPart::ToolCall(genai::chat::ToolCall {
+            call_id: wire_id(adapter, &call.id),
+            fn_name: call.name.clone(),
+            fn_arguments: call.arguments.clone(),
+            thought_signatures: None,
+        }));
+    }
+    ChatMessage::new(ChatRole::Assistant, MessageContent::from_parts(parts))
+}
+
+fn tool_result(
+    adapter: Adapter,
+    message: &Message,
+    messages: &mut Vec<ChatMessage>,
+    pictures: &mut Vec<ContentPart>,
+) {
+    let id = wire_id(adapter, message.tool_call_id.as_deref().unwrap_or_default());
+    if adapter == Adapter::Anthropic {
+        // Made by hand, since genai's results hold text only. All results of one turn belong into one message.
+        let content: Vec<Value> = message
+            .content
+            .iter()
+            .filter_map(|block| match block {
+                ContentBlock::Text { text } => Some(json!({"type": "text", "text": text})),
+                ContentBlock::Image { media_type, data } => Some(json!({
+                    "type": "image",
+                    "source": {"type": "base64", "media_type": media_type, "data": data},
+                })),
+                ContentBlock::StoredImage(image) => Some(json!({"type": "text", "text": unseen(image)})),
+                ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => None,
+            })
+            .collect();
+        let mut data = json!({"type": "tool_result", "tool_use_id": id});
+        if !content.is_empty() {
+            data["content"] = Value::Array(content);
+        }
+        if is_error(message) {
+            data["is_error"] = Value::Bool(true);
+        }
+        let part = ContentPart::Custom(CustomPart { model_iden: None, data });
+        match messages.last_mut() {
+            Some(last) if last.role == ChatRole::Tool => last.content.push(part),
+            _ => messages.push(ChatMessage::new(ChatRole::Tool, MessageContent::from_parts(vec![part]))),
+        }
+        return;
+    }
+    let found: Vec<ContentPart> = message
+        .content
+        .iter()
+        .filter(|block| matches!(block, ContentBlock::Image { .. } | ContentBlock::StoredImage(_)))
+        .filter_map(user_part)
+        .collect();
+    let mut text = text_of(&message.content);
+    if !found.is_empty() {
+        if text.is_empty() {
+            "The image follows.".clone_into(&mut text);
+        }
+        pictures.extend(found);
+    }
+    messages.push(ChatMessage::from(ToolResponse::new(id, text)));
+}
+
+/// Pictures of tool results, for providers whose results hold text only.
+fn show(pictures: Vec<ContentPart>) -> ChatMessage {
+    let mut parts = vec![ContentPart::Text(PICTURES.into())];
+    parts.extend(pictures);
+    ChatMessage::new(ChatRole::User, MessageContent::from_parts(parts))
+}
+
+/// What stands before pictures that belong to tool results.
+pub(super) const PICTURES: &str = "Images from the tool results above:";
+
+fn is_error(message: &Message) -> bool {
+    message
+        .metadata
+        .as_ref()
+        .and_then(|metadata| metadata.pointer("/tool_result/status"))
+        .and_then(Value::as_str)
+        .is_some_and(|status| status == "error")
+}
+
+#[cfg(test)]
+#[path = "convert_tests.rs"]
+mod tests;

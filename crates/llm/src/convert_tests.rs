@@ -1,0 +1,142 @@
+use serde_json::json;
+
+use super::*;
+use aye_core::contract::tool::ToolDescriptor;
+
+fn request(messages: Vec<Message>) -> InferenceRequest {
+    InferenceRequest {
+        model: "m".into(),
+        system: vec![ContentBlock::text("be brief")],
+        messages,
+        tools: vec![
+            ToolDescriptor::new("List", "List", "lists"),
+            ToolDescriptor::new("Read", "Read", "reads"),
+        ],
+        enable_prompt_cache: true,
+        ..InferenceRequest::default()
+    }
+}
+
+fn asked(calls: Vec<ToolCall>) -> Message {
+    let content = vec![
+        ContentBlock::Thinking { thinking: "hm".into(), signature: Some("anthropic:sig".into()) },
+        ContentBlock::Opaque {
+            provider: "anthropic".into(),
+            data: json!({"type": "redacted_thinking", "data": "x"}),
+        },
+        ContentBlock::text("so"),
+    ];
+    Message::assistant_with(content, calls)
+}
+
+fn chat(adapter: Adapter, request: &InferenceRequest) -> Value {
+    serde_json::to_value(chat_request(adapter, request, &prepare(request))).expect("JSON")
+}
+
+#[test]
+fn a_history_is_brought_into_shape() {
+    let mut broken = ToolCall::new("1", "ba\0sh", json!("{\"command"));
+    broken.invalid = Some("cut off".into());
+    let prepared = prepare(&request(vec![
+        Message::system("more rules"),
+        Message::assistant("left over"),
+        Message::user("a"),
+        Message::system("by the way"),
+        Message::user("  "),
+        asked(vec![broken, ToolCall::new("2", "List", json!(null))]),
+        Message::user("c"),
+        Message::tool("2", "files"),
+        Message::assistant("done"),
+    ]));
+    assert_eq!(prepared.system, ["be brief", "more rules"]);
+    let roles: Vec<Role> = prepared.messages.iter().map(|message| message.role).collect();
+    use Role::{Assistant, Tool, User};
+    assert_eq!(roles, [User, Assistant, User, Assistant, Tool, Tool, User, Assistant, User]);
+    assert!(prepared.messages[2].text().contains("<system-reminder>\nby the way\n</system-reminder>"));
+    let calls = &prepared.messages[3].tool_calls;
+    assert_eq!((calls[0].name.as_str(), &calls[0].arguments), ("ba_sh", &json!({})));
+    assert_eq!(calls[1].arguments, json!({}));
+}
+
+#[test]
+fn anthropic_gets_its_thoughts_pictures_errors_and_marks() {
+    let mut failed = Message::tool("b:2", "no");
+    failed.metadata = Some(json!({"tool_result": {"status": "error"}}));
+    let result =
+        Message::tool_with("1", vec![ContentBlock::text("x"), ContentBlock::image("image/png", "AAAA")]);
+    let request = request(vec![
+        Message::user("go"),
+        asked(vec![ToolCall::new("1", "Read", json!({})), ToolCall::new("b:2", "Read", json!({}))]),
+        result,
+        failed,
+    ]);
+    let chat = chat(Adapter::Anthropic, &request);
+    let messages = chat["messages"].as_array().expect("messages");
+    assert_eq!(messages.len(), 4, "system, user, assistant, both results in one: {chat:#}");
+    assert!(chat["system"].is_null());
+    let text = messages[2].to_string();
+    let places =
+        ["\"sig\"", "\"hm\"", "redacted_thinking", "\"so\""].map(|part| text.find(part).expect("a part"));
+    assert!(places.is_sorted(), "{text}");
+    let results = messages[3]["content"].to_string();
+    assert!(
+        results.contains("image/png") && results.contains("is_error") && !results.contains("b:2"),
+        "{results}"
+    );
+    assert!(messages[0]["options"].to_string().contains("Ephemeral"), "the last system block");
+    assert!(messages[3]["options"].to_string().contains("Ephemeral"), "the last message");
+    assert!(messages[1]["options"].to_string().contains("Ephemeral"), "where the last request ended");
+    assert!(messages[2]["options"].is_null());
+    assert!(chat["tools"][0]["cache_control"].is_null());
+    assert_eq!(chat["tools"][1]["cache_control"], json!("Ephemeral"));
+}
+
+#[test]
+fn proofs_go_back_to_the_one_who_made_them_only() {
+    let mut call = ToolCall::new("1", "List", json!({}));
+    call.signatures = vec!["gemini:call-proof".into()];
+    let request = request(vec![Message::user("go"), asked(vec![call]), Message::tool("1", "x")]);
+    for adapter in [Adapter::OpenAiResponses, Adapter::Ollama] {
+        let text = chat(adapter, &request).to_string();
+        assert!(
+            !text.contains("\"sig\"") && !text.contains("redacted") && !text.contains("\"hm\""),
+            "{adapter:?}"
+        );
+        assert!(!text.contains("call-proof"), "{adapter:?}");
+        assert!(!text.contains("Ephemeral"), "{adapter:?}");
+    }
+    assert!(!chat(Adapter::Anthropic, &request).to_string().contains("call-proof"));
+}
+
+#[test]
+fn pictures_of_results_follow_where_results_hold_text_only() {
+    let request = request(vec![
+        Message::user("go"),
+        asked(vec![ToolCall::new("1", "Read", json!({})), ToolCall::new("2", "Read", json!({}))]),
+        Message::tool_with("1", vec![ContentBlock::image("image/png", "AAAA")]),
+        Message::tool("2", "text"),
+    ]);
+    for adapter in [Adapter::OpenAiResponses, Adapter::Ollama] {
+        let chat = chat(adapter, &request);
+        let messages = chat["messages"].as_array().expect("messages");
+        let roles: Vec<&str> = messages.iter().filter_map(|message| message["role"].as_str()).collect();
+        assert_eq!(roles, ["User", "Assistant", "Tool", "Tool", "User"], "{adapter:?}");
+        assert!(messages[4].to_string().contains("AAAA"));
+    }
+}
+
+#[test]
+fn ids_fit_the_alphabet_of_the_provider() {
+    assert_eq!(wire_id(Adapter::Anthropic, "toolu_1"), "toolu_1");
+    let id = wire_id(Adapter::Anthropic, "functions.List:0");
+    assert!(id.starts_with("call_") && id == wire_id(Adapter::Anthropic, "functions.List:0"));
+    assert_eq!(wire_id(Adapter::OpenAi, "functions.List:0"), "functions.List:0");
+}
+
+#[test]
+fn a_mark_belongs_to_one_provider() {
+    let proof = Adapter::Anthropic.mark("a:b");
+    assert_eq!(Adapter::Anthropic.unmark(&proof), Some("a:b"));
+    assert_eq!(Adapter::Gemini.unmark(&proof), None);
+    assert_eq!(Adapter::Gemini.unmark("raw:proof"), Some("raw:proof"));
+}

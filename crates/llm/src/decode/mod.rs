@@ -1,0 +1,119 @@
+//! Frames to facts: one reader for each wire form.
+//!
+//! The readers look at the raw frames, not at genai's events, because genai hides what must not be missed: it drops a
+//! call's piece without an index, gives a call twice when a gateway counts from one, allocates as many calls as the
+//! largest index says, lets an answer end well after an error frame, and makes an end of its own when a Gemini or
+//! Ollama stream just stops. The wire tests replay each of these.
+
+mod anthropic;
+mod chat;
+mod gemini;
+mod ollama;
+mod responses;
+
+use serde_json::Value;
+
+use super::classify::Origin;
+use super::fold::Fold;
+use super::provider::Adapter;
+use aye_core::contract::executor::InferenceExecutionError;
+use aye_core::contract::inference::TokenUsage;
+
+/// Reads the frames of one answer.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    origin: Origin,
+    form: Form,
+}
+
+#[derive(Debug)]
+enum Form {
+    Chat(chat::Chat),
+    Responses(responses::Responses),
+    Anthropic(anthropic::Anthropic),
+    Gemini(gemini::Gemini),
+    Ollama,
+}
+
+impl Decoder {
+    pub(super) fn new(origin: Origin) -> Self {
+        let form = match origin.adapter {
+            Adapter::OpenAi => Form::Chat(chat::Chat::default()),
+            Adapter::OpenAiResponses => Form::Responses(responses::Responses::default()),
+            Adapter::Anthropic => Form::Anthropic(anthropic::Anthropic::default()),
+            Adapter::Gemini => Form::Gemini(gemini::Gemini::default()),
+            Adapter::Ollama => Form::Ollama,
+        };
+        Self { origin, form }
+    }
+
+    /// Takes one frame in.
+    pub(super) fn frame(&mut self, frame: &str, fold: &mut Fold) -> Result<(), InferenceExecutionError> {
+        let frame = frame.trim();
+        if frame.is_empty() || fold.is_finished() {
+            return Ok(());
+        }
+        if frame == "[DONE]" {
+            if let Form::Chat(chat) = &mut self.form {
+                chat.end(fold)?;
+                fold.finish();
+            }
+            return Ok(());
+        }
+        let value: Value =
+            serde_json::from_str(frame).map_err(|error| self.origin.bad_frame(frame, &error))?;
+        match &mut self.form {
+            Form::Chat(chat) => chat.frame(&value, &self.origin, fold),
+            Form::Responses(responses) => responses.frame(&value, &self.origin, fold),
+            Form::Anthropic(anthropic) => anthropic.frame(&value, &self.origin, fold),
+            Form::Gemini(gemini) => gemini.frame(&value, &self.origin, fold),
+            Form::Ollama => ollama::frame(&value, &self.origin, fold),
+        }
+    }
+
+    /// Whether nothing but the end of the stream is missing: a reason to stop was given, and this wire form has no
+    /// word of its own for the end, or not everyone sends it.
+    pub(super) fn awaits_end(&self, fold: &Fold) -> bool {
+        matches!(self.form, Form::Chat(_) | Form::Gemini(_)) && fold.has_stop_reason() && !fold.is_finished()
+    }
+
+    /// The stream ended, well or not: whether the answer was complete by then.
+    pub(super) fn end(&mut self, fold: &mut Fold) -> Result<bool, InferenceExecutionError> {
+        if self.awaits_end(fold) {
+            if let Form::Chat(chat) = &mut self.form {
+                chat.end(fold)?;
+            }
+            fold.finish();
+        }
+        Ok(fold.is_finished())
+    }
+}
+
+/// A text of an object, when there is one that is not empty.
+fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty())
+}
+
+fn count(value: &Value, pointer: &str) -> Option<i32> {
+    value.pointer(pointer).and_then(Value::as_i64).and_then(|n| i32::try_from(n).ok()).filter(|n| *n >= 0)
+}
+
+/// The usage of chat completions and of responses, which name the same counts differently.
+fn openai_usage(usage: &Value) -> TokenUsage {
+    let either = |a: &str, b: &str| count(usage, a).or_else(|| count(usage, b));
+    TokenUsage {
+        prompt_tokens: either("/prompt_tokens", "/input_tokens"),
+        completion_tokens: either("/completion_tokens", "/output_tokens"),
+        total_tokens: count(usage, "/total_tokens"),
+        cache_read_tokens: either(
+            "/prompt_tokens_details/cached_tokens",
+            "/input_tokens_details/cached_tokens",
+        )
+        .or_else(|| count(usage, "/prompt_cache_hit_tokens")),
+        cache_creation_tokens: count(usage, "/prompt_tokens_details/cache_write_tokens"),
+        thinking_tokens: either(
+            "/completion_tokens_details/reasoning_tokens",
+            "/output_tokens_details/reasoning_tokens",
+        ),
+    }
+}

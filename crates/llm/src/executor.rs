@@ -1,0 +1,360 @@
+//! Models behind an HTTP API.
+
+mod environment;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use genai::adapter::AdapterKind;
+use genai::resolver::{AuthData, Endpoint};
+use genai::{ModelIden, ServiceTarget};
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use secrecy::ExposeSecret;
+use tokio::time::Instant;
+
+use super::classify::Origin;
+use super::decode::Decoder;
+use super::fold::Fold;
+use super::http::{Frames, LazyClient};
+use super::provider::{Adapter, ProviderConfig, normalise_base_url};
+use super::scripted::{used_ids, whole};
+use super::{chat_body, convert, gemini_body, http};
+use aye_core::contract::executor::{
+    InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStream, LlmStreamEvent,
+};
+use aye_core::contract::inference::StreamResult;
+
+/// Asks models over HTTP: chat completions and responses of OpenAI, Anthropic, Gemini, Ollama.
+///
+/// Nothing is connected and no client is built before the first request. One executor keeps one pool of connections,
+/// so it is shared rather than made anew.
+#[derive(Debug)]
+pub struct GenaiExecutor {
+    /// `None` asks genai for provider, address and key of each model.
+    config: Option<ProviderConfig>,
+    http: LazyClient,
+    genai: OnceLock<genai::Client>,
+}
+
+impl Default for GenaiExecutor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One request's destination.
+struct Target {
+    origin: Origin,
+    base: reqwest::Url,
+    timeouts: (Duration, Duration),
+    answer_timeout: Duration,
+}
+
+impl GenaiExecutor {
+    /// Takes the provider from the model's name, and key and address from the provider's usual environment variables
+    /// (`OPENAI_API_KEY`, `OPENAI_BASE_URL`, ...). This is the convenience of a library; programs with configuration
+    /// use [`GenaiExecutor::with`].
+    pub fn new() -> Self {
+        Self { config: None, http: LazyClient::default(), genai: OnceLock::new() }
+    }
+
+    /// Asks one provider. Reads nothing from the environment.
+    pub fn with(config: ProviderConfig) -> Self {
+        Self { config: Some(config), ..Self::new() }
+    }
+
+    fn genai(&self, http: reqwest::Client) -> Result<&genai::Client, InferenceExecutionError> {
+        if let Some(client) = self.genai.get() {
+            return Ok(client);
+        }
+        let client = genai::Client::builder().with_reqwest(http).build().map_err(|error| {
+            InferenceExecutionError::InvalidRequest(format!("cannot create a model client: {error}"))
+        })?;
+        Ok(self.genai.get_or_init(|| client))
+    }
+
+    /// Where a request goes, and the name of the model there.
+    async fn target(&self, model: &str) -> Result<(Target, String), InferenceExecutionError> {
+        let Some(config) = &self.config else { return self.environment(model).await };
+        let base = config.base_url.as_deref().unwrap_or(config.adapter.default_base_url());
+        let base = normalise_base_url(config.adapter, base).map_err(|problem| {
+            InferenceExecutionError::InvalidRequest(format!("base_url of {}: {problem}", config.name))
+        })?;
+        let origin = Origin {
+            provider: config.name.clone(),
+            adapter: config.adapter,
+            model: model.to_owned(),
+            base_url: shown_url(&base),
+            key: config.api_key.clone(),
+        };
+        // A server of one's own may want no key; the official ones always do, and asking without one only takes time.
+        if origin.key.is_none() && config.base_url.is_none() && config.adapter != Adapter::Ollama {
+            return Err(origin.no_key());
+        }
+        Ok((
+            Target {
+                origin,
+                base,
+                timeouts: (config.header_timeout, config.read_timeout),
+                answer_timeout: config.answer_timeout,
+            },
+            model.to_owned(),
+        ))
+    }
+
+    async fn start(&self, mut request: InferenceRequest) -> Result<Answering, InferenceExecutionError> {
+        let (target, name) = self.target(request.wire_model()).await?;
+        let answered_by = std::mem::take(&mut request.model);
+        let fold = Fold::new(answered_by.clone(), used_ids(&request));
+        request.model = answered_by;
+        request.upstream_model = name;
+        let Target { origin, base, timeouts, answer_timeout } = target;
+        let ends_at = Instant::now() + answer_timeout;
+        let client = self.http.get(&origin, Some(&base))?;
+        let prepared = convert::prepare(&request);
+        let own = match origin.adapter {
+            Adapter::OpenAi => {
+                Some((endpoint(&base, "chat/completions"), chat_body::build(&prepared, &request, &origin)))
+            }
+            Adapter::Gemini => {
+                let mut url = endpoint(&base, &gemini_body::path(request.wire_model()));
+                url.query_pairs_mut().append_pair("alt", "sse");
+                Some((url, gemini_body::build(&prepared, &request)))
+            }
+            Adapter::OpenAiResponses | Adapter::Anthropic | Adapter::Ollama => None,
+        };
+        let source = if let Some((url, body)) = own {
+            let frames = http::send(&client, url, headers(&origin)?, &body, timeouts, origin.clone()).await?;
+            Source::Own(Box::new(frames))
+        } else {
+            let raw = Arc::new(Mutex::new(VecDeque::new()));
+            let sink = Arc::clone(&raw);
+            let options = convert::options(origin.adapter, &request, &prepared)
+                .with_stream_header_timeout(timeouts.0)
+                .with_stream_read_timeout(timeouts.1)
+                .with_raw_frame_fn(move |_, frame| {
+                    let mut frames = sink.lock().unwrap_or_else(PoisonError::into_inner);
+                    frames.push_back(frame.data.to_owned());
+                });
+            let chat = convert::chat_request(origin.adapter, &request, &prepared);
+            let target = ServiceTarget {
+                endpoint: Endpoint::from_owned(base.as_str()),
+                // genai wants a text even where no key is needed.
+                auth: AuthData::from_single(
+                    origin.key.as_ref().map(ExposeSecret::expose_secret).unwrap_or_default(),
+                ),
+                model: ModelIden::new(kind_of(origin.adapter), request.wire_model().to_owned()),
+            };
+            let response = self
+                .genai(client)?
+                .exec_chat_stream(target, chat, Some(&options))
+                .await
+                .map_err(|error| origin.genai(error, timeouts))?;
+            Source::Genai { stream: Box::new(response.stream), raw, origin: origin.clone(), timeouts }
+        };
+        Ok(Answering {
+            source: Some(source),
+            decoder: Decoder::new(origin.clone()),
+            fold,
+            origin,
+            ends_at,
+            answer_timeout,
+            over: false,
+        })
+    }
+}
+
+fn kind_of(adapter: Adapter) -> AdapterKind {
+    match adapter {
+        Adapter::OpenAi => AdapterKind::OpenAI,
+        Adapter::OpenAiResponses => AdapterKind::OpenAIResp,
+        Adapter::Anthropic => AdapterKind::Anthropic,
+        Adapter::Gemini => AdapterKind::Gemini,
+        Adapter::Ollama => AdapterKind::Ollama,
+    }
+}
+
+/// An address as people may see it: without user, password and query, where keys can stand.
+fn shown_url(url: &reqwest::Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    // Both only fail for addresses without a host, which were refused.
+    let _ = url.set_password(None);
+    let _ = url.set_username("");
+    url.to_string()
+}
+
+fn endpoint(base: &reqwest::Url, path: &str) -> reqwest::Url {
+    let mut url = base.clone();
+    let path = format!("{}{path}", base.path());
+    url.set_path(&path);
+    url
+}
+
+fn headers(origin: &Origin) -> Result<HeaderMap, InferenceExecutionError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    if let Some(key) = &origin.key {
+        let (name, prefix) = match origin.adapter {
+            Adapter::Gemini => (HeaderName::from_static("x-goog-api-key"), ""),
+            _ => (AUTHORIZATION, "Bearer "),
+        };
+        let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose_secret())).map_err(|_| {
+            InferenceExecutionError::Unauthorized(format!(
+                "the key of {} contains characters that cannot be sent",
+                origin.provider
+            ))
+        })?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+/// Where the frames of an answer come from.
+enum Source {
+    Own(Box<Frames>),
+    Genai {
+        stream: Box<genai::chat::ChatStream>,
+        raw: Arc<Mutex<VecDeque<String>>>,
+        origin: Origin,
+        timeouts: (Duration, Duration),
+    },
+}
+
+impl Source {
+    async fn next(&mut self) -> Result<Option<String>, InferenceExecutionError> {
+        match self {
+            Self::Own(frames) => frames.next().await,
+            Self::Genai { stream, raw, origin, timeouts } => {
+                loop {
+                    let frame = raw.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    if let Some(frame) = frame {
+                        return Ok(Some(frame));
+                    }
+                    match stream.next().await {
+                        // Its events are only the beat by which the raw frames come.
+                        Some(Ok(_)) => {}
+                        Some(Err(error @ genai::Error::WebStream { .. })) => {
+                            return Err(origin.genai(error, *timeouts));
+                        }
+                        Some(Err(error)) => {
+                            // genai could not read a frame. That frame is in the queue, where we make up our own
+                            // mind about it; without one it is the request that failed.
+                            if raw.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+                                return Err(origin.genai(error, *timeouts));
+                            }
+                        }
+                        None => {
+                            let rest = raw.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                            return Ok(rest);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How long a connection may take to end an answer whose last word was read, so that it can be used again.
+const LAST_BYTES: Duration = Duration::from_secs(1);
+/// How long the next piece may take after a reason to stop, where nothing but the end of the stream says that the
+/// answer is complete: not every server closes the connection.
+const LAST_WORD: Duration = Duration::from_secs(10);
+
+/// One answer that comes in.
+struct Answering {
+    /// There until it is dropped.
+    source: Option<Source>,
+    decoder: Decoder,
+    fold: Fold,
+    origin: Origin,
+    /// When the whole answer has to be there.
+    ends_at: Instant,
+    answer_timeout: Duration,
+    over: bool,
+}
+
+impl Answering {
+    async fn next(&mut self) -> Option<Result<LlmStreamEvent, InferenceExecutionError>> {
+        loop {
+            if let Some(event) = self.fold.next_event() {
+                return Some(Ok(event));
+            }
+            if self.over || self.fold.is_finished() {
+                return None;
+            }
+            if let Err(error) = self.step().await {
+                self.over = true;
+                return Some(Err(error));
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Result<(), InferenceExecutionError> {
+        let Some(source) = &mut self.source else { return Ok(()) };
+        let awaits_end = self.decoder.awaits_end(&self.fold);
+        let until = if awaits_end { self.ends_at.min(Instant::now() + LAST_WORD) } else { self.ends_at };
+        let Ok(next) = tokio::time::timeout_at(until, source.next()).await else {
+            self.over = true;
+            return if self.decoder.end(&mut self.fold)? {
+                Ok(())
+            } else {
+                Err(self.origin.too_slow(self.answer_timeout))
+            };
+        };
+        match next {
+            Ok(Some(frame)) => self.decoder.frame(&frame, &mut self.fold),
+            Ok(None) => {
+                self.over = true;
+                if self.decoder.end(&mut self.fold)? { Ok(()) } else { Err(self.origin.cut()) }
+            }
+            // A connection that breaks after the last word takes nothing away.
+            Err(error) => {
+                if self.decoder.end(&mut self.fold)? {
+                    Ok(())
+                } else {
+                    Err(error)
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Answering {
+    /// Reads what is left behind the last word of an answer, which is nothing that counts: a connection that is
+    /// dropped before its end is closed, and the next request would pay for a new one, with its TLS.
+    fn drop(&mut self) {
+        if self.over || !self.fold.is_finished() {
+            return;
+        }
+        if let (Some(mut source), Ok(runtime)) = (self.source.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(tokio::time::timeout(LAST_BYTES, async move {
+                while let Ok(Some(_)) = source.next().await {}
+            }));
+        }
+    }
+}
+
+#[async_trait]
+impl LlmExecutor for GenaiExecutor {
+    async fn execute(&self, request: InferenceRequest) -> Result<StreamResult, InferenceExecutionError> {
+        whole(self.execute_stream(request).await?).await
+    }
+
+    async fn execute_stream(&self, request: InferenceRequest) -> Result<LlmStream, InferenceExecutionError> {
+        let answering = self.start(request).await?;
+        Ok(futures::stream::unfold(answering, |mut answering| async move {
+            let event = answering.next().await?;
+            Some((event, answering))
+        })
+        .boxed())
+    }
+
+    fn name(&self) -> &str {
+        self.config.as_ref().map_or("genai", |config| &config.name)
+    }
+}

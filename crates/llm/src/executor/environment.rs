@@ -1,0 +1,89 @@
+//! The provider, the key and the address of a model, from its name and the environment: for programs without a
+//! configuration. The one place below the front ends that looks at the environment.
+
+use genai::adapter::AdapterKind;
+use secrecy::SecretString;
+
+use super::{GenaiExecutor, Target, shown_url};
+use crate::classify::Origin;
+use crate::provider::{Adapter, ProviderConfig, normalise_base_url};
+use aye_core::contract::executor::InferenceExecutionError;
+
+impl GenaiExecutor {
+    #[expect(clippy::disallowed_methods, reason = "the convenience of `GenaiExecutor::new`, which says so")]
+    pub(super) async fn environment(&self, model: &str) -> Result<(Target, String), InferenceExecutionError> {
+        let defaults = ProviderConfig::new("", Adapter::OpenAi);
+        let mut origin = Origin {
+            provider: "the provider".into(),
+            adapter: Adapter::OpenAi,
+            model: model.to_owned(),
+            base_url: String::new(),
+            key: None,
+        };
+        let client = self.genai(self.http.get(&origin, None)?)?;
+        let target = client
+            .resolve_service_target(model)
+            .await
+            .map_err(|error| origin.genai(error, (defaults.header_timeout, defaults.read_timeout)))?;
+        let kind = target.model.adapter_kind;
+        kind.as_lower_str().clone_into(&mut origin.provider);
+        origin.adapter = match kind {
+            AdapterKind::OpenAIResp => Adapter::OpenAiResponses,
+            AdapterKind::Anthropic => Adapter::Anthropic,
+            AdapterKind::Gemini => Adapter::Gemini,
+            AdapterKind::Ollama => Adapter::Ollama,
+            AdapterKind::Cohere | AdapterKind::Vertex | AdapterKind::BedrockApi | AdapterKind::GeminiIx => {
+                return Err(InferenceExecutionError::InvalidRequest(format!(
+                    "the wire format of {} is not supported; configure an OpenAI-compatible URL for {model}",
+                    origin.provider
+                )));
+            }
+            // Everyone else says to be compatible with OpenAI.
+            _ => Adapter::OpenAi,
+        };
+        // genai knows the variables of keys and not those of addresses.
+        let variable = address_variable(kind);
+        let address = variable.and_then(|name| std::env::var(name).ok()).filter(|url| !url.trim().is_empty());
+        let base = match (&address, variable) {
+            (Some(url), Some(name)) => normalise_base_url(origin.adapter, url)
+                .map_err(|problem| InferenceExecutionError::InvalidRequest(format!("{name}: {problem}")))?,
+            _ => normalise_base_url(origin.adapter, target.endpoint.base_url())
+                .map_err(InferenceExecutionError::InvalidRequest)?,
+        };
+        let host = base.host_str().unwrap_or_default();
+        // Responses for the service of OpenAI itself, whose newest models exist nowhere else; chat completions for
+        // whoever is compatible with it.
+        if matches!(origin.adapter, Adapter::OpenAi | Adapter::OpenAiResponses) {
+            let is_openai = host == "api.openai.com" || host.ends_with(".api.openai.com");
+            origin.adapter = if is_openai { Adapter::OpenAiResponses } else { Adapter::OpenAi };
+        }
+        origin.base_url = shown_url(&base);
+        if kind != AdapterKind::Ollama {
+            match target.auth.single_key_value() {
+                Ok(key) => origin.key = Some(SecretString::from(key.trim().to_owned())),
+                Err(genai::resolver::Error::ApiKeyEnvNotFound { env_name }) => {
+                    return Err(InferenceExecutionError::Unauthorized(format!(
+                        "no key for {}: the environment variable {env_name} is not set",
+                        origin.provider
+                    )));
+                }
+                Err(_) => return Err(origin.no_key()),
+            }
+        }
+        let (_, name) = target.model.model_name.namespace_and_name();
+        let name = name.to_owned();
+        origin.model.clone_from(&name);
+        let timeouts = (defaults.header_timeout, defaults.read_timeout);
+        Ok((Target { origin, base, timeouts, answer_timeout: defaults.answer_timeout }, name))
+    }
+}
+
+/// The variable that says where a provider's requests go instead of its own address.
+fn address_variable(kind: AdapterKind) -> Option<&'static str> {
+    match kind {
+        AdapterKind::OpenAI | AdapterKind::OpenAIResp => Some("OPENAI_BASE_URL"),
+        AdapterKind::Anthropic => Some("ANTHROPIC_BASE_URL"),
+        AdapterKind::Gemini => Some("GEMINI_BASE_URL"),
+        _ => None,
+    }
+}

@@ -1,0 +1,220 @@
+//! The one HTTP client, and the streaming request that does not go through genai.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use serde_json::Value;
+
+use super::classify::{Origin, looks_like_html};
+use super::sse::SseParser;
+use aye_core::contract::address::is_this_machine;
+use aye_core::contract::executor::InferenceExecutionError;
+
+/// Builds the client on first use, so that starting the program does not pay for certificates it may not need.
+#[derive(Debug, Default)]
+pub(super) struct LazyClient {
+    client: OnceLock<Result<reqwest::Client, String>>,
+}
+
+impl LazyClient {
+    /// The client.
+    pub(super) fn get(
+        &self,
+        origin: &Origin,
+        base: Option<&reqwest::Url>,
+    ) -> Result<reqwest::Client, InferenceExecutionError> {
+        self.client.get_or_init(|| build(base).map_err(|error| error.to_string())).clone().map_err(|error| {
+            InferenceExecutionError::InvalidRequest(format!(
+                "{}: cannot create an HTTP client: {error}",
+                origin.provider
+            ))
+        })
+    }
+}
+
+/// A client for the provider at `base`; for any provider without one.
+///
+/// - The certificates that come with the program are added to the machine's: without them reqwest refuses to work,
+///   even for plain http, on a machine that has none.
+/// - Redirects are followed on the same host only: a key in a header of its own (`x-api-key`) would otherwise go to
+///   whatever host an answer names.
+/// - No compression: a stream gains nothing from it, and a small answer cannot unpack into a huge one.
+/// - A server on this machine is never asked through a proxy, and one without TLS costs no certificates.
+pub(super) fn build(base: Option<&reqwest::Url>) -> reqwest::Result<reqwest::Client> {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Another thread may have been faster, with the same result.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+    let mut builder = reqwest::Client::builder();
+    if base.and_then(reqwest::Url::host_str).is_some_and(is_this_machine) {
+        builder = builder.no_proxy();
+    }
+    if base.is_some_and(|base| base.scheme() == "http") {
+        return finish(builder.tls_certs_only([]));
+    }
+    static ROOTS: OnceLock<Arc<[reqwest::Certificate]>> = OnceLock::new();
+    let roots = ROOTS.get_or_init(|| {
+        webpki_root_certs::TLS_SERVER_ROOT_CERTS
+            .iter()
+            .filter_map(|der| reqwest::Certificate::from_der(der).ok())
+            .collect()
+    });
+    finish(builder.tls_certs_merge(roots.iter().cloned()))
+}
+
+fn finish(builder: reqwest::ClientBuilder) -> reqwest::Result<reqwest::Client> {
+    builder
+        .user_agent(concat!("aye/", env!("CARGO_PKG_VERSION")))
+        .no_gzip()
+        .tcp_nodelay(true)
+        .connect_timeout(Duration::from_secs(20))
+        .pool_idle_timeout(Duration::from_secs(90))
+        .http2_keep_alive_interval(Duration::from_secs(20))
+        .http2_keep_alive_timeout(Duration::from_secs(10))
+        .redirect(reqwest::redirect::Policy::custom(|attempt| {
+            let same =
+                attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
+            if same && attempt.previous().len() < 5 { attempt.follow() } else { attempt.stop() }
+        }))
+        .build()
+}
+
+/// The frames of one answer that is asked for without genai.
+pub(super) struct Frames {
+    bytes: BoxStream<'static, reqwest::Result<bytes::Bytes>>,
+    parser: Option<SseParser>,
+    ready: std::collections::VecDeque<String>,
+    read_timeout: Duration,
+    origin: Origin,
+    content_type: String,
+    /// The start of a body that may be no stream at all.
+    head: Vec<u8>,
+}
+
+/// Sends one request and waits for the headers of its answer.
+pub(super) async fn send(
+    client: &reqwest::Client,
+    url: reqwest::Url,
+    headers: HeaderMap,
+    body: &Value,
+    timeouts: (Duration, Duration),
+    origin: Origin,
+) -> Result<Frames, InferenceExecutionError> {
+    let (header_timeout, read_timeout) = timeouts;
+    let request = client.post(url).headers(headers).json(body);
+    let response = tokio::time::timeout(header_timeout, request.send())
+        .await
+        .map_err(|_| origin.no_headers(header_timeout))?
+        .map_err(|error| origin.transport(&error))?;
+    let status = response.status();
+    let content_type = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    if !status.is_success() {
+        let headers = response.headers().clone();
+        let body = read_some(response, read_timeout).await;
+        return Err(origin.http_error(status, &headers, &body));
+    }
+    Ok(Frames {
+        bytes: response.bytes_stream().boxed(),
+        parser: Some(SseParser::default()),
+        ready: std::collections::VecDeque::new(),
+        read_timeout,
+        origin,
+        content_type,
+        head: Vec::new(),
+    })
+}
+
+/// The body of an error, as much of it as is worth reading.
+async fn read_some(response: reqwest::Response, limit: Duration) -> String {
+    let mut body = Vec::new();
+    let mut bytes = response.bytes_stream();
+    // An error is not waited for as long as an answer, and not for each of its pieces anew.
+    let until = tokio::time::Instant::now() + limit.min(Duration::from_secs(10));
+    while body.len() < 64 << 10 {
+        match tokio::time::timeout_at(until, bytes.next()).await {
+            Ok(Some(Ok(piece))) => body.extend_from_slice(&piece),
+            Ok(Some(Err(_)) | None) | Err(_) => break,
+        }
+    }
+    String::from_utf8_lossy(&body).into_owned()
+}
+
+const MAX_HEAD: usize = 64 << 10;
+
+impl Frames {
+    /// The next frame; `None` at the end of the stream.
+    pub(super) async fn next(&mut self) -> Result<Option<String>, InferenceExecutionError> {
+        loop {
+            if let Some(frame) = self.ready.pop_front() {
+                return Ok(Some(frame));
+            }
+            let Some(parser) = &mut self.parser else { return Ok(None) };
+            let next = tokio::time::timeout(self.read_timeout, self.bytes.next())
+                .await
+                .map_err(|_| self.origin.silence(self.read_timeout))?;
+            let mut frames = Vec::new();
+            match next {
+                Some(Ok(bytes)) => {
+                    parser.push(&bytes, &mut frames).map_err(|_| self.origin.too_long())?;
+                    if !parser.saw_field() && self.head.len() < MAX_HEAD {
+                        self.head.extend_from_slice(&bytes);
+                    }
+                }
+                Some(Err(error)) => return Err(self.origin.transport(&error)),
+                None => {
+                    let parser = self.parser.take().unwrap_or_default();
+                    if !parser.saw_field() {
+                        return self.no_stream();
+                    }
+                    // Only the word "end" counts without the empty line after it: of anything else nobody knows
+                    // whether it is all of it.
+                    frames.extend(parser.unfinished().filter(|frame| frame.trim() == "[DONE]"));
+                }
+            }
+            self.ready.extend(frames);
+        }
+    }
+
+    /// The whole body was something else: one JSON object (a gateway that ignores `stream`, or an error that comes
+    /// with status 200), or a web page.
+    fn no_stream(&mut self) -> Result<Option<String>, InferenceExecutionError> {
+        let body = String::from_utf8_lossy(&self.head);
+        if let Ok(value) = serde_json::from_str::<Value>(&body)
+            && value.is_object()
+        {
+            return Ok(Some(value.to_string()));
+        }
+        if looks_like_html(&body) || self.content_type.starts_with("text/html") {
+            return Err(InferenceExecutionError::InvalidRequest(format!(
+                "{} at {} answered with a web page instead of a model's answer; check base_url",
+                self.origin.provider, self.origin.base_url
+            )));
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `cargo test -- --ignored --nocapture` prints what the client costs.
+    #[test]
+    #[ignore = "prints a measurement"]
+    fn building_the_client_takes() {
+        for base in ["http://127.0.0.1:1/", "https://host/", "https://host/"] {
+            let url = reqwest::Url::parse(base).expect("an address");
+            let start = std::time::Instant::now();
+            build(Some(&url)).expect("a client");
+            println!("{base} {:?}", start.elapsed());
+        }
+    }
+}

@@ -1,0 +1,531 @@
+//! One connection: how it is made, and calls over it, each with an end.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::RoleClient;
+use rmcp::model::{ClientRequest, ProtocolVersion, ServerResult, SubscriptionFilter};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions,
+    RunningService, ServiceError,
+};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{StreamableHttpClientTransport, Transport};
+use secrecy::ExposeSecret as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use super::handler::{Handler, Shared};
+use super::login::{Bearer, Session};
+use super::open::{CancelGuard, MAX_CALL, OpenCall, Step};
+use super::transport::Guarded;
+use super::{Launch, Surroundings};
+use aye_core::contract::address::is_this_machine;
+use aye_core::contract::display::{shortened, visible_line};
+use aye_core::contract::server::{ServerConfig, ServerTransport, streamable_url};
+
+/// One message of a server.
+pub(super) const MAX_MESSAGE: usize = 16 << 20;
+/// Characters of an error of the other side.
+const MAX_ERROR: usize = 400;
+/// What a program said before it ended may take a moment to arrive.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// What is read of a server's standard error in one connection is not endless.
+const MAX_STDERR: usize = 4 << 20;
+
+/// What a server says of itself. Shown, never believed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Info {
+    pub(super) protocol: String,
+    pub(super) name: String,
+    pub(super) instructions: Option<String>,
+    pub(super) has_tools: bool,
+    pub(super) has_resources: bool,
+    pub(super) has_prompts: bool,
+    is_modern: bool,
+}
+
+pub(super) struct Client {
+    service: Mutex<Option<RunningService<RoleClient, Handler>>>,
+    peer: Peer<RoleClient>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) ended: CancellationToken,
+    pub(super) info: Info,
+    child: Mutex<Option<tokio::process::Child>>,
+    /// Whether the program is ended by its supervisor.
+    is_supervised: bool,
+}
+
+/// Why a call has no result.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum CallError {
+    /// The server refused it, in its words.
+    Refused(String),
+    /// Nothing came for so long.
+    Timeout(Duration),
+    /// The connection ended.
+    Gone,
+    /// The answer is none.
+    Nonsense(String),
+    /// It was cancelled here.
+    Cancelled,
+}
+
+impl std::fmt::Display for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(why) => f.write_str(why),
+            Self::Timeout(limit) => write!(f, "no answer for {} s", limit.as_secs_f64()),
+            Self::Gone => f.write_str("the connection ended"),
+            Self::Nonsense(why) => write!(f, "an invalid answer: {why}"),
+            Self::Cancelled => f.write_str("cancelled"),
+        }
+    }
+}
+
+/// A text of the other side for a person or a model: one line, bounded.
+pub(super) fn words_of(text: &str) -> String {
+    visible_line(&shortened(text.trim(), MAX_ERROR)).into_owned()
+}
+
+pub(super) fn call_error(error: ServiceError) -> CallError {
+    match error {
+        ServiceError::McpError(error) => {
+            CallError::Refused(words_of(&format!("{} (code {})", error.message, error.code.0)))
+        }
+        ServiceError::TransportClosed => CallError::Gone,
+        ServiceError::TransportSend(error) => CallError::Refused(plainly(error.error.as_ref())),
+        ServiceError::Timeout { timeout } => CallError::Timeout(timeout),
+        ServiceError::Cancelled { .. } => CallError::Cancelled,
+        other => CallError::Nonsense(words_of(&other.to_string())),
+    }
+}
+
+/// An error with its causes in one line, without addresses.
+pub(super) fn plainly(error: &dyn std::error::Error) -> String {
+    words_of(&with_causes(error))
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let words = next.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        cause = next.source();
+    }
+    without_address(&text)
+}
+
+/// An error of the HTTP client repeats the whole address, and that may hold a key.
+fn without_address(text: &str) -> String {
+    match text.split_once(" for url (") {
+        Some((before, behind)) => format!("{before}{}", behind.rsplit_once(')').map_or("", |(_, rest)| rest)),
+        None => text.to_owned(),
+    }
+}
+
+impl Client {
+    /// Starts or reaches the server and agrees with it on a protocol.
+    ///
+    /// # Errors
+    /// A sentence: why that is not possible.
+    pub(super) async fn connect(
+        config: &ServerConfig,
+        around: &Surroundings,
+        shared: Arc<Shared>,
+    ) -> Result<Client, String> {
+        match &config.transport {
+            ServerTransport::Stdio { command, args, env, cwd } => {
+                let launch = Launch {
+                    program: command.clone(),
+                    args: args.iter().map(|arg| arg.expose_secret().into()).collect(),
+                    cwd: cwd.clone(),
+                    env: env.iter().map(|(k, v)| (k.into(), v.expose_secret().into())).collect(),
+                };
+                let (reader, writer, mut child, is_supervised) = start(around, launch, &shared)?;
+                let root = Some(format!("file://{}", around.root.display()));
+                match Self::over(reader, writer, Arc::clone(&shared), root).await {
+                    Ok(mut client) => {
+                        client.child = Mutex::new(Some(child));
+                        client.is_supervised = is_supervised;
+                        Ok(client)
+                    }
+                    Err(error) => Err(why_not(&error, Some(&mut child), &shared).await),
+                }
+            }
+            ServerTransport::Http { url, headers, .. } => {
+                let url = url.expose_secret();
+                let settings = StreamableHttpClientTransportConfig::with_uri(url)
+                    .custom_headers(header_map(headers)?)
+                    .max_sse_event_size(MAX_MESSAGE);
+                let client = http_client(url).map_err(|e| format!("cannot create an HTTP client: {e}"))?;
+                let handler = Handler { shared: Arc::clone(&shared), root: None };
+                let session = Session::of(config, &around.logins, &around.clock, &shared.wants_login);
+                let agreed = if let Some(session) = session.map(Arc::new) {
+                    let bearer = Bearer { inner: client, session: Arc::clone(&session) };
+                    let transport = StreamableHttpClientTransport::with_client(bearer, settings);
+                    Self::agree(handler, transport).await.inspect(|_| session.works())
+                } else {
+                    let transport = StreamableHttpClientTransport::with_client(client, settings);
+                    Self::agree(handler, transport).await
+                };
+                match agreed {
+                    Ok(client) => Ok(client),
+                    Err(error) => Err(why_not(&error, None, &shared).await + &sse_hint(url)),
+                }
+            }
+        }
+    }
+
+    /// Speaks over a pair of pipes.
+    pub(super) async fn over<R, W>(
+        reader: R,
+        writer: W,
+        shared: Arc<Shared>,
+        root: Option<String>,
+    ) -> Result<Client, Box<ClientInitializeError>>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let transport = AsyncRwTransport::new_client(reader, writer).with_max_line_length(MAX_MESSAGE);
+        Self::agree(Handler { shared, root }, transport).await
+    }
+
+    async fn agree<T: Transport<RoleClient> + 'static>(
+        handler: Handler,
+        transport: T,
+    ) -> Result<Client, Box<ClientInitializeError>> {
+        let lifecycle = ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            legacy_version: Some(ProtocolVersion::V_2025_11_25),
+        };
+        let ended = CancellationToken::new();
+        let shared = Arc::clone(&handler.shared);
+        let service = handler.serve_with_lifecycle(Guarded::new(transport, ended.clone()), lifecycle).await?;
+        let peer = service.peer().clone();
+        let info = peer.peer_info().map(|info| {
+            let about = info.server_info.as_ref();
+            let name = about.map(|about| format!("{} {}", about.name, about.version)).unwrap_or_default();
+            Info {
+                protocol: info.protocol_version.to_string(),
+                name: words_of(&name),
+                instructions: info.instructions.clone(),
+                has_tools: info.capabilities.tools.is_some(),
+                has_resources: info.capabilities.resources.is_some(),
+                has_prompts: info.capabilities.prompts.is_some(),
+                is_modern: info.protocol_version == ProtocolVersion::V_2026_07_28,
+            }
+        });
+        Ok(Client {
+            service: Mutex::new(Some(service)),
+            peer,
+            shared,
+            ended,
+            info: info.unwrap_or_default(),
+            child: Mutex::default(),
+            is_supervised: false,
+        })
+    }
+
+    /// Asks for one thing.
+    pub(super) async fn request(
+        &self,
+        request: ClientRequest,
+        limit: Duration,
+    ) -> Result<ServerResult, CallError> {
+        let mut open = self.open(request, limit, false).await?;
+        let never = CancellationToken::new();
+        loop {
+            match open.next(&never).await {
+                Step::Done(Ok(ServerResult::InputRequiredResult(_))) => {
+                    return Err(CallError::Refused(
+                        "it asks for input first; only tools may ask here".to_owned(),
+                    ));
+                }
+                Step::Done(result) => return result,
+                Step::Progress(_) | Step::Asked(_) => {}
+            }
+        }
+    }
+
+    /// Asks for something that may take long: as long as the server reports progress, it may go on.
+    pub(super) async fn open(
+        &self,
+        request: ClientRequest,
+        limit: Duration,
+        takes_questions: bool,
+    ) -> Result<OpenCall, CallError> {
+        let opening = takes_questions.then(|| self.shared.opens());
+        let sending = self.peer.send_request_with_option(request, PeerRequestOptions::no_options());
+        let handle = match tokio::time::timeout(limit, sending).await {
+            Ok(handle) => handle.map_err(call_error)?,
+            Err(_) => return Err(CallError::Timeout(limit)),
+        };
+        let (progress, asked) = self.shared.listen(handle.progress_token.clone(), takes_questions);
+        drop(opening);
+        let guard = CancelGuard {
+            peer: self.peer.clone(),
+            shared: Arc::clone(&self.shared),
+            id: Some(handle.id),
+            token: handle.progress_token,
+        };
+        let ended = self.ended.clone();
+        Ok(OpenCall {
+            rx: handle.rx,
+            progress,
+            asked,
+            ended,
+            guard,
+            answer: None,
+            limit,
+            left: MAX_CALL.max(limit),
+        })
+    }
+
+    /// Hears of changed lists where a server tells them only to those who ask: the revision of 2026-07-28. Ends with the
+    /// connection.
+    pub(super) async fn hear_changes(&self) {
+        if !self.info.is_modern {
+            return self.ended.cancelled().await;
+        }
+        let mut pause = Duration::from_secs(1);
+        loop {
+            let mut filter = SubscriptionFilter::new();
+            filter.tools_list_changed = Some(true);
+            filter.prompts_list_changed = Some(true);
+            let heard = async {
+                let mut subscription = self.peer.listen(filter).await?;
+                while subscription.next().await?.is_some() {
+                    self.shared.note_change();
+                }
+                Ok::<_, ServiceError>(())
+            };
+            tokio::select! {
+                () = self.ended.cancelled() => return,
+                heard = heard => match heard {
+                    // It does not know this request: then its lists stay as they are.
+                    Err(ServiceError::McpError(_)) => return self.ended.cancelled().await,
+                    // Something may have been missed meanwhile.
+                    Ok(()) | Err(_) => self.shared.note_change(),
+                },
+            }
+            tokio::select! {
+                () = self.ended.cancelled() => return,
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(Duration::from_mins(5)),
+            }
+        }
+    }
+
+    /// Ends the connection; a program is given the time that its supervisor grants.
+    pub(super) async fn close(&self) {
+        let service = self.service.lock().expect("no panic while it is held").take();
+        if let Some(mut service) = service {
+            let _ = service.close_with_timeout(Duration::from_secs(1)).await;
+        }
+        self.ended.cancel();
+        let child = self.child.lock().expect("no panic while it is held").take();
+        if let Some(mut child) = child
+            && !self.is_supervised
+        {
+            // It is killed when it is dropped; so it may end by itself first.
+            let _ = tokio::time::timeout(Duration::from_secs(1), child.wait()).await;
+        }
+    }
+
+    /// How the program ended, when it did.
+    pub(super) async fn how_it_ended(&self) -> String {
+        let child = self.child.lock().expect("no panic while it is held").take();
+        let mut text = match child {
+            None => "the connection ended".to_owned(),
+            Some(mut child) => match tokio::time::timeout(Duration::from_secs(1), child.wait()).await {
+                Ok(Ok(status)) => {
+                    let _ = tokio::time::timeout(LAST_WORDS, self.shared.quiet.cancelled()).await;
+                    format!("the program ended ({status})")
+                }
+                Ok(Err(_)) | Err(_) => "the program closed its output".to_owned(),
+            },
+        };
+        add_lines(&mut text, &self.shared);
+        text
+    }
+}
+
+fn add_lines(text: &mut String, shared: &Shared) {
+    let lines: Vec<String> =
+        shared.lines(3).iter().map(|line| words_of(line)).filter(|line| !line.is_empty()).collect();
+    if !lines.is_empty() {
+        text.push_str("; its output: ");
+        text.push_str(&lines.join(" | "));
+    }
+}
+
+/// An address of the older transport is refused by its server in ways that do not say so.
+fn sse_hint(url: &str) -> String {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    if !path.trim_end_matches('/').ends_with("/sse") {
+        return String::new();
+    }
+    format!(
+        "; its URL looks like the HTTP+SSE transport, which aye does not support; the streamable HTTP URL is \
+         probably {}",
+        visible_line(&streamable_url(url))
+    )
+}
+
+async fn why_not(
+    error: &ClientInitializeError,
+    child: Option<&mut tokio::process::Child>,
+    shared: &Shared,
+) -> String {
+    let mut text = match error {
+        error if error.is_authorization_required() => {
+            "it rejects the `Authorization` configured in its `headers`".to_owned()
+        }
+        ClientInitializeError::ConnectionClosed(_) => {
+            "it closed the connection before it was ready".to_owned()
+        }
+        ClientInitializeError::TransportError { error, .. } => plainly(error.error.as_ref()),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => plainly(fallback.as_ref()),
+        other => plainly(other),
+    };
+    if let Some(child) = child
+        && let Ok(Ok(status)) = tokio::time::timeout(Duration::from_millis(500), child.wait()).await
+    {
+        let _ = tokio::time::timeout(LAST_WORDS, shared.quiet.cancelled()).await;
+        text = if status.code() == Some(127) {
+            "it cannot be started".to_owned()
+        } else {
+            format!("the program ended ({status})")
+        };
+    }
+    add_lines(&mut text, shared);
+    text
+}
+
+type Pipes = (tokio::process::ChildStdout, tokio::process::ChildStdin, tokio::process::Child, bool);
+
+fn start(around: &Surroundings, launch: Launch, shared: &Arc<Shared>) -> Result<Pipes, String> {
+    let (program, cwd) = (launch.program.clone(), launch.cwd.clone());
+    let (command, is_supervised) = (around.spawn)(launch);
+    let mut command = tokio::process::Command::from(command);
+    command.kill_on_drop(!is_supervised);
+    let mut child = command.spawn().map_err(|error| {
+        if cwd.is_dir() {
+            format!("cannot start {}: {error}", visible_line(&program))
+        } else {
+            format!("its folder {} does not exist", visible_line(&cwd.to_string_lossy()))
+        }
+    })?;
+    let (Some(stdout), Some(stdin), Some(stderr)) =
+        (child.stdout.take(), child.stdin.take(), child.stderr.take())
+    else {
+        return Err("it has no pipes".to_owned());
+    };
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move { read_stderr(stderr, &shared).await });
+    Ok((stdout, stdin, child, is_supervised))
+}
+
+/// Keeps what a server complains about, and never lets it wait for that.
+async fn read_stderr(mut stderr: tokio::process::ChildStderr, shared: &Shared) {
+    let (mut line, mut buffer, mut kept) = (Vec::new(), vec![0; 8 << 10], 0);
+    while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
+        if kept > MAX_STDERR {
+            continue;
+        }
+        kept += count;
+        for byte in &buffer[..count] {
+            match byte {
+                b'\n' => {
+                    shared.line(&String::from_utf8_lossy(&line));
+                    line.clear();
+                }
+                byte if line.len() < 2048 => line.push(*byte),
+                _ => {}
+            }
+        }
+    }
+    if !line.is_empty() {
+        shared.line(&String::from_utf8_lossy(&line));
+    }
+    shared.quiet.cancel();
+}
+
+fn header_map(
+    headers: &std::collections::BTreeMap<String, secrecy::SecretString>,
+) -> Result<HashMap<HeaderName, HeaderValue>, String> {
+    headers
+        .iter()
+        .map(|(name, value)| {
+            let shown = visible_line(name).into_owned();
+            let name = HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| format!("invalid header name `{shown}`"))?;
+            let mut value = HeaderValue::from_str(value.expose_secret())
+                .map_err(|_| format!("the value of the header `{shown}` cannot be sent"))?;
+            value.set_sensitive(true);
+            Ok((name, value))
+        })
+        .collect()
+}
+
+/// A client of our own: the certificates that come with the program are added to the machine's, nothing is unpacked,
+/// and no header goes to another host than the one it was written for.
+pub(super) fn http_client(url: &str) -> reqwest::Result<reqwest::Client> {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Another thread may have been faster, with the same result.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+    let mut builder = reqwest::Client::builder();
+    if reqwest::Url::parse(url).is_ok_and(|url| url.host_str().is_some_and(is_this_machine)) {
+        builder = builder.no_proxy();
+    }
+    builder = if url.starts_with("http://") {
+        builder.tls_certs_only([])
+    } else {
+        let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
+        builder.tls_certs_merge(roots.iter().filter_map(|der| reqwest::Certificate::from_der(der).ok()))
+    };
+    builder
+        .user_agent(concat!("aye/", env!("CARGO_PKG_VERSION")))
+        .no_gzip()
+        .connect_timeout(Duration::from_secs(10))
+        // A connection whose last answer was not read to its end stalls the next request.
+        .pool_max_idle_per_host(0)
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_the_older_transport_is_named_without_its_key() {
+        for url in ["https://h/v1/sse?key=s3cret", "https://h/v1/sse/"] {
+            assert!(sse_hint(url).ends_with("probably https://h/v1/mcp"), "{}", sse_hint(url));
+        }
+        assert_eq!(sse_hint("https://h/mcp") + &sse_hint("https://h/passe"), "");
+    }
+
+    #[test]
+    fn an_address_is_not_repeated() {
+        for (text, left) in [
+            (
+                "error sending request for url (https://h/mcp?key=s3cret): refused",
+                "error sending request: refused",
+            ),
+            ("error for url (https://h/a)b?k=s3cret)", "error"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(without_address(text), left);
+        }
+    }
+}

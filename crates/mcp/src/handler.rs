@@ -1,0 +1,329 @@
+//! What a server may say and ask by itself, and what becomes of it.
+#![expect(deprecated, reason = "servers of earlier revisions ask for models and roots, and send logs")]
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
+    ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode, ErrorData, FormElicitationCapability,
+    Implementation, ListRootsResult, LoggingLevel, LoggingMessageNotificationParam,
+    ProgressNotificationParam, ProgressToken, Root,
+};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{ClientHandler, RoleClient};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+
+use super::Tell;
+use super::elicit::{Asked, Question, declined};
+use aye_core::contract::display::visible_line;
+
+/// Lines of a server that are kept, and characters of each.
+const MAX_LINES: usize = 50;
+const MAX_LINE: usize = 500;
+/// A server's errors are told the person no more often.
+const TOLD_EVERY: Duration = Duration::from_secs(30);
+
+/// One report of progress.
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    pub(super) done: f64,
+    pub(super) total: Option<f64>,
+    pub(super) message: Option<String>,
+}
+
+/// Who waits for a call.
+struct Listener {
+    /// Those that began earlier have smaller ones.
+    number: u64,
+    progress: mpsc::Sender<Progress>,
+    asked: Option<mpsc::Sender<Asked>>,
+}
+
+/// What a connection's handler and its owner both know.
+pub(super) struct Shared {
+    server: String,
+    tell: Tell,
+    /// The list of tools, or of prompts, may be another one.
+    pub(super) changed: Notify,
+    is_changed: AtomicBool,
+    calls: Mutex<HashMap<ProgressToken, Listener>>,
+    /// How many calls are on their way out and not listened to yet: a server may ask before its call is known here.
+    opening: watch::Sender<usize>,
+    /// How many calls were listened to.
+    count: AtomicU64,
+    lines: Mutex<VecDeque<String>>,
+    told: Mutex<Option<Instant>>,
+    /// How often the server asked for the model.
+    refused: AtomicU64,
+    /// Its standard error was read to the end.
+    pub(super) quiet: tokio_util::sync::CancellationToken,
+    /// It takes nothing before a person logs in.
+    pub(super) wants_login: tokio_util::sync::CancellationToken,
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic while it is held")
+}
+
+impl Shared {
+    pub(super) fn new(server: &str, tell: Tell) -> Self {
+        Self {
+            server: visible_line(server).into_owned(),
+            tell,
+            changed: Notify::new(),
+            is_changed: AtomicBool::new(false),
+            calls: Mutex::default(),
+            opening: watch::channel(0).0,
+            count: AtomicU64::new(0),
+            lines: Mutex::default(),
+            told: Mutex::default(),
+            refused: AtomicU64::new(0),
+            quiet: tokio_util::sync::CancellationToken::new(),
+            wants_login: tokio_util::sync::CancellationToken::new(),
+        }
+    }
+
+    /// Keeps a line that the server wrote or logged.
+    pub(super) fn line(&self, line: &str) {
+        let line: String = line.chars().take(MAX_LINE).collect();
+        tracing::info!(server = %self.server, "{}", visible_line(&line));
+        let mut lines = held(&self.lines);
+        if lines.len() >= MAX_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+
+    /// The last lines.
+    pub(super) fn lines(&self, count: usize) -> Vec<String> {
+        let lines = held(&self.lines);
+        lines.iter().skip(lines.len().saturating_sub(count)).cloned().collect()
+    }
+
+    /// Listens to the progress of one call, and to what is asked meanwhile.
+    pub(super) fn listen(
+        &self,
+        token: ProgressToken,
+        takes_questions: bool,
+    ) -> (mpsc::Receiver<Progress>, mpsc::Receiver<Asked>) {
+        let (progress, reports) = mpsc::channel(1);
+        let (asked, questions) = mpsc::channel(1);
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let listener = Listener { number, progress, asked: takes_questions.then_some(asked) };
+        held(&self.calls).insert(token, listener);
+        (reports, questions)
+    }
+
+    /// Says that a call is about to be sent, until the value is dropped: it is to be listened to before that.
+    pub(super) fn opens(&self) -> Opening<'_> {
+        self.opening.send_modify(|count| *count += 1);
+        Opening(self)
+    }
+
+    /// Puts a question to the call that it must be from: the protocol does not say which, so it is the oldest one that
+    /// has time for it. `false` when there is none.
+    async fn ask(&self, mut asked: Asked) -> bool {
+        let mut opening = self.opening.subscribe();
+        loop {
+            // Looked at first: what is listened to by the time that nothing is on its way is found.
+            let is_any_opening = *opening.borrow_and_update() > 0;
+            match self.put(asked) {
+                None => return true,
+                Some(_) if !is_any_opening => return false,
+                Some(back) => asked = back,
+            }
+            if opening.changed().await.is_err() {
+                return false;
+            }
+        }
+    }
+
+    /// Gives a question back that nobody has time for.
+    fn put(&self, mut asked: Asked) -> Option<Asked> {
+        let mut takers: Vec<(u64, mpsc::Sender<Asked>)> =
+            held(&self.calls).values().filter_map(|call| Some((call.number, call.asked.clone()?))).collect();
+        takers.sort_by_key(|(number, _)| *number);
+        for (_, taker) in takers {
+            match taker.try_send(asked) {
+                Ok(()) => return None,
+                Err(mpsc::error::TrySendError::Full(back) | mpsc::error::TrySendError::Closed(back)) => {
+                    asked = back;
+                }
+            }
+        }
+        Some(asked)
+    }
+
+    pub(super) fn stop_listening(&self, token: &ProgressToken) {
+        held(&self.calls).remove(token);
+    }
+
+    /// Says that the lists may be others; however often it is said, they are read once.
+    pub(super) fn note_change(&self) {
+        self.is_changed.store(true, Ordering::Release);
+        self.changed.notify_one();
+    }
+
+    /// Whether the lists may be others since this was asked for the last time.
+    pub(super) fn take_change(&self) -> bool {
+        self.is_changed.swap(false, Ordering::AcqRel)
+    }
+
+    /// Tells the person that nobody is sent to the address that a server would have them open: what is done there is done
+    /// with whoever is logged in there, for a stranger.
+    pub(super) fn note_refused(&self, asked: &ElicitRequestParams) {
+        if let ElicitRequestParams::UrlElicitationParams { url, .. } = asked {
+            let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+            let host = host.unwrap_or_else(|| "somewhere".to_owned());
+            self.tell_now_and_then(|| {
+                format!("refused: MCP server {} tried to send you to {}", self.server, visible_line(&host))
+            });
+        }
+    }
+
+    fn tell_now_and_then(&self, text: impl FnOnce() -> String) {
+        let mut told = held(&self.told);
+        if told.is_none_or(|at| at.elapsed() > TOLD_EVERY) {
+            *told = Some(Instant::now());
+            drop(told);
+            (self.tell)(text());
+        }
+    }
+}
+
+/// A call that is about to be sent.
+pub(super) struct Opening<'a>(&'a Shared);
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.0.opening.send_modify(|count| *count -= 1);
+    }
+}
+
+pub(super) struct Handler {
+    pub(super) shared: std::sync::Arc<Shared>,
+    /// What is said when the server asks what is worked on; only a program of this machine is told.
+    pub(super) root: Option<String>,
+}
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        let mut capabilities = ClientCapabilities::default();
+        if self.root.is_some() {
+            capabilities.roots = serde_json::from_value(serde_json::json!({})).ok();
+        }
+        let form = FormElicitationCapability::new().with_schema_validation(true);
+        capabilities.elicitation = Some(ElicitationCapability::new().with_form(form));
+        ClientConfig::new(capabilities, Implementation::new("aye", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn create_message(
+        &self,
+        _: CreateMessageRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        // It would spend the person's money on a stranger's words.
+        if self.shared.refused.fetch_add(1, Ordering::Relaxed) == 0 {
+            (self.shared.tell)(format!("refused: MCP server {} asked to use your model", self.shared.server));
+        }
+        Err(ErrorData::new(ErrorCode(-1), "this client does not offer its model to servers", None))
+    }
+
+    async fn create_elicitation(
+        &self,
+        asked: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        self.shared.note_refused(&asked);
+        let question = Question::read(asked).map_err(|why| ErrorData::invalid_params(why, None))?;
+        let (reply, answer) = oneshot::channel();
+        // A question that belongs to no call, or one of a flood, is nobody's.
+        if !self.shared.ask(Asked { question, reply }).await {
+            return Ok(declined());
+        }
+        let cancelled = ElicitResult::new(ElicitationAction::Cancel);
+        tokio::select! {
+            answer = answer => Ok(answer.unwrap_or(cancelled)),
+            () = context.ct.cancelled() => Ok(cancelled),
+        }
+    }
+
+    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
+        Ok(ListRootsResult::new(self.root.iter().map(Root::new).collect()))
+    }
+
+    async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        let sender = held(&self.shared.calls).get(&progress.progress_token).map(|call| call.progress.clone());
+        if let Some(sender) = sender {
+            let message = progress.message.map(|text| text.chars().take(MAX_LINE).collect());
+            // A report that nobody had time for is of no use later.
+            let _ = sender.try_send(Progress { done: progress.progress, total: progress.total, message });
+        }
+    }
+
+    async fn on_logging_message(
+        &self,
+        message: LoggingMessageNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        let text = match &message.data {
+            serde_json::Value::String(text) => text.clone(),
+            data => data.to_string(),
+        };
+        let is_bad = matches!(
+            message.level,
+            LoggingLevel::Error | LoggingLevel::Critical | LoggingLevel::Alert | LoggingLevel::Emergency
+        );
+        self.shared.line(&text);
+        if is_bad {
+            let short: String = text.chars().take(200).collect();
+            self.shared
+                .tell_now_and_then(|| format!("MCP server {}: {}", self.shared.server, visible_line(&short)));
+        }
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.shared.note_change();
+    }
+
+    async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.shared.note_change();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_question_that_is_faster_than_its_call_waits_for_it() {
+        let shared = Arc::new(Shared::new("s", Arc::new(|_| {})));
+        let question = || {
+            let asked = serde_json::json!({"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}});
+            let (reply, _) = oneshot::channel();
+            Asked {
+                question: Question::read(serde_json::from_value(asked).expect("a form")).expect("a question"),
+                reply,
+            }
+        };
+        assert!(!shared.ask(question()).await, "there is no call");
+        let opening = shared.opens();
+        let asking = {
+            let shared = Arc::clone(&shared);
+            let question = question();
+            tokio::spawn(async move { shared.ask(question).await })
+        };
+        tokio::task::yield_now().await;
+        assert!(!asking.is_finished());
+        let token = ProgressToken(rmcp::model::NumberOrString::Number(1));
+        let (_progress, mut asked) = shared.listen(token, true);
+        drop(opening);
+        assert!(asking.await.expect("no panic"));
+        assert!(asked.recv().await.is_some());
+    }
+}

@@ -1,0 +1,106 @@
+//! Logging in to servers elsewhere (OAuth 2.1), and staying logged in.
+//!
+//! What is discovered, registered and exchanged is the protocol library's work. Here stands what it may be told and what
+//! it may reach (`http.rs`), how a person gets through it (`flow.rs`, `landing.rs`), what is kept of it (`kept.rs`), how it ends (`revoke.rs`), and
+//! how each request of a connection gets its token (`bearer.rs`). Tokens are good for one address and one issuer only; they leave this
+//! folder in requests to that address and in the text that a [`LoginStore`] keeps, and nowhere else.
+
+mod bearer;
+mod flow;
+mod http;
+mod kept;
+mod landing;
+mod revoke;
+
+use secrecy::SecretString;
+
+pub(super) use bearer::{Bearer, Session};
+pub use flow::{Login, NotLoggedIn};
+pub use kept::LoginState;
+pub use landing::CallbackServer;
+pub use revoke::{LoggedOut, log_out};
+
+use aye_core::contract::display::{shell_word, visible_line};
+use aye_core::contract::server::{LoginGrant, ServerConfig, ServerTransport};
+
+/// Where logins are kept: one text for each server, which nobody else reads.
+pub trait LoginStore: Send + Sync {
+    /// What is kept; `None` when nothing is.
+    ///
+    /// # Errors
+    /// Why it cannot be read: then it counts as nothing, and is not written over.
+    fn load(&self, scope: &str, server: &str) -> Result<Option<SecretString>, String>;
+
+    /// Keeps a text instead of the one before.
+    ///
+    /// # Errors
+    /// Why it is not kept.
+    fn save(&self, scope: &str, server: &str, text: &SecretString) -> Result<(), String>;
+
+    /// Forgets the text; `false` when there was none.
+    ///
+    /// # Errors
+    /// Why it is still there.
+    fn forget(&self, scope: &str, server: &str) -> Result<bool, String>;
+
+    /// Waits until no other process changes this text. It is free again when the value is dropped.
+    ///
+    /// # Errors
+    /// Why that cannot be known.
+    fn lock(&self, scope: &str, server: &str) -> Result<Box<dyn Send>, String>;
+}
+
+/// Keeps nothing.
+pub struct NoLogins;
+
+impl LoginStore for NoLogins {
+    fn load(&self, _: &str, _: &str) -> Result<Option<SecretString>, String> {
+        Ok(None)
+    }
+
+    fn save(&self, _: &str, _: &str, _: &SecretString) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn forget(&self, _: &str, _: &str) -> Result<bool, String> {
+        Ok(false)
+    }
+
+    fn lock(&self, _: &str, _: &str) -> Result<Box<dyn Send>, String> {
+        Ok(Box::new(()))
+    }
+}
+
+/// The address of a server that tokens can be got for: one elsewhere, whose `Authorization` nobody wrote down.
+fn address(config: &ServerConfig) -> Option<&SecretString> {
+    match &config.transport {
+        ServerTransport::Http { url, headers, .. }
+            if !headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) =>
+        {
+            Some(url)
+        }
+        ServerTransport::Http { .. } | ServerTransport::Stdio { .. } => None,
+    }
+}
+
+/// Whether aye logs in by itself, with the client id and its secret.
+fn is_unattended(config: &ServerConfig) -> bool {
+    matches!(&config.transport, ServerTransport::Http { login, .. }
+        if login.grant == LoginGrant::ClientCredentials)
+}
+
+/// Where a server stands with its login, as far as is known without asking it; `None` where there can be none.
+///
+/// # Errors
+/// What is kept cannot be read.
+pub fn login_state(config: &ServerConfig, store: &dyn LoginStore) -> Result<Option<LoginState>, String> {
+    match address(config) {
+        Some(url) if !is_unattended(config) => kept::state(config, url, store).map(Some),
+        Some(_) | None => Ok(None),
+    }
+}
+
+/// The command that logs in, as it is typed.
+pub fn login_command(name: &str) -> String {
+    format!("aye mcp login {}", shell_word(&visible_line(name)))
+}

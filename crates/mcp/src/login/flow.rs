@@ -1,0 +1,222 @@
+//! One login from its beginning to its tokens.
+
+use reqwest::Url;
+use rmcp::transport::auth::{
+    AuthError, AuthorizationCallback, AuthorizationManager, AuthorizationMetadata, CredentialStore as _,
+    InMemoryCredentialStore, OAuthClientConfig,
+};
+use secrecy::{ExposeSecret as _, SecretString};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::http::Http;
+use super::kept::{Kept, Tokens};
+use super::{LoginStore, address};
+use crate::client::{plainly, words_of};
+use aye_core::contract::server::{LoginConfig, LoginGrant, ServerConfig, ServerTransport};
+
+/// All that is looked up before a person can go anywhere.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Why an address that the browser came back to is no login.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NotLoggedIn {
+    /// It belongs to no login of ours: the right one may still come.
+    NotThis(String),
+    /// It was refused.
+    Over(String),
+}
+
+/// A login that a person is asked to go through.
+pub struct Login {
+    manager: AuthorizationManager,
+    given: InMemoryCredentialStore,
+    config: ServerConfig,
+    url: SecretString,
+    client: OAuthClientConfig,
+    issuer: String,
+    state: String,
+    /// Where the browser is to go.
+    pub goes_to: Url,
+}
+
+/// What is said of an error of a login: in words of ours, of one line.
+pub(super) fn why(error: &AuthError) -> String {
+    match error {
+        AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer } => format!(
+            "refused: its login identifies as {}, not {}",
+            words_of(received_issuer),
+            words_of(expected_issuer)
+        ),
+        AuthError::AuthorizationServerMissingIssuer { .. } => "its login does not identify itself".to_owned(),
+        AuthError::PkceUnsupported => {
+            "its login does not support PKCE with S256, which is required".to_owned()
+        }
+        other => plainly(other),
+    }
+}
+
+/// What a server's login is, as far as it can be used.
+pub(super) async fn resolve(
+    manager: &AuthorizationManager,
+    http: &Http,
+    challenge: Option<&str>,
+    grant: LoginGrant,
+) -> Result<(AuthorizationMetadata, String), AuthError> {
+    let fail = |why: String| AuthError::MetadataError(why);
+    let found = manager.resolve_metadata_from_challenge(challenge).await?;
+    if !found.source.is_discovered() {
+        return Err(fail("it does not describe how to log in (RFC 9728, RFC 8414)".to_owned()));
+    }
+    let metadata = found.metadata;
+    let issuer =
+        metadata.issuer.clone().ok_or_else(|| fail("its login does not identify itself".to_owned()))?;
+    let ends = [
+        Some(&metadata.authorization_endpoint),
+        Some(&metadata.token_endpoint),
+        metadata.registration_endpoint.as_ref(),
+    ];
+    for end in ends.into_iter().flatten() {
+        let url = Url::parse(end).map_err(|_| fail("its login contains an invalid URL".to_owned()))?;
+        http.may(&url).map_err(fail)?;
+    }
+    // Its absence means that there is none (OAuth 2.1 as MCP has it). Where no code is exchanged, none is needed.
+    if grant == LoginGrant::AuthorizationCode && metadata.code_challenge_methods_supported.is_none() {
+        return Err(AuthError::PkceUnsupported);
+    }
+    Ok((metadata, issuer))
+}
+
+impl Login {
+    /// Finds out where to log in, and makes aye known there. `back` is where the browser is to come back to.
+    ///
+    /// # Errors
+    /// A sentence: why nobody can log in.
+    pub async fn begin(config: &ServerConfig, back: &str, scopes: &[String]) -> Result<Self, String> {
+        match tokio::time::timeout(PATIENCE, Self::found(config, back, scopes)).await {
+            Ok(found) => found,
+            Err(_) => Err(format!("its login could not be found within {} s", PATIENCE.as_secs())),
+        }
+    }
+
+    async fn found(config: &ServerConfig, back: &str, scopes: &[String]) -> Result<Self, String> {
+        let url = address(config).ok_or_else(|| match &config.transport {
+            ServerTransport::Http { .. } => {
+                "it has an `Authorization` in its `headers`, which is sent instead of a login".to_owned()
+            }
+            ServerTransport::Stdio { .. } => "it is a local program without a login".to_owned(),
+        })?;
+        let ServerTransport::Http { login, .. } = &config.transport else {
+            return Err("it is a local program without a login".to_owned());
+        };
+        if login.grant == LoginGrant::ClientCredentials {
+            return Err("aye logs in automatically with its client id and secret; `aye mcp test` checks it"
+                .to_owned());
+        }
+        let server = Url::parse(url.expose_secret()).map_err(|_| "its URL is invalid".to_owned())?;
+        let http = Arc::new(Http::of(&server)?);
+        let challenge = http.challenge(&server).await?;
+        let mut manager =
+            AuthorizationManager::new_with_oauth_http_client(server, Arc::clone(&http) as Arc<_>)
+                .await
+                .map_err(|error| why(&error))?;
+        let (metadata, issuer) =
+            resolve(&manager, &http, challenge.as_deref(), login.grant).await.map_err(|error| why(&error))?;
+        let registers = metadata.registration_endpoint.is_some();
+        manager.set_metadata(metadata);
+        let given = InMemoryCredentialStore::new();
+        manager.set_credential_store(given.clone());
+        let scopes = match (scopes, login.scopes.as_slice()) {
+            ([], []) => manager.select_initial_scopes(&[]).await,
+            ([], written) => written.to_vec(),
+            (wanted, _) => wanted.to_vec(),
+        };
+        let client = client(&mut manager, login, back, &scopes, registers).await?;
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let goes_to = manager.get_authorization_url(&scopes).await.map_err(|error| why(&error))?;
+        let goes_to = Url::parse(&goes_to).map_err(|_| "its login has no URL".to_owned())?;
+        let state = goes_to.query_pairs().find(|(name, _)| name == "state");
+        let state = state.map(|(_, value)| value.into_owned()).unwrap_or_default();
+        Ok(Self { manager, given, config: config.clone(), url: url.clone(), client, issuer, state, goes_to })
+    }
+
+    /// Who gives out the tokens.
+    pub fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
+    /// Whether the address that the browser came back to belongs to this login.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn is_this(&self, came_back: &str) -> Result<(), NotLoggedIn> {
+        let not_this = |why: &str| NotLoggedIn::NotThis(why.to_owned());
+        let url = Url::parse(came_back.trim())
+            .map_err(|_| not_this("invalid URL; paste all of it, from http:// on"))?;
+        let mut states = url.query_pairs().filter(|(name, _)| name == "state");
+        match (states.next(), states.next()) {
+            (Some((_, state)), None) if !self.state.is_empty() && state == self.state.as_str() => Ok(()),
+            _ => Err(not_this("not the login started here: its `state` differs")),
+        }
+    }
+
+    /// Takes the address that the browser came back to, and keeps what is given for it.
+    ///
+    /// # Errors
+    /// Why nobody is logged in.
+    pub async fn finish(&self, came_back: &str, store: &dyn LoginStore) -> Result<(), NotLoggedIn> {
+        self.is_this(came_back)?;
+        let over = |why: String| NotLoggedIn::Over(why);
+        let url = Url::parse(came_back.trim()).map_err(|error| over(error.to_string()))?;
+        let value = |wanted: &str| {
+            let found = url.query_pairs().find(|(name, _)| name == wanted);
+            found.map(|(_, value)| words_of(&value))
+        };
+        if let Some(error) = value("error") {
+            let more = value("error_description").map(|more| format!(": {more}")).unwrap_or_default();
+            return Err(over(format!("the login was refused ({error}{more})")));
+        }
+        let back = AuthorizationCallback::from_redirect_url(url.as_str()).map_err(|e| over(why(&e)))?;
+        self.manager
+            .exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, back.issuer.as_deref())
+            .await
+            .map_err(|error| over(why(&error)))?;
+        let credentials = self.given.load().await.map_err(|error| over(why(&error)))?;
+        let tokens = Tokens {
+            issuer: self.issuer.clone(),
+            client_id: self.client.client_id.clone(),
+            client_secret: self.client.client_secret.clone(),
+            credentials: credentials.ok_or_else(|| over("no token was given".to_owned()))?,
+        };
+        let (scope, name) = (self.config.scope.key(), &self.config.name);
+        let _held = store.lock(&scope, name).map_err(over)?;
+        Kept::new(&self.url, Some(tokens)).save(store, &scope, name).map_err(over)
+    }
+}
+
+/// As whom aye asks: as who was written down, or as who it registers itself.
+async fn client(
+    manager: &mut AuthorizationManager,
+    login: &LoginConfig,
+    back: &str,
+    scopes: &[String],
+    registers: bool,
+) -> Result<OAuthClientConfig, String> {
+    let Some(id) = &login.client_id else {
+        if !registers {
+            return Err(
+                "its login accepts registered clients only: register one with the provider and configure its \
+                 client id (`oauth_client_id`, in .mcp.json `oauth.clientId`)"
+                    .to_owned(),
+            );
+        }
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        return manager.register_client("aye", back, &scopes).await.map_err(|error| why(&error));
+    };
+    let mut client = OAuthClientConfig::new(id.clone(), back).with_scopes(scopes.to_vec());
+    if let Some(secret) = &login.client_secret {
+        client = client.with_client_secret(secret.expose_secret());
+    }
+    manager.configure_client(client.clone()).map_err(|error| why(&error))?;
+    Ok(client)
+}

@@ -1,0 +1,188 @@
+//! What a login may reach. Where it goes is said by documents of strangers: each request is looked at before it is made.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use reqwest::Url;
+use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
+
+use crate::client::http_client;
+use aye_core::contract::address::is_this_machine;
+
+/// One answer, and how long it may take.
+const MAX_ANSWER: usize = 256 << 10;
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Documents that name ever more documents have an end.
+const MAX_REQUESTS: usize = 40;
+
+/// Makes the requests of one login, or of one renewal. No answer leads anywhere else: redirects are answers.
+pub(super) struct Http {
+    is_here: bool,
+    made: AtomicUsize,
+}
+
+/// Whether an address is one of this machine.
+fn is_here(url: &Url) -> bool {
+    url.host_str().is_some_and(is_this_machine)
+}
+
+impl Http {
+    /// For the login at a server of this address.
+    ///
+    /// # Errors
+    /// The address can have no login.
+    pub(super) fn of(server: &Url) -> Result<Self, String> {
+        let http = Self { is_here: is_here(server), made: AtomicUsize::new(0) };
+        http.may(server)?;
+        Ok(http)
+    }
+
+    /// Whether this address may be reached, or shown as where to go.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn may(&self, url: &Url) -> Result<(), String> {
+        let host = url.host_str().unwrap_or_default();
+        if host.is_empty() || !url.username().is_empty() || url.password().is_some() {
+            return Err("a login URL needs a host and no password".to_owned());
+        }
+        match (url.scheme(), is_here(url)) {
+            ("https" | "http", true) if self.is_here => Ok(()),
+            ("https" | "http", true) => {
+                Err(format!("a remote server cannot redirect to {host}, which is this machine"))
+            }
+            ("https", false) => Ok(()),
+            (scheme, _) => Err(format!("a login needs https, not {scheme}, to {host}")),
+        }
+    }
+
+    async fn answer(
+        &self,
+        request: OAuthHttpRequest,
+    ) -> Result<::http::Response<Vec<u8>>, OAuthHttpClientError> {
+        if self.made.fetch_add(1, Ordering::Relaxed) >= MAX_REQUESTS {
+            return Err("too many redirects between its documents".into());
+        }
+        let request = reqwest::Request::try_from(request.request)?;
+        self.may(request.url())?;
+        let client = http_client(request.url().as_str())?;
+        let mut answer = client.execute(request).await?;
+        let mut built = ::http::Response::builder().status(answer.status());
+        for (name, value) in answer.headers() {
+            built = built.header(name, value);
+        }
+        let is_stream = answer
+            .headers()
+            .get(reqwest::header::CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+        let mut body = Vec::new();
+        // A stream has no end, and nothing in it is about a login.
+        while !is_stream && let Some(piece) = answer.chunk().await? {
+            if body.len() + piece.len() > MAX_ANSWER {
+                return Err(format!("an answer is larger than {} KiB", MAX_ANSWER >> 10).into());
+            }
+            body.extend_from_slice(&piece);
+        }
+        Ok(built.body(body)?)
+    }
+
+    /// Sends a form, with a name and a password when there is one. Gives the status of the answer.
+    ///
+    /// # Errors
+    /// The address may not be reached, or is not.
+    pub(super) async fn post(
+        &self,
+        url: &Url,
+        form: &[(&str, &str)],
+        basic: Option<(&str, &str)>,
+    ) -> Result<u16, String> {
+        self.may(url)?;
+        let client = http_client(url.as_str()).map_err(|_| "cannot create an HTTP client".to_owned())?;
+        let mut request = client
+            .post(url.clone())
+            .header(reqwest::header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(coded(form));
+        if let Some((name, password)) = basic {
+            // Both are written as in a form (RFC 6749, 2.3.1).
+            let coded = |text: &str| coded(&[("", text)]).trim_start_matches('=').to_owned();
+            request = request.basic_auth(coded(name), Some(coded(password)));
+        }
+        match tokio::time::timeout(PATIENCE, request.send()).await {
+            Ok(answer) => {
+                answer.map(|answer| answer.status().as_u16()).map_err(|e| crate::client::plainly(&e))
+            }
+            Err(_) => Err(format!("no answer for {} s", PATIENCE.as_secs())),
+        }
+    }
+
+    /// What a server wants to be shown, when it does: the challenge in its answer to a request as a connection begins.
+    pub(super) async fn challenge(&self, server: &Url) -> Result<Option<String>, String> {
+        let client = http_client(server.as_str()).map_err(|_| "cannot create an HTTP client".to_owned())?;
+        let hello = serde_json::json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": {"name": "aye", "version": env!("CARGO_PKG_VERSION")}}});
+        let asked = client
+            .post(server.clone())
+            .header(reqwest::header::ACCEPT, "application/json, text/event-stream")
+            .json(&hello)
+            .send();
+        let answer = match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(answer) => answer.map_err(|error| crate::client::plainly(&error))?,
+            Err(_) => return Err(format!("no answer for {} s", PATIENCE.as_secs())),
+        };
+        if answer.status() != reqwest::StatusCode::UNAUTHORIZED {
+            return Ok(None);
+        }
+        let said = answer.headers().get_all(reqwest::header::WWW_AUTHENTICATE);
+        let said = said.iter().filter_map(|value| value.to_str().ok());
+        Ok(said.max_by_key(|text| text.contains("resource_metadata")).map(str::to_owned))
+    }
+}
+
+/// Fields as a form has them.
+fn coded(fields: &[(&str, &str)]) -> String {
+    let url = Url::parse_with_params("http://form/", fields).ok();
+    url.as_ref().and_then(Url::query).unwrap_or_default().to_owned()
+}
+
+impl OAuthHttpClient for Http {
+    fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
+        Box::pin(async move {
+            match tokio::time::timeout(PATIENCE, self.answer(request)).await {
+                Ok(answer) => answer,
+                Err(_) => Err(format!("no answer for {} s", PATIENCE.as_secs()).into()),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_of_strangers_lead_to_no_other_place_than_https() {
+        let url = |text: &str| Url::parse(text).expect("an address");
+        let far = Http::of(&url("https://example.org/mcp")).expect("a login");
+        let near = Http::of(&url("http://127.0.0.1:1/mcp")).expect("a login");
+        for (to, from_far, from_near) in [
+            ("https://login.example.net/t", true, true),
+            ("http://login.example.net/t", false, false),
+            ("http://example.org/t", false, false),
+            ("https://localhost/t", false, true),
+            ("http://127.0.0.2:9/t", false, true),
+            ("http://[::1]/t", false, true),
+            ("http://[::ffff:127.0.0.1]/t", false, true),
+            ("http://0.0.0.0/t", false, true),
+            ("https://a.localhost./t", false, true),
+            ("https://me:secret@example.org/t", false, false),
+            ("ftp://127.0.0.1/t", false, false),
+            ("file:///etc/passwd", false, false),
+            ("javascript:alert(1)", false, false),
+        ] {
+            assert_eq!(far.may(&url(to)).is_ok(), from_far, "{to}");
+            assert_eq!(near.may(&url(to)).is_ok(), from_near, "{to}");
+        }
+        assert!(Http::of(&url("http://example.org/mcp")).is_err());
+    }
+}

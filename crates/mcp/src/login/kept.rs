@@ -1,0 +1,99 @@
+//! What is kept of a login, and for whom it counts.
+
+use rmcp::transport::auth::StoredCredentials;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Serialize};
+
+use super::LoginStore;
+use aye_core::contract::digest::sha256_hex;
+use aye_core::contract::server::ServerConfig;
+
+const FORMAT: u32 = 1;
+
+/// Where a server stands with its login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginState {
+    /// Nobody logged in, and it did not ask for that so far.
+    None,
+    /// It asked for a login the last time.
+    Needed,
+    /// Somebody logged in to another address: that does not count for this one.
+    OtherAddress,
+    /// There are tokens for it.
+    LoggedIn,
+}
+
+impl LoginState {
+    /// Whether nothing goes on before somebody logs in.
+    pub fn needs_login(self) -> bool {
+        match self {
+            Self::Needed | Self::OtherAddress => true,
+            Self::None | Self::LoggedIn => false,
+        }
+    }
+}
+
+/// The text of a [`LoginStore`].
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Kept {
+    format: u32,
+    /// SHA-256 of the address: the address itself may hold a key.
+    address: String,
+    /// The server did not take what there was.
+    pub(super) is_wanted: bool,
+    pub(super) tokens: Option<Tokens>,
+}
+
+/// What was given out, by whom, to whom.
+#[derive(Clone, Deserialize, Serialize)]
+pub(super) struct Tokens {
+    pub(super) issuer: String,
+    pub(super) client_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) client_secret: Option<String>,
+    pub(super) credentials: StoredCredentials,
+}
+
+impl Kept {
+    pub(super) fn new(url: &SecretString, tokens: Option<Tokens>) -> Self {
+        Self { format: FORMAT, address: sha256_hex(url.expose_secret()), is_wanted: tokens.is_none(), tokens }
+    }
+
+    pub(super) fn is_for(&self, url: &SecretString) -> bool {
+        self.address == sha256_hex(url.expose_secret())
+    }
+
+    pub(super) fn load(store: &dyn LoginStore, scope: &str, server: &str) -> Result<Option<Self>, String> {
+        let Some(text) = store.load(scope, server)? else { return Ok(None) };
+        // The error of the parser would quote what it read.
+        let kept: Self = serde_json::from_str(text.expose_secret())
+            .map_err(|_| "its stored login cannot be read; log in again".to_owned())?;
+        if kept.format == FORMAT {
+            Ok(Some(kept))
+        } else {
+            Err("its stored login was written by another version of aye; log in again".to_owned())
+        }
+    }
+
+    pub(super) fn save(&self, store: &dyn LoginStore, scope: &str, server: &str) -> Result<(), String> {
+        let text = serde_json::to_string(self).map_err(|_| "the login cannot be stored".to_owned())?;
+        store.save(scope, server, &text.into())
+    }
+}
+
+pub(super) fn state(
+    config: &ServerConfig,
+    url: &SecretString,
+    store: &dyn LoginStore,
+) -> Result<LoginState, String> {
+    let kept = Kept::load(store, &config.scope.key(), &config.name)?;
+    Ok(match kept {
+        None => LoginState::None,
+        Some(kept) if !kept.is_for(url) && kept.tokens.is_some() => LoginState::OtherAddress,
+        Some(kept) if !kept.is_for(url) => LoginState::None,
+        Some(kept) if kept.is_wanted => LoginState::Needed,
+        Some(kept) if kept.tokens.is_some() => LoginState::LoggedIn,
+        Some(_) => LoginState::None,
+    })
+}

@@ -1,0 +1,105 @@
+//! The end of a login: what is kept is forgotten, and whoever gave it out is asked to take it back (RFC 7009).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Url;
+use rmcp::transport::auth::AuthorizationManager;
+use secrecy::ExposeSecret as _;
+use serde_json::Value;
+
+use super::bearer::given;
+use super::http::Http;
+use super::kept::{Kept, Tokens};
+use super::{LoginStore, address, flow};
+use aye_core::contract::server::{LoginGrant, ServerConfig, ServerScope};
+
+/// All that is looked up and told.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What became of a login that was to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoggedOut {
+    /// There was none.
+    Nobody,
+    /// It is forgotten here, and the tokens are taken back.
+    TakenBack,
+    /// It is forgotten here. Why nobody took the tokens back: they end by themselves.
+    Forgotten(String),
+}
+
+/// Forgets a login, and tells its server. `config`: the server as it is written down, when it still is.
+///
+/// # Errors
+/// Why it is still kept here.
+pub async fn log_out(
+    scope: &ServerScope,
+    name: &str,
+    config: Option<&ServerConfig>,
+    store: &dyn LoginStore,
+) -> Result<LoggedOut, String> {
+    let kept = {
+        let _held = store.lock(&scope.key(), name)?;
+        // What cannot be read can be forgotten all the same.
+        let kept = Kept::load(store, &scope.key(), name);
+        if !store.forget(&scope.key(), name)? {
+            return Ok(LoggedOut::Nobody);
+        }
+        kept
+    };
+    let told = async {
+        let Some(config) = config else { return Err("it is no longer configured".to_owned()) };
+        let url = address(config).ok_or("it has no login now")?;
+        let kept = kept?.ok_or("nothing was stored")?;
+        let Some(tokens) = kept.tokens.as_ref() else { return Err("there was no token".to_owned()) };
+        if !kept.is_for(url) {
+            return Err("the login belonged to another URL".to_owned());
+        }
+        let server = Url::parse(url.expose_secret()).map_err(|_| "its URL is invalid")?;
+        take_back(server, tokens).await
+    };
+    Ok(match tokio::time::timeout(PATIENCE, told).await {
+        Ok(Ok(())) => LoggedOut::TakenBack,
+        Ok(Err(why)) => LoggedOut::Forgotten(why),
+        Err(_) => LoggedOut::Forgotten(format!("no answer for {} s", PATIENCE.as_secs())),
+    })
+}
+
+/// Asks who gave the tokens out to take them back.
+async fn take_back(server: Url, tokens: &Tokens) -> Result<(), String> {
+    let given = given(tokens).ok_or("the stored login cannot be read")?;
+    let http = Arc::new(Http::of(&server)?);
+    let manager = AuthorizationManager::new_with_oauth_http_client(server, Arc::clone(&http) as Arc<_>)
+        .await
+        .map_err(|error| flow::why(&error))?;
+    let (metadata, issuer) = flow::resolve(&manager, &http, None, LoginGrant::AuthorizationCode)
+        .await
+        .map_err(|error| flow::why(&error))?;
+    if issuer != tokens.issuer {
+        return Err("its login has changed".to_owned());
+    }
+    let end = metadata.additional_fields.get("revocation_endpoint").and_then(Value::as_str);
+    let end = end.ok_or("its login has no revocation URL")?;
+    let end = Url::parse(end).map_err(|_| "its login contains an invalid URL")?;
+    let methods = metadata.additional_fields.get("revocation_endpoint_auth_methods_supported");
+    let has = |name: &str| {
+        methods.and_then(Value::as_array).is_some_and(|all| all.iter().any(|method| method == name))
+    };
+    let is_posted = has("client_secret_post") && !has("client_secret_basic");
+    // The one that gets others goes first: with it the others may end too.
+    let all = given.refresh_token.iter().map(|token| (token, "refresh_token"));
+    for (token, kind) in all.chain([(&given.access_token, "access_token")]) {
+        let mut form = vec![("token", token.as_str()), ("token_type_hint", kind)];
+        let secret = tokens.client_secret.as_deref();
+        if secret.is_none() || is_posted {
+            form.push(("client_id", &tokens.client_id));
+        }
+        form.extend(secret.filter(|_| is_posted).map(|secret| ("client_secret", secret)));
+        let basic = secret.filter(|_| !is_posted).map(|secret| (tokens.client_id.as_str(), secret));
+        let status = http.post(&end, &form, basic).await?;
+        if status != 200 {
+            return Err(format!("its login answered HTTP {status}"));
+        }
+    }
+    Ok(())
+}

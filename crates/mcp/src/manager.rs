@@ -1,0 +1,443 @@
+//! All servers of one app, each with a task that keeps its connection, on a thread of their own.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use super::client::Client;
+use super::content::Content;
+use super::handler::Shared;
+use super::resource_tools;
+use super::server::{self, Known, Phase, PromptView, Server, ServerView};
+use super::{Surroundings, list};
+use aye_core::contract::content::ContentBlock;
+use aye_core::contract::display::visible_line;
+use aye_core::contract::server::{ServerConfig, ServerTransport};
+
+/// Delays before a server is tried again; after the last one it is left alone.
+const BACKOFF: [Duration; 5] = [
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(15),
+];
+/// A connection that lasted so long was a good one: the next failure is the first again.
+const STABLE: Duration = Duration::from_mins(1);
+/// Changes of a list that come so close together are one.
+const GATHER: Duration = Duration::from_millis(200);
+/// A list is read again no more often; the pause doubles while it keeps on changing.
+const MIN_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_mins(1);
+
+/// All MCP servers of a program. Dropping it ends all connections.
+pub struct Manager {
+    servers: Arc<Known>,
+    around: Surroundings,
+    stop: CancellationToken,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl Manager {
+    /// Knows servers and starts nothing. The sentences say which of them are left out, and why.
+    pub fn new(configs: Vec<ServerConfig>, around: Surroundings) -> (Self, Vec<String>) {
+        let mut parts: BTreeMap<String, String> = BTreeMap::new();
+        let (mut servers, mut problems) = (Vec::new(), Vec::new());
+        for config in configs {
+            let server = Server::new(config);
+            if let Some(other) = parts.get(&server.part) {
+                problems.push(format!(
+                    "{}: the server `{}` is not started: its tools would have the same names as those of \
+                     `{}`; rename one of them",
+                    server.config.place,
+                    server.name(),
+                    visible_line(other)
+                ));
+                continue;
+            }
+            parts.insert(server.part.clone(), server.config.name.clone());
+            servers.push(Arc::new(server));
+        }
+        (
+            Self {
+                servers: Arc::new(Known::new(servers)),
+                around,
+                stop: CancellationToken::new(),
+                thread: Mutex::default(),
+            },
+            problems,
+        )
+    }
+
+    /// Whether there is no server at all.
+    pub fn is_empty(&self) -> bool {
+        self.servers.all.is_empty()
+    }
+
+    /// Starts all servers behind the caller's back. The second time it does nothing.
+    pub fn start(&self) {
+        self.run(&self.servers.all);
+    }
+
+    /// Starts one server only.
+    pub fn start_one(&self, name: &str) -> Result<(), String> {
+        let server = self.server(name)?;
+        self.run(&[server]);
+        Ok(())
+    }
+
+    fn run(&self, servers: &[Arc<Server>]) {
+        let mut thread = self.thread.lock().expect("no panic while it is held");
+        if servers.is_empty() || thread.is_some() || self.stop.is_cancelled() {
+            return;
+        }
+        let (servers, around, stop) = (servers.to_vec(), self.around.clone(), self.stop.clone());
+        for server in &servers {
+            server.set_phase(Phase::Connecting);
+        }
+        let known: Vec<Weak<Server>> = servers.iter().map(Arc::downgrade).collect();
+        let all = Arc::clone(&self.servers);
+        let work = move || {
+            let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => {
+                    for server in &servers {
+                        server.set_phase(Phase::Failed { why: error.to_string(), again: false });
+                    }
+                    return;
+                }
+            };
+            runtime.block_on(async {
+                let tasks = servers.into_iter().map(|server| {
+                    let (all, around, stop) = (Arc::clone(&all), around.clone(), stop.clone());
+                    tokio::spawn(async move { keep(&server, &all, &around, &stop).await })
+                });
+                futures::future::join_all(tasks).await;
+            });
+            runtime.shutdown_timeout(Duration::from_millis(200));
+        };
+        match std::thread::Builder::new().name("mcp".to_owned()).spawn(work) {
+            Ok(handle) => *thread = Some(handle),
+            Err(error) => {
+                for server in known.iter().filter_map(Weak::upgrade) {
+                    server.set_phase(Phase::Failed { why: error.to_string(), again: false });
+                }
+            }
+        }
+    }
+
+    /// Waits until each server can be used or cannot, and no longer than `limit`. Gives those that are not there yet.
+    pub async fn ready(&self, limit: Duration) -> Vec<String> {
+        let is_settled = |server: &Server| match server.phase() {
+            Phase::Connected | Phase::Failed { .. } | Phase::NeedsLogin | Phase::Stopped => true,
+            Phase::Idle | Phase::Connecting => false,
+        };
+        let all = futures::future::join_all(self.servers.all.iter().map(|server| async move {
+            let mut moved = server.moved.subscribe();
+            while !is_settled(server) {
+                if moved.changed().await.is_err() {
+                    return;
+                }
+            }
+        }));
+        let _ = tokio::time::timeout(limit, all).await;
+        self.servers.all.iter().filter(|server| !is_settled(server)).map(|server| server.name()).collect()
+    }
+
+    /// Whether there is a server of this name.
+    pub fn knows(&self, name: &str) -> bool {
+        self.servers.all.iter().any(|server| server.config.name == name)
+    }
+
+    /// All servers for a person, nothing started.
+    pub fn views(&self) -> Vec<ServerView> {
+        self.servers.all.iter().map(|server| server.view(false)).collect()
+    }
+
+    fn server(&self, name: &str) -> Result<Arc<Server>, String> {
+        self.servers.named(name)
+    }
+
+    /// One server with all that its tools say: what is given here can be agreed to.
+    ///
+    /// # Errors
+    /// There is no such server.
+    pub fn look(&self, name: &str) -> Result<ServerView, String> {
+        Ok(self.server(name)?.view(true))
+    }
+
+    /// Agrees to the tools of a server as [`Manager::look`] gave them.
+    ///
+    /// # Errors
+    /// A sentence: nothing was agreed to.
+    pub fn agree(&self, name: &str) -> Result<String, String> {
+        self.server(name)?.agree(&self.around)
+    }
+
+    /// Tries a server again that failed, or starts it anew.
+    ///
+    /// # Errors
+    /// There is no such server.
+    pub fn restart(&self, name: &str) -> Result<(), String> {
+        self.server(name)?.again.notify_one();
+        Ok(())
+    }
+
+    /// Reads the lists of all servers again that are connected, behind the caller's back.
+    pub fn refresh(&self) {
+        for server in &self.servers.all {
+            server.refresh();
+        }
+    }
+
+    /// The prompts of all servers.
+    pub fn prompts(&self) -> Vec<PromptView> {
+        self.servers.all.iter().flat_map(|server| server.view(false).prompts).collect()
+    }
+
+    /// What a prompt says, with words for its arguments in their order; the last one takes the rest.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub async fn prompt(&self, server: &str, name: &str, words: &str) -> Result<Vec<ContentBlock>, String> {
+        let server = self.server(server)?;
+        let client = server.client().await?;
+        let mut known = server.view(false).prompts;
+        if !known.iter().any(|prompt| prompt.name == name) {
+            // They are listed behind the connection's back; this may be faster.
+            server.read_prompts(&client, &self.around).await;
+            known = server.view(false).prompts;
+        }
+        let prompt = known
+            .iter()
+            .find(|prompt| prompt.name == name)
+            .ok_or_else(|| format!("the server {} has no prompt `{}`", server.name(), visible_line(name)))?;
+        let arguments = arguments_of(prompt, words)?;
+        let content = list::get_prompt(&client, name, arguments, server.config.timeout).await;
+        blocks(content.map_err(|why| format!("the server {}: {why}", server.name()))?)
+    }
+
+    /// The resources of a server, or of all: server, address, name, description.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub async fn resources(&self, server: Option<&str>) -> Result<Vec<[String; 4]>, String> {
+        self.servers.resources(server).await
+    }
+
+    /// What a resource holds.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub async fn resource(&self, server: &str, uri: &str) -> Result<Vec<ContentBlock>, String> {
+        blocks(self.servers.resource(server, uri).await?)
+    }
+
+    /// Ends all connections and waits for that, a moment at most.
+    pub async fn close(&self) {
+        self.stop.cancel();
+        let handle = self.thread.lock().expect("no panic while it is held").take();
+        let Some(handle) = handle else { return };
+        let end = Instant::now() + Duration::from_secs(2);
+        while !handle.is_finished() && Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+fn blocks(content: Content) -> Result<Vec<ContentBlock>, String> {
+    let mut blocks = Vec::new();
+    if !content.text.is_empty() {
+        blocks.push(ContentBlock::text(content.text));
+    }
+    blocks.extend(content.images);
+    if blocks.is_empty() { Err("it is empty".to_owned()) } else { Ok(blocks) }
+}
+
+fn arguments_of(prompt: &PromptView, words: &str) -> Result<Map<String, Value>, String> {
+    let mut found = Map::new();
+    let mut rest = words.trim();
+    for (at, (name, _)) in prompt.arguments.iter().enumerate() {
+        if rest.is_empty() {
+            break;
+        }
+        let is_last = at + 1 == prompt.arguments.len();
+        let (word, behind) = match rest.split_once(char::is_whitespace) {
+            Some((word, behind)) if !is_last => (word, behind.trim_start()),
+            Some(_) | None => (rest, ""),
+        };
+        found.insert(name.clone(), word.into());
+        rest = behind;
+    }
+    let missing: Vec<&str> = prompt
+        .arguments
+        .iter()
+        .filter(|(name, is_needed)| *is_needed && !found.contains_key(name))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if missing.is_empty() { Ok(found) } else { Err(format!("it needs: {}", missing.join(", "))) }
+}
+
+/// How a connection ended.
+enum End {
+    Stop,
+    Again,
+    Gone(String),
+    NeedsLogin,
+}
+
+/// Keeps one server connected until it is told to stop.
+async fn keep(server: &Arc<Server>, all: &Arc<Known>, around: &Surroundings, stop: &CancellationToken) {
+    let mut failures = 0;
+    let mut was_connected = false;
+    loop {
+        server.set_phase(Phase::Connecting);
+        let began = Instant::now();
+        let why = match once(server, all, around, stop, &mut was_connected).await {
+            End::Stop => break,
+            End::Again => {
+                failures = 0;
+                continue;
+            }
+            End::Gone(why) => why,
+            End::NeedsLogin => {
+                server.withdraw(around);
+                (around.tell)(format!(
+                    "MCP server {}: {}",
+                    server.name(),
+                    server::needs_login(&server.config.name)
+                ));
+                server.set_phase(Phase::NeedsLogin);
+                // Only a person changes that.
+                tokio::select! {
+                    () = stop.cancelled() => break,
+                    () = server.again.notified() => {}
+                }
+                failures = 0;
+                continue;
+            }
+        };
+        failures = if was_connected && began.elapsed() > STABLE { 1 } else { failures + 1 };
+        // A program that never worked is not started over and over; a server elsewhere may not be up yet.
+        let is_program = matches!(server.config.transport, ServerTransport::Stdio { .. });
+        let tries = if is_program && !was_connected { 0 } else { BACKOFF.len() };
+        let pause = (failures <= tries).then(|| BACKOFF[failures - 1]);
+        tracing::warn!(server = %server.name(), again = pause.is_some(), "{why}");
+        if pause.is_none() {
+            server.withdraw(around);
+        }
+        if failures == 1 || pause.is_none() {
+            let then = if pause.is_some() { "retrying" } else { "not used" };
+            (around.tell)(format!("MCP server {}: {why}; {then}", server.name()));
+        }
+        server.set_phase(Phase::Failed { why, again: pause.is_some() });
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = server.again.notified() => failures = 0,
+            () = tokio::time::sleep(pause.unwrap_or_default()), if pause.is_some() => {}
+        }
+    }
+    server.set_phase(Phase::Stopped);
+}
+
+/// One connection from its beginning to its end.
+async fn once(
+    server: &Arc<Server>,
+    all: &Arc<Known>,
+    around: &Surroundings,
+    stop: &CancellationToken,
+    was_connected: &mut bool,
+) -> End {
+    let began = Instant::now();
+    let shared = Arc::new(Shared::new(&server.config.name, Arc::clone(&around.tell)));
+    *server.last.lock().expect("no panic while it is held") = Some(Arc::clone(&shared));
+    let limit = server.config.start_timeout;
+    let starting = async {
+        let client = Arc::new(Client::connect(&server.config, around, Arc::clone(&shared)).await?);
+        read_tools(server, &client, around).await?;
+        Ok::<_, String>(client)
+    };
+    let started = tokio::select! {
+        () = stop.cancelled() => return End::Stop,
+        started = tokio::time::timeout(limit, starting) => started,
+    };
+    let client = match started {
+        Ok(Ok(client)) => client,
+        Ok(Err(_)) if shared.wants_login.is_cancelled() => return End::NeedsLogin,
+        Ok(Err(why)) => return End::Gone(why),
+        Err(_) => return End::Gone(format!("it was not ready after {} s", limit.as_secs_f64())),
+    };
+    *was_connected = true;
+    server.connected(Arc::clone(&client), began.elapsed());
+    if client.info.has_resources && all.begins_with_resources() {
+        (around.offer)("mcp", resource_tools::both(all));
+    }
+    let end = tokio::select! {
+        () = stop.cancelled() => End::Stop,
+        end = serve(server, around, &client) => end,
+    };
+    client.close().await;
+    end
+}
+
+async fn read_tools(server: &Arc<Server>, client: &Client, around: &Surroundings) -> Result<(), String> {
+    let (tools, notes) = if client.info.has_tools {
+        list::tools(client, &server.part, server.config.start_timeout)
+            .await
+            .map_err(|why| format!("its tools cannot be listed: {why}"))?
+    } else {
+        (Vec::new(), Vec::new())
+    };
+    let instructions = client.info.instructions.as_deref().unwrap_or_default();
+    server.set_tools(tools, notes, instructions, around);
+    Ok(())
+}
+
+async fn serve(server: &Arc<Server>, around: &Surroundings, client: &Client) -> End {
+    let changes = async {
+        server.read_prompts(client, around).await;
+        let mut pause = MIN_PAUSE;
+        loop {
+            client.shared.changed.notified().await;
+            tokio::time::sleep(GATHER).await;
+            if !client.shared.take_change() {
+                continue;
+            }
+            if let Err(why) = read_tools(server, client, around).await {
+                tracing::warn!(server = %server.name(), "{why}");
+            }
+            server.read_prompts(client, around).await;
+            tokio::time::sleep(pause).await;
+            pause = if client.shared.take_change() {
+                // What came meanwhile is looked at once more, later and later.
+                client.shared.note_change();
+                (pause * 2).min(MAX_PAUSE)
+            } else {
+                MIN_PAUSE
+            };
+        }
+    };
+    let refused = async {
+        client.shared.wants_login.cancelled().await;
+        // The call that found out hears it from its own answer.
+        tokio::time::sleep(GATHER).await;
+    };
+    tokio::select! {
+        // The last branch but one ends with the connection too, and knows less about it.
+        biased;
+        () = client.ended.cancelled() => End::Gone(client.how_it_ended().await),
+        () = server.again.notified() => End::Again,
+        () = refused => End::NeedsLogin,
+        () = client.hear_changes() => End::Gone("the connection ended".to_owned()),
+        never = changes => never,
+    }
+}

@@ -1,0 +1,616 @@
+//! One server: where it stands, what it offers, what of that is agreed to.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+
+use super::client::Client;
+use super::list::Found;
+use super::names::server_part;
+use super::pins::{Pinned, Standing};
+use super::tool::McpTool;
+use super::{Surroundings, list};
+use aye_core::contract::digest::sha256_hex;
+use aye_core::contract::display::visible_line;
+use aye_core::contract::server::{ServerConfig, ServerScope};
+use aye_core::contract::tool::Tool;
+
+/// Where a server stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing was done yet.
+    Idle,
+    /// It is started or reached for.
+    Connecting,
+    /// It can be used.
+    Connected,
+    /// It cannot be used, for this reason.
+    Failed {
+        /// A sentence.
+        why: String,
+        /// Whether it is tried again by itself.
+        again: bool,
+    },
+    /// It takes nothing before a person logs in.
+    NeedsLogin,
+    /// It was stopped.
+    Stopped,
+}
+
+/// A tool for a person.
+#[derive(Clone, Debug)]
+pub struct ToolView {
+    /// The name that the model calls.
+    pub id: String,
+    /// The name that the server gave it.
+    pub name: String,
+    /// What the server says it does, whole.
+    pub description: String,
+    /// Its title, when it has another one.
+    pub title: Option<String>,
+    /// What the server says about its effects; nothing follows from it.
+    pub hints: Option<String>,
+    /// The schema of its arguments.
+    pub schema: serde_json::Value,
+    /// How it stands to what was agreed to.
+    pub standing: Standing,
+    /// Whether the model may call it.
+    pub is_offered: bool,
+}
+
+/// A prompt for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PromptView {
+    /// The server.
+    pub server: String,
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// Its arguments in their order, and whether each is needed.
+    pub arguments: Vec<(String, bool)>,
+}
+
+/// A server for a person.
+#[derive(Clone, Debug)]
+pub struct ServerView {
+    /// Its name, as it was written.
+    pub name: String,
+    /// The name as it can be typed.
+    pub typed: String,
+    /// Who wrote it down.
+    pub scope: ServerScope,
+    /// Where that stands.
+    pub place: String,
+    /// Its command line or address.
+    pub shown: String,
+    /// Where it stands.
+    pub phase: Phase,
+    /// What it calls itself, and the protocol's revision.
+    pub about: String,
+    /// What it says about its use.
+    pub instructions: Option<String>,
+    /// Whether the model reads that.
+    pub is_guiding: bool,
+    /// Its tools.
+    pub tools: Vec<ToolView>,
+    /// Its prompts.
+    pub prompts: Vec<PromptView>,
+    /// Whether it has resources.
+    pub has_resources: bool,
+    /// What was left out, and why.
+    pub notes: Vec<String>,
+    /// The last lines that it wrote or logged.
+    pub lines: Vec<String>,
+    /// How long it took until it could be used.
+    pub took: Option<Duration>,
+}
+
+struct Now {
+    phase: Phase,
+    client: Option<Arc<Client>>,
+    tools: Vec<(Found, Standing, bool)>,
+    prompts: Vec<PromptView>,
+    notes: Vec<String>,
+    took: Option<Duration>,
+    /// What it says about its use.
+    instructions: String,
+    /// How that stands to what was agreed to, and whether the model may read it.
+    guiding: (Standing, bool),
+    /// What of the tools a person saw: only that can be agreed to.
+    seen: BTreeMap<String, String>,
+    /// The hash of the instructions that a person saw with them.
+    seen_instructions: Option<String>,
+    /// What the person was told about; the same is not told twice.
+    told: String,
+}
+
+pub(super) struct Server {
+    pub(super) config: ServerConfig,
+    pub(super) part: String,
+    now: Mutex<Now>,
+    /// Counts the changes of where it stands.
+    pub(super) moved: watch::Sender<u64>,
+    /// Wakes a server that is not tried again by itself.
+    pub(super) again: Notify,
+    pub(super) last: Mutex<Option<Arc<super::handler::Shared>>>,
+}
+
+/// The servers of one app, for whoever looks for one by name.
+pub(super) struct Known {
+    pub(super) all: Vec<Arc<Server>>,
+    has_resources: AtomicBool,
+}
+
+impl Known {
+    pub(super) fn new(all: Vec<Arc<Server>>) -> Self {
+        Self { all, has_resources: AtomicBool::new(false) }
+    }
+
+    /// Whether this is the first server that has resources.
+    pub(super) fn begins_with_resources(&self) -> bool {
+        !self.has_resources.swap(true, Ordering::AcqRel)
+    }
+
+    pub(super) fn named(&self, name: &str) -> Result<Arc<Server>, String> {
+        let by = |is: &dyn Fn(&Server) -> bool| self.all.iter().find(|server| is(server)).cloned();
+        by(&|server| server.config.name == name).or_else(|| by(&|server| server.part == name)).ok_or_else(
+            || {
+                let names: Vec<String> = self.all.iter().map(|server| server.name()).collect();
+                let known = if names.is_empty() {
+                    "none are configured".to_owned()
+                } else {
+                    format!("there are {}", names.join(", "))
+                };
+                format!("unknown MCP server `{}`; {known}", visible_line(name))
+            },
+        )
+    }
+
+    /// Server, address, name and description of each resource.
+    pub(super) async fn resources(&self, server: Option<&str>) -> Result<Vec<[String; 4]>, String> {
+        let servers = match server {
+            Some(name) => vec![self.named(name)?],
+            None => self.all.iter().filter(|server| server.phase() == Phase::Connected).cloned().collect(),
+        };
+        let mut rows = Vec::new();
+        for server in servers {
+            let client = server.client().await?;
+            if !client.info.has_resources {
+                continue;
+            }
+            let found = list::resources(&client, server.config.start_timeout).await;
+            let found = found.map_err(|why| format!("the server {}: {why}", server.name()))?;
+            rows.extend(found.into_iter().map(|resource| {
+                [
+                    server.config.name.clone(),
+                    resource.uri,
+                    resource.name,
+                    resource.description.unwrap_or_default(),
+                ]
+            }));
+        }
+        Ok(rows)
+    }
+
+    pub(super) async fn resource(&self, server: &str, uri: &str) -> Result<super::content::Content, String> {
+        let server = self.named(server)?;
+        let client = server.client().await?;
+        let content = list::read_resource(&client, uri, server.config.timeout).await;
+        content.map_err(|why| format!("the server {}: {why}", server.name()))
+    }
+}
+
+/// That a login is needed, and how.
+pub(super) fn needs_login(name: &str) -> String {
+    format!("needs login: {}", super::login_command(name))
+}
+
+fn typed(name: &str, part: &str) -> String {
+    if visible_line(name) == name { name.to_owned() } else { part.to_owned() }
+}
+
+impl Server {
+    pub(super) fn new(config: ServerConfig) -> Self {
+        Self {
+            part: server_part(&config.name),
+            config,
+            now: Mutex::new(Now {
+                phase: Phase::Idle,
+                client: None,
+                tools: Vec::new(),
+                prompts: Vec::new(),
+                notes: Vec::new(),
+                took: None,
+                instructions: String::new(),
+                guiding: (Standing::New, false),
+                seen: BTreeMap::new(),
+                seen_instructions: None,
+                told: String::new(),
+            }),
+            moved: watch::channel(0).0,
+            again: Notify::new(),
+            last: Mutex::default(),
+        }
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().expect("no panic while it is held")
+    }
+
+    /// The name for a message.
+    pub(super) fn name(&self) -> String {
+        visible_line(&self.config.name).into_owned()
+    }
+
+    /// The name as it can be typed.
+    pub(super) fn typed(&self) -> String {
+        typed(&self.config.name, &self.part)
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.now().phase.clone()
+    }
+
+    pub(super) fn set_phase(&self, phase: Phase) {
+        {
+            let mut now = self.now();
+            if phase != Phase::Connected {
+                now.client = None;
+            }
+            now.phase = phase;
+        }
+        self.moved.send_modify(|count| *count += 1);
+    }
+
+    /// It can be used from now on.
+    pub(super) fn connected(&self, client: Arc<Client>, took: Duration) {
+        {
+            let mut now = self.now();
+            now.client = Some(client);
+            now.took = Some(took);
+        }
+        self.set_phase(Phase::Connected);
+    }
+
+    /// The connection, when there is one; while it is being made, that is waited for.
+    ///
+    /// # Errors
+    /// A sentence: why there is none.
+    pub(super) async fn client(&self) -> Result<Arc<Client>, String> {
+        let mut moved = self.moved.subscribe();
+        let wait = async {
+            loop {
+                {
+                    let now = self.now();
+                    match (&now.phase, &now.client) {
+                        // One that has just ended is about to be replaced.
+                        (Phase::Connected, Some(client)) if !client.ended.is_cancelled() => {
+                            return Ok(Arc::clone(client));
+                        }
+                        (
+                            Phase::Idle
+                            | Phase::Connecting
+                            | Phase::Connected
+                            | Phase::Failed { again: true, .. },
+                            _,
+                        ) => {}
+                        (Phase::Failed { why, again: false }, _) => {
+                            return Err(format!("the server {} is unavailable: {why}", self.name()));
+                        }
+                        (Phase::NeedsLogin, _) => {
+                            return Err(format!("the server {} {}", self.name(), self.state_words()));
+                        }
+                        (Phase::Stopped, _) => return Err(format!("the server {} was stopped", self.name())),
+                    }
+                }
+                if moved.changed().await.is_err() {
+                    return Err("aye is exiting".to_owned());
+                }
+            }
+        };
+        match tokio::time::timeout(self.config.start_timeout, wait).await {
+            Ok(found) => found,
+            Err(_) => Err(format!("the server {} is not connected: {}", self.name(), self.state_words())),
+        }
+    }
+
+    /// Takes its lists for others than they were.
+    pub(super) fn refresh(&self) {
+        if let Some(client) = &self.now().client {
+            client.shared.note_change();
+        }
+    }
+
+    pub(super) fn state_words(&self) -> String {
+        match self.phase() {
+            Phase::Idle => "it is not started yet".to_owned(),
+            Phase::Connecting => "it is still starting".to_owned(),
+            Phase::Connected => "connected".to_owned(),
+            Phase::Failed { why, .. } => why,
+            Phase::NeedsLogin => needs_login(&self.config.name),
+            Phase::Stopped => "it was stopped".to_owned(),
+        }
+    }
+
+    /// Whether exactly this tool is offered now.
+    pub(super) fn offers(&self, name: &str, hash: &str) -> bool {
+        self.now()
+            .tools
+            .iter()
+            .any(|(found, _, offered)| *offered && found.name == name && found.hash == hash)
+    }
+
+    /// Takes the tools and the instructions that the server has now, compares them with what was agreed to, and offers
+    /// those.
+    pub(super) fn set_tools(
+        self: &Arc<Self>,
+        tools: Vec<Found>,
+        notes: Vec<String>,
+        instructions: &str,
+        around: &Surroundings,
+    ) {
+        let hash = sha256_hex(instructions);
+        let scope = self.config.scope.key();
+        let pinned = around.pins.load(&scope, &self.config.name);
+        let mut problem = None;
+        let pinned = match pinned {
+            // The person's own server was agreed to by a version that did not pass instructions on.
+            Ok(Some(mut pinned))
+                if self.config.scope == ServerScope::User && pinned.instructions.is_none() =>
+            {
+                pinned.instructions = Some(hash.clone());
+                problem = around.pins.save(&scope, &self.config.name, &pinned).err();
+                pinned
+            }
+            Ok(Some(pinned)) => pinned,
+            // The person wrote the server down: what it has at first is what they wanted.
+            Ok(None) if self.config.scope == ServerScope::User => {
+                let pinned = Pinned {
+                    config: self.config.digest.clone(),
+                    tools: tools.iter().map(|tool| (tool.name.clone(), tool.hash.clone())).collect(),
+                    instructions: Some(hash.clone()),
+                };
+                problem = around.pins.save(&scope, &self.config.name, &pinned).err();
+                pinned
+            }
+            Ok(None) => Pinned::default(),
+            Err(why) => {
+                problem = Some(why);
+                Pinned::default()
+            }
+        };
+        // The person's own file may change as the person likes; a project's changes with the project.
+        let digest = match self.config.scope {
+            ServerScope::User => pinned.config.clone(),
+            ServerScope::Project(_) => self.config.digest.clone(),
+        };
+        {
+            let mut now = self.now();
+            now.tools = tools
+                .into_iter()
+                .map(|found| {
+                    let standing = pinned.standing(&digest, &found.name, &found.hash);
+                    let offered = standing == Standing::Agreed || around.agrees_to_all;
+                    (found, standing, offered)
+                })
+                .collect();
+            now.notes = notes;
+            now.notes.extend(problem);
+            let standing = pinned.standing_of_instructions(&digest, &hash);
+            now.guiding = (standing, standing == Standing::Agreed || around.agrees_to_all);
+            instructions.clone_into(&mut now.instructions);
+        }
+        self.offer(around);
+        self.tell_what_waits(around);
+        self.moved.send_modify(|count| *count += 1);
+    }
+
+    fn offer(self: &Arc<Self>, around: &Surroundings) {
+        let tools: Vec<Arc<dyn Tool>> = {
+            let now = self.now();
+            let offered = now.tools.iter().filter(|(_, _, offered)| *offered);
+            let tools: Vec<_> = offered
+                .map(|(found, _, _)| Arc::new(McpTool::new(self, found, around)) as Arc<dyn Tool>)
+                .collect();
+            let guides = now.guiding.1 && !tools.is_empty();
+            around.guidance.set(&self.part, &self.config.name, guides.then_some(now.instructions.as_str()));
+            tools
+        };
+        (around.offer)(&format!("mcp:{}", self.config.name), tools);
+    }
+
+    /// Takes its tools away.
+    pub(super) fn withdraw(&self, around: &Surroundings) {
+        around.guidance.set(&self.part, &self.config.name, None);
+        (around.offer)(&format!("mcp:{}", self.config.name), Vec::new());
+    }
+
+    fn tell_what_waits(&self, around: &Surroundings) {
+        let mut now = self.now();
+        let (mut new, mut changed) = (Vec::new(), Vec::new());
+        for (found, standing, offered) in &now.tools {
+            match standing {
+                Standing::New if !offered => new.push(found.descriptor.id.as_str()),
+                Standing::Changed if !offered => changed.push(found.descriptor.id.as_str()),
+                Standing::Agreed | Standing::New | Standing::Changed => {}
+            }
+        }
+        // Beside tools of a server that nobody agreed to at all, its instructions need no word of their own.
+        let instructions = match now.guiding {
+            (_, true) => None,
+            _ if now.instructions.trim().is_empty() => None,
+            (Standing::New | Standing::Agreed, false) if new.len() == now.tools.len() => None,
+            (Standing::New | Standing::Agreed, false) => Some("its instructions are new".to_owned()),
+            (Standing::Changed, false) => Some("its instructions changed since you trusted them".to_owned()),
+        };
+        if new.is_empty() && changed.is_empty() && instructions.is_none() {
+            now.told.clear();
+            return;
+        }
+        let count = |list: &[&str], one: &str, many: &str| match list {
+            [] => None,
+            [id] => Some(format!("{id} {one}")),
+            list => Some(format!("{} tools {many}", list.len())),
+        };
+        let what: Vec<String> = [
+            count(&new, "is new", "are new"),
+            count(&changed, "changed since you trusted it", "changed since you trusted them"),
+            instructions,
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let (name, typed) = (self.name(), self.typed());
+        let text = format!(
+            "MCP server {name}: {}; not used until trusted: /mcp {typed} shows them, /mcp trust {typed} \
+             trusts them",
+            what.join(", ")
+        );
+        if now.told != text {
+            now.told.clone_from(&text);
+            drop(now);
+            (around.tell)(text);
+        }
+    }
+
+    /// The person sees the tools as they are now.
+    pub(super) fn view(&self, is_for_consent: bool) -> ServerView {
+        let mut now = self.now();
+        if is_for_consent {
+            now.seen =
+                now.tools.iter().map(|(found, _, _)| (found.name.clone(), found.hash.clone())).collect();
+            now.seen_instructions = Some(sha256_hex(&now.instructions));
+        }
+        let info = now.client.as_ref().map(|client| client.info.clone()).unwrap_or_default();
+        let last = self.last.lock().expect("no panic while it is held").clone();
+        ServerView {
+            name: self.config.name.clone(),
+            typed: self.typed(),
+            scope: self.config.scope.clone(),
+            place: self.config.place.clone(),
+            shown: self.config.shown.clone(),
+            phase: now.phase.clone(),
+            about: match (info.name.as_str(), info.protocol.as_str()) {
+                ("", protocol) => protocol.to_owned(),
+                (name, protocol) => format!("{name}, protocol {protocol}"),
+            },
+            instructions: info.instructions,
+            is_guiding: now.guiding.1 && now.tools.iter().any(|(_, _, offered)| *offered),
+            tools: now
+                .tools
+                .iter()
+                .map(|(found, standing, offered)| ToolView {
+                    id: found.descriptor.id.clone(),
+                    name: found.name.clone(),
+                    description: found.description.clone(),
+                    title: found.title.clone(),
+                    hints: found.hints.clone(),
+                    schema: found.schema.clone(),
+                    standing: *standing,
+                    is_offered: *offered,
+                })
+                .collect(),
+            prompts: now.prompts.clone(),
+            has_resources: info.has_resources,
+            notes: now.notes.clone(),
+            lines: last.map(|shared| shared.lines(10)).unwrap_or_default(),
+            took: now.took,
+        }
+    }
+
+    /// Agrees to the tools that were seen and are still the same, from now on.
+    ///
+    /// # Errors
+    /// A sentence: nothing was agreed to.
+    pub(super) fn agree(self: &Arc<Self>, around: &Surroundings) -> Result<String, String> {
+        let name = self.name();
+        let (agreed, rest, instructions) = {
+            let mut now = self.now();
+            if now.tools.is_empty() {
+                drop(now);
+                return Err(format!("the server {name} offers no tools: {}", self.state_words()));
+            }
+            let seen = now.seen.clone();
+            let is_seen = |found: &Found| seen.get(&found.name) == Some(&found.hash);
+            let (mut agreed, mut rest) = (BTreeMap::new(), 0);
+            for (found, standing, offered) in &mut now.tools {
+                if is_seen(found) {
+                    agreed.insert(found.name.clone(), found.hash.clone());
+                    (*standing, *offered) = (Standing::Agreed, true);
+                } else if *standing != Standing::Agreed {
+                    rest += 1;
+                }
+            }
+            let instructions = now.seen_instructions.clone();
+            if instructions.as_deref() == Some(&sha256_hex(&now.instructions)) {
+                now.guiding = (Standing::Agreed, true);
+            }
+            (agreed, rest, instructions)
+        };
+        if agreed.is_empty() {
+            return Err(format!("review the tools of {name} first: /mcp {}", self.typed()));
+        }
+        let scope = self.config.scope.key();
+        let mut pinned = around.pins.load(&scope, &self.config.name)?.unwrap_or_default();
+        if pinned.config != self.config.digest {
+            pinned = Pinned { config: self.config.digest.clone(), ..Pinned::default() };
+        }
+        pinned.instructions = instructions.or(pinned.instructions);
+        let count = agreed.len();
+        pinned.tools.extend(agreed);
+        let kept = around.pins.save(&scope, &self.config.name, &pinned);
+        self.offer(around);
+        self.moved.send_modify(|count| *count += 1);
+        let mut words =
+            format!("{count} tool{} of {name} can be used now", if count == 1 { "" } else { "s" });
+        if rest > 0 {
+            let _ = write!(words, "; {rest} appeared after your review: /mcp {}", self.typed());
+        }
+        match kept {
+            Ok(()) => Ok(words),
+            Err(why) => Ok(format!("{words}, until aye exits: {why}")),
+        }
+    }
+
+    /// Reads the lists of prompts, which nothing depends on.
+    pub(super) async fn read_prompts(&self, client: &Client, around: &Surroundings) {
+        if !client.info.has_prompts {
+            return;
+        }
+        let prompts = match list::prompts(client, self.config.start_timeout).await {
+            Ok(prompts) => prompts,
+            Err(why) => {
+                tracing::info!(server = %self.name(), "prompts cannot be listed: {why}");
+                return;
+            }
+        };
+        let prompts: Vec<PromptView> = prompts
+            .into_iter()
+            .map(|prompt| PromptView {
+                server: self.config.name.clone(),
+                description: prompt.description.or(prompt.title).unwrap_or_default(),
+                arguments: prompt
+                    .arguments
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(|argument| (argument.name, argument.required == Some(true)))
+                    .collect(),
+                name: prompt.name,
+            })
+            .collect();
+        let is_other = {
+            let mut now = self.now();
+            let is_other = now.prompts != prompts;
+            now.prompts = prompts;
+            is_other
+        };
+        if is_other {
+            (around.prompts_changed)();
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! Patterns over tool calls, and the taking apart of shell commands.
+//!
+//! A [`Pattern`] names a tool and, when it likes, conditions on the call's arguments: `Read`, `mcp__*`,
+//! `Bash(git status *)`, `Edit(file_path ~ "src/**")`, `/mcp__(gh|gl)__.*/`. [`shell`] finds every simple command of a
+//! command line, so that a rule is held against its parts and never against one string.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
+
+mod glob;
+mod lazy;
+mod parse;
+pub mod shell;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+pub use glob::{escape as escape_glob, is_glob};
+pub use lazy::LazyRegex;
+pub use parse::PatternError;
+pub use value::{ArgPath, Segment, comparison_text, primary_text};
+
+/// A pattern over the name and the arguments of a tool call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pattern {
+    name: Name,
+    args: Args,
+}
+
+#[derive(Debug, Clone)]
+enum Name {
+    Exact(String),
+    Glob { text: String, regex: LazyRegex },
+    Regex { text: String, regex: LazyRegex },
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Name::Exact(a), Name::Exact(b)) => a == b,
+            (Name::Glob { text: a, .. }, Name::Glob { text: b, .. }) => a == b,
+            (Name::Regex { text: a, .. }, Name::Regex { text: b, .. }) => a == b,
+            _ => false,
+        }
+    }
+}
+
+/// What a pattern asks of the arguments.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Args {
+    /// Nothing.
+    Any,
+    /// This glob on the primary argument.
+    Primary(Matcher),
+    /// All of these.
+    All(Vec<Condition>),
+}
+
+/// One condition on the arguments.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Condition {
+    /// Which values are looked at.
+    pub path: ArgPath,
+    /// Turns the answer round (`!=`, `!~`, `!=~`).
+    pub negated: bool,
+    /// What they are compared with.
+    pub matcher: Matcher,
+}
+
+/// How a value is compared.
+#[derive(Debug, Clone)]
+pub enum Matcher {
+    /// The same text.
+    Exact(String),
+    /// A glob, anchored at both ends.
+    Glob {
+        /// The glob as written.
+        text: String,
+        /// On a text.
+        regex: LazyRegex,
+        /// On the words of a command joined by U+001F.
+        words: LazyRegex,
+        /// The words at its front that hold no wildcard, and whether they are all of it.
+        front: (Arc<[String]>, bool),
+    },
+    /// A regular expression found anywhere.
+    Regex(LazyRegex),
+}
+
+impl PartialEq for Matcher {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Matcher::Exact(a), Matcher::Exact(b)) => a == b,
+            (Matcher::Glob { text: a, .. }, Matcher::Glob { text: b, .. }) => a == b,
+            (Matcher::Regex(a), Matcher::Regex(b)) => a.as_str() == b.as_str(),
+            _ => false,
+        }
+    }
+}
+
+impl Matcher {
+    /// A glob, anchored at both ends.
+    ///
+    /// # Errors
+    /// When the text is no glob; the error says where and what would be right.
+    pub fn glob(text: &str) -> Result<Matcher, PatternError> {
+        parse::glob(text)
+    }
+
+    /// A regular expression, found anywhere.
+    ///
+    /// # Errors
+    /// When the text is no regular expression, or is empty and would match everything.
+    pub fn regex(text: &str) -> Result<Matcher, PatternError> {
+        parse::regex(text)
+    }
+
+    /// True when `text` is matched.
+    pub fn is_match(&self, text: &str) -> bool {
+        match self {
+            Matcher::Exact(want) => want == text,
+            Matcher::Glob { regex, .. } => regex.is_match(text),
+            Matcher::Regex(regex) => regex.is_match(text),
+        }
+    }
+
+    /// True when the words of a command are matched: a glob by words, the others on `canonical`, the words as text.
+    pub fn is_match_words(&self, words: &[&str], canonical: &str) -> bool {
+        match self {
+            Matcher::Glob { words: regex, front: (front, _), .. } => {
+                // Cheap, and nearly always the answer: most rules are about another program.
+                front.iter().zip(words).all(|(want, word)| want == word)
+                    && regex.is_match(&words.join("\u{1f}"))
+            }
+            Matcher::Exact(want) => want == canonical,
+            Matcher::Regex(regex) => regex.is_match(canonical),
+        }
+    }
+
+    /// The text that was written: of the glob, the regular expression or the exact value.
+    pub fn text(&self) -> &str {
+        match self {
+            Matcher::Exact(text) | Matcher::Glob { text, .. } => text,
+            Matcher::Regex(regex) => regex.as_str(),
+        }
+    }
+
+    /// The words at the front that are written out without a wildcard, and whether they are all there is.
+    pub fn literal_words(&self) -> (Cow<'_, [String]>, bool) {
+        match self {
+            Matcher::Glob { front: (words, all), .. } => (Cow::Borrowed(words), *all),
+            Matcher::Exact(text) => match shlex::split(text) {
+                Some(words) => (Cow::Owned(words), true),
+                None => (Cow::Borrowed(&[]), false),
+            },
+            Matcher::Regex(_) => (Cow::Borrowed(&[]), false),
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Matcher::Exact(_) => 3,
+            Matcher::Glob { .. } => 2,
+            Matcher::Regex(_) => 1,
+        }
+    }
+}
+
+/// How many of several values must match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantifier {
+    /// One is enough: for deny and ask.
+    One,
+    /// All must: for allow.
+    Every,
+}
+
+/// How narrow a pattern is. Says which of several matching rules is reported, never which wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Specificity {
+    /// 3 exact name, 2 glob, 1 regular expression.
+    pub name: u8,
+    /// Whether the arguments matter.
+    pub has_args: bool,
+    /// How many conditions there are.
+    pub conditions: usize,
+    /// The best operator: 3 exact, 2 glob, 1 regular expression, 0 none.
+    pub operator: u8,
+}
+
+/// One value that a pattern looks at, handed to the test of [`Pattern::matches_by`].
+#[derive(Debug, Clone, Copy)]
+pub struct Looked<'a> {
+    /// The argument's name, when it is a top-level one.
+    pub key: Option<&'a str>,
+    /// Its comparison text.
+    pub text: &'a str,
+    /// What it is compared with.
+    pub matcher: &'a Matcher,
+    /// Whether the condition is a negation.
+    pub negated: bool,
+}
+
+impl Looked<'_> {
+    /// The plain comparison of texts.
+    pub fn holds(&self) -> bool {
+        self.matcher.is_match(self.text) != self.negated
+    }
+}
+
+impl Pattern {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// When the text is not a pattern; the error says where and what would be right.
+    pub fn parse(text: &str) -> Result<Pattern, PatternError> {
+        parse::parse(text, parse::Sources::Foreign)
+    }
+
+    /// Reads a pattern that comes with the program: a test has compiled its regular expressions, so they are
+    /// compiled only when they are asked.
+    ///
+    /// # Errors
+    /// As [`Pattern::parse`], but a wrong regular expression panics at its first use.
+    pub fn parse_own(text: &str) -> Result<Pattern, PatternError> {
+        parse::parse(text, parse::Sources::Own)
+    }
+
+    /// The pattern for exactly this tool, whatever its arguments.
+    pub fn tool(name: &str) -> Pattern {
+        Pattern { name: Name::literal(name), args: Args::Any }
+    }
+
+    /// The pattern for exactly this tool and exactly this value of one argument.
+    pub fn literal(tool: &str, key: &str, value: &str) -> Pattern {
+        let condition = Condition {
+            path: ArgPath(vec![Segment::Key(key.to_owned())]),
+            negated: false,
+            matcher: Matcher::Exact(value.to_owned()),
+        };
+        Pattern { name: Name::literal(tool), args: Args::All(vec![condition]) }
+    }
+
+    /// True when the tool's name is matched.
+    pub fn matches_tool(&self, tool: &str) -> bool {
+        match &self.name {
+            Name::Exact(name) => name == tool,
+            // The beginning says no to most names, and costs no compiling.
+            Name::Glob { text, regex } => tool.starts_with(glob::literal_start(text)) && regex.is_match(tool),
+            Name::Regex { regex, .. } => regex.is_match(tool),
+        }
+    }
+
+    /// The tool's name, when the pattern is about one tool only.
+    pub fn exact_tool(&self) -> Option<&str> {
+        match &self.name {
+            Name::Exact(name) => Some(name),
+            Name::Glob { .. } | Name::Regex { .. } => None,
+        }
+    }
+
+    /// True when the arguments do not matter.
+    pub fn is_unconditional(&self) -> bool {
+        matches!(self.args, Args::Any)
+    }
+
+    /// What is asked of the arguments.
+    pub fn args(&self) -> &Args {
+        &self.args
+    }
+
+    /// True when the call is matched. `primary` is the name of the tool's primary argument, when it declares one.
+    pub fn matches(&self, tool: &str, args: &Value, primary: Option<&str>, quantifier: Quantifier) -> bool {
+        self.matches_by(tool, args, primary, quantifier, &mut |looked| looked.holds())
+    }
+
+    /// As [`Pattern::matches`], with the caller's own comparison of one value.
+    pub fn matches_by(
+        &self,
+        tool: &str,
+        args: &Value,
+        primary: Option<&str>,
+        quantifier: Quantifier,
+        test: &mut dyn FnMut(Looked<'_>) -> bool,
+    ) -> bool {
+        if !self.matches_tool(tool) {
+            return false;
+        }
+        match &self.args {
+            Args::Any => true,
+            Args::Primary(matcher) => primary_text(args, primary)
+                .is_some_and(|text| test(Looked { key: primary, text: &text, matcher, negated: false })),
+            Args::All(conditions) => {
+                conditions.iter().all(|condition| condition.holds(args, quantifier, &mut *test))
+            }
+        }
+    }
+
+    /// How narrow the pattern is.
+    pub fn specificity(&self) -> Specificity {
+        let name = match self.name {
+            Name::Exact(_) => 3,
+            Name::Glob { .. } => 2,
+            Name::Regex { .. } => 1,
+        };
+        let (conditions, operator) = match &self.args {
+            Args::Any => (0, 0),
+            Args::Primary(matcher) => (1, matcher.rank()),
+            Args::All(all) => (all.len(), all.iter().map(|c| c.matcher.rank()).max().unwrap_or(0)),
+        };
+        Specificity { name, has_args: conditions > 0, conditions, operator }
+    }
+}
+
+impl Condition {
+    fn holds(&self, args: &Value, quantifier: Quantifier, test: &mut dyn FnMut(Looked<'_>) -> bool) -> bool {
+        let values = self.path.select(args);
+        let mut one = |value: &&Value| {
+            let text = comparison_text(value);
+            let (matcher, negated) = (&self.matcher, self.negated);
+            test(Looked { key: self.path.single_key(), text: &text, matcher, negated })
+        };
+        match quantifier {
+            Quantifier::One => values.iter().any(&mut one),
+            Quantifier::Every => !values.is_empty() && values.iter().all(&mut one),
+        }
+    }
+}
+
+impl Name {
+    fn literal(name: &str) -> Name {
+        if is_glob(name) {
+            let text = escape_glob(name);
+            let regex = LazyRegex::later(format!(r"\A{}\z", regex::escape(name)));
+            return Name::Glob { text, regex };
+        }
+        Name::Exact(name.to_owned())
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Name::Exact(name) => f.write_str(name)?,
+            Name::Glob { text, .. } => f.write_str(text)?,
+            Name::Regex { text, .. } => write!(f, "/{text}/")?,
+        }
+        match &self.args {
+            Args::Any => Ok(()),
+            Args::Primary(matcher) => write!(f, "({})", matcher.text()),
+            Args::All(conditions) => {
+                f.write_str("(")?;
+                for (i, condition) in conditions.iter().enumerate() {
+                    if i > 0 {
+                        f.write_str(", ")?;
+                    }
+                    write!(f, "{condition}")?;
+                }
+                f.write_str(")")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = match &self.matcher {
+            Matcher::Exact(_) => "=",
+            Matcher::Glob { .. } => "~",
+            Matcher::Regex(_) => "=~",
+        };
+        let not = if self.negated { "!" } else { "" };
+        write!(f, "{} {not}{sign} \"", self.path)?;
+        for c in self.matcher.text().chars() {
+            if matches!(c, '"' | '\\') {
+                f.write_str("\\")?;
+            }
+            write!(f, "{c}")?;
+        }
+        f.write_str("\"")
+    }
+}

@@ -1,0 +1,31 @@
+//! What tools cost in a request, in tokens.
+
+use super::config::DiscBetaParams;
+use aye_core::contract::tool::ToolDescriptor;
+
+/// What a tool costs when it is offered, and when only its name is told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// With its schema.
+    pub full: f64,
+    /// Its name.
+    pub name: f64,
+}
+
+impl Cost {
+    /// Of one tool.
+    pub fn of(tool: &ToolDescriptor) -> Self {
+        let schema = tool.parameters.to_string().len();
+        Self { full: (schema as f64 / 4.0).max(10.0), name: (tool.id.len() as f64 / 4.0).max(1.0) }
+    }
+
+    /// What deferring it saves in each request.
+    pub fn saving(&self) -> f64 {
+        (self.full - self.name).max(0.0)
+    }
+
+    /// A tool that is used less often than this is cheaper deferred.
+    pub fn threshold(&self, params: &DiscBetaParams) -> f64 {
+        (self.full - self.name) / params.gamma * params.thresh_mult
+    }
+}

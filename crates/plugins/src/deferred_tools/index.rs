@@ -1,0 +1,81 @@
+//! The tools of an agent as this plugin sees them: which are deferred, what each costs, where words are looked for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::config::{Policy, ToolLoadMode};
+use super::cost::Cost;
+use aye_core::contract::tool::ToolDescriptor;
+
+/// One tool that may be deferred.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) descriptor: ToolDescriptor,
+    pub(super) cost: Cost,
+    /// Id, name and description in lower case, on lines of their own.
+    pub(super) words: String,
+}
+
+impl Entry {
+    pub(super) fn of(descriptor: &ToolDescriptor) -> Self {
+        let ToolDescriptor { id, name, description, .. } = descriptor;
+        Self {
+            descriptor: descriptor.clone(),
+            cost: Cost::of(descriptor),
+            words: format!("{id}\n{name}\n{description}").to_lowercase(),
+        }
+    }
+}
+
+/// The tools of an agent under a policy.
+#[derive(Debug)]
+pub(super) struct Index {
+    /// Those that are deferred until somebody asks, by id.
+    pub(super) deferrable: BTreeMap<String, Entry>,
+    /// The others.
+    pub(super) eager: BTreeMap<String, ToolDescriptor>,
+    /// What deferring all of them saves in each request.
+    pub(super) saving: f64,
+}
+
+impl Index {
+    /// Looks at all tools. The plugin's own tool is never deferred.
+    pub(super) fn new(tools: &[ToolDescriptor], policy: &Policy) -> Self {
+        let (mut deferrable, mut eager) = (BTreeMap::new(), BTreeMap::new());
+        for tool in tools.iter().filter(|tool| tool.id != super::TOOL_SEARCH) {
+            match policy.mode(&tool.id) {
+                ToolLoadMode::Deferred => {
+                    deferrable.insert(tool.id.clone(), Entry::of(tool));
+                }
+                ToolLoadMode::Eager => {
+                    eager.insert(tool.id.clone(), tool.clone());
+                }
+            }
+        }
+        let saving = deferrable.values().map(|entry| entry.cost.saving()).sum();
+        Self { deferrable, eager, saving }
+    }
+
+    /// Whether deferring is on.
+    pub(super) fn is_on(&self, policy: &Policy) -> bool {
+        match policy.enabled {
+            Some(enabled) => enabled,
+            None => self.saving > policy.overhead,
+        }
+    }
+}
+
+/// The index and the policy of one agent, made once for the same tools and the same section.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    pub(super) index: Arc<Index>,
+    pub(super) policy: Arc<Policy>,
+    /// Whether the agent has the tool that searches: without it, what is deferred could not be found.
+    pub(super) can_search: bool,
+}
+
+impl View {
+    pub(super) fn is_on(&self) -> bool {
+        self.can_search && self.index.is_on(&self.policy)
+    }
+}

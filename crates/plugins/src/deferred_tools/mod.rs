@@ -1,0 +1,177 @@
+//! Deferred tools: an agent with many tools tells the model their names, and their parameters when they are asked for.
+//!
+//! Rules say which tools are deferred; deferring is on by itself where it saves more than it costs. `ToolSearch` finds
+//! deferred tools and has them offered from the next step on; so does a call of one. A tool that was asked for and is
+//! not used is deferred again: how often each one is used is estimated by a [`Beta`] distribution that forgets, and
+//! what one run taught is the first guess of the next.
+//!
+//! The order in `BeforeInference`: what others scheduled ([`PromoteToolAction`], [`DeferToolAction`]), then what nobody
+//! used is deferred, then the deferred tools are taken out of the request and their names are told.
+
+mod beta;
+mod config;
+mod cost;
+mod hooks;
+mod index;
+mod list;
+mod priors;
+mod savings;
+mod search;
+mod state;
+#[cfg(test)]
+mod tests;
+mod tool;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use beta::{Beta, PRIOR};
+pub use config::{DeferralRule, DeferredToolsConfig, DeferredToolsConfigKey, DiscBetaParams, ToolLoadMode};
+pub use cost::Cost;
+pub use hooks::LIST_KEY;
+pub use priors::{AgentToolPriors, AgentToolPriorsValue, ToolPrior};
+pub use savings::{Savings, savings};
+pub use search::{MAX_RESULTS, Query};
+pub use state::{
+    DeferToolAction, DeferralRegistry, DeferralState, DeferralStateValue, DeferralUpdate, DiscBetaState,
+    DiscBetaUpdate, DiscBetaValue, PromoteToolAction, RegistryValue, RunToolUsage, RunUsage, ToolUsage,
+    ToolUsageStats, UsageUpdate,
+};
+pub use tool::{TOOL_SEARCH, ToolSearchTool};
+
+use self::config::Policy;
+use self::hooks::{CountHook, Handlers, LoadPriorsHook, PersistPriorsHook, RegisterHook, ShapeHook};
+use self::index::{Index, View};
+use self::priors::LearnAction;
+use self::state::SettleAction;
+use aye_core::contract::spec::PluginConfigKey;
+use aye_core::contract::tool::ToolDescriptor;
+use aye_core::phase::{ConfigSchema, PhaseContext, Plugin, PluginDescriptor, PluginRegistrar};
+use aye_core::state::{JsonValue, KeyScope, Phase, StateError, StateKeyOptions};
+
+/// The name of the plugin.
+pub const DEFERRED_TOOLS_PLUGIN: &str = "ext-deferred-tools";
+
+/// Defers tools.
+#[derive(Clone)]
+pub struct DeferredToolsPlugin {
+    views: Arc<Views>,
+}
+
+impl DeferredToolsPlugin {
+    /// A plugin for agents with these tools. They are only looked at where the runtime does not say which tools an
+    /// agent has.
+    pub fn new(seed_tools: Vec<ToolDescriptor>) -> Self {
+        Self::of(Views {
+            seed: seed_tools.into(),
+            defaults: Vec::new(),
+            default_mode: DeferredToolsConfig::default().default_mode,
+            made: Mutex::default(),
+        })
+    }
+
+    fn of(views: Views) -> Self {
+        Self { views: Arc::new(views) }
+    }
+
+    /// How tools are offered that no rule matches, where an agent's section does not say.
+    #[must_use]
+    pub fn with_default_mode(self, default_mode: ToolLoadMode) -> Self {
+        let (seed, defaults) = (Arc::clone(&self.views.seed), self.views.defaults.clone());
+        Self::of(Views { seed, defaults, default_mode, made: Mutex::default() })
+    }
+
+    /// Adds rules behind those of every agent.
+    #[must_use]
+    pub fn with_default_rules(self, rules: Vec<DeferralRule>) -> Self {
+        let (seed, default_mode) = (Arc::clone(&self.views.seed), self.views.default_mode);
+        Self::of(Views { seed, defaults: rules, default_mode, made: Mutex::default() })
+    }
+}
+
+/// So many agents may take turns without their tools being looked at anew.
+const KEPT_VIEWS: usize = 8;
+
+/// What was made of the tools of agents.
+struct Views {
+    seed: Arc<[ToolDescriptor]>,
+    defaults: Vec<DeferralRule>,
+    default_mode: ToolLoadMode,
+    made: Mutex<Vec<Made>>,
+}
+
+struct Made {
+    tools: Arc<[ToolDescriptor]>,
+    section: Option<JsonValue>,
+    view: View,
+}
+
+impl Views {
+    /// The tools of the agent at hand, under its rules.
+    fn view(&self, ctx: &PhaseContext) -> Result<View, StateError> {
+        let tools = if ctx.tools.is_empty() { &self.seed } else { &ctx.tools };
+        let section = ctx.agent_spec.sections.get(DeferredToolsConfigKey::KEY);
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        // Each run has a list of its own, mostly of the same tools.
+        let is_same = |known: &Arc<[ToolDescriptor]>| Arc::ptr_eq(known, tools) || known == tools;
+        let place = made.iter().position(|known| is_same(&known.tools) && known.section.as_ref() == section);
+        if let Some(place) = place {
+            return Ok(made[place].view.clone());
+        }
+        let policy = if let Some(section) = section {
+            Policy::of_section(section, &self.defaults, self.default_mode)
+        } else {
+            let config =
+                DeferredToolsConfig { default_mode: self.default_mode, ..DeferredToolsConfig::default() };
+            Policy::new(&config, &self.defaults)
+        };
+        let policy = policy
+            .map_err(|message| StateError::KeyDecode { key: DeferredToolsConfigKey::KEY.into(), message })?;
+        let can_search = ctx.tools.is_empty() || tools.iter().any(|tool| tool.id == TOOL_SEARCH);
+        let index = Arc::new(Index::new(tools, &policy));
+        let view = View { index, policy: Arc::new(policy), can_search };
+        if made.len() == KEPT_VIEWS {
+            made.remove(0);
+        }
+        made.push(Made { tools: Arc::clone(tools), section: section.cloned(), view: view.clone() });
+        Ok(view)
+    }
+}
+
+impl Plugin for DeferredToolsPlugin {
+    fn descriptor(&self) -> PluginDescriptor {
+        PluginDescriptor::new(DEFERRED_TOOLS_PLUGIN, "lists tool names and loads their parameters on demand")
+    }
+
+    fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+        let views = || Arc::clone(&self.views);
+        let thread = StateKeyOptions { persistent: true, scope: KeyScope::Thread };
+        registrar.register_key::<DeferralState>(thread)?;
+        registrar.register_key::<DiscBetaState>(thread)?;
+        registrar.register_key::<ToolUsageStats>(thread)?;
+        registrar.register_key::<RunToolUsage>(StateKeyOptions { persistent: true, scope: KeyScope::Run })?;
+        registrar
+            .register_key::<DeferralRegistry>(StateKeyOptions { persistent: false, scope: KeyScope::Run })?;
+        registrar.register_scheduled_action::<DeferToolAction, _>(Handlers(views()))?;
+        registrar.register_scheduled_action::<PromoteToolAction, _>(Handlers(views()))?;
+        registrar.register_scheduled_action::<SettleAction, _>(Handlers(views()))?;
+        registrar.register_hook(Phase::BeforeInference, ShapeHook(views()));
+        registrar.register_hook(Phase::AfterInference, CountHook(views()));
+        registrar.register_hook(Phase::BeforeToolExecute, RegisterHook(views()));
+        registrar.register_profile_key::<AgentToolPriors>()?;
+        registrar.register_scheduled_action::<LearnAction, _>(Handlers(views()))?;
+        registrar.register_hook(Phase::BeforeInference, LoadPriorsHook(views()));
+        registrar.register_hook(Phase::RunEnd, PersistPriorsHook(views()));
+        registrar.register_tool(TOOL_SEARCH, Arc::new(ToolSearchTool))
+    }
+
+    fn config_schemas(&self) -> Vec<ConfigSchema> {
+        vec![ConfigSchema {
+            key: DeferredToolsConfigKey::KEY,
+            json_schema: schemars::schema_for!(DeferredToolsConfig),
+        }]
+    }
+
+    fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), String> {
+        Policy::of_section(section, &self.views.defaults, self.views.default_mode).map(|_| ())
+    }
+}

@@ -1,0 +1,227 @@
+//! What a command may say back, and what its exit status means.
+
+use serde::{Deserialize, Serialize};
+
+use super::config::phase_name;
+use super::runner::HookOutput;
+use aye_core::contract::context_message::ContextTarget;
+use aye_core::contract::display::{shortened, visible_line};
+use aye_core::state::Phase;
+
+/// Characters of a reason that are kept.
+const MAX_REASON: usize = 4000;
+/// Characters of a message for the model.
+const MAX_CONTENT: usize = 64 * 1024;
+/// How many messages or tools one answer may name.
+const MAX_LIST: usize = 64;
+
+/// The answer of a command: the JSON object on its stdout. Nothing at all is an empty one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Answer {
+    /// The run ends here, as blocked; a call at hand does not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<String>,
+    /// The call does not run: the model reads an error result with this reason, and the run goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deny: Option<String>,
+    /// The call does not run and has this result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set_result: Option<GivenResult>,
+    /// The person is asked before the call runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ask: Option<HookAsk>,
+    /// Messages for the model, in its next request.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<Context>,
+    /// A word for the person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notice: Option<String>,
+    /// Tools that the next request does not offer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exclude_tools: Vec<String>,
+    /// The run ends at the end of what it is at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop: Option<String>,
+}
+
+/// The result that a call has without having run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GivenResult {
+    /// What the model reads.
+    pub text: String,
+    /// Whether it is an error.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub error: bool,
+}
+
+/// A question.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HookAsk {
+    /// What the person is asked.
+    pub question: String,
+}
+
+/// A message for the model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Context {
+    /// The text.
+    pub content: String,
+    /// Where it stands.
+    #[serde(default = "conversation")]
+    pub target: ContextTarget,
+    /// In each request from then on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub persistent: bool,
+}
+
+fn conversation() -> ContextTarget {
+    ContextTarget::Conversation
+}
+
+/// What a command that ended says.
+///
+/// - 0: its stdout, which is empty or an [`Answer`] as JSON.
+/// - 2: no, with its stderr as the reason. At `before_tool_execute` it is `deny`; at `after_tool_execute`, where the
+///   tool ran already, the model reads the reason; at the other phases it is `block`. At `run_end` there is nothing
+///   left to say no to.
+/// - anything else, a signal, the time limit, an answer that cannot be read or is not for the phase: it failed.
+///
+/// # Errors
+/// Why it failed, as words behind "the hook".
+pub fn read(phase: Phase, output: &HookOutput) -> Result<Answer, String> {
+    if let Some(ended) = &output.ended {
+        return Err(format!("was {ended}"));
+    }
+    match output.exit_code {
+        Some(0) => parse(phase, output),
+        Some(2) => refused(phase, output),
+        Some(code) => Err(match last_line(&output.stderr) {
+            Some(line) => format!("ended with exit status {code}: {line}"),
+            None => format!("ended with exit status {code}"),
+        }),
+        None => Err("ended without an exit status".to_owned()),
+    }
+}
+
+fn last_line(text: &str) -> Option<String> {
+    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    Some(visible_line(line.trim()).chars().take(200).collect())
+}
+
+fn refused(phase: Phase, output: &HookOutput) -> Result<Answer, String> {
+    let reason = match output.stderr.trim() {
+        "" => "no reason given (exit status 2, empty stderr)".to_owned(),
+        reason => shortened(reason, MAX_REASON).into_owned(),
+    };
+    match phase {
+        Phase::BeforeToolExecute => Ok(Answer { deny: Some(reason), ..Answer::default() }),
+        Phase::AfterToolExecute => {
+            let context = Context { content: reason, target: ContextTarget::Conversation, persistent: false };
+            Ok(Answer { context: vec![context], ..Answer::default() })
+        }
+        Phase::RunEnd => Err(format!("denied (exit status 2) a run that is already done: {reason}")),
+        Phase::RunStart
+        | Phase::StepStart
+        | Phase::BeforeInference
+        | Phase::AfterInference
+        | Phase::StepEnd => Ok(Answer { block: Some(reason), ..Answer::default() }),
+    }
+}
+
+fn parse(phase: Phase, output: &HookOutput) -> Result<Answer, String> {
+    if output.is_cut {
+        return Err("wrote too much to stdout".to_owned());
+    }
+    let text = output.stdout.trim();
+    if text.is_empty() {
+        return Ok(Answer::default());
+    }
+    let wrong = |why: &dyn std::fmt::Display| {
+        format!("wrote an invalid answer to stdout: {}", visible_line(&why.to_string()))
+    };
+    let answer: serde_json::Value = serde_json::from_str(text).map_err(|error| wrong(&error))?;
+    // A list would be read as the members in their order.
+    if !answer.is_object() {
+        return Err(wrong(&"it must be a JSON object such as {\"deny\": \"why\"}"));
+    }
+    let answer = Answer::deserialize(answer).map_err(|error| wrong(&error))?;
+    answer.checked(phase)
+}
+
+impl Answer {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Answer::default()
+    }
+
+    /// Refuses what makes no sense at the phase: a person who wrote it believes that it does something.
+    fn checked(mut self, phase: Phase) -> Result<Answer, String> {
+        let at_gate = phase == Phase::BeforeToolExecute;
+        let at_end = phase == Phase::RunEnd;
+        let parts = [
+            ("block", self.block.is_some(), !at_end),
+            ("deny", self.deny.is_some(), at_gate),
+            ("set_result", self.set_result.is_some(), at_gate),
+            ("ask", self.ask.is_some(), at_gate),
+            ("context", !self.context.is_empty(), !at_end),
+            ("exclude_tools", !self.exclude_tools.is_empty(), !at_end),
+            ("stop", self.stop.is_some(), !at_end),
+        ];
+        if let Some((part, _, _)) = parts.iter().find(|(_, said, fits)| *said && !fits) {
+            return Err(format!("answered `{part}`, which has no effect at {}", phase_name(phase)));
+        }
+        if self.context.len() > MAX_LIST || self.exclude_tools.len() > MAX_LIST {
+            return Err(format!("answered with more than {MAX_LIST} messages or tools"));
+        }
+        for reason in
+            [&mut self.block, &mut self.deny, &mut self.notice, &mut self.stop].into_iter().flatten()
+        {
+            *reason = shortened(reason, MAX_REASON).into_owned();
+        }
+        if let Some(ask) = &mut self.ask {
+            ask.question = shortened(&ask.question, MAX_REASON).into_owned();
+        }
+        for message in &mut self.context {
+            message.content = shortened(&message.content, MAX_CONTENT).into_owned();
+        }
+        if let Some(result) = &mut self.set_result {
+            result.text = shortened(&result.text, MAX_CONTENT).into_owned();
+        }
+        Ok(self)
+    }
+
+    /// What it says, on one line, for the record.
+    pub fn summary(&self) -> String {
+        let mut parts = Vec::new();
+        let mut say = |word: &str, text: &str| parts.push(format!("{word}: {text}"));
+        if let Some(reason) = &self.block {
+            say("block", reason);
+        }
+        if let Some(reason) = &self.deny {
+            say("deny", reason);
+        }
+        if let Some(ask) = &self.ask {
+            say("ask", &ask.question);
+        }
+        if let Some(result) = &self.set_result {
+            say(if result.error { "error result" } else { "result" }, &result.text);
+        }
+        if let Some(reason) = &self.stop {
+            say("stop", reason);
+        }
+        for message in &self.context {
+            say("context", &message.content);
+        }
+        if !self.exclude_tools.is_empty() {
+            say("exclude", &self.exclude_tools.join(", "));
+        }
+        if let Some(text) = &self.notice {
+            say("notice", text);
+        }
+        if parts.is_empty() { "nothing".to_owned() } else { shortened(&parts.join("; "), 300).into_owned() }
+    }
+}

@@ -1,0 +1,405 @@
+//! The plugin: schedules an action at each boundary that a hook is about, and runs the commands in its handler.
+
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use futures::future::join_all;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::{Answer, read};
+use super::config::HookSpec;
+use super::event::event;
+use super::runner::{HookRunner, request};
+use aye_core::contract::activity::{Activity, ReportActivity};
+use aye_core::contract::clock::Clock;
+use aye_core::contract::context_message::ContextMessage;
+use aye_core::contract::hook::{HookRan, ReportHook};
+use aye_core::contract::lifecycle::TerminationReason;
+use aye_core::contract::suspension::{
+    ACTION_PERMISSION, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
+};
+use aye_core::contract::terms::Terms;
+use aye_core::contract::tool::{SpawnContext, ToolResult};
+use aye_core::contract::tool_intercept::{ToolInterceptAction, ToolInterceptPayload};
+use aye_core::phase::{
+    AddContextMessage, ExcludeTool, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar,
+    StopRequest, ToolCallInfo, TypedScheduledActionHandler,
+};
+use aye_core::state::{JsonValue, Phase, ScheduledAction, ScheduledActionSpec, StateCommand, StateError};
+use aye_pattern::shell::{Simple, Word, analyse, canonical};
+use aye_pattern::{Looked, Matcher, Quantifier};
+
+/// The plugin's name.
+pub const HOOKS_PLUGIN: &str = "hooks";
+
+/// Where the runs of a program work, and what its hooks need besides.
+#[derive(Clone)]
+pub struct Workplace {
+    /// The folder that runs work in.
+    pub cwd: PathBuf,
+    /// What `~/` stands for.
+    pub home: PathBuf,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// On which terms questions are asked.
+    pub terms: Terms,
+}
+
+/// Runs the commands of hooks. Clones share them.
+#[derive(Clone)]
+pub struct HooksPlugin {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    hooks: Vec<HookSpec>,
+    runner: Arc<dyn HookRunner>,
+    workplace: Workplace,
+}
+
+impl HooksPlugin {
+    /// These hooks, in the order in which their answers count.
+    pub fn new(hooks: Vec<HookSpec>, runner: Arc<dyn HookRunner>, workplace: Workplace) -> Self {
+        Self { shared: Arc::new(Shared { hooks, runner, workplace }) }
+    }
+}
+
+impl Plugin for HooksPlugin {
+    fn is_guard(&self) -> bool {
+        true
+    }
+
+    fn descriptor(&self) -> PluginDescriptor {
+        PluginDescriptor::new(HOOKS_PLUGIN, "runs commands at the boundaries of a run")
+    }
+
+    fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+        if self.shared.hooks.is_empty() {
+            return Ok(());
+        }
+        registrar.register_scheduled_action::<RunHooks, _>(Commands(Arc::clone(&self.shared)))?;
+        for phase in Phase::ALL {
+            if self.shared.hooks.iter().any(|hook| hook.phase == phase) {
+                registrar.register_hook(phase, Boundary(Arc::clone(&self.shared)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl HookSpec {
+    /// Whether it is about a call. A shell line is looked at part by part, and one that may hold what the pattern
+    /// names counts: a hook that runs once too often does no harm, one that does not run may.
+    pub fn is_about(&self, info: &ToolCallInfo) -> bool {
+        let Some(pattern) = &self.tool else { return true };
+        let primary = info.descriptor.as_ref().and_then(|tool| tool.primary_argument.as_deref());
+        let is_shell = primary == Some("command");
+        pattern.matches_by(
+            &info.call.name,
+            &info.call.arguments,
+            primary,
+            Quantifier::One,
+            &mut |looked: Looked<'_>| {
+                looked.holds() || (is_shell && looked.key == Some("command") && may_hold(&looked))
+            },
+        )
+    }
+}
+
+/// Whether some command of a line is, or may be, what is looked for.
+fn may_hold(looked: &Looked<'_>) -> bool {
+    let analysis = analyse(looked.text);
+    if analysis.unreadable.is_some() || analysis.undecided.is_some() {
+        return true;
+    }
+    analysis
+        .commands
+        .iter()
+        .filter(|command| !command.words.is_empty())
+        .any(|command| is_or_may_be(looked.matcher, command) != looked.negated)
+}
+
+fn is_or_may_be(matcher: &Matcher, command: &Simple) -> bool {
+    matcher.is_match(&command.source)
+        || command.spellings().iter().any(|words| {
+            let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+            matcher.is_match_words(&texts, &canonical(&texts)) || could_be(matcher, words)
+        })
+}
+
+/// Whether some way to fill in the words that only the shell knows would match.
+fn could_be(matcher: &Matcher, words: &[Word]) -> bool {
+    if words.iter().all(Word::is_known) {
+        return false;
+    }
+    let (literal, _) = matcher.literal_words();
+    let first = literal.iter().zip(words).find(|(want, word)| !word.is_known() || **want != word.text);
+    first.is_none_or(|(_, word)| !word.is_known())
+}
+
+/// The action that runs the commands of the phase at hand; it is scheduled for whichever phase that is.
+struct RunHooks;
+
+impl ScheduledActionSpec for RunHooks {
+    const KEY: &'static str = "hooks.run";
+    const PHASE: Phase = Phase::BeforeToolExecute;
+    type Payload = ();
+}
+
+/// Pure, as a phase hook must be: it may be asked twice, and asks for one action.
+struct Boundary(Arc<Shared>);
+
+impl Shared {
+    fn due<'a>(&'a self, ctx: &'a PhaseContext) -> impl Iterator<Item = &'a HookSpec> {
+        let is_about = |hook: &HookSpec| ctx.tool.as_ref().is_none_or(|info| hook.is_about(info));
+        self.hooks.iter().filter(move |hook| hook.phase == ctx.phase && is_about(hook))
+    }
+}
+
+#[async_trait]
+impl PhaseHook for Boundary {
+    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
+        let mut command = StateCommand::new();
+        // Commands are about calls that ran; those that did not are theirs before the call.
+        if ctx.was_executed && self.0.due(ctx).next().is_some() {
+            command.scheduled_actions.push(ScheduledAction {
+                key: RunHooks::KEY.into(),
+                phase: ctx.phase,
+                payload: JsonValue::Null,
+            });
+        }
+        Ok(command)
+    }
+}
+
+/// What came of one command.
+struct Outcome<'a> {
+    hook: &'a HookSpec,
+    answer: Result<Answer, String>,
+    ran: HookRan,
+}
+
+struct Commands(Arc<Shared>);
+
+#[async_trait]
+impl TypedScheduledActionHandler<RunHooks> for Commands {
+    async fn handle_typed(&self, ctx: &PhaseContext, (): ()) -> Result<StateCommand, StateError> {
+        let mut command = StateCommand::new();
+        let is_decided = |intercept: &ToolInterceptPayload| match intercept {
+            ToolInterceptPayload::Block { .. }
+            | ToolInterceptPayload::Deny(_)
+            | ToolInterceptPayload::SetResult(_) => true,
+            ToolInterceptPayload::Suspend(_) => false,
+        };
+        if ctx.intercept.as_ref().is_some_and(is_decided) {
+            // It does not run anyway.
+            return Ok(command);
+        }
+        let outcomes = join_all(self.0.due(ctx).map(|hook| self.0.carry_out(hook, ctx))).await;
+        for outcome in &outcomes {
+            command.emit::<ReportHook>(outcome.ran.clone())?;
+            tell(&mut command, ctx, outcome)?;
+        }
+        if let Some(intercept) = ctx.tool.as_ref().and_then(|info| self.0.intercept(ctx, info, &outcomes)) {
+            command.schedule_action::<ToolInterceptAction>(intercept)?;
+        }
+        Ok(command)
+    }
+}
+
+impl Shared {
+    /// Runs one command. It never fails: what goes wrong is a part of what came of it.
+    async fn carry_out<'a>(&self, hook: &'a HookSpec, ctx: &PhaseContext) -> Outcome<'a> {
+        let Workplace { cwd, home, clock, .. } = &self.workplace;
+        let began = clock.now_ms();
+        let input = event(hook, ctx, &cwd.to_string_lossy()).to_string().into_bytes();
+        let on_behalf = SpawnContext { run: ctx.run_identity.run_id.to_string(), start_before: None };
+        let request = request(hook, cwd, home, input, on_behalf);
+        // What follows the end of a run is not cancelled with it.
+        let cancel =
+            if ctx.phase == Phase::RunEnd { CancellationToken::new() } else { ctx.cancellation.clone() };
+        let ended = AssertUnwindSafe(self.runner.run(request, &cancel)).catch_unwind().await;
+        let (exit, answer) = match ended {
+            Ok(Ok(output)) => (output.exit_code, read(hook.phase, &output)),
+            Ok(Err(why)) => (None, Err(format!("could not be started: {why}"))),
+            Err(_) => (None, Err("failed inside aye".to_owned())),
+        };
+        let at = clock.now_ms();
+        let ran = HookRan {
+            name: hook.name.clone(),
+            origin: hook.origin.clone(),
+            phase: hook.phase,
+            call_id: ctx.tool.as_ref().map(|info| info.call.id.as_str().into()),
+            exit,
+            duration_ms: at.saturating_sub(began),
+            answer: match &answer {
+                Ok(answer) => answer.summary(),
+                Err(why) => format!("failed: it {why}"),
+            },
+            at,
+        };
+        Outcome { hook, answer, ran }
+    }
+
+    /// What the commands at the gate want to be done instead of executing; the strictest counts.
+    fn intercept(
+        &self,
+        ctx: &PhaseContext,
+        info: &ToolCallInfo,
+        outcomes: &[Outcome<'_>],
+    ) -> Option<ToolInterceptPayload> {
+        if ctx.phase != Phase::BeforeToolExecute {
+            return None;
+        }
+        let tool = &info.call.name;
+        let said =
+            || outcomes.iter().filter_map(|outcome| Some((outcome.hook, outcome.answer.as_ref().ok()?)));
+        if let Some((hook, reason)) = said().find_map(|(hook, answer)| Some((hook, answer.block.as_ref()?))) {
+            return Some(ToolInterceptPayload::Block { reason: format!("{}: {reason}", named(hook)) });
+        }
+        for Outcome { hook, answer, .. } in outcomes {
+            let (code, text, shown) = match answer {
+                // A gate that cannot judge does not open.
+                Err(why) => (
+                    "hook_failed",
+                    format!(
+                        "not run: {} {why}. A call does not run when one of its hooks fails; the call itself \
+                         may be fine",
+                        named(hook)
+                    ),
+                    format!("{} {why}; it did not run", named(hook)),
+                ),
+                Ok(Answer { deny: Some(reason), .. }) => (
+                    "hook_denied",
+                    format!(
+                        "denied by {}: {reason}\nIt did not run; do not try to get the same effect another \
+                         way",
+                        named(hook)
+                    ),
+                    format!("denied by {}: {reason}", named(hook)),
+                ),
+                Ok(_) => continue,
+            };
+            return Some(ToolInterceptPayload::Deny(
+                ToolResult::error_with_code(tool, code, text).with_shown(shown),
+            ));
+        }
+        let asks: Vec<(&HookSpec, &str)> = said()
+            .filter_map(|(hook, answer)| Some((hook, answer.ask.as_ref()?.question.as_str())))
+            .filter(|(hook, _)| !is_answered(info, hook))
+            .collect();
+        if !asks.is_empty() {
+            return Some(ToolInterceptPayload::Suspend(self.ticket(ctx, info, &asks)));
+        }
+        let (_, result) = said().find_map(|(hook, answer)| Some((hook, answer.set_result.as_ref()?)))?;
+        Some(ToolInterceptPayload::SetResult(if result.error {
+            ToolResult::error(tool, &result.text)
+        } else {
+            ToolResult::text(tool, &result.text)
+        }))
+    }
+
+    /// The question of hooks: their words added to the question that is asked anyway, or one of their own.
+    fn ticket(&self, ctx: &PhaseContext, info: &ToolCallInfo, asks: &[(&HookSpec, &str)]) -> SuspendTicket {
+        let words: Vec<String> =
+            asks.iter().map(|(hook, question)| format!("{} asks: {question}", named(hook))).collect();
+        let words = words.join("; ");
+        let names: Vec<&str> = asks.iter().map(|(hook, _)| hook.name.as_str()).collect();
+        if let Some(ToolInterceptPayload::Suspend(known)) = &ctx.intercept {
+            let mut ticket = known.clone();
+            let why = ticket.suspension.parameters["why"].as_str().unwrap_or_default();
+            let why = if why.is_empty() { words } else { format!("{why}; {words}") };
+            ticket.suspension.parameters["why"] = json!(why);
+            ticket.suspension.parameters["hooks"] = json!(names);
+            return ticket;
+        }
+        let call = &info.call;
+        let Workplace { cwd, clock, terms, .. } = &self.workplace;
+        let mut parameters = json!({
+            "tool": call.name,
+            "args": call.arguments,
+            "origin": asks[0].0.origin,
+            "why": words,
+            "cwd": cwd.to_string_lossy(),
+            "proposals": [],
+            "hooks": names,
+        });
+        if let Some(notify) = terms.notify_value() {
+            parameters["notify"] = notify;
+        }
+        SuspendTicket {
+            suspension: Suspension {
+                id: format!("hook_{}", call.id).into(),
+                action: ACTION_PERMISSION.to_owned(),
+                message: format!("{} needs approval to run: {words}", call.name),
+                parameters,
+                response_schema: None,
+                expires_at: terms.ends_at(clock.now_ms()),
+            },
+            pending: PendingToolCall {
+                id: call.id.as_str().into(),
+                name: call.name.clone(),
+                arguments: call.arguments.clone(),
+            },
+            resume_mode: ToolCallResumeMode::ReplayToolCall,
+        }
+    }
+}
+
+/// A hook, for people and for the model.
+fn named(hook: &HookSpec) -> String {
+    format!("the hook `{}` ({})", hook.name, hook.origin)
+}
+
+/// Whether the person said yes to a question that held this hook's.
+fn is_answered(info: &ToolCallInfo, hook: &HookSpec) -> bool {
+    let yes = info.resume.as_ref().is_some_and(|resume| resume.action == ResumeDecisionAction::Resume);
+    let asked = info.suspension.as_ref().and_then(|ticket| ticket.suspension.parameters.get("hooks"));
+    yes && asked
+        .and_then(JsonValue::as_array)
+        .is_some_and(|names| names.iter().any(|name| *name == json!(hook.name)))
+}
+
+/// What a command wants besides stopping a call.
+fn tell(command: &mut StateCommand, ctx: &PhaseContext, outcome: &Outcome<'_>) -> Result<(), StateError> {
+    let Outcome { hook, answer, .. } = outcome;
+    let source = format!("hook {}", hook.name);
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(why) if ctx.phase == Phase::BeforeToolExecute => {
+            let text = format!("{} {why}; the call does not run", named(hook));
+            return command.emit::<ReportActivity>(Activity::warning("", text));
+        }
+        Err(why) => {
+            let text = format!("{} {why}; the run continues without it", named(hook));
+            return command.emit::<ReportActivity>(Activity::warning("", text));
+        }
+    };
+    if let Some(text) = &answer.notice {
+        command.emit::<ReportActivity>(Activity::notice(&source, text))?;
+    }
+    for (place, message) in answer.context.iter().enumerate() {
+        command.schedule_action::<AddContextMessage>(ContextMessage {
+            key: format!("hook.{}.{place}", hook.name),
+            content: message.content.clone(),
+            target: message.target,
+            persistent: message.persistent,
+            cooldown_turns: 0,
+        })?;
+    }
+    for tool in &answer.exclude_tools {
+        command.schedule_action::<ExcludeTool>(tool.clone())?;
+    }
+    if let Some(reason) = answer.block.as_ref().filter(|_| ctx.phase != Phase::BeforeToolExecute) {
+        command.update::<StopRequest>(TerminationReason::Blocked(format!("{}: {reason}", named(hook))));
+    }
+    if let Some(reason) = &answer.stop {
+        command
+            .update::<StopRequest>(TerminationReason::stopped("hook", format!("{}: {reason}", named(hook))));
+    }
+    Ok(())
+}

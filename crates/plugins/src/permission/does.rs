@@ -1,0 +1,144 @@
+//! What a call does, in plain words: the sentence that follows the tool's name on a card and in lists.
+
+use serde_json::Value;
+
+use super::evaluate::{Prepared, Question, Subject};
+use super::path::Seen;
+use aye_core::contract::judgement::Risk;
+use aye_pattern::shell::{Analysis, deletes_files, visible};
+
+/// What a call does.
+pub(super) struct Does {
+    /// The rest of a sentence that starts with the tool's name.
+    pub(super) words: String,
+    /// A path that it opens lies outside the project.
+    pub(super) is_outside: bool,
+}
+
+/// Describes a call.
+pub(super) fn does(call: &Prepared<'_>, risk: Risk) -> Does {
+    let question = &call.question;
+    match &call.subject {
+        Subject::Shell(analysis) => Does { words: of_command(analysis, risk).to_owned(), is_outside: false },
+        Subject::File { seen, .. } => {
+            let outside = if seen.is_inside { "" } else { ", outside this project" };
+            let verb = match question.tool {
+                "Read" => "opens",
+                "List" => "lists",
+                "Glob" => "finds files in",
+                "Grep" => "searches",
+                "Write" => "writes",
+                _ => "changes",
+            };
+            let words = format!("{verb} {}{outside}", place(seen));
+            Does { words, is_outside: !seen.is_inside }
+        }
+        Subject::Other => Does { words: of_tool(question, risk), is_outside: false },
+    }
+}
+
+fn of_command(analysis: &Analysis, risk: Risk) -> &'static str {
+    match risk {
+        _ if deletes_files(analysis) => "runs a command that deletes files",
+        Risk::Destroys => "runs a command that can delete, overwrite or stop something",
+        Risk::Network => "runs a command that uses the network",
+        Risk::Reads => "runs a command that only reads",
+        Risk::Edits | Risk::Runs => "runs a command",
+    }
+}
+
+fn of_tool(question: &Question<'_>, risk: Risk) -> String {
+    let text = |key: &str| question.args.get(key).and_then(Value::as_str).map(visible);
+    let (tool, action) = (question.tool, text("action").unwrap_or_default());
+    if let Some(agent) = tool.strip_prefix("agent_run_") {
+        return format!("starts the subagent {}", visible(agent));
+    }
+    if let Some((server, name)) = tool.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {
+        return format!("calls {} of the MCP server {}", visible(name), visible(server));
+    }
+    match tool {
+        "WebFetch" => format!("fetches {}", text("url").unwrap_or_default()),
+        "Memory" if action == "add" => "adds a note for later conversations".to_owned(),
+        "Memory" if action == "update" => "changes a note for later conversations".to_owned(),
+        "Memory" if action == "remove" => "removes a note".to_owned(),
+        "skill" => format!("loads the skill {}", text("skill").unwrap_or_default()),
+        "skill_script" => format!("runs a script of the skill {}", text("skill").unwrap_or_default()),
+        "BashInput" => "sends input to a running command".to_owned(),
+        "KillShell" => "stops a running command".to_owned(),
+        _ => match risk {
+            Risk::Reads => "only reads",
+            Risk::Network => "uses the network",
+            Risk::Edits | Risk::Runs | Risk::Destroys => "needs approval",
+        }
+        .to_owned(),
+    }
+}
+
+/// The path as it was written, and where a link leads.
+fn place(seen: &Seen) -> String {
+    let mut places = seen.forms.iter().map(|forms| match (forms.relative.as_deref(), &forms.home) {
+        (Some("."), _) => "this folder".to_owned(),
+        (Some(relative), _) => visible(relative),
+        (None, Some(home)) => visible(home),
+        (None, None) => visible(&forms.absolute),
+    });
+    let Some(first) = places.next() else { return "a file".to_owned() };
+    match places.next_back().filter(|last| *last != first) {
+        Some(target) => format!("{first} (a link to {target})"),
+        None => first,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn words(tool: &str, args: &Value, folder: &Path) -> String {
+        let question = Question {
+            tool,
+            args,
+            cwd: folder,
+            workspace: folder,
+            home: Some(Path::new("/home/me")),
+            primary: None,
+        };
+        let call = Prepared::of(&question).expect("a call");
+        let risk = call.risk(None);
+        does(&call, risk).words
+    }
+
+    #[test]
+    fn a_sentence_says_what_the_call_does() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let here = dir.path();
+        std::os::unix::fs::symlink("/etc/shadow", here.join("notes")).expect("a link");
+        let bash = |command: &str| words("Bash", &json!({ "command": command }), here);
+        let file = |tool: &str, path: &str| words(tool, &json!({ "file_path": path }), here);
+        let told = [
+            (bash("make"), "runs a command"),
+            (bash("make && rm -r target"), "runs a command that deletes files"),
+            (bash("(cd x; git clean -fd)"), "runs a command that deletes files"),
+            (bash("find . -name '*.o' -delete"), "runs a command that deletes files"),
+            (bash("git clean -n"), "runs a command"),
+            (bash("mv a b"), "runs a command that can delete, overwrite or stop something"),
+            (bash("curl https://example.com"), "runs a command that uses the network"),
+            (bash("git log"), "runs a command that only reads"),
+            (file("Read", "/etc/shadow"), "opens /etc/shadow, outside this project"),
+            (file("Read", "src/../.env"), "opens .env"),
+            (file("Read", "notes"), "opens notes (a link to /etc/shadow), outside this project"),
+            (file("Edit", "/home/me/.bashrc"), "changes ~/.bashrc, outside this project"),
+            (words("Grep", &json!({"pattern": "x"}), here), "searches this folder"),
+            (words("Memory", &json!({"action": "add"}), here), "adds a note for later conversations"),
+            (words("mcp__files__drop", &json!({}), here), "calls drop of the MCP server files"),
+            (words("Unheard", &json!({}), here), "needs approval"),
+            (words("WebFetch", &json!({"url": "http://a\u{202e}b"}), here), "fetches http://a\\u{202e}b"),
+        ];
+        for (words, expected) in told {
+            assert_eq!(words, expected);
+        }
+    }
+}

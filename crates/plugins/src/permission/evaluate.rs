@@ -1,0 +1,783 @@
+//! The verdict over one call: deny > ask > allow > default.
+
+use super::files::{FileRules, binds};
+use super::path::{self, Forms, Places, Seen};
+use super::protected::is_named_by;
+use super::reach::{self, Meets, NamedFile, Reached};
+use super::rules::{GrantMark, Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
+use super::shell::{self, Hit};
+use aye_core::contract::path_policy::PathAccess;
+use aye_pattern::shell::{Analysis, Simple, analyse, visible};
+use aye_pattern::{Args, Looked, Matcher, Quantifier};
+use serde_json::Value;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// One call that somebody wants to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// The tool's name.
+    pub tool: &'a str,
+    /// Its arguments.
+    pub args: &'a Value,
+    /// Where relative paths start.
+    pub cwd: &'a Path,
+    /// The folder that relative patterns are about.
+    pub workspace: &'a Path,
+    /// The user's home, when there is one.
+    pub home: Option<&'a Path>,
+    /// The name of the tool's primary argument, when it declares one.
+    pub primary: Option<&'a str>,
+}
+
+impl Question<'_> {
+    pub(super) fn places(&self) -> Places<'_> {
+        Places { cwd: self.cwd, workspace: self.workspace, home: self.home }
+    }
+}
+
+/// What is to be done with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// It runs.
+    Allow,
+    /// A person is asked.
+    Ask(AskKind),
+    /// It does not run.
+    Deny,
+    /// It makes no sense: it does not run, and nobody is asked.
+    Error,
+}
+
+impl Decision {
+    /// The word of the check protocol.
+    pub fn word(self) -> &'static str {
+        match self {
+            Decision::Allow => "allow",
+            Decision::Ask(_) => "ask",
+            Decision::Deny => "deny",
+            Decision::Error => "error",
+        }
+    }
+}
+
+/// Why a person is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AskKind {
+    /// A rule says so.
+    Rule,
+    /// No rule allows it.
+    Default,
+    /// It is not certain what a shell command would do.
+    Undecided,
+    /// A file that needs to be named by a rule.
+    Protected,
+    /// A path that does not show what it is.
+    Unclear,
+    /// The rules could not be loaded.
+    BrokenRules,
+}
+
+/// The answer to a [`Question`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// What is to be done.
+    pub decision: Decision,
+    /// The rule that decided, as its pattern.
+    pub rule: Option<String>,
+    /// Where that rule was written.
+    pub origin: Option<String>,
+    /// The reason, for a person and for the model.
+    pub why: String,
+    /// The grants that it needed to be allowed.
+    pub grants: Vec<GrantMark>,
+    /// It runs git, and only rules that come with aye allow that: see [`Judgement::guards_git`].
+    ///
+    /// [`Judgement::guards_git`]: aye_core::contract::judgement::Judgement::guards_git
+    pub guards_git: bool,
+}
+
+impl Verdict {
+    pub(super) fn new(decision: Decision, why: impl Into<String>) -> Verdict {
+        Verdict { decision, rule: None, origin: None, why: why.into(), grants: Vec::new(), guards_git: false }
+    }
+
+    /// The call makes no sense.
+    pub(super) fn error(why: &str) -> Verdict {
+        Verdict::new(Decision::Error, why)
+    }
+
+    fn by(decision: Decision, rule: &Rule) -> Verdict {
+        let why = format!("{} by rule `{}` ({})", rule.behavior, rule.pattern, rule.origin);
+        Verdict {
+            rule: Some(rule.pattern.to_string()),
+            origin: Some(rule.origin.to_string()),
+            ..Verdict::new(decision, why)
+        }
+    }
+}
+
+/// What let a call through.
+pub(super) struct Allowed<'r> {
+    /// The rule shown to the user.
+    pub(super) rule: &'r Rule,
+    /// The grants among all rules that were needed.
+    pub(super) grants: Vec<GrantMark>,
+    /// See [`Verdict::guards_git`].
+    pub(super) guards_git: bool,
+}
+
+impl<'r> Allowed<'r> {
+    /// By these rules together. A grant is told before a rule that allows everybody the same.
+    pub(super) fn by(used: &[&'r Rule]) -> Option<Allowed<'r>> {
+        let first = *used.first()?;
+        let rule = used
+            .iter()
+            .fold(first, |best, rule| if rule.origin.tier() > best.origin.tier() { rule } else { best });
+        let mut grants: Vec<GrantMark> = Vec::new();
+        for mark in used.iter().filter_map(|rule| rule.origin.grant.as_ref()) {
+            if !grants.contains(mark) {
+                grants.push(mark.clone());
+            }
+        }
+        Some(Allowed { rule, grants, guards_git: false })
+    }
+}
+
+/// The tool whose primary argument is a shell command.
+pub const SHELL_TOOL: &str = "Bash";
+
+/// The primary argument of the tools everybody knows.
+pub fn known_primary(tool: &str) -> Option<&'static str> {
+    Some(match tool {
+        "Bash" => "command",
+        "Read" | "Write" | "Edit" => "file_path",
+        "Glob" | "Grep" => "pattern",
+        "WebFetch" => "url",
+        "List" => "path",
+        _ => return None,
+    })
+}
+
+/// The argument that holds a path, and whether it must be there.
+fn path_argument(tool: &str) -> Option<(&'static str, bool)> {
+    match tool {
+        "Read" | "Write" | "Edit" => Some(("file_path", true)),
+        "List" | "Glob" | "Grep" => Some(("path", false)),
+        _ => None,
+    }
+}
+
+/// What the call is about.
+pub(super) enum Subject {
+    Shell(Analysis),
+    File { key: &'static str, seen: Seen },
+    Other,
+}
+
+/// A call that was looked at once, to be held against several sets of rules.
+pub struct Prepared<'a> {
+    pub(super) question: Question<'a>,
+    pub(super) primary: Option<&'a str>,
+    pub(super) subject: Subject,
+    named: OnceLock<Vec<NamedFile>>,
+    /// What the line would find on the disk, by the rules that were asked about it.
+    reached: Mutex<Option<(Vec<Arc<Rule>>, Reached)>>,
+}
+
+impl<'a> Prepared<'a> {
+    /// Looks at a call.
+    ///
+    /// # Errors
+    /// Why the call makes no sense.
+    pub fn of(question: &Question<'a>) -> Result<Prepared<'a>, String> {
+        let primary = question.primary.or_else(|| known_primary(question.tool));
+        let subject = subject(question, primary)?;
+        Ok(Prepared {
+            question: *question,
+            primary,
+            subject,
+            named: OnceLock::new(),
+            reached: Mutex::default(),
+        })
+    }
+
+    /// Judges it by the rules.
+    pub fn verdict(&self, rules: &RuleSet) -> Verdict {
+        self.judge(rules, None).verdict()
+    }
+
+    /// Judges it by the rules, without a look at the files that a command line would find.
+    pub(super) fn verdict_by_words(&self, rules: &RuleSet, extra: Option<&Rule>) -> Verdict {
+        Judge { is_by_words: true, ..self.judge(rules, extra) }.verdict()
+    }
+
+    /// Judges it by the rules and one more.
+    pub fn verdict_with(&self, rules: &RuleSet, extra: &Rule) -> Verdict {
+        self.judge(rules, Some(extra)).verdict()
+    }
+
+    pub(super) fn judge<'r>(&'r self, rules: &'r RuleSet, extra: Option<&'r Rule>) -> Judge<'r> {
+        Judge {
+            rules,
+            extra,
+            question: &self.question,
+            primary: self.primary,
+            call: self,
+            is_by_words: false,
+            subject: &self.subject,
+        }
+    }
+
+    /// The files that a command line names.
+    fn named(&self) -> &[NamedFile] {
+        self.named.get_or_init(|| match &self.subject {
+            Subject::Shell(analysis) => reach::named(analysis, &self.question.places()),
+            Subject::File { .. } | Subject::Other => Vec::new(),
+        })
+    }
+
+    /// Why a command line may not run without a question although something allows it: it would find a file that a rule
+    /// is about.
+    pub(super) fn reaches(&self, rules: &RuleSet) -> Option<Verdict> {
+        let Subject::Shell(analysis) = &self.subject else { return None };
+        let files = FileRules::of(rules, &self.question.places());
+        // A walk costs more than everything else, and grants do not change what it finds.
+        let mut known = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        let reached = match &*known {
+            Some((of, reached)) if files.is_of(of) => reached.clone(),
+            _ => {
+                let reached = reach::reached(analysis, &self.question.places(), &files);
+                *known = Some((files.rules().to_vec(), reached.clone()));
+                reached
+            }
+        };
+        Some(match reached {
+            Reached::Nothing => return None,
+            Reached::File(file, rule) => {
+                let by = Verdict::by(Decision::Ask(AskKind::Rule), &rule);
+                let what = if rule.behavior == Behavior::Deny { "denies" } else { "asks about" };
+                let why = format!("it would read {file}, and {} {what} that", named(&rule));
+                Verdict { why, ..by }
+            }
+            Reached::Link(link) => {
+                let why = format!("it would follow the link {link} to files not checked against the rules");
+                Verdict::new(Decision::Ask(AskKind::Default), why)
+            }
+            Reached::TooMuch(folder) => {
+                let why = format!(
+                    "too many files in {folder} to check each against the rules; use a smaller folder"
+                );
+                Verdict::new(Decision::Ask(AskKind::Default), why)
+            }
+        })
+    }
+}
+
+/// Judges a call by the rules.
+pub fn evaluate(rules: &RuleSet, question: &Question<'_>) -> Verdict {
+    match Prepared::of(question) {
+        Ok(call) => call.verdict(rules),
+        Err(why) => Verdict::error(&why),
+    }
+}
+
+fn subject(question: &Question<'_>, primary: Option<&str>) -> Result<Subject, String> {
+    let (tool, args) = (question.tool, question.args);
+    if !args.is_object() && !args.is_null() {
+        return Err(format!("the arguments of {tool} are not an object"));
+    }
+    if let Some(name) = primary {
+        let optional = tool == "List";
+        match args.get(name) {
+            None | Some(Value::Null) if optional => {}
+            None | Some(Value::Null) => return Err(format!("{tool} needs the argument `{name}`")),
+            Some(Value::String(text)) if text.trim().is_empty() => {
+                return Err(format!("the argument `{name}` of {tool} is empty"));
+            }
+            Some(Value::String(text)) if text.contains('\0') => {
+                return Err(format!("the argument `{name}` of {tool} contains a NUL byte"));
+            }
+            Some(Value::String(_)) => {}
+            Some(other) => {
+                return Err(format!("the argument `{name}` of {tool} must be a string, not {}", kind(other)));
+            }
+        }
+    }
+    if tool == SHELL_TOOL {
+        let command = args.get("command").and_then(Value::as_str).unwrap_or_default();
+        return Ok(Subject::Shell(analyse(command)));
+    }
+    if let Some((key, required)) = path_argument(tool) {
+        let text = match args.get(key) {
+            Some(Value::String(text)) => text.as_str(),
+            None | Some(Value::Null) if !required => ".",
+            _ => return Err(format!("the argument `{key}` of {tool} must be a string")),
+        };
+        let mut seen = path::look(text, &question.places()).map_err(|why| format!("{tool}: {why}"))?;
+        // A glob names the folder that it starts in, which a link or `..` may take elsewhere.
+        if tool == "Glob"
+            && let Some(pattern) = args.get("pattern").and_then(Value::as_str)
+            && let Some(below) = literal_folder(pattern)
+        {
+            let base = if below.starts_with(['/', '~']) { below } else { format!("{text}/{below}") };
+            let more = path::look(&base, &question.places())?;
+            seen.views.extend(more.views);
+            seen.forms.extend(more.forms);
+            seen.is_inside &= more.is_inside;
+            seen.is_strange |= more.is_strange;
+        }
+        return Ok(Subject::File { key, seen });
+    }
+    Ok(Subject::Other)
+}
+
+/// The folders that a glob names before its first wildcard, and every `..` in it: those after a wildcard lead out of
+/// whatever that one matches.
+fn literal_folder(pattern: &str) -> Option<String> {
+    let parts: Vec<&str> = pattern.split('/').collect();
+    let folders = parts.split_last().map_or(&[][..], |(_, folders)| folders);
+    let is_special = |part: &&&str| part.contains(['*', '?', '[', '{', '\\']);
+    let mut found: Vec<&str> = folders.iter().take_while(|part| !is_special(part)).copied().collect();
+    let rest = &parts[found.len()..];
+    found.extend(rest.iter().filter(|part| part.split('\\').any(|part| part == "..")).map(|_| ".."));
+    if found.is_empty() { None } else { Some(format!("{}/", found.join("/"))) }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+pub(super) struct Judge<'a> {
+    rules: &'a RuleSet,
+    /// A rule besides them.
+    extra: Option<&'a Rule>,
+    pub(super) question: &'a Question<'a>,
+    primary: Option<&'a str>,
+    pub(super) subject: &'a Subject,
+    call: &'a Prepared<'a>,
+    /// The disk is not looked at for what a command line would find.
+    is_by_words: bool,
+}
+
+impl<'a> Judge<'a> {
+    /// All rules, in order.
+    pub(super) fn all(&self) -> impl Iterator<Item = &'a Rule> + use<'a> {
+        self.rules.rules().iter().map(AsRef::as_ref).chain(self.extra)
+    }
+
+    fn verdict(&self) -> Verdict {
+        let (denied, maybe_denied) = self.strictest(Behavior::Deny);
+        if let Some(rule) = denied {
+            return self.by(Decision::Deny, rule);
+        }
+        let default = self.rules.default_behavior();
+        let verdict = self.undenied(maybe_denied, default);
+        // A default of deny is not softened by a doubt: only an ask rule turns it into a question.
+        if default == Behavior::Deny
+            && let Decision::Ask(kind) = verdict.decision
+            && !matches!(kind, AskKind::Rule | AskKind::BrokenRules)
+        {
+            return Verdict::new(Decision::Deny, format!("denied by default: {}", verdict.why));
+        }
+        verdict
+    }
+
+    fn undenied(&self, maybe_denied: Option<&Rule>, default: Behavior) -> Verdict {
+        if let Some(why) = self.rules.refused() {
+            let why = format!("the rules could not be loaded, so every call asks: {why}");
+            return Verdict::new(Decision::Ask(AskKind::BrokenRules), why);
+        }
+        let (asked, maybe_asked) = self.strictest(Behavior::Ask);
+        if let Some(rule) = asked {
+            return self.by(Decision::Ask(AskKind::Rule), rule);
+        }
+        if let Some(verdict) = self.doubt(maybe_denied.or(maybe_asked)) {
+            return verdict;
+        }
+        match self.allowed() {
+            Ok(Allowed { rule, grants, guards_git }) => {
+                let allow = Verdict { grants, guards_git, ..Verdict::by(Decision::Allow, rule) };
+                return self.reaches().unwrap_or(allow);
+            }
+            Err(Some(ask)) if default != Behavior::Allow => return ask,
+            Err(_) => {}
+        }
+        match default {
+            Behavior::Allow => self.allow_by_default(),
+            Behavior::Ask => {
+                let doubt = match self.subject {
+                    Subject::File { seen, .. } => self.file_doubt(seen, None),
+                    Subject::Shell(_) | Subject::Other => None,
+                };
+                doubt.unwrap_or_else(|| Verdict::new(Decision::Ask(AskKind::Default), "no rule covers this"))
+            }
+            Behavior::Deny => Verdict::new(Decision::Deny, "no rule allows it; the default is deny"),
+        }
+    }
+
+    fn allow_by_default(&self) -> Verdict {
+        if let Subject::File { seen, .. } = self.subject
+            && let Some(ask) = self.file_doubt(seen, None)
+        {
+            return ask;
+        }
+        let allow = || Verdict::new(Decision::Allow, "no rule matches; the default is allow");
+        self.reaches().unwrap_or_else(allow)
+    }
+
+    fn reaches(&self) -> Option<Verdict> {
+        if self.is_by_words { None } else { self.call.reaches(self.rules) }
+    }
+
+    /// Doubts that no allow rule can take away.
+    fn doubt(&self, maybe: Option<&Rule>) -> Option<Verdict> {
+        match self.subject {
+            Subject::Shell(analysis) => {
+                if let Some(why) = &analysis.unreadable {
+                    return Some(Verdict::new(Decision::Ask(AskKind::Undecided), why));
+                }
+                let ask = |rule: &Rule, why: String| Verdict {
+                    why,
+                    ..Verdict::by(Decision::Ask(AskKind::Undecided), rule)
+                };
+                if let Some(rule) = maybe {
+                    if reach::meets(rule, self.call.named()) == Meets::Maybe {
+                        let why = format!("it may write to a file covered by {}", named(rule));
+                        return Some(ask(rule, why));
+                    }
+                    let part =
+                        self.part(|command, matcher| shell::against(matcher, command) == Hit::Maybe, rule);
+                    let why = format!(
+                        "only the shell knows all arguments of `{}`, so {} may match; write them out",
+                        part.unwrap_or_default(),
+                        named(rule)
+                    );
+                    return Some(ask(rule, why));
+                }
+                if let Some((rule, part)) = self.hidden(analysis)
+                    // A rule that names the program knows what it allows.
+                    && self.allowed().map_or(true, |by| by.rule.pattern.is_unconditional())
+                {
+                    let why = format!("`{part}` may run a command covered by {}", named(rule));
+                    return Some(ask(rule, why));
+                }
+                let strict =
+                    self.rules.has(Behavior::Deny, SHELL_TOOL) || self.rules.has(Behavior::Ask, SHELL_TOOL);
+                let why = analysis.undecided.as_ref().filter(|_| strict)?;
+                // A rule that names the command word by word knows what it allows.
+                if self.allowed().is_ok_and(|by| !by.rule.pattern.is_unconditional()) {
+                    return None;
+                }
+                let why = format!("{why}, so a deny or ask rule may cover it");
+                Some(Verdict::new(Decision::Ask(AskKind::Undecided), why))
+            }
+            Subject::File { seen, .. } if seen.is_strange => {
+                let path =
+                    seen.views.first().map(|view| visible(&view.to_string_lossy())).unwrap_or_default();
+                let why = format!("the path contains misleading characters: {path}");
+                Some(Verdict::new(Decision::Ask(AskKind::Unclear), why))
+            }
+            Subject::File { .. } | Subject::Other => None,
+        }
+    }
+
+    /// A verdict by a rule that denies or asks. Of a regular expression it names what was matched instead, of a rule
+    /// about files the file that a command line names.
+    fn by(&self, decision: Decision, rule: &Rule) -> Verdict {
+        let mut verdict = Verdict::by(decision, rule);
+        if let Meets::Yes(file) = reach::meets(rule, self.call.named()) {
+            verdict.why = format!("{} by {}, for the file {}", rule.behavior, named(rule), visible(file));
+            return verdict;
+        }
+        if has_regex(rule) {
+            let part = match self.subject {
+                Subject::Shell(_) => {
+                    self.part(|command, matcher| shell::against(matcher, command) == Hit::Yes, rule)
+                }
+                Subject::File { .. } | Subject::Other => None,
+            };
+            let text = self.primary.and_then(|key| self.question.args.get(key)).and_then(Value::as_str);
+            let part = part.or_else(|| text.map(excerpt)).unwrap_or_default();
+            verdict.why = format!("{} by {}, for `{part}`", rule.behavior, named(rule));
+        }
+        verdict
+    }
+
+    /// The first command of a line that is as said to a rule's comparison of the command.
+    fn part(&self, is: impl Fn(&Simple, &Matcher) -> bool, rule: &Rule) -> Option<String> {
+        let Subject::Shell(analysis) = self.subject else { return None };
+        let matchers = shell::matchers(rule);
+        let mut commands = analysis.commands.iter();
+        let found = commands.find(|command| matchers.iter().any(|matcher| is(command, matcher)))?;
+        Some(excerpt(&found.source))
+    }
+
+    /// A rule that denies or asks about a program, and a command of an unknown program that has it among its words.
+    fn hidden(&self, analysis: &Analysis) -> Option<(&'a Rule, String)> {
+        let mut unknown =
+            analysis.commands.iter().filter(|command| shell::may_run_others(command)).peekable();
+        unknown.peek()?;
+        let unknown: Vec<&Simple> = unknown.collect();
+        let strict =
+            |rule: &&Rule| rule.behavior != Behavior::Allow && rule.pattern.matches_tool(self.question.tool);
+        self.all().filter(strict).find_map(|rule| {
+            let matchers = shell::matchers(rule);
+            let found = unknown
+                .iter()
+                .find(|command| matchers.iter().any(|matcher| shell::mentions(matcher, command)))?;
+            Some((rule, excerpt(&found.source)))
+        })
+    }
+
+    /// The strictest-looking rule of a behaviour that matches for certain, and one that may match.
+    fn strictest(&self, behavior: Behavior) -> (Option<&'a Rule>, Option<&'a Rule>) {
+        let (mut sure, mut maybe): (Option<&'a Rule>, Option<&'a Rule>) = (None, None);
+        for rule in self.all().filter(|rule| rule.behavior == behavior) {
+            let slot = match self.restricts(rule) {
+                Hit::Yes => &mut sure,
+                Hit::Maybe => &mut maybe,
+                Hit::No => continue,
+            };
+            if slot.is_none_or(|other| other.pattern.specificity() < rule.pattern.specificity()) {
+                *slot = Some(rule);
+            }
+        }
+        (sure, maybe)
+    }
+
+    /// Whether a deny or ask rule matches.
+    pub(super) fn restricts(&self, rule: &Rule) -> Hit {
+        let question = self.question;
+        let mut maybe = false;
+        let hit = rule.pattern.matches_by(
+            question.tool,
+            question.args,
+            self.primary,
+            Quantifier::One,
+            &mut |looked| match self.subject {
+                Subject::Shell(analysis) if looked.key == Some("command") => {
+                    match shell::restricts(&looked, analysis) {
+                        Hit::Yes => true,
+                        Hit::Maybe => {
+                            maybe = true;
+                            true
+                        }
+                        Hit::No => false,
+                    }
+                }
+                Subject::File { key, seen } if looked.key == Some(*key) => {
+                    seen.forms.iter().any(|forms| path_holds(&looked, forms, false))
+                }
+                _ => looked.holds(),
+            },
+        );
+        match (hit || self.reaches_default_path(rule), maybe) {
+            (true, false) => Hit::Yes,
+            (true, true) => self.bound(rule).unwrap_or(Hit::Maybe),
+            (false, _) => self.bound(rule).unwrap_or(Hit::No),
+        }
+    }
+
+    /// Whether a rule about files binds the call although it is about another tool.
+    fn bound(&self, rule: &Rule) -> Option<Hit> {
+        match self.subject {
+            Subject::File { seen, .. } => {
+                let tool = self.question.tool;
+                let access = if is_file_edit(tool) { PathAccess::Write } else { PathAccess::Read };
+                let is_search = matches!(tool, "List" | "Glob" | "Grep");
+                let is_folder = is_search && seen.views.iter().any(|view| view.is_dir());
+                binds(rule, access, &seen.forms, is_folder).then_some(Hit::Yes)
+            }
+            Subject::Shell(_) if rule.behavior != Behavior::Allow => {
+                match reach::meets(rule, self.call.named()) {
+                    Meets::Yes(_) => Some(Hit::Yes),
+                    Meets::Maybe => Some(Hit::Maybe),
+                    Meets::No => None,
+                }
+            }
+            Subject::Shell(_) | Subject::Other => None,
+        }
+    }
+
+    /// A search without `path` looks at the working directory, so a rule on `path` holds for that.
+    fn reaches_default_path(&self, rule: &Rule) -> bool {
+        let Subject::File { key, seen } = self.subject else { return false };
+        if self.question.args.get(*key).is_some_and(|value| !value.is_null()) {
+            return false;
+        }
+        let aye_pattern::Args::All(conditions) = rule.pattern.args() else { return false };
+        if !rule.pattern.matches_tool(self.question.tool) {
+            return false;
+        }
+        conditions.iter().all(|condition| {
+            let looked = Looked {
+                key: condition.path.single_key(),
+                text: ".",
+                matcher: &condition.matcher,
+                negated: condition.negated,
+            };
+            looked.key == Some(*key) && seen.forms.iter().any(|forms| path_holds(&looked, forms, false))
+        })
+    }
+
+    /// What lets the call through, or what to ask when something nearly does. Grants are used only when the rules
+    /// would not do, and those whose uses are counted only when nothing else would.
+    fn allowed(&self) -> Result<Allowed<'a>, Option<Verdict>> {
+        let is_mine =
+            |rule: &&Rule| rule.behavior == Behavior::Allow && rule.pattern.matches_tool(self.question.tool);
+        let mut rules: Vec<&'a Rule> = self.all().filter(is_mine).collect();
+        rules.sort_by_key(|rule| rule.origin.tier());
+        let mut refused = None;
+        for tier in 0..=2 {
+            if tier > 0 && !rules.iter().any(|rule| rule.origin.tier() == tier) {
+                continue;
+            }
+            let these: Vec<&'a Rule> =
+                rules.iter().copied().filter(|rule| rule.origin.tier() <= tier).collect();
+            match self.allowed_by(&these) {
+                Ok(by) => return Ok(by),
+                Err(why) => refused = why,
+            }
+        }
+        Err(refused)
+    }
+
+    fn allowed_by(&self, rules: &[&'a Rule]) -> Result<Allowed<'a>, Option<Verdict>> {
+        if let Subject::Shell(analysis) = self.subject {
+            return shell::allowed(rules, analysis, self.question, self.rules)
+                .map_err(|why| Some(Verdict::new(Decision::Ask(AskKind::Default), why)));
+        }
+        let mut best: Option<&'a Rule> = None;
+        let mut doubt = None;
+        for rule in rules {
+            if !self.permits(rule) {
+                continue;
+            }
+            if let Subject::File { seen, .. } = self.subject
+                && let Some(ask) = self.file_doubt(seen, Some(rule))
+            {
+                doubt = Some(ask);
+                continue;
+            }
+            if best.is_none_or(|other| other.pattern.specificity() < rule.pattern.specificity()) {
+                best = Some(rule);
+            }
+        }
+        best.and_then(|rule| Allowed::by(&[rule])).ok_or(doubt)
+    }
+
+    pub(super) fn permits(&self, rule: &Rule) -> bool {
+        let question = self.question;
+        if rule.origin.layer == Layer::Shipped
+            && let Subject::File { seen, .. } = self.subject
+            && !seen.is_inside
+        {
+            return false;
+        }
+        rule.pattern.matches_by(
+            question.tool,
+            question.args,
+            self.primary,
+            Quantifier::Every,
+            &mut |looked| match self.subject {
+                Subject::File { key, seen } if looked.key == Some(*key) => {
+                    seen.forms.iter().all(|forms| path_holds(&looked, forms, true))
+                }
+                _ => looked.holds(),
+            },
+        )
+    }
+
+    /// Why a file asks although `rule` (or the default) would allow it.
+    fn file_doubt(&self, seen: &Seen, rule: Option<&Rule>) -> Option<Verdict> {
+        let writes = is_file_edit(self.question.tool);
+        if seen.is_dangling && writes {
+            let why = "a link in the path is broken, so writing would create a file elsewhere";
+            return Some(Verdict::new(Decision::Ask(AskKind::Unclear), why));
+        }
+        if !writes {
+            return None;
+        }
+        let (name, what) = match (&seen.protected, seen.bare_repository(self.question.workspace)) {
+            (Some(name), _) => (name.clone(), "is protected"),
+            (None, Some(name)) => (
+                name,
+                "is inside a git repository's own files, from which git runs \
+                              commands",
+            ),
+            (None, None) => return None,
+        };
+        if rule.is_some_and(|rule| is_named_by(&name.to_lowercase(), rule)) {
+            return None;
+        }
+        let why = format!("`{name}` {what}; only a rule that names it allows a change");
+        Some(Verdict::new(Decision::Ask(AskKind::Protected), why))
+    }
+}
+
+/// A rule for a person: never a regular expression.
+pub(super) fn named(rule: &Rule) -> String {
+    if has_regex(rule) {
+        format!("a rule ({})", rule.origin)
+    } else {
+        format!("rule `{}` ({})", rule.pattern, rule.origin)
+    }
+}
+
+fn has_regex(rule: &Rule) -> bool {
+    match rule.pattern.args() {
+        Args::Any => false,
+        Args::Primary(matcher) => matches!(matcher, Matcher::Regex(_)),
+        Args::All(all) => all.iter().any(|condition| matches!(condition.matcher, Matcher::Regex(_))),
+    }
+}
+
+/// The beginning of a text on one line, for a reason.
+pub(super) fn excerpt(text: &str) -> String {
+    const MAX_CHARS: usize = 60;
+    let text = visible(text.trim());
+    match text.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// One view of a path against one comparison. An allow that is relative reaches only what is inside.
+pub(super) fn path_holds(looked: &Looked<'_>, forms: &Forms, strict: bool) -> bool {
+    let text = looked.matcher.text();
+    let hits = |form: &str| looked.matcher.is_match(form);
+    let relative = forms.relative.as_deref().is_some_and(|form| {
+        hits(form) || (matches!(looked.matcher, Matcher::Glob { .. }) && hits(&format!("./{form}")))
+    });
+    let is_absolute = text.trim_start_matches("(?i)").trim_start_matches('^').starts_with('/');
+    let absolute = (!strict || is_absolute) && hits(&forms.absolute);
+    let home =
+        (!strict || text.trim_start_matches('^').starts_with('~')) && forms.home.as_deref().is_some_and(hits);
+    (relative || absolute || home) != looked.negated
+}
+
+/// True for the tools that change one file.
+pub fn is_file_edit(tool: &str) -> bool {
+    matches!(tool, "Edit" | "Write")
+}
+
+/// True when an edit stays inside the workspace, by its name and by its target, and touches nothing protected.
+pub(super) fn edits_inside(question: &Question<'_>) -> bool {
+    let Some(text) = question.args.get("file_path").and_then(Value::as_str) else { return false };
+    is_file_edit(question.tool)
+        && path::look(text, &question.places()).is_ok_and(|seen| {
+            !seen.is_dangling
+                && !seen.is_strange
+                && seen.protected.is_none()
+                && seen.is_inside
+                && seen.bare_repository(question.workspace).is_none()
+        })
+}

@@ -1,0 +1,280 @@
+//! The rules about files, as one value for everything that reads or writes them.
+//!
+//! A rule about `Read` that denies or asks binds whatever reads the file: Grep, Glob, List, Edit, Write, mentions,
+//! attachments and commands. One about `Edit` or `Write` binds whatever writes it. An allow never extends to another
+//! tool, so none is in here.
+
+use super::evaluate::path_holds;
+use super::path::{self, Forms, Places};
+use super::rules::{Rule, RuleSet, ToolPermissionBehavior as Behavior};
+use aye_core::contract::path_policy::{PathAccess, PathCheck, PathPolicy, PathRestriction};
+use aye_pattern::{Args, Matcher, Quantifier};
+use regex::Regex;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The argument of Read, Edit and Write that their rules are about.
+const KEY: &str = "file_path";
+
+/// The tools whose rules speak about an access.
+fn speakers(access: PathAccess) -> &'static [&'static str] {
+    match access {
+        PathAccess::Read => &["Read"],
+        PathAccess::Write => &["Read", "Edit", "Write"],
+    }
+}
+
+/// Whether a deny or ask rule binds an access to a file, or to a folder, which stands for all that is in it.
+pub(super) fn binds(rule: &Rule, access: PathAccess, forms: &[Forms], is_folder: bool) -> bool {
+    rule.behavior != Behavior::Allow
+        && speakers(access)
+            .iter()
+            .any(|tool| rule.pattern.matches_tool(tool) && matches(rule, tool, forms, is_folder))
+}
+
+/// Whether a rule could bind a call of another tool because of the files that are in it.
+pub(super) fn may_bind(rule: &Rule, tool: &str) -> bool {
+    rule.behavior != Behavior::Allow
+        && matches!(tool, "Read" | "Edit" | "Write" | "List" | "Glob" | "Grep" | "Bash")
+        && speakers(PathAccess::Write).iter().any(|speaker| rule.pattern.matches_tool(speaker))
+}
+
+fn matches(rule: &Rule, tool: &str, forms: &[Forms], is_folder: bool) -> bool {
+    // What it is compared with are the forms: the text only says that the argument is there.
+    let args: Value = json!({ KEY: forms.first().map_or("", |forms| forms.absolute.as_str()) });
+    rule.pattern.matches_by(tool, &args, Some(KEY), Quantifier::One, &mut |looked| {
+        if looked.key != Some(KEY) {
+            return looked.holds();
+        }
+        let holds = |forms: &Forms| path_holds(&looked, forms, false);
+        if is_folder {
+            // A rule about everything but some files says nothing about the folder that they lie in.
+            !looked.negated && forms.iter().any(|forms| holds(forms) || holds(&forms.inside()))
+        } else {
+            forms.iter().any(holds)
+        }
+    })
+}
+
+/// A rule as a restriction.
+fn restriction(rule: &Rule) -> PathRestriction {
+    PathRestriction {
+        is_denied: rule.behavior == Behavior::Deny,
+        why: format!("{} by rule `{}` ({})", rule.behavior, rule.pattern, rule.origin),
+    }
+}
+
+/// Deny and ask rules about files, seen from a folder.
+#[derive(Debug, Clone)]
+pub struct FileRules {
+    rules: Vec<Arc<Rule>>,
+    cwd: PathBuf,
+    workspace: PathBuf,
+    home: Option<PathBuf>,
+}
+
+impl FileRules {
+    /// Those of a set.
+    pub fn of(rules: &RuleSet, places: &Places<'_>) -> FileRules {
+        let speaks = |rule: &&Arc<Rule>| {
+            rule.behavior != Behavior::Allow
+                && speakers(PathAccess::Write).iter().any(|tool| rule.pattern.matches_tool(tool))
+        };
+        FileRules {
+            rules: rules.rules().iter().filter(speaks).cloned().collect(),
+            cwd: places.cwd.to_owned(),
+            workspace: places.workspace.to_owned(),
+            home: places.home.map(Path::to_owned),
+        }
+    }
+
+    fn places(&self) -> Places<'_> {
+        Places { cwd: &self.cwd, workspace: &self.workspace, home: self.home.as_deref() }
+    }
+
+    /// The rules.
+    pub(super) fn rules(&self) -> &[Arc<Rule>] {
+        &self.rules
+    }
+
+    /// Whether these are the same rules.
+    pub(super) fn is_of(&self, rules: &[Arc<Rule>]) -> bool {
+        self.rules.len() == rules.len() && self.rules.iter().zip(rules).all(|(a, b)| Arc::ptr_eq(a, b))
+    }
+
+    /// The strictest rule against an access.
+    fn strictest(&self, access: PathAccess, forms: &[Forms], is_folder: bool) -> Option<&Arc<Rule>> {
+        let found = self.rules.iter().filter(|rule| binds(rule, access, forms, is_folder));
+        found.max_by_key(|rule| (rule.behavior, rule.pattern.specificity()))
+    }
+
+    /// Whether a rule is against reading what these forms name.
+    pub(super) fn restricts_reading(&self, forms: &[Forms]) -> bool {
+        self.strictest(PathAccess::Read, forms, false).is_some()
+    }
+
+    /// The strictest rule against reading a file. What cannot be a path is none.
+    pub(super) fn against_reading(&self, text: &str) -> Option<&Arc<Rule>> {
+        let seen = path::look(text, &self.places()).ok()?;
+        self.strictest(PathAccess::Read, &seen.forms, false)
+    }
+
+    /// The check of the entries below a folder, without the rules that ask about the folder itself.
+    pub(super) fn inside(&self, folder: &Path) -> Inside {
+        let real = path::resolve(folder).0;
+        let workspace = path::resolve(&self.workspace).0;
+        let mut roots = vec![folder.to_owned()];
+        if real != folder {
+            roots.push(real);
+        }
+        let forms: Vec<Forms> =
+            roots.iter().map(|root| path::forms(root, &self.places(), &workspace)).collect();
+        let mut rules = self.clone();
+        rules.rules.retain(|rule| {
+            rule.pattern.matches_tool("Read")
+                && (rule.behavior == Behavior::Deny || !binds(rule, PathAccess::Read, &forms, true))
+        });
+        Inside { sieve: Sieve::of(&rules.rules), rules, folder: folder.to_owned(), roots, workspace }
+    }
+}
+
+impl PathPolicy for FileRules {
+    fn restriction(&self, path: &Path, access: PathAccess) -> Option<PathRestriction> {
+        // A name that is no text is looked up by its escaped form.
+        let text = aye_core::contract::display::escape_path(path);
+        let seen = path::look(&text, &self.places()).ok()?;
+        self.strictest(access, &seen.forms, false).map(|rule| restriction(rule))
+    }
+
+    fn below(&self, folder: &Path) -> PathCheck {
+        let inside = self.inside(folder);
+        Arc::new(move |path, is_folder| inside.rule(path, is_folder).map(|rule| restriction(rule)))
+    }
+}
+
+/// What the rules say about entries below one folder.
+pub(super) struct Inside {
+    rules: FileRules,
+    sieve: Sieve,
+    folder: PathBuf,
+    roots: Vec<PathBuf>,
+    workspace: PathBuf,
+}
+
+impl Inside {
+    /// The strictest rule against reading an entry that was found without following links.
+    pub(super) fn rule(&self, path: &Path, is_folder: bool) -> Option<&Arc<Rule>> {
+        let rest = path.strip_prefix(&self.folder).ok()?;
+        let places = self.rules.places();
+        let view = |root: &PathBuf| path::forms(&root.join(rest), &places, &self.workspace);
+        let forms: Vec<Forms> = self.roots.iter().map(view).collect();
+        if !self.sieve.catches(&forms, is_folder) {
+            return None;
+        }
+        self.rules.strictest(PathAccess::Read, &forms, is_folder)
+    }
+}
+
+/// One expression that matches whatever any of the rules matches: nearly all files pass it at once.
+struct Sieve(Option<Regex>);
+
+impl Sieve {
+    fn of(rules: &[Arc<Rule>]) -> Sieve {
+        let mut sources: Vec<String> = Vec::new();
+        for rule in rules {
+            match rule.pattern.args() {
+                Args::Primary(matcher) => sources.push(source(matcher)),
+                Args::All(conditions) => {
+                    let plain = conditions.iter().find(|c| !c.negated && c.path.single_key() == Some(KEY));
+                    // Nothing but the rule itself knows what it matches.
+                    let Some(condition) = plain else { return Sieve(None) };
+                    sources.push(source(&condition.matcher));
+                }
+                Args::Any => return Sieve(None),
+            }
+        }
+        let any = sources.iter().map(|source| format!("(?:{source})")).collect::<Vec<_>>().join("|");
+        // No rule at all: an expression that matches nothing.
+        Sieve(Regex::new(if any.is_empty() { r"[^\s\S]" } else { &any }).ok())
+    }
+
+    fn catches(&self, forms: &[Forms], is_folder: bool) -> bool {
+        let Some(regex) = &self.0 else { return true };
+        let texts = |forms: &Forms| {
+            let dotted = forms.relative.iter().map(|text| format!("./{text}"));
+            let mut texts: Vec<String> =
+                forms.relative.iter().chain(&forms.home).cloned().chain(dotted).collect();
+            texts.push(forms.absolute.clone());
+            texts
+        };
+        forms
+            .iter()
+            .flat_map(texts)
+            .any(|text| regex.is_match(&text) || is_folder && regex.is_match(&format!("{text}/")))
+    }
+}
+
+fn source(matcher: &Matcher) -> String {
+    match matcher {
+        Matcher::Exact(text) => format!(r"\A(?:{})\z", regex::escape(text)),
+        Matcher::Glob { regex, .. } | Matcher::Regex(regex) => regex.as_str().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rules::Layer;
+    use super::*;
+
+    fn rules(deny: &[&str], ask: &[&str]) -> RuleSet {
+        let mut set = RuleSet::from_patterns(Layer::User, Behavior::Deny, deny).unwrap();
+        set.join(RuleSet::from_patterns(Layer::User, Behavior::Ask, ask).unwrap());
+        set
+    }
+
+    fn policy(deny: &[&str], ask: &[&str], root: &Path) -> FileRules {
+        FileRules::of(&rules(deny, ask), &Places { cwd: root, workspace: root, home: None })
+    }
+
+    #[test]
+    fn the_stricter_rule_is_reported_and_writing_is_reading_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let policy = policy(&["Read(**/.env)", "Write(gen/**)"], &["Read(**/.e*)"], &root);
+        let at =
+            |path: &str, access| policy.restriction(&root.join(path), access).map(|found| found.is_denied);
+        assert_eq!(at("a/.env", PathAccess::Read), Some(true));
+        assert_eq!(at("a/.env", PathAccess::Write), Some(true));
+        assert_eq!(at(".envx", PathAccess::Read), Some(false));
+        assert_eq!(at("gen/x", PathAccess::Read), None);
+        assert_eq!(at("gen/x", PathAccess::Write), Some(true));
+        assert_eq!(at("x", PathAccess::Write), None);
+        std::os::unix::fs::symlink(".env", root.join("plain")).unwrap();
+        assert_eq!(at("plain", PathAccess::Read), Some(true));
+    }
+
+    #[test]
+    fn entries_of_a_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("keys")).unwrap();
+        let check = |deny: &[&str], ask: &[&str], folder: &str, path: &str, is_folder| {
+            policy(deny, ask, &root).below(&root.join(folder))(&root.join(path), is_folder)
+                .map(|r| r.is_denied)
+        };
+        assert_eq!(check(&["Read(**/.env)"], &[], "", "a/.env", false), Some(true));
+        assert_eq!(check(&["Read(**/.env)"], &[], "", "a/b", false), None);
+        assert_eq!(check(&["Read(keys/**)"], &[], "", "keys", true), Some(true));
+        assert_eq!(check(&["Read(keys)"], &[], "", "keys", true), Some(true));
+        assert_eq!(check(&["Read(file_path =~ \"\\.PEM$\")"], &[], "", "x.PEM", false), Some(true));
+        assert_eq!(check(&["Read(file_path !~ \"src/**\")"], &[], "", "src", true), None);
+        assert_eq!(check(&["Read(file_path !~ \"src/**\")"], &[], "", "doc/x", false), Some(true));
+        assert_eq!(check(&["Read(file_path !~ \"src/**\")"], &[], "", "src/x", false), None);
+        // What was asked about the folder was answered before the search began.
+        assert_eq!(check(&[], &["Read(keys/**)"], "keys", "keys/a", false), None);
+        assert_eq!(check(&[], &["Read(keys/**)"], "", "keys/a", false), Some(false));
+        assert_eq!(check(&[], &["Read"], "", "x", false), None);
+        assert_eq!(check(&[], &[], "", "x", false), None);
+    }
+}

@@ -1,0 +1,341 @@
+//! Rules about files bind every tool and every command.
+
+use super::*;
+use aye_core::contract::path_policy::{PathAccess, PathPolicies as _};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+struct Place {
+    _dir: tempfile::TempDir,
+    root: PathBuf,
+}
+
+/// A project with a secret, and with a folder outside that links lead to.
+fn place() -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().canonicalize().unwrap();
+    let root = base.join("w");
+    for folder in ["w/src", "w/conf", "w/.git", "outside"] {
+        std::fs::create_dir_all(base.join(folder)).unwrap();
+    }
+    for file in ["w/src/a.rs", "w/.env", "w/conf/.env", "w/conf/app.toml", "outside/x", "w/.git/config"] {
+        std::fs::write(base.join(file), "x\n").unwrap();
+    }
+    let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, root.join(name)).unwrap();
+    link("../outside", "out");
+    link("../outside", "odd\nname");
+    link(".env", "plain");
+    Place { _dir: dir, root }
+}
+
+fn rules(allow: &[&str], ask: &[&str], deny: &[&str]) -> RuleSet {
+    let mut set = shipped_rules();
+    for (behavior, patterns) in [
+        (ToolPermissionBehavior::Allow, allow),
+        (ToolPermissionBehavior::Ask, ask),
+        (ToolPermissionBehavior::Deny, deny),
+    ] {
+        set.join(RuleSet::from_patterns(Layer::User, behavior, patterns).unwrap());
+    }
+    set
+}
+
+impl Place {
+    fn verdict(&self, rules: &RuleSet, tool: &str, args: &Value, mode: Mode) -> Verdict {
+        let question =
+            Question { tool, args, cwd: &self.root, workspace: &self.root, home: None, primary: None };
+        evaluate_in(rules, &question, mode)
+    }
+
+    fn word(&self, rules: &RuleSet, tool: &str, args: &Value) -> &'static str {
+        self.verdict(rules, tool, args, Mode::Ask).decision.word()
+    }
+
+    fn bash(&self, rules: &RuleSet, command: &str, mode: Mode) -> (&'static str, String) {
+        let verdict = self.verdict(rules, "Bash", &json!({ "command": command }), mode);
+        (verdict.decision.word(), verdict.why)
+    }
+}
+
+#[test]
+fn a_rule_about_reading_binds_every_file_tool() {
+    let place = place();
+    let env = json!({"file_path": "conf/../.env"});
+    let all = ["Read", "Edit", "Write", "Grep", "Glob", "List"];
+    let denied = rules(&all, &[], &["Read(**/.env)"]);
+    for tool in ["Read", "Edit", "Write"] {
+        assert_eq!(place.word(&denied, tool, &env), "deny", "{tool}");
+        assert_eq!(place.word(&denied, tool, &json!({"file_path": "src/a.rs"})), "allow", "{tool}");
+        assert_eq!(
+            place.word(&denied, tool, &json!({"file_path": "plain"})),
+            "deny",
+            "{tool} through a link"
+        );
+    }
+    assert_eq!(place.word(&denied, "Grep", &json!({"pattern": "x", "path": ".env"})), "deny");
+    // What a search comes across is skipped by the search.
+    assert_eq!(place.word(&denied, "Grep", &json!({"pattern": "x", "glob": ".env"})), "allow");
+    assert_eq!(place.word(&rules(&all, &["Read(**/.env)"], &[]), "Write", &env), "ask");
+
+    let folder = rules(&all, &[], &["Read(conf/**)"]);
+    for (tool, args) in [
+        ("Grep", json!({"pattern": "x", "path": "conf"})),
+        ("Glob", json!({"pattern": "*", "path": "conf"})),
+        ("Glob", json!({"pattern": "conf/*"})),
+        ("List", json!({"path": "conf"})),
+    ] {
+        assert_eq!(place.word(&folder, tool, &args), "deny", "{tool} {args}");
+    }
+    assert_eq!(place.word(&folder, "List", &json!({})), "allow");
+    // A rule about all but some files leaves the folders to the searches.
+    let only_src = rules(&all, &[], &["Read(file_path !~ \"src/**\")"]);
+    assert_eq!(place.word(&only_src, "Grep", &json!({"pattern": "x"})), "allow");
+    assert_eq!(place.word(&only_src, "Read", &json!({"file_path": "src/a.rs"})), "allow");
+    assert_eq!(place.word(&only_src, "Edit", &json!({"file_path": "conf/app.toml"})), "deny");
+}
+
+#[test]
+fn a_rule_about_writing_binds_what_writes_and_an_allow_never_extends() {
+    let place = place();
+    let file = json!({"file_path": "conf/app.toml"});
+    for (ours, other) in [("Edit", "Write"), ("Write", "Edit")] {
+        let denied = rules(&["Edit", "Write"], &[], &[&format!("{ours}(conf/**)")]);
+        assert_eq!(place.word(&denied, other, &file), "deny");
+        assert_eq!(place.word(&denied, "Read", &file), "allow");
+        assert_eq!(place.word(&denied, "Grep", &json!({"pattern": "x", "path": "conf"})), "allow");
+    }
+    let denied = rules(&["Bash(touch *)", "Bash(mytool *)"], &[], &["Edit(conf/**)"]);
+    assert_eq!(place.bash(&denied, "touch conf/app.toml", Mode::Ask).0, "deny");
+    assert_eq!(place.bash(&denied, "cat conf/app.toml", Mode::Ask).0, "allow");
+    assert_eq!(place.bash(&denied, "mytool conf/app.toml", Mode::Ask).0, "ask");
+    assert_eq!(place.bash(&denied, "echo x > conf/app.toml", Mode::Yolo).0, "deny");
+    assert_eq!(place.word(&rules(&["Read(**)"], &[], &[]), "Edit", &file), "ask");
+    assert_eq!(place.word(&rules(&["Edit(**)"], &[], &[]), "Write", &file), "ask");
+}
+
+#[test]
+fn a_named_file_binds_a_command_however_it_is_named() {
+    let place = place();
+    let denied = rules(&["Bash(cat *)", "Bash(mytool *)"], &[], &["Read(**/.env)"]);
+    let mut wrong = Vec::new();
+    for command in [
+        "cat .env",
+        "cat ./conf/../.env",
+        "cat plain",
+        "cd conf && cat .env",
+        "cat < .env",
+        "head -c 100 .env",
+        "grep -f.env x",
+        "grep -vf.env x",
+        "wc --files0-from=.env",
+        "git show HEAD:.env",
+        "git show :0:.env",
+        "git diff -- ':(top).env'",
+        "mytool --config .env",
+        "mytool --config=.env",
+        "cp .env /tmp/x",
+        "for i in 1; do cat .env; done",
+        "(cd conf; cat ../.env)",
+        "echo $(cat .env)",
+        "bash -c 'cat .env'",
+    ] {
+        for mode in [Mode::Ask, Mode::Yolo] {
+            let (verdict, why) = place.bash(&denied, command, mode);
+            if verdict != "deny" || !why.contains(".env") {
+                wrong.push(format!("{command} in {mode:?}: {verdict}: {why}"));
+            }
+        }
+    }
+    for command in [
+        "ls .env",
+        "echo .env",
+        "git status .env",
+        "find . -name .env",
+        "cat src/a.rs",
+        "grep -n .env src/a.rs",
+    ] {
+        let (verdict, why) = place.bash(&denied, command, Mode::Ask);
+        if verdict == "deny" {
+            wrong.push(format!("{command}: {verdict}: {why}"));
+        }
+    }
+    let asked = rules(&["Bash(cat *)"], &["Read(conf/app.toml)"], &[]);
+    for mode in [Mode::Ask, Mode::Yolo, Mode::AcceptEdits] {
+        let (verdict, why) = place.bash(&asked, "cat conf/app.toml", mode);
+        if verdict != "ask" || !why.contains("conf/app.toml") {
+            wrong.push(format!("asked in {mode:?}: {verdict}: {why}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_command_that_would_find_a_restricted_file_asks_and_names_it() {
+    let place = place();
+    let shipped =
+        rules(&["Bash(diff *)", "Bash(rg *)", "Bash(git grep *)", "Bash(grep *)", "Bash(cat *)"], &[], &[]);
+    let mut wrong = Vec::new();
+    for command in [
+        "grep -r x",
+        "grep -rh '' .",
+        "grep -rn x conf",
+        "grep -nri x ./conf",
+        "grep --recursive x .",
+        "grep --recurs x .",
+        "grep -d recurse x .",
+        "rg -uuu ''",
+        "rg --hidden x",
+        "rg -uu x conf",
+        "rg -. x",
+        "rg -g '.env' x",
+        "rg --glob=.env x",
+        "git grep --no-index x",
+        "diff -rN conf src",
+        "diff -r --no-dereference conf src",
+        "diff --recursive conf src",
+        "cd conf && grep -r x .",
+        "grep -R x src conf",
+    ] {
+        let (verdict, why) = place.bash(&shipped, command, Mode::Ask);
+        let is_right = verdict == "ask" && (why.contains(".env") || command.starts_with("cd"));
+        if !is_right {
+            wrong.push(format!("{command}: {verdict}: {why}"));
+        }
+    }
+    // A deny that is only found asks; nothing may run, and nothing is known to be wanted.
+    let denied = rules(&["Bash(grep *)"], &[], &["Read(**/.env)"]);
+    for mode in [Mode::Ask, Mode::Yolo] {
+        let (verdict, why) = place.bash(&denied, "grep -r x .", mode);
+        if verdict != "ask" || !why.contains("denies") {
+            wrong.push(format!("denied in {mode:?}: {verdict}: {why}"));
+        }
+    }
+    for command in ["grep -r x src", "rg x", "rg x src", "diff -r src src", "rg --files -uuu"] {
+        let (verdict, why) = place.bash(&shipped, command, Mode::Ask);
+        if verdict != "allow" {
+            wrong.push(format!("{command}: {verdict}: {why}"));
+        }
+    }
+    // Words that the shell expands.
+    let mut globs =
+        RuleSet::from_patterns(Layer::User, ToolPermissionBehavior::Allow, ["Bash(cat *)", "Bash(grep *)"])
+            .unwrap();
+    globs.join(RuleSet::from_patterns(Layer::User, ToolPermissionBehavior::Ask, ["Read(**/.env)"]).unwrap());
+    for (command, want) in [
+        ("grep x conf/.*", "ask"),
+        ("cat .e*", "ask"),
+        ("cat */.env*", "ask"),
+        ("cat p*", "ask"),
+        ("cat src/*.rs", "allow"),
+        ("grep x src/*", "allow"),
+        ("cat conf/*", "allow"),
+    ] {
+        let (verdict, why) = place.bash(&globs, command, Mode::Ask);
+        if verdict != want {
+            wrong.push(format!("{command}: {verdict}: {why}"));
+        }
+    }
+    // A whole line, a default and a mode do not change that.
+    let mut open = shipped_rules();
+    open.set_default(ToolPermissionBehavior::Allow);
+    for (rules, mode) in
+        [(open, Mode::Ask), (rules(&["Bash"], &[], &[]), Mode::Ask), (rules(&[], &[], &[]), Mode::Yolo)]
+    {
+        let (verdict, why) = place.bash(&rules, "grep -rh '' . | sort", mode);
+        if verdict != "ask" {
+            wrong.push(format!("{mode:?}: {verdict}: {why}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_walk_is_bounded_and_asks_when_it_is_cut_short() {
+    let place = place();
+    let many = place.root.join("many");
+    std::fs::create_dir(&many).unwrap();
+    for n in 0..20_100 {
+        std::fs::File::create(many.join(n.to_string())).unwrap();
+    }
+    let set = rules(&["Bash(grep *)"], &[], &[]);
+    let (verdict, why) = place.bash(&set, "grep -r x many", Mode::Ask);
+    assert_eq!(verdict, "ask");
+    assert!(why.contains("too many files in many"), "{why}");
+    assert_eq!(place.bash(&set, "grep -r x many", Mode::Yolo).0, "allow");
+}
+
+#[test]
+fn links_that_lead_out_ask() {
+    let place = place();
+    let shipped = shipped_rules();
+    for (tool, args) in [
+        ("Glob", json!({"pattern": "out/*"})),
+        ("Glob", json!({"pattern": "./out/**/*.rs"})),
+        ("Glob", json!({"pattern": "src/../out/x*"})),
+        ("Glob", json!({"pattern": "*", "path": "out"})),
+        ("Glob", json!({"pattern": "s*/../../outside/*"})),
+        ("Grep", json!({"pattern": "x", "path": "out"})),
+        ("Grep", json!({"pattern": "x", "path": "out/x"})),
+        ("List", json!({"path": "out"})),
+        ("Read", json!({"file_path": "out/x"})),
+        // As a tool shows it when its name is no plain text.
+        ("Read", json!({"file_path": "odd\\x0aname/x"})),
+        ("List", json!({"path": "odd\\x0aname"})),
+    ] {
+        assert_eq!(place.word(&shipped, tool, &args), "ask", "{tool} {args}");
+    }
+    for (tool, args) in [
+        ("Glob", json!({"pattern": "src/*"})),
+        ("Glob", json!({"pattern": "**/*.rs"})),
+        ("Grep", json!({"pattern": "x", "path": "src"})),
+        ("List", json!({"path": "src"})),
+    ] {
+        assert_eq!(place.word(&shipped, tool, &args), "allow", "{tool} {args}");
+    }
+}
+
+#[test]
+fn accept_edits_stops_at_what_runs_later() {
+    let place = place();
+    let shipped = shipped_rules();
+    let word = |path: &str| {
+        place.verdict(&shipped, "Write", &json!({"file_path": path}), Mode::AcceptEdits).decision.word()
+    };
+    std::fs::create_dir_all(place.root.join("bare/objects")).unwrap();
+    assert_eq!(word("bare/config"), "allow");
+    std::fs::write(place.root.join("bare/HEAD"), "ref: refs/heads/main\n").unwrap();
+    for path in
+        ["bare/config", "bare/hooks/post-checkout", "HEAD", "new/HEAD", ".lldbinit", "AGENTS.md", "mise.toml"]
+    {
+        assert_eq!(word(path), "ask", "{path}");
+    }
+    for path in ["src/new.rs", "README.md", "bare2/config", "header"] {
+        assert_eq!(word(path), "allow", "{path}");
+    }
+    // A rule that names it means it, whatever its letters' case.
+    let named = rules(&["Edit(AGENTS.md)", "Edit(bare/config)"], &[], &[]);
+    assert_eq!(place.word(&named, "Edit", &json!({"file_path": "AGENTS.md"})), "allow");
+    assert_eq!(place.word(&named, "Edit", &json!({"file_path": "bare/config"})), "allow");
+}
+
+#[test]
+fn the_policy_of_a_run_has_its_agents_rules() {
+    let place = place();
+    let workspace = aye_core::contract::workspace::Workspace {
+        cwd: place.root.clone(),
+        root: place.root.clone(),
+        home: place.root.clone(),
+    };
+    let clock = Arc::new(aye_core::contract::clock::SystemClock);
+    let permissions = Permissions::new(workspace, clock, shipped_rules(), Mode::Ask);
+    let mut spec = aye_core::contract::spec::AgentSpec::new("a");
+    let file = place.root.join("src/a.rs");
+    assert_eq!(permissions.policy(&spec).restriction(&file, PathAccess::Read), None);
+    let section = json!({"rules": [{"tool": "Read(src/**)", "behavior": "deny"}]});
+    spec.sections.insert("permission".to_owned(), section);
+    let found = permissions.policy(&spec).restriction(&file, PathAccess::Read).unwrap();
+    assert!(found.is_denied && found.why.contains("Read(src/**)"), "{found:?}");
+    let env = permissions.policy(&spec).restriction(&place.root.join(".env"), PathAccess::Write).unwrap();
+    assert!(!env.is_denied, "{env:?}");
+}

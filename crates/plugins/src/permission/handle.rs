@@ -1,0 +1,225 @@
+//! What the composition root and a front end hold of the permissions of a program.
+
+use super::evaluate::Question;
+use super::files::FileRules;
+use super::mode::Mode;
+use super::path::Places;
+use super::plugin::{PermissionSection, read_section};
+use super::rules::RuleSet;
+use aye_core::contract::clock::Clock;
+use aye_core::contract::ids::{RunId, ThreadId};
+use aye_core::contract::path_policy::{PathPolicies, PathPolicy};
+use aye_core::contract::record::{GrantRecord, GrantScope};
+use aye_core::contract::spec::{AgentSpec, PluginConfigKey as _};
+use aye_core::contract::suspension::SuspendTicket;
+use aye_core::contract::terms::Terms;
+use aye_core::contract::workspace::Workspace;
+use aye_pattern::{Pattern, PatternError};
+use serde_json::Value;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The shared rules, mode and grants. Clones are the same thing.
+#[derive(Clone)]
+pub struct Permissions {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    workspace: Workspace,
+    clock: Arc<dyn Clock>,
+    now: RwLock<Now>,
+}
+
+#[derive(Default)]
+struct Now {
+    rules: Arc<RuleSet>,
+    mode: Mode,
+    grants: Vec<GrantRecord>,
+    /// Grants that do not hold any more: a card says so when one of them would have answered it.
+    ended: Vec<GrantRecord>,
+    tools: Vec<String>,
+    terms: Terms,
+}
+
+/// Whether a grant does not hold any more, by its own row.
+pub(super) fn is_over(grant: &GrantRecord, now_ms: u64) -> bool {
+    grant.revoked_at.is_some()
+        || grant.expires_at.is_some_and(|end| end <= now_ms)
+        || grant.max_uses.is_some_and(|most| grant.uses >= most)
+}
+
+impl std::fmt::Debug for Permissions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Permissions").field("mode", &self.mode()).finish_non_exhaustive()
+    }
+}
+
+impl Permissions {
+    /// Rules and a mode for a workspace.
+    pub fn new(workspace: Workspace, clock: Arc<dyn Clock>, rules: RuleSet, mode: Mode) -> Permissions {
+        let now = Now { rules: Arc::new(rules), mode, ..Now::default() };
+        Permissions { shared: Arc::new(Shared { workspace, clock, now: RwLock::new(now) }) }
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&Now) -> T) -> T {
+        // A poisoned lock holds whole values: each write below is one assignment or one push.
+        look(&self.shared.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write(&self, change: impl FnOnce(&mut Now)) {
+        change(&mut self.shared.now.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The mode that holds now.
+    pub fn mode(&self) -> Mode {
+        self.read(|now| now.mode)
+    }
+
+    /// Changes the mode; the next call is judged by it.
+    pub fn set_mode(&self, mode: Mode) {
+        self.write(|now| now.mode = mode);
+    }
+
+    /// The rules of all files and flags.
+    pub fn rules(&self) -> Arc<RuleSet> {
+        self.read(|now| Arc::clone(&now.rules))
+    }
+
+    /// Replaces the rules.
+    pub fn set_rules(&self, rules: RuleSet) {
+        self.write(|now| now.rules = Arc::new(rules));
+    }
+
+    /// On which terms questions are asked that no rule has terms for.
+    pub fn set_terms(&self, terms: Terms) {
+        self.write(|now| now.terms = terms);
+    }
+
+    /// Gives a question the terms of its rules, and of the settings what they do not say.
+    pub(super) fn on_terms(&self, mut ticket: SuspendTicket, of_rules: Terms) -> SuspendTicket {
+        let terms = of_rules.or(&self.read(|now| now.terms.clone()));
+        ticket.suspension.expires_at = terms.ends_at(self.shared.clock.now_ms());
+        if let (Some(notify), Some(parameters)) =
+            (terms.notify_value(), ticket.suspension.parameters.as_object_mut())
+        {
+            parameters.insert("notify".to_owned(), notify);
+        }
+        ticket
+    }
+
+    /// Names the tools of the program, so that rules over many of them can hide each.
+    pub fn set_tools(&self, names: Vec<String>) {
+        self.write(|now| now.tools = names);
+    }
+
+    /// Replaces the grants by those of the ledger.
+    pub fn set_grants(&self, grants: Vec<GrantRecord>) {
+        self.write(|now| now.grants = grants);
+    }
+
+    /// Replaces the grants that do not hold any more, newest first. They allow nothing.
+    pub fn set_ended(&self, ended: Vec<GrantRecord>) {
+        self.write(|now| now.ended = ended);
+    }
+
+    pub(super) fn ledger(&self) -> (Vec<GrantRecord>, Vec<GrantRecord>, u64) {
+        let now_ms = self.shared.clock.now_ms();
+        self.read(|now| (now.grants.clone(), now.ended.clone(), now_ms))
+    }
+
+    /// Whether a scope reaches a run of this workspace.
+    pub(super) fn reaches(&self, scope: &GrantScope, thread: &ThreadId, run: &RunId) -> bool {
+        match scope {
+            GrantScope::Run(id) => id == run,
+            GrantScope::Thread(id) => id == thread,
+            GrantScope::Project(root) => *root == self.shared.workspace.root,
+            GrantScope::Everywhere => true,
+        }
+    }
+
+    /// Adds a grant. The caller writes it to the ledger.
+    ///
+    /// # Errors
+    /// When its pattern does not parse.
+    pub fn add_grant(&self, grant: GrantRecord) -> Result<(), PatternError> {
+        Pattern::parse(&grant.pattern)?;
+        self.write(|now| now.grants.push(grant));
+        Ok(())
+    }
+
+    /// Takes a grant back; true when there was one of this id.
+    pub fn revoke(&self, id: &str) -> bool {
+        let mut found = false;
+        self.write(|now| {
+            let before = now.grants.len();
+            now.grants.retain(|grant| grant.id != id);
+            found = now.grants.len() < before;
+        });
+        found
+    }
+
+    /// The grants, also those of other runs and projects.
+    pub fn grants(&self) -> Vec<GrantRecord> {
+        self.read(|now| now.grants.clone())
+    }
+
+    /// The rules and the grants that hold for a run, as one set; `spent` are ids of grants that do not hold any more.
+    pub fn rules_for(&self, thread: &ThreadId, run: &RunId, spent: &[String]) -> RuleSet {
+        let now_ms = self.shared.clock.now_ms();
+        self.read(|now| {
+            let mut rules = RuleSet::clone(&now.rules);
+            for grant in &now.grants {
+                let is_over = is_over(grant, now_ms);
+                let reaches = self.reaches(&grant.scope, thread, run);
+                let holds = !is_over && reaches && !spent.contains(&grant.id);
+                if holds && rules.grant_of(grant).is_err() {
+                    // An older version wrote what this one cannot read: it grants nothing.
+                    tracing::warn!(grant = %grant.id, "a grant's pattern cannot be read");
+                }
+            }
+            rules
+        })
+    }
+
+    /// The tools that are denied whatever their arguments: by name, or among those that were named to the program.
+    pub fn hidden_tools(&self, rules: &RuleSet) -> Vec<String> {
+        let mut names = self.read(|now| now.tools.clone());
+        for rule in rules.rules() {
+            names.extend(rule.pattern.exact_tool().map(str::to_owned));
+        }
+        names.sort_unstable();
+        names.dedup();
+        rules.hidden_tools(&names)
+    }
+
+    /// The question whether a call may run here.
+    pub fn question<'a>(&'a self, tool: &'a str, args: &'a Value, primary: Option<&'a str>) -> Question<'a> {
+        let place = &self.shared.workspace;
+        let home = (!place.home.as_os_str().is_empty()).then_some(place.home.as_path());
+        Question { tool, args, cwd: &place.cwd, workspace: &place.root, home, primary }
+    }
+
+    /// The folder calls run in.
+    pub fn workspace(&self) -> &Workspace {
+        &self.shared.workspace
+    }
+}
+
+impl PathPolicies for Permissions {
+    fn policy(&self, agent: &AgentSpec) -> Arc<dyn PathPolicy> {
+        let place = &self.shared.workspace;
+        let home = (!place.home.as_os_str().is_empty()).then_some(place.home.as_path());
+        let places = Places { cwd: &place.cwd, workspace: &place.root, home };
+        let rules = self.rules();
+        // An agent's section that cannot be read makes every call ask; there is nothing of it to add.
+        let own = agent.sections.get(PermissionSection::KEY).and_then(|section| read_section(section).ok());
+        Arc::new(match own {
+            None => FileRules::of(&rules, &places),
+            Some(own) => {
+                let mut joined = RuleSet::clone(&rules);
+                joined.join(own);
+                FileRules::of(&joined, &places)
+            }
+        })
+    }
+}

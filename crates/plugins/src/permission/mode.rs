@@ -1,0 +1,83 @@
+//! What the permission mode of a run makes of a verdict.
+
+use super::evaluate::{AskKind, Decision, Prepared, Question, SHELL_TOOL, Verdict, edits_inside};
+use super::rules::{RuleSet, ToolPermissionBehavior as Behavior};
+pub use aye_core::contract::mode::Mode;
+
+/// The tools that plan mode leaves.
+const READ_ONLY: &[&str] =
+    &["Read", "List", "Glob", "Grep", "TodoWrite", "AskUser", "skill", "load_skill_resource"];
+
+/// True for the tools that only look, or only talk with the person.
+pub(super) fn is_read_only(tool: &str) -> bool {
+    READ_ONLY.contains(&tool)
+}
+
+/// Judges a call by the rules, in a mode.
+pub fn evaluate_in(rules: &RuleSet, question: &Question<'_>, mode: Mode) -> Verdict {
+    match Prepared::of(question) {
+        Ok(call) => bend(rules, &call, mode, call.verdict(rules)),
+        Err(why) => Verdict::error(&why),
+    }
+}
+
+/// Judges a call that was looked at by the rules, in a mode.
+pub(super) fn judge_in(rules: &RuleSet, call: &Prepared<'_>, mode: Mode) -> Verdict {
+    let verdict = bend(rules, call, mode, call.verdict(rules));
+    if verdict.grants.iter().all(|grant| !grant.is_limited) || mode == Mode::Ask {
+        return verdict;
+    }
+    // A use that is counted is not taken for what the mode allows anyway.
+    let uncounted = rules.without_limited();
+    let without = bend(&uncounted, call, mode, call.verdict(&uncounted));
+    if without.decision == Decision::Allow { without } else { verdict }
+}
+
+fn bend(rules: &RuleSet, call: &Prepared<'_>, mode: Mode, verdict: Verdict) -> Verdict {
+    let question = &call.question;
+    let Decision::Ask(kind) = verdict.decision else {
+        return if mode == Mode::Plan { in_plan(rules, call, verdict) } else { verdict };
+    };
+    let allow = |why: &str| Verdict::new(Decision::Allow, why);
+    match mode {
+        Mode::Ask => verdict,
+        Mode::Plan => in_plan(rules, call, verdict),
+        Mode::AcceptEdits if kind == AskKind::Default && edits_inside(question) => {
+            allow("accept-edits mode: an edit inside the workspace")
+        }
+        Mode::AcceptEdits => verdict,
+        Mode::Yolo => match kind {
+            AskKind::Default => match call.reaches(rules) {
+                // Only a rule keeps a line from running here, not that there is too much to look at.
+                Some(asked) if asked.rule.is_some() => asked,
+                Some(_) | None => allow("yolo mode: no rule covers it"),
+            },
+            AskKind::Undecided if !rules.has(Behavior::Deny, SHELL_TOOL) && verdict.rule.is_none() => {
+                allow("yolo mode: no deny rule can match")
+            }
+            AskKind::Rule
+            | AskKind::Undecided
+            | AskKind::Protected
+            | AskKind::Unclear
+            | AskKind::BrokenRules => verdict,
+        },
+    }
+}
+
+/// Plan mode only reads: the tools that do nothing else, and command lines whose every part a shipped rule allows.
+/// Rules of the user's own may allow more than reading, so they count only against a command.
+fn in_plan(rules: &RuleSet, call: &Prepared<'_>, verdict: Verdict) -> Verdict {
+    let question = &call.question;
+    if is_read_only(question.tool) || matches!(verdict.decision, Decision::Deny | Decision::Error) {
+        return verdict;
+    }
+    let mut why = format!("{} is not a read-only tool", question.tool);
+    if question.tool == SHELL_TOOL {
+        let reading = call.verdict(&rules.with_shipped_allows());
+        if reading.decision == Decision::Allow {
+            return reading;
+        }
+        why = format!("this command is not known to be read-only ({})", reading.why);
+    }
+    Verdict::new(Decision::Deny, format!("plan mode is read-only, and {why}; propose the change instead"))
+}

@@ -1,0 +1,202 @@
+//! Paths as rules see them: absolute, `..` and links resolved, aliases of protected folders known.
+
+use super::protected::{bare_repository, protected_name};
+use aye_core::contract::display::unescape_path;
+use aye_pattern::shell::suspicious;
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+/// The folders a question is asked in.
+#[derive(Debug, Clone, Copy)]
+pub struct Places<'a> {
+    /// The working directory.
+    pub cwd: &'a Path,
+    /// The folder that a project's rules are about.
+    pub workspace: &'a Path,
+    /// The user's home.
+    pub home: Option<&'a Path>,
+}
+
+/// A path, looked at in every way that matters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// The path as written and the one the system would open; more when `~` can be read in two ways.
+    pub views: Vec<PathBuf>,
+    /// The texts that rules are held against, for each view.
+    pub forms: Vec<Forms>,
+    /// All views lie in the workspace.
+    pub is_inside: bool,
+    /// A link on the way leads to nothing.
+    pub is_dangling: bool,
+    /// The protected name it goes through, such as `.git`.
+    pub protected: Option<String>,
+    /// It holds characters that do not show what they are.
+    pub is_strange: bool,
+}
+
+impl Seen {
+    /// The bare repository that it lies in.
+    pub fn bare_repository(&self, workspace: &Path) -> Option<String> {
+        self.views.iter().find_map(|view| bare_repository(view, workspace))
+    }
+}
+
+/// How many links are followed before the path counts as a loop.
+const MAX_LINKS: usize = 40;
+
+/// Looks at a path from every side.
+///
+/// # Errors
+/// When the text cannot be a path: empty, or with a NUL in it.
+pub fn look(text: &str, places: &Places<'_>) -> Result<Seen, String> {
+    if text.is_empty() {
+        return Err("the path is empty".into());
+    }
+    if text.contains('\0') {
+        return Err("the path contains a NUL byte".into());
+    }
+    let mut written = vec![places.cwd.join(text)];
+    // A tool may or may not read `~` as the home folder: both places count.
+    if let Some(rest) = text.strip_prefix('~')
+        && let Some(home) = places.home
+    {
+        written.push(home.join(rest.trim_start_matches('/')));
+    }
+    // Tools read what they wrote themselves: a name that is no plain text, with its odd bytes written out.
+    if text.contains('\\')
+        && let Some(raw) = unescape_path(text)
+    {
+        written.push(places.cwd.join(raw));
+    }
+    // Looked up once: every rule about paths asks for it.
+    let real = resolve(places.workspace).0;
+    let mut seen = Seen {
+        views: Vec::new(),
+        forms: Vec::new(),
+        is_inside: true,
+        is_dangling: false,
+        protected: protected_name(Path::new(text)),
+        is_strange: text.chars().any(|c| matches!(c, '\n' | '\t') || suspicious(c).is_some()),
+    };
+    for path in written {
+        let lexical = normalise(&path);
+        let (target, is_dangling) = resolve(&path);
+        seen.is_dangling |= is_dangling;
+        for view in [lexical, target] {
+            if seen.protected.is_none() {
+                seen.protected = protected_name(&relative_part(&view, places, &real));
+            }
+            seen.is_strange |=
+                view.to_string_lossy().chars().any(|c| matches!(c, '\n' | '\t') || suspicious(c).is_some());
+            if !seen.views.contains(&view) {
+                seen.is_inside &= view.starts_with(places.workspace) || view.starts_with(&real);
+                seen.forms.push(forms(&view, places, &real));
+                seen.views.push(view);
+            }
+        }
+    }
+    Ok(seen)
+}
+
+/// Takes `.` and `..` away by the letters alone.
+pub fn normalise(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                out.pop();
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Where the system would end up: links followed one by one, `..` taken after them. What does not exist yet is kept.
+///
+/// The second answer is true when a link on the way leads to nothing.
+pub fn resolve(path: &Path) -> (PathBuf, bool) {
+    let parts = |path: &Path, of_link: bool| -> Vec<(OsString, bool)> {
+        path.components().rev().map(|c| (c.as_os_str().to_owned(), of_link)).collect()
+    };
+    let mut rest = parts(path, false);
+    let mut at = PathBuf::new();
+    let (mut links, mut dangling) = (0, false);
+    while let Some((next, of_link)) = rest.pop() {
+        match Path::new(&next).components().next() {
+            Some(Component::ParentDir) => {
+                at.pop();
+                continue;
+            }
+            Some(Component::CurDir) | None => continue,
+            _ => {}
+        }
+        let step = at.join(&next);
+        let metadata = std::fs::symlink_metadata(&step);
+        match metadata {
+            Ok(metadata) if metadata.file_type().is_symlink() => {
+                links += 1;
+                let Ok(target) = std::fs::read_link(&step) else {
+                    return (step, true);
+                };
+                if links > MAX_LINKS {
+                    return (step, true);
+                }
+                rest.extend(parts(&target, true));
+                if target.is_absolute() {
+                    at = PathBuf::new();
+                }
+            }
+            Ok(_) => at = step,
+            Err(_) => {
+                // Nothing is there. When the name is a link's target, writing would create it.
+                dangling |= of_link;
+                at = step;
+            }
+        }
+    }
+    (at, dangling)
+}
+
+/// The part of a path below the workspace, for names that count only there: a workspace may well lie in `~/.config`.
+fn relative_part(path: &Path, places: &Places<'_>, real: &Path) -> PathBuf {
+    let below = path.strip_prefix(places.workspace).or_else(|_| path.strip_prefix(real));
+    below.map_or_else(|_| path.to_owned(), Path::to_owned)
+}
+
+/// The texts a rule is held against for one view of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forms {
+    /// Relative to the workspace, when it is inside; the workspace itself is `.`.
+    pub relative: Option<String>,
+    /// Absolute.
+    pub absolute: String,
+    /// With `~` for the home folder, when it is below it.
+    pub home: Option<String>,
+}
+
+/// All ways to write a path in a rule; `real` is where the workspace really is.
+pub(super) fn forms(view: &Path, places: &Places<'_>, real: &Path) -> Forms {
+    let below = view.strip_prefix(places.workspace).or_else(|_| view.strip_prefix(real)).ok();
+    let relative = below.map(|path| {
+        if path.as_os_str().is_empty() { ".".to_owned() } else { path.to_string_lossy().into_owned() }
+    });
+    let home = places.home.and_then(|home| view.strip_prefix(home).ok());
+    Forms {
+        relative,
+        absolute: view.to_string_lossy().into_owned(),
+        home: home.map(|path| format!("~/{}", path.to_string_lossy())),
+    }
+}
+
+impl Forms {
+    /// The same for what lies in the folder: the texts end in a slash.
+    pub(super) fn inside(&self) -> Forms {
+        Forms {
+            relative: self.relative.as_ref().map(|text| format!("{text}/")),
+            absolute: format!("{}/", self.absolute.trim_end_matches('/')),
+            home: self.home.as_ref().map(|text| format!("{}/", text.trim_end_matches('/'))),
+        }
+    }
+}

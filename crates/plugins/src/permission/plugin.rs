@@ -1,0 +1,281 @@
+//! The plugin: the verdict at the gate of each call, and denied tools kept from the model.
+
+use super::does::does;
+use super::editing::check_grant;
+use super::evaluate::{AskKind, Decision, Prepared, Verdict};
+use super::file::PermissionRulesConfig;
+use super::grant::propose_grants;
+use super::handle::Permissions;
+use super::mode::judge_in;
+use super::rules::{RuleSet, ToolPermissionBehavior};
+use super::tried::judgement;
+use async_trait::async_trait;
+use aye_core::contract::judgement::{Judgement, JudgementAction, Risk};
+use aye_core::contract::spec::PluginConfigKey;
+use aye_core::contract::suspension::{
+    ACTION_PERMISSION, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
+};
+use aye_core::contract::tool::ToolResult;
+use aye_core::contract::tool_intercept::{ToolInterceptAction, ToolInterceptPayload};
+use aye_core::phase::{
+    ConfigSchema, ExcludeTool, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar,
+    ToolCallInfo,
+};
+use aye_core::state::{JsonValue, Phase, Snapshot, StateCommand, StateError};
+use aye_pattern::shell::visible;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The plugin's name.
+pub const PERMISSION_PLUGIN: &str = "permission";
+
+/// Names patterns that others granted for the run, such as the tools of a skill that a person agreed to.
+pub type GrantedPatterns = Arc<dyn Fn(&Snapshot) -> Vec<String> + Send + Sync>;
+
+/// The section `permission` of an agent: rules that hold for its runs besides all others.
+pub struct PermissionSection;
+
+impl PluginConfigKey for PermissionSection {
+    const KEY: &'static str = "permission";
+    type Config = PermissionRulesConfig;
+}
+
+/// Judges each tool call before it runs.
+#[derive(Clone)]
+pub struct PermissionPlugin {
+    permissions: Permissions,
+    granted: Option<GrantedPatterns>,
+}
+
+impl PermissionPlugin {
+    /// Over shared rules.
+    pub fn new(permissions: Permissions) -> PermissionPlugin {
+        PermissionPlugin { permissions, granted: None }
+    }
+
+    /// Adds a source of patterns that are granted for the run. They beat neither a deny nor an ask.
+    #[must_use]
+    pub fn with_granted(mut self, granted: GrantedPatterns) -> PermissionPlugin {
+        self.granted = Some(granted);
+        self
+    }
+
+    /// All rules that hold at this moment of a run. What cannot be read grants nothing and makes everything ask.
+    fn rules(&self, ctx: &PhaseContext) -> RuleSet {
+        let run = &ctx.run_identity;
+        let spent = ctx.tool.as_ref().map_or(&[][..], |info| &info.spent_grants);
+        let mut rules = self.permissions.rules_for(&run.thread_id, &run.run_id, spent);
+        if let Some(section) = ctx.agent_spec.sections.get(PermissionSection::KEY) {
+            match read_section(section) {
+                Ok(own) => rules.join(own),
+                Err(why) => {
+                    rules.refuse(format!("section `permission` of agent `{}`: {why}", ctx.agent_spec.id));
+                }
+            }
+        }
+        for pattern in self.granted.iter().flat_map(|granted| granted(&ctx.snapshot)) {
+            if let Err(error) = rules.grant(&pattern) {
+                tracing::warn!(%error, "a granted pattern cannot be read");
+            }
+        }
+        rules
+    }
+
+    /// What was made of the call, and what to do instead of running it; nothing when it may run.
+    fn gate(&self, ctx: &PhaseContext, info: &ToolCallInfo) -> (Judgement, Option<ToolInterceptPayload>) {
+        let call = &info.call;
+        let is_answered =
+            info.resume.as_ref().is_some_and(|resume| resume.action == ResumeDecisionAction::Resume);
+        let mut rules = self.rules(ctx);
+        if is_answered {
+            // The person's yes is for this call: it is no use of a grant, which was given for the next ones.
+            rules = rules.without_grants();
+        }
+        let descriptor = info.descriptor.as_ref();
+        let primary = descriptor.and_then(|tool| tool.primary_argument.as_deref());
+        let question = self.permissions.question(&call.name, &call.arguments, primary);
+        let mode = self.permissions.mode();
+        let prepared = Prepared::of(&question);
+        let verdict = match &prepared {
+            Ok(prepared) => judge_in(&rules, prepared, mode),
+            Err(why) => Verdict::error(why),
+        };
+        let class = descriptor.map(|tool| tool.class);
+        let judgement = judgement(&question, prepared.as_ref().ok(), &rules, &verdict, mode, class);
+        let intercept = match (verdict.decision, &prepared) {
+            (Decision::Allow, _) => None,
+            // Asked once a call: the person said yes. Denials were judged again above.
+            (Decision::Ask(_), _) if is_answered => None,
+            (Decision::Ask(kind), Ok(prepared)) => {
+                let ticket = ticket(prepared, info, &verdict, kind, &rules, judgement.risk);
+                let mut ticket = self.permissions.on_terms(ticket, prepared.terms(&rules));
+                let run = (&ctx.run_identity.thread_id, &ctx.run_identity.run_id);
+                if let Some(missed) =
+                    self.permissions.missed_grant(prepared, run, kind, &rules, &info.spent_grants)
+                {
+                    ticket.suspension.parameters["grant"] = json!(missed);
+                }
+                Some(ToolInterceptPayload::Suspend(ticket))
+            }
+            (Decision::Deny, _) => Some(refusal(&call.name, "permission_denied", &verdict, "denied")),
+            (Decision::Error | Decision::Ask(_), _) => {
+                Some(refusal(&call.name, "invalid_arguments", &verdict, "not run"))
+            }
+        };
+        (judgement, intercept)
+    }
+}
+
+pub(super) fn read_section(section: &JsonValue) -> Result<RuleSet, String> {
+    let config: PermissionRulesConfig =
+        serde_json::from_value(section.clone()).map_err(|error| error.to_string())?;
+    config.into_ruleset().map_err(|error| error.to_string())
+}
+
+fn refusal(tool: &str, code: &str, verdict: &Verdict, word: &str) -> ToolInterceptPayload {
+    let text = match &verdict.rule {
+        // The verdict's words already name the rule and where it stands.
+        Some(_) => {
+            format!("{word}: {}. It did not run; do not try to get the same effect another way", verdict.why)
+        }
+        None => format!("{word}: {}. It did not run", verdict.why),
+    };
+    ToolInterceptPayload::SetResult(
+        ToolResult::error_with_code(tool, code, text).with_shown(verdict.why.as_str()),
+    )
+}
+
+fn ticket(
+    prepared: &Prepared<'_>,
+    info: &ToolCallInfo,
+    verdict: &Verdict,
+    kind: AskKind,
+    rules: &RuleSet,
+    risk: Risk,
+) -> SuspendTicket {
+    let (call, question) = (&info.call, &prepared.question);
+    let does = does(prepared, risk);
+    let message = format!("{} {}: {}", visible(&call.name), does.words, visible(&verdict.why));
+    SuspendTicket {
+        suspension: Suspension {
+            id: format!("perm_{}", call.id).into(),
+            action: ACTION_PERMISSION.to_owned(),
+            message,
+            parameters: json!({
+                "tool": call.name,
+                "args": call.arguments,
+                "rule": verdict.rule,
+                "origin": verdict.origin,
+                "why": verdict.why,
+                "cwd": question.cwd.to_string_lossy(),
+                "risk": risk.as_str(),
+                "does": does.words,
+                "outside": does.is_outside,
+                "proposals": proposals(prepared, kind, rules),
+            }),
+            response_schema: None,
+            expires_at: None,
+        },
+        pending: PendingToolCall {
+            id: call.id.as_str().into(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+        },
+        resume_mode: ToolCallResumeMode::ReplayToolCall,
+    }
+}
+
+/// The grants that would answer the question for good. None when a rule says to ask: a grant does not beat it.
+fn proposals(call: &Prepared<'_>, kind: AskKind, rules: &RuleSet) -> Vec<Value> {
+    if matches!(kind, AskKind::Rule | AskKind::BrokenRules) {
+        return Vec::new();
+    }
+    propose_grants(&call.question)
+        .into_iter()
+        .filter(|proposal| check_grant(call, rules, &proposal.pattern).is_ok())
+        .map(|proposal| json!({ "pattern": proposal.pattern, "text": proposal.text }))
+        .collect()
+}
+
+/// The rules of an agent that hands over, and of the other one those that deny or ask: a handoff grants nothing.
+fn after_handoff(from: Option<&JsonValue>, to: Option<&JsonValue>) -> Option<JsonValue> {
+    let Some(to) = to else { return from.cloned() };
+    // What cannot be read is refused when the agent is resolved.
+    let Ok(to_config) = serde_json::from_value::<PermissionRulesConfig>(to.clone()) else {
+        return Some(to.clone());
+    };
+    let mut config: PermissionRulesConfig = match from.map(|from| serde_json::from_value(from.clone())) {
+        None => PermissionRulesConfig::default(),
+        Some(Ok(config)) => config,
+        Some(Err(_)) => return from.cloned(),
+    };
+    let is_strict = |behavior: &ToolPermissionBehavior| *behavior != ToolPermissionBehavior::Allow;
+    config.rules.extend(to_config.rules.into_iter().filter(|rule| is_strict(&rule.behavior)));
+    config.default_behavior = config.default_behavior.max(to_config.default_behavior.filter(is_strict));
+    serde_json::to_value(config).ok()
+}
+
+impl Plugin for PermissionPlugin {
+    fn is_guard(&self) -> bool {
+        true
+    }
+
+    fn section_after_handoff(
+        &self,
+        _key: &str,
+        from: Option<&JsonValue>,
+        to: Option<&JsonValue>,
+    ) -> Option<JsonValue> {
+        after_handoff(from, to)
+    }
+
+    fn descriptor(&self) -> PluginDescriptor {
+        PluginDescriptor::new(PERMISSION_PLUGIN, "allows, asks about and denies tool calls by rules")
+    }
+
+    fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+        registrar.register_hook(Phase::BeforeToolExecute, Gate(self.clone()));
+        registrar.register_hook(Phase::BeforeInference, Hide(self.clone()));
+        Ok(())
+    }
+
+    fn config_schemas(&self) -> Vec<ConfigSchema> {
+        vec![ConfigSchema {
+            key: PermissionSection::KEY,
+            json_schema: schemars::schema_for!(PermissionRulesConfig),
+        }]
+    }
+
+    fn check_section(&self, key: &str, section: &JsonValue) -> Result<(), String> {
+        if key == PermissionSection::KEY { read_section(section).map(drop) } else { Ok(()) }
+    }
+}
+
+struct Gate(PermissionPlugin);
+
+#[async_trait]
+impl PhaseHook for Gate {
+    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
+        let mut command = StateCommand::new();
+        let Some(info) = &ctx.tool else { return Ok(command) };
+        let (judgement, intercept) = self.0.gate(ctx, info);
+        command.schedule_action::<JudgementAction>(judgement)?;
+        if let Some(intercept) = intercept {
+            command.schedule_action::<ToolInterceptAction>(intercept)?;
+        }
+        Ok(command)
+    }
+}
+
+struct Hide(PermissionPlugin);
+
+#[async_trait]
+impl PhaseHook for Hide {
+    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
+        let mut command = StateCommand::new();
+        for tool in self.0.permissions.hidden_tools(&self.0.rules(ctx)) {
+            command.schedule_action::<ExcludeTool>(tool)?;
+        }
+        Ok(command)
+    }
+}

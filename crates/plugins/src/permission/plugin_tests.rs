@@ -1,0 +1,255 @@
+use super::*;
+use aye_core::contract::clock::Clock;
+use aye_core::contract::message::ToolCall;
+use aye_core::contract::record::{GrantRecord, GrantScope};
+use aye_core::contract::spec::AgentSpec;
+use aye_core::contract::suspension::{
+    Actor, ResumeDecisionAction, SuspendTicket, ToolCallResume, ToolCallResumeMode,
+};
+use aye_core::contract::tool::ToolDescriptor;
+use aye_core::contract::tool_intercept::ToolInterceptPayload;
+use aye_core::contract::workspace::Workspace;
+use aye_core::phase::{
+    ExecutionEnv, PhaseContext, PhaseReport, PhaseRuntime, Plugin, ToolCallInfo, inference_shape,
+    validate_sections,
+};
+use aye_core::state::Phase;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+struct Noon;
+
+impl Clock for Noon {
+    fn now_ms(&self) -> u64 {
+        1_000
+    }
+}
+
+pub(super) struct World {
+    _dir: tempfile::TempDir,
+    pub(super) permissions: Permissions,
+    plugin: Arc<dyn Plugin>,
+    runtime: PhaseRuntime,
+    env: ExecutionEnv,
+    spec: Arc<AgentSpec>,
+}
+
+pub(super) fn world(allow: &[&str], ask: &[&str], deny: &[&str]) -> World {
+    world_of(allow, ask, deny, AgentSpec::new("agent"))
+}
+
+fn world_of(allow: &[&str], ask: &[&str], deny: &[&str], spec: AgentSpec) -> World {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let mut rules = RuleSet::from_flags(allow, deny).unwrap();
+    rules.join(RuleSet::from_patterns(Layer::User, ToolPermissionBehavior::Ask, ask).unwrap());
+    let workspace = Workspace { cwd: root.clone(), root, home: "/home/user".into() };
+    let permissions = Permissions::new(workspace, Arc::new(Noon), rules, Mode::Ask);
+    let granted: GrantedPatterns = Arc::new(|_| vec!["Bash(skill-tool *)".to_owned()]);
+    let plugin: Arc<dyn Plugin> = Arc::new(PermissionPlugin::new(permissions.clone()).with_granted(granted));
+    let (runtime, env) = engine(&plugin);
+    World { _dir: dir, permissions, plugin, runtime, env, spec: Arc::new(spec) }
+}
+
+impl World {
+    pub(super) fn info(command: &str) -> ToolCallInfo {
+        let call = ToolCall::new("c1", "Bash", json!({ "command": command }));
+        let tool = ToolDescriptor::new("Bash", "Bash", "").with_primary_argument("command");
+        ToolCallInfo::new(call, Some(tool))
+    }
+
+    pub(super) async fn gate(&self, info: ToolCallInfo) -> Option<ToolInterceptPayload> {
+        self.report(info).await.intercept
+    }
+
+    pub(super) async fn report(&self, info: ToolCallInfo) -> PhaseReport {
+        let mut ctx = PhaseContext::test_default().with_phase(Phase::BeforeToolExecute).with_tool(info);
+        ctx.agent_spec = Arc::clone(&self.spec);
+        self.runtime.run_phase(&self.env, ctx).await.unwrap()
+    }
+
+    pub(super) async fn asks(&self, command: &str) -> SuspendTicket {
+        match self.gate(World::info(command)).await {
+            Some(ToolInterceptPayload::Suspend(ticket)) => ticket,
+            other => panic!("{command}: {other:?}"),
+        }
+    }
+
+    async fn refuses(&self, info: ToolCallInfo) -> String {
+        match self.gate(info).await {
+            Some(ToolInterceptPayload::SetResult(result)) if result.is_error() => result.model_text(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+pub(super) fn yes() -> ToolCallResume {
+    let action = ResumeDecisionAction::Resume;
+    ToolCallResume {
+        decision_id: "d".into(),
+        action,
+        result: Value::Null,
+        reason: None,
+        arguments: None,
+        updated_at: 0,
+    }
+}
+
+#[tokio::test]
+async fn an_allowed_call_goes_through() {
+    let world = world(&["Bash(ls *)"], &[], &[]);
+    assert_eq!(world.gate(World::info("ls -la")).await, None);
+    assert_eq!(world.gate(World::info("skill-tool x")).await, None, "granted by another plugin");
+}
+
+#[tokio::test]
+async fn a_question_says_all_that_a_card_needs() {
+    let world = world(&[], &["Bash(git push *)"], &[]);
+    let ticket = world.asks("git status -sb").await;
+    assert_eq!(ticket.suspension.id.as_str(), "perm_c1");
+    assert_eq!(ticket.suspension.action, "tool:PermissionConfirm");
+    assert_eq!(ticket.resume_mode, ToolCallResumeMode::ReplayToolCall);
+    assert_eq!(ticket.pending.arguments, json!({"command": "git status -sb"}));
+    let parameters = &ticket.suspension.parameters;
+    assert_eq!(parameters["tool"], "Bash");
+    assert_eq!(parameters["cwd"], world.permissions.workspace().cwd.to_string_lossy().as_ref());
+    assert_eq!(parameters["proposals"][1]["pattern"], "Bash(git status *)");
+    let ticket = world.asks("git push origin").await;
+    assert_eq!(ticket.suspension.parameters["rule"], "Bash(git push *)");
+    assert_eq!(ticket.suspension.parameters["proposals"], json!([]), "a grant would not beat the rule");
+}
+
+#[tokio::test]
+async fn a_yes_passes_an_ask_and_not_a_deny() {
+    let world = world(&[], &["Bash(git push *)"], &[]);
+    let ticket = world.asks("git push").await;
+    let answered = || World::info("git push").with_decision(yes(), Some(ticket.clone()));
+    assert_eq!(world.gate(answered()).await, None);
+    // The rules changed while the question waited.
+    world.permissions.set_rules(RuleSet::from_flags(&[], &["Bash(git push *)"]).unwrap());
+    let text = world.refuses(answered()).await;
+    assert!(text.contains("Bash(git push *)"), "{text}");
+    world.permissions.set_rules(RuleSet::new());
+    world.permissions.set_mode(Mode::Plan);
+    assert!(world.refuses(answered()).await.contains("plan mode"));
+}
+
+#[tokio::test]
+async fn a_denied_call_gets_a_result_that_names_the_rule() {
+    let world = world(&["Bash"], &[], &["Bash(rm *)"]);
+    let text = world.refuses(World::info("echo $(rm x)")).await;
+    assert!(text.contains("`Bash(rm *)`") && text.contains("did not run"), "{text}");
+    assert!(world.refuses(World::info("ls\0")).await.contains("NUL"));
+}
+
+#[tokio::test]
+async fn the_mode_can_be_changed_while_it_runs() {
+    let world = world(&[], &[], &[]);
+    world.asks("touch x").await;
+    world.permissions.set_mode(Mode::Yolo);
+    assert_eq!(world.gate(World::info("touch x")).await, None);
+}
+
+fn engine(plugin: &Arc<dyn Plugin>) -> (PhaseRuntime, ExecutionEnv) {
+    let env = ExecutionEnv::from_plugins(std::slice::from_ref(plugin)).unwrap();
+    let runtime = PhaseRuntime::new(aye_core::state::StateStore::new()).unwrap();
+    runtime.install(&env).unwrap();
+    (runtime, env)
+}
+
+pub(super) fn grant(id: &str, scope: GrantScope, expires_at: Option<u64>) -> GrantRecord {
+    GrantRecord {
+        id: id.into(),
+        pattern: "Bash(touch *)".into(),
+        scope,
+        created_at: 0,
+        expires_at,
+        max_uses: None,
+        uses: 0,
+        revoked_at: None,
+        suspension_id: None,
+        actor: Actor { user: "me".into(), channel: "tui".into(), pid: 1, ..Actor::default() },
+    }
+}
+
+#[tokio::test]
+async fn a_grant_reaches_as_far_as_its_scope() {
+    let world = world(&[], &[], &[]);
+    let root = world.permissions.workspace().root.clone();
+    for (scope, expires_at, reaches) in [
+        (GrantScope::Run("run-1".into()), None, true),
+        (GrantScope::Run("run-2".into()), None, false),
+        (GrantScope::Thread("thread-1".into()), None, true),
+        (GrantScope::Thread("thread-2".into()), None, false),
+        (GrantScope::Project(root), None, true),
+        (GrantScope::Project("/elsewhere".into()), None, false),
+        (GrantScope::Everywhere, None, true),
+        (GrantScope::Everywhere, Some(1_001), true),
+        (GrantScope::Everywhere, Some(1_000), false),
+    ] {
+        world.permissions.set_grants(vec![grant("g", scope.clone(), expires_at)]);
+        assert_eq!(world.gate(World::info("touch x")).await.is_none(), reaches, "{scope:?} {expires_at:?}");
+    }
+    world.permissions.set_grants(vec![grant("g", GrantScope::Everywhere, None)]);
+    assert!(world.permissions.revoke("g") && !world.permissions.revoke("g"));
+    world.asks("touch x").await;
+    let broken = GrantRecord { pattern: "Bash(".into(), ..grant("b", GrantScope::Everywhere, None) };
+    assert!(world.permissions.add_grant(broken).is_err());
+}
+
+#[tokio::test]
+async fn denied_tools_are_kept_from_the_model() {
+    let world = world(&[], &[], &["WebFetch", "mcp__*", "Bash(rm *)"]);
+    world.permissions.set_tools(vec!["Bash".into(), "mcp__a__b".into()]);
+    let ctx = PhaseContext::test_default().with_phase(Phase::BeforeInference);
+    world.runtime.run_phase(&world.env, ctx).await.unwrap();
+    let shape = inference_shape(&world.runtime.store().snapshot());
+    assert!(!shape.offers("WebFetch") && !shape.offers("mcp__a__b"));
+    assert!(shape.offers("Bash") && shape.offers("Read"));
+}
+
+#[tokio::test]
+async fn an_agent_brings_rules_of_its_own() {
+    let section = json!({"rules": [{"tool": "Bash(ls *)", "behavior": "deny"}]});
+    let mut spec = AgentSpec::new("agent");
+    spec.sections.insert("permission".into(), section);
+    let world = world_of(&["Bash"], &[], &[], spec);
+    assert!(world.refuses(World::info("ls")).await.contains("Bash(ls *)"));
+    let plugins = [Arc::clone(&world.plugin)];
+    assert!(validate_sections(&plugins, &world.spec).unwrap().is_empty());
+    for bad in [
+        json!({"rules": [{"tool": "Bash(", "behavior": "deny"}]}),
+        json!({"rule": []}),
+        json!({"rules": [{"tool": 3, "behavior": "deny"}]}),
+    ] {
+        let mut spec = AgentSpec::new("agent");
+        spec.sections.insert("permission".into(), bad.clone());
+        assert!(validate_sections(&plugins, &spec).is_err(), "{bad}");
+        let world = world_of(&["Bash"], &[], &[], spec);
+        let ticket = world.asks("ls").await;
+        assert!(ticket.suspension.message.contains("could not be loaded"), "{}", ticket.suspension.message);
+    }
+}
+
+#[test]
+fn a_handoff_grants_nothing_and_keeps_what_is_stricter() {
+    let plugin = world(&[], &[], &[]).plugin;
+    let rule = |tool: &str, behavior: &str| json!({"tool": tool, "behavior": behavior});
+    let from = json!({"default_behavior": "ask", "rules": [rule("Read", "allow")]});
+    let to = json!({
+        "default_behavior": "allow",
+        "rules": [rule("Bash", "allow"), rule("Write", "deny"), rule("Edit", "ask")],
+    });
+    let after =
+        |from: Option<&Value>, to: Option<&Value>| plugin.section_after_handoff("permission", from, to);
+    let joined = after(Some(&from), Some(&to)).expect("a section");
+    assert_eq!(joined["default_behavior"], "ask");
+    let tools: Vec<&str> =
+        joined["rules"].as_array().expect("rules").iter().filter_map(|rule| rule["tool"].as_str()).collect();
+    assert_eq!(tools, ["Read", "Write", "Edit"]);
+    assert_eq!(after(Some(&from), None), Some(from.clone()), "the rules in force stay");
+    let alone = after(None, Some(&to)).expect("a section");
+    assert!(alone["default_behavior"].is_null(), "{alone}");
+    assert_eq!(alone["rules"].as_array().map(Vec::len), Some(2));
+    assert_eq!(after(None, None), None);
+}

@@ -1,0 +1,355 @@
+//! Files and folders that a broad allow never reaches for writing: something runs them later without being asked, or
+//! they hold rules and instructions.
+//!
+//! Shells, editors, debuggers, version managers, hooks of version control, tasks of continuous integration and other
+//! agents all start what such files say, often as soon as somebody enters the folder. One list serves every mode, every
+//! tool and every command.
+
+use super::rules::Rule;
+use aye_pattern::shell::suspicious;
+use std::path::Path;
+
+/// Names in lower case, of files and of whole folders; one `*` stands for any characters.
+const NAMES: &[&str] = &[
+    // Version control, its hooks and what reads its attributes.
+    ".git",
+    ".hg",
+    ".svn",
+    ".jj",
+    ".gitconfig",
+    ".gitmodules",
+    ".gitattributes",
+    ".hgrc",
+    ".husky",
+    ".pre-commit-config.yaml",
+    ".pre-commit-hooks.yaml",
+    ".overcommit.yml",
+    ".lintstagedrc*",
+    "lefthook*.yml",
+    "lefthook*.yaml",
+    "lefthook*.toml",
+    "lefthook*.json",
+    ".lefthook*",
+    // A folder with a file of this name may be a bare repository, whose settings start programs.
+    "head",
+    // Agents: settings, rules, instructions.
+    ".aye",
+    ".agents",
+    ".claude",
+    ".codex",
+    ".gemini",
+    ".cursor",
+    ".cursorrules",
+    ".windsurf",
+    ".windsurfrules",
+    ".clinerules",
+    ".roo",
+    ".kiro",
+    ".junie",
+    ".opencode",
+    ".continue",
+    ".aider*",
+    ".mcp.json",
+    "agents*.md",
+    "claude*.md",
+    "gemini*.md",
+    // Editors.
+    ".vscode",
+    ".idea",
+    ".zed",
+    ".fleet",
+    ".devcontainer",
+    ".devcontainer.json",
+    ".vim",
+    ".vimrc",
+    ".gvimrc",
+    ".exrc",
+    ".nvimrc",
+    ".nvim.lua",
+    ".nvim",
+    ".lvimrc",
+    ".emacs",
+    ".emacs.d",
+    ".emacs.el",
+    ".dir-locals*.el",
+    ".projectile",
+    ".sublime-project",
+    // Debuggers and the start files of interpreters.
+    ".gdbinit",
+    ".gdbearlyinit",
+    ".lldbinit*",
+    ".pdbrc*",
+    ".pythonrc*",
+    ".ipython",
+    ".jupyter",
+    ".irbrc",
+    ".pryrc",
+    ".rspec",
+    ".rprofile",
+    ".renviron",
+    ".psqlrc",
+    ".sqliterc",
+    ".duckdbrc",
+    ".inputrc",
+    ".editrc",
+    // Terminals and shells.
+    ".tmuxinator*",
+    ".tmux.conf",
+    ".tmux",
+    ".screenrc",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".zlogout",
+    ".kshrc",
+    ".mkshrc",
+    ".cshrc",
+    ".tcshrc",
+    ".login",
+    ".logout",
+    ".xinitrc",
+    ".xprofile",
+    ".xsession",
+    ".pam_environment",
+    ".envrc",
+    ".direnvrc",
+    ".autoenv*",
+    // Version managers and build tools that choose the program which runs.
+    ".python-version",
+    ".ruby-version",
+    ".node-version",
+    ".nvmrc",
+    ".java-version",
+    ".go-version",
+    ".sdkmanrc",
+    ".tool-versions",
+    ".mise",
+    ".mise*.toml",
+    "mise",
+    "mise*.toml",
+    "rust-toolchain*",
+    ".yarn",
+    ".yarnrc*",
+    ".npmrc",
+    ".pnpmfile.cjs",
+    ".pnp.*",
+    "bunfig.toml",
+    ".bazelrc",
+    ".bazelversion",
+    ".bundle",
+    ".gemrc",
+    ".mvn",
+    ".jvmopts",
+    ".sbtopts",
+    ".pypirc",
+    // Continuous integration.
+    ".gitlab-ci*.yml",
+    ".gitlab-ci*.yaml",
+    ".gitlab-ci",
+    ".circleci",
+    ".buildkite",
+    ".woodpecker*",
+    ".drone*",
+    ".travis.yml",
+    ".cirrus.yml",
+    ".appveyor.yml",
+    "appveyor.yml",
+    "azure-pipelines*.yml",
+    "bitbucket-pipelines.yml",
+    "jenkinsfile*",
+    // Credentials and the settings of programs that every script starts.
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".kube",
+    ".netrc",
+    ".curlrc",
+    ".wgetrc",
+    ".ripgreprc",
+    ".mailcap",
+];
+
+/// Folders below `.config` and the like, and files in them.
+const PAIRS: &[(&str, &str)] = &[
+    (".config", "fish"),
+    (".config", "git"),
+    (".config", "aye"),
+    (".config", "autostart"),
+    (".config", "systemd"),
+    (".config", "environment.d"),
+    (".config", "nvim"),
+    (".config", "tmux"),
+    (".config", "mise"),
+    (".config", "direnv"),
+    (".config", "zed"),
+    (".config", "gdb"),
+    (".config", "husky"),
+    (".github", "workflows"),
+    (".github", "actions"),
+    (".github", "copilot-instructions.md"),
+    (".github", "instructions"),
+    (".cargo", "config.toml"),
+    (".cargo", "config"),
+    (".local", "bin"),
+];
+
+/// The protected name among a path's parts, however it is spelled; without what its `*` stands for.
+pub(super) fn protected_name(path: &Path) -> Option<String> {
+    let text = path.to_string_lossy();
+    let parts: Vec<String> = text.split(['/', '\\']).map(plain_name).collect();
+    for (i, part) in parts.iter().enumerate() {
+        if let Some(name) = NAMES.iter().find_map(|name| named(name, part)) {
+            return Some(name.to_owned());
+        }
+        if let Some((a, b)) =
+            PAIRS.iter().find(|(a, b)| a == part && parts.get(i + 1).is_some_and(|next| next == b))
+        {
+            return Some(format!("{a}/{b}"));
+        }
+    }
+    None
+}
+
+/// What a name of the list has in common with a part of a path, when it names it.
+fn named<'n>(name: &'n str, part: &str) -> Option<&'n str> {
+    if let Some((start, end)) = name.split_once('*') {
+        let rest = part.strip_prefix(start)?;
+        return rest.ends_with(end).then_some(start);
+    }
+    (name == part || is_short_name(name, part)).then_some(name)
+}
+
+/// A short name that Windows made of a hidden one: `GIT~1`, `GITHUB~1`, `AYE~2`.
+fn is_short_name(name: &str, part: &str) -> bool {
+    let Some((stem, _)) = part.split_once('~').filter(|(_, n)| n.starts_with(|c: char| c.is_ascii_digit()))
+    else {
+        return false;
+    };
+    let Some(bare) = name.strip_prefix('.') else { return false };
+    let bare = bare.replace('.', "");
+    !stem.is_empty()
+        && (bare.starts_with(stem)
+            || (stem.get(..2).is_some_and(|start| bare.starts_with(start)) && stem.len() == 6))
+}
+
+/// A name as a forgiving file system reads it: no case, no trailing dots or blanks, no stream, nothing invisible.
+fn plain_name(part: &str) -> String {
+    let part = part.split(':').next().unwrap_or(part);
+    let visible: String = part.chars().filter(|c| suspicious(*c).is_none()).collect();
+    let trimmed =
+        if visible.chars().all(|c| c == '.') { &visible } else { visible.trim_end_matches(['.', ' ']) };
+    trimmed.to_lowercase()
+}
+
+/// Whether a rule names what is protected: then it means it.
+pub(super) fn is_named_by(name: &str, rule: &Rule) -> bool {
+    rule.pattern.to_string().to_lowercase().contains(name)
+}
+
+/// The bare repository that a path lies in, as its folder's name. Git finds one in every folder that holds `HEAD`,
+/// `objects` and `refs`, or in one that points to another repository.
+pub(super) fn bare_repository(path: &Path, workspace: &Path) -> Option<String> {
+    let is_repository = |folder: &Path| {
+        let has = |name: &str| folder.join(name).symlink_metadata().is_ok();
+        has("HEAD") && (has("objects") || has("refs") || has("commondir"))
+    };
+    let folders = path.ancestors().skip(1).take_while(|folder| folder.starts_with(workspace));
+    folders.into_iter().find(|folder| is_repository(folder)).map(|folder| {
+        folder.file_name().map_or_else(|| "HEAD".to_owned(), |name| name.to_string_lossy().into_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_later_is_protected() {
+        for path in [
+            ".lldbinit",
+            ".gdbinit",
+            "a/.exrc",
+            ".nvimrc",
+            ".nvim.lua",
+            ".dir-locals.el",
+            ".tmuxinator.yml",
+            ".cursor/rules/x.mdc",
+            ".zed/tasks.json",
+            ".fleet/run.json",
+            "lefthook.yml",
+            "lefthook-local.yml",
+            ".yarnrc",
+            ".yarnrc.yml",
+            ".bazelrc",
+            ".gitattributes",
+            "sub/.gitattributes",
+            ".python-version",
+            ".tool-versions",
+            "mise.toml",
+            ".mise.local.toml",
+            "rust-toolchain",
+            "rust-toolchain.toml",
+            "AGENTS.md",
+            "AGENTS.override.md",
+            "docs/agents.md",
+            "CLAUDE.md",
+            "CLAUDE.local.md",
+            ".gitlab-ci.yml",
+            ".circleci/config.yml",
+            ".github/workflows/x.yml",
+            "HEAD",
+            "x/HEAD",
+            ".config/nvim/init.lua",
+            "Jenkinsfile",
+            ".GDBINIT",
+            ".nvim.lua.",
+            "RUST-TOOLCHAIN.toml",
+        ] {
+            assert!(protected_name(Path::new(path)).is_some(), "{path}");
+        }
+        for path in [
+            "src/main.rs",
+            "README.md",
+            "agents.rs",
+            "src/header.h",
+            "heads",
+            "HEAD.md",
+            "mise.rs",
+            ".gitignore",
+            ".github/CODEOWNERS",
+            "rust.toolchain",
+            "gitattributes",
+            "yarnrc.md",
+            "x~/y",
+            "package.json",
+            "Makefile",
+            "management.md",
+        ] {
+            assert_eq!(protected_name(Path::new(path)), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_bare_repository_is_found_above_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        std::fs::create_dir_all(root.join("fix/repo/objects")).unwrap();
+        let config = root.join("fix/repo/config");
+        assert_eq!(bare_repository(&config, root), None);
+        std::fs::write(root.join("fix/repo/HEAD"), "ref: refs/heads/main\n").unwrap();
+        assert_eq!(bare_repository(&config, root).as_deref(), Some("repo"));
+        assert_eq!(
+            bare_repository(&root.join("fix/repo/hooks/post-checkout"), root).as_deref(),
+            Some("repo")
+        );
+        assert_eq!(bare_repository(&root.join("fix/other"), root), None);
+        assert_eq!(bare_repository(&config, &root.join("fix/repo/x")), None);
+    }
+}

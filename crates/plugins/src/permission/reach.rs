@@ -1,0 +1,486 @@
+//! Which files a command line would open: those that its words name, and those it finds by walking folders.
+//!
+//! A deny or ask rule about a file binds commands too. What a line names is held against the rules whatever the line
+//! is; what it would find is looked up on the disk, and only before it would run without a question. Both are about
+//! programs that are known: a program that opens files by itself is a matter of the rules that allow it.
+
+use super::files::{FileRules, Inside, binds};
+use super::path::{self, Forms, Places};
+use super::rules::Rule;
+use super::shell::searched_for;
+use aye_core::contract::display::visible_line;
+use aye_core::contract::path_policy::PathAccess;
+use aye_files::walk::Selection;
+use aye_pattern::Matcher;
+use aye_pattern::shell::{Analysis, Simple, Word, only_reads};
+use ignore::overrides::OverrideBuilder;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Words of a line that are looked up.
+const MAX_WORDS: usize = 500;
+/// Entries that are looked at to find out what a line would read.
+const MAX_ENTRIES: usize = 20_000;
+/// How long that may take.
+const MAX_TIME: Duration = Duration::from_millis(300);
+
+/// What a program does with the files it is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Reads,
+    Writes,
+    Unknown,
+}
+
+/// A file that a line names.
+#[derive(Debug)]
+pub(super) struct NamedFile {
+    text: String,
+    forms: Vec<Forms>,
+    is_folder: bool,
+    by: Use,
+}
+
+/// How a rule about files meets a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meets<'a> {
+    /// It is about this file.
+    Yes(&'a str),
+    /// It is about writing this file, and what the program does with it is not known.
+    Maybe,
+    No,
+}
+
+/// Programs that show or test names, or only say what they were given.
+fn only_names(words: &[Word]) -> bool {
+    const NAMES: &[&str] = &[
+        "ls", "echo", "printf", "stat", "basename", "dirname", "which", "type", "true", "false", "test", "[",
+        "pwd", "realpath", "readlink", "tree", "fd", "fdfind", "cd", "mkdir", "seq",
+    ];
+    const GIT_NAMES: &[&str] = &["status", "ls-files", "check-ignore", "check-attr", "rev-parse", "branch"];
+    let program = name_of(words);
+    let has = |start: &str| words.iter().any(|word| word.text.starts_with(start));
+    match program {
+        "git" => words.get(1).is_some_and(|sub| GIT_NAMES.contains(&sub.text.as_str())),
+        // Both read lists of names from files.
+        "du" | "wc" => program == "du" && !has("--files0-from"),
+        "find" => !has("-exec") && !has("-ok") && !has("-files0-from"),
+        _ => NAMES.contains(&program),
+    }
+}
+
+fn name_of(words: &[Word]) -> &str {
+    let program = words.first().map_or("", |word| word.text.as_str());
+    program.rsplit('/').next().unwrap_or(program)
+}
+
+fn use_of(words: &[Word]) -> Use {
+    const WRITERS: &[&str] = &[
+        "cp", "mv", "rm", "rmdir", "unlink", "shred", "touch", "truncate", "tee", "dd", "ln", "install",
+        "chmod", "chown", "chgrp", "patch", "rsync", "split", "csplit", "sponge", "ed", "ex", "vi", "vim",
+        "nvim", "nano", "emacs", "unzip", "gzip", "gunzip", "bzip2", "xz", "zstd",
+    ];
+    let program = name_of(words);
+    let in_place = |word: &Word| word.text.starts_with("-i") || word.text.starts_with("--in-place");
+    if program == "sed" && words.iter().any(in_place) || WRITERS.contains(&program) {
+        return Use::Writes;
+    }
+    if program == "git" {
+        const CHANGES: &[&str] =
+            &["checkout", "restore", "rm", "mv", "apply", "am", "stash", "reset", "clean"];
+        let changes = words.get(1).is_some_and(|sub| CHANGES.contains(&sub.text.as_str()));
+        return if changes { Use::Writes } else { Use::Reads };
+    }
+    if only_reads(program) { Use::Reads } else { Use::Unknown }
+}
+
+/// The paths that a word may hold: itself, the value of an option, and what stands after a `:` of git.
+fn candidates(text: &str) -> Vec<&str> {
+    let mut found = vec![text];
+    found.extend(text.split_once('=').map(|(_, value)| value));
+    if text.starts_with('-') && !text.starts_with("--") {
+        found.extend(text.char_indices().skip(2).map(|(at, _)| &text[at..]).take(3));
+    }
+    found.extend(text.match_indices(':').map(|(at, _)| &text[at + 1..]).take(4));
+    found.extend(text.strip_prefix(":(").and_then(|magic| magic.split_once(')')).map(|(_, path)| path));
+    found.retain(|text| !text.is_empty() && !text.contains('\0'));
+    found
+}
+
+/// Goes through the commands of a line with the folders that each may run in: where the line starts, and where the
+/// `cd`s before it lead when they succeed and count.
+fn each_command<'a>(analysis: &'a Analysis, cwd: &Path, mut look: impl FnMut(&'a Simple, &[PathBuf])) {
+    let mut folders = vec![cwd.to_owned()];
+    let commands = analysis.commands.iter().filter(|command| !command.words.is_empty());
+    for (index, command) in commands.enumerate() {
+        let target = match command.words.as_slice() {
+            [cd, target] | [cd, _, target] if cd.text == "cd" => Some(target),
+            _ => None,
+        };
+        if let Some(target) = target.filter(|target| target.is_literal()) {
+            let next = path::normalise(&folders[folders.len() - 1].join(&target.text));
+            folders.truncate(1);
+            if index == 0 && analysis.starts_with_cd {
+                // Nothing else runs when it fails.
+                folders[0] = next;
+            } else if next != folders[0] {
+                folders.push(next);
+            }
+        }
+        look(command, &folders);
+    }
+}
+
+/// The files that a line names.
+pub(super) fn named(analysis: &Analysis, places: &Places<'_>) -> Vec<NamedFile> {
+    let mut found: Vec<NamedFile> = Vec::new();
+    let mut left = MAX_WORDS;
+    let mut add = |text: &str, cwd: &Path, by: Use| {
+        let Ok(seen) = path::look(text, &Places { cwd, ..*places }) else { return };
+        // A message or a program's text is a word too: with blanks in it, it is a path only when there is such a file.
+        if text.contains(char::is_whitespace)
+            && !seen.views.iter().any(|view| view.symlink_metadata().is_ok())
+        {
+            return;
+        }
+        let is_folder = seen.views.iter().any(|view| view.is_dir());
+        found.push(NamedFile { text: text.to_owned(), forms: seen.forms, is_folder, by });
+    };
+    each_command(analysis, places.cwd, |command, folders| {
+        if only_names(&command.words) {
+            return;
+        }
+        let (by, expression) = (use_of(&command.words), searched_for(&command.words));
+        for (i, word) in command.words.iter().enumerate().skip(1) {
+            if Some(i) == expression || !word.is_known() || left == 0 {
+                continue;
+            }
+            left -= 1;
+            for text in candidates(&word.text) {
+                for cwd in folders {
+                    add(text, cwd, by);
+                }
+            }
+        }
+    });
+    for (word, writes) in analysis.redirects.iter().filter(|(word, _)| word.is_known()) {
+        add(&word.text, places.cwd, if *writes { Use::Writes } else { Use::Reads });
+    }
+    found
+}
+
+/// Holds a deny or ask rule against the files that a line names.
+pub(super) fn meets<'a>(rule: &Rule, files: &'a [NamedFile]) -> Meets<'a> {
+    // A rule about all files says nothing about the line: which programs read at all is not known.
+    if rule.pattern.is_unconditional() {
+        return Meets::No;
+    }
+    let mut met = Meets::No;
+    for file in files {
+        let hits = |access| binds(rule, access, &file.forms, file.is_folder);
+        if hits(PathAccess::Read) || file.by == Use::Writes && hits(PathAccess::Write) {
+            return Meets::Yes(&file.text);
+        }
+        if file.by == Use::Unknown && hits(PathAccess::Write) {
+            met = Meets::Maybe;
+        }
+    }
+    met
+}
+
+/// What a line would find.
+#[derive(Debug, Clone)]
+pub(super) enum Reached {
+    /// Nothing that a rule is about.
+    Nothing,
+    /// This file, and the rule about it.
+    File(String, Arc<Rule>),
+    /// A folder that a link leads to, and whose files nobody looked at.
+    Link(String),
+    /// More than can be looked at below this folder.
+    TooMuch(String),
+}
+
+/// Which files a command reads in the folders it is given.
+struct Search {
+    /// Names that start with a dot.
+    hidden: bool,
+    /// What ignore files name.
+    ignored: bool,
+    /// The folders `.git`.
+    git_dirs: bool,
+    /// Links to folders.
+    links: bool,
+    /// Globs that decide first.
+    globs: Vec<String>,
+}
+
+impl Search {
+    const EVERYTHING: Search =
+        Search { hidden: true, ignored: true, git_dirs: true, links: false, globs: Vec::new() };
+}
+
+/// True when a word is a cluster of short options with one of these letters.
+fn has_short(words: &[Word], letters: &[char]) -> bool {
+    words.iter().skip(1).any(|word| {
+        word.text.starts_with('-') && !word.text.starts_with("--") && word.text[1..].contains(letters)
+    })
+}
+
+/// True when a word is one of these long options, or may be short for one.
+fn has_long(words: &[Word], names: &[&str]) -> bool {
+    words.iter().skip(1).filter_map(|word| word.text.strip_prefix("--")).any(|text| {
+        let text = text.split('=').next().unwrap_or(text);
+        text.len() > 2 && names.iter().any(|name| name.starts_with(text))
+    })
+}
+
+/// How a command walks folders; nothing when it does not.
+fn search_of(words: &[Word]) -> Option<Search> {
+    let all = Search::EVERYTHING;
+    Some(match name_of(words) {
+        "grep" | "egrep" | "fgrep" | "zgrep" | "bzgrep" | "xzgrep" => {
+            let recurses = has_short(words, &['r', 'R', 'd'])
+                || has_long(words, &["recursive", "dereference-recursive", "directories"]);
+            let links = has_short(words, &['R']) || has_long(words, &["dereference-recursive"]);
+            recurses.then_some(Search { links, ..all })?
+        }
+        "rgrep" | "ag" | "ack" | "ugrep" | "ug" => all,
+        "rg" => {
+            if words.iter().any(|word| word.text == "--files") {
+                return None;
+            }
+            let count = |word: &&Word| word.text.starts_with('-') && !word.text.starts_with("--");
+            let levels: usize =
+                words.iter().skip(1).filter(count).map(|w| w.text.matches('u').count()).sum::<usize>()
+                    + words.iter().filter(|word| word.text.starts_with("--unr")).count();
+            let no_ignore = words.iter().any(|word| word.text.starts_with("--no-i"));
+            Search {
+                hidden: levels >= 2 || has_short(words, &['.']) || has_long(words, &["hidden"]),
+                ignored: levels >= 1 || no_ignore,
+                git_dirs: levels >= 2 || has_short(words, &['.']) || has_long(words, &["hidden"]),
+                links: has_short(words, &['L']) || has_long(words, &["follow"]),
+                globs: globs_of(words),
+            }
+        }
+        "git" => match words.get(1).map(|sub| sub.text.as_str()) {
+            Some("grep") => {
+                let all_files = has_long(words, &["no-index", "no-exclude-standard"]);
+                // What is committed or could be: the names that no ignore file leaves out.
+                Search { ignored: all_files, git_dirs: false, ..all }
+            }
+            Some("diff") if has_long(words, &["no-index"]) => all,
+            _ => return None,
+        },
+        "diff" | "sdiff" | "colordiff" => {
+            let recurses = has_short(words, &['r']) || has_long(words, &["recursive"]);
+            recurses.then_some(Search { links: !has_long(words, &["no-dereference"]), ..all })?
+        }
+        "find" | "fd" | "fdfind" => {
+            let runs = |word: &Word| {
+                ["-exec", "-ok", "--exec"].iter().any(|flag| word.text.starts_with(flag))
+                    || name_of(words) != "find" && matches!(word.text.as_str(), "-x" | "-X")
+            };
+            words.iter().skip(1).any(runs).then_some(all)?
+        }
+        "cp" | "scp" => {
+            let recurses = has_short(words, &['r', 'R', 'a']) || has_long(words, &["recursive", "archive"]);
+            recurses.then_some(all)?
+        }
+        "tar" | "zip" | "7z" | "rsync" | "bsdtar" | "cpio" => all,
+        _ => return None,
+    })
+}
+
+/// The globs of `rg`.
+fn globs_of(words: &[Word]) -> Vec<String> {
+    let mut globs = Vec::new();
+    for (i, word) in words.iter().enumerate().skip(1) {
+        let next = || words.get(i + 1).map(|next| next.text.clone());
+        let text = word.text.as_str();
+        match text {
+            "-g" | "--glob" | "--iglob" => globs.extend(next()),
+            _ => {
+                let glued = ["--glob=", "--iglob=", "-g"].iter().find_map(|flag| text.strip_prefix(flag));
+                globs.extend(glued.map(str::to_owned));
+            }
+        }
+    }
+    globs
+}
+
+/// What is left to spend on one line.
+struct Budget {
+    entries: usize,
+    end: Instant,
+}
+
+/// What a line would find on the disk by walking folders and by its globs.
+pub(super) fn reached(analysis: &Analysis, places: &Places<'_>, rules: &FileRules) -> Reached {
+    let mut budget = Budget { entries: MAX_ENTRIES, end: Instant::now() + MAX_TIME };
+    let mut found = Reached::Nothing;
+    each_command(analysis, places.cwd, |command, folders| {
+        for cwd in folders {
+            if matches!(found, Reached::Nothing) {
+                found = by_command(&command.words, cwd, rules, places, &mut budget);
+            }
+        }
+    });
+    found
+}
+
+fn by_command(
+    words: &[Word],
+    cwd: &Path,
+    rules: &FileRules,
+    places: &Places<'_>,
+    budget: &mut Budget,
+) -> Reached {
+    let search = search_of(words);
+    if search.is_none() && only_names(words) {
+        return Reached::Nothing;
+    }
+    let expression = searched_for(words);
+    let operands =
+        || words.iter().enumerate().skip(1).filter(|(i, _)| Some(*i) != expression).map(|(_, word)| word);
+    let absolute = |text: &str| match (text.strip_prefix("~/"), places.home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => cwd.join(text),
+    };
+    if let Some(search) = search {
+        let mut roots: Vec<PathBuf> = Vec::new();
+        for word in operands() {
+            let text = if word.is_known() { word.text.as_str() } else { literal_folder(&word.text) };
+            let root = path::resolve(&absolute(text)).0;
+            // A pattern that is unknown may be any folder; where it starts at nothing, it is this one.
+            if (!text.is_empty() || !word.is_known()) && root.is_dir() && !roots.contains(&root) {
+                roots.push(root);
+            }
+        }
+        // Copies and archives take what they are given; searches look here when they are given nothing.
+        let needs_operand =
+            matches!(name_of(words), "cp" | "scp" | "tar" | "bsdtar" | "zip" | "7z" | "rsync" | "cpio");
+        if roots.is_empty() && !needs_operand {
+            roots.push(path::resolve(cwd).0);
+        }
+        for root in roots {
+            let visit = |_: &Path, _: bool| true;
+            match walk(&root, &search, None, &visit, rules, places, budget) {
+                Reached::Nothing => {}
+                other => return other,
+            }
+        }
+        return Reached::Nothing;
+    }
+    for word in operands().filter(|word| word.is_glob && !word.has_holes) {
+        let start = literal_folder(&word.text);
+        let rest = &word.text[start.len()..];
+        let root = path::resolve(&absolute(start)).0;
+        let Ok(matcher) = Matcher::glob(rest) else { return Reached::TooMuch(start.to_owned()) };
+        let hidden = rest.split('/').any(|part| part.starts_with(['.', '[', '\\']));
+        let search = Search { hidden, ..Search::EVERYTHING };
+        let folder = root.clone();
+        let visit = move |path: &Path, is_dir: bool| {
+            is_dir || path.strip_prefix(&folder).is_ok_and(|rest| matcher.is_match(&rest.to_string_lossy()))
+        };
+        match walk(&root, &search, Some(rest.split('/').count()), &visit, rules, places, budget) {
+            Reached::Nothing => {}
+            other => return other,
+        }
+    }
+    Reached::Nothing
+}
+
+/// The folder that a glob names before its first wildcard, with its slash.
+fn literal_folder(text: &str) -> &str {
+    let special = |c: char| matches!(c, '*' | '?' | '[' | '{' | '\\' | '\u{fffc}');
+    let end = text.find(special).unwrap_or(text.len());
+    text[..end].rfind('/').map_or("", |at| &text[..=at])
+}
+
+fn walk(
+    root: &Path,
+    search: &Search,
+    depth: Option<usize>,
+    visit: &dyn Fn(&Path, bool) -> bool,
+    rules: &FileRules,
+    places: &Places<'_>,
+    budget: &mut Budget,
+) -> Reached {
+    let inside: Inside = rules.inside(root);
+    let shown = |path: &Path| {
+        let path = path.strip_prefix(places.cwd).unwrap_or(path);
+        let text = if path.as_os_str().is_empty() { ".".into() } else { path.to_string_lossy() };
+        visible_line(&text).into_owned()
+    };
+    let mut overrides = OverrideBuilder::new(root);
+    for glob in &search.globs {
+        // One that cannot be read fails the command too.
+        let _ = overrides.add(glob);
+    }
+    let Ok(overrides) = overrides.build() else { return Reached::TooMuch(shown(root)) };
+    let selection = Selection {
+        hidden: search.hidden,
+        dot_ignore: !search.ignored,
+        git_ignore: !search.ignored,
+        git_dirs: search.git_dirs,
+        parents: true,
+        overrides,
+    };
+    let mut builder = aye_files::walk::builder(root, selection, |_| true);
+    builder.max_depth(depth);
+    for entry in builder.build().filter_map(Result::ok) {
+        if budget.entries == 0 || Instant::now() > budget.end {
+            return Reached::TooMuch(shown(root));
+        }
+        budget.entries -= 1;
+        let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
+        if is_dir || !visit(entry.path(), is_dir) {
+            continue;
+        }
+        if entry.path_is_symlink() {
+            let target = path::resolve(entry.path()).0;
+            let rule = rules.against_reading(&target.to_string_lossy());
+            let opens = search.links || depth.is_some();
+            if let Some(rule) = rule.filter(|_| opens) {
+                return Reached::File(shown(entry.path()), Arc::clone(rule));
+            }
+            if search.links && target.is_dir() && !target.starts_with(root) {
+                return Reached::Link(shown(entry.path()));
+            }
+        } else if let Some(rule) = inside.rule(entry.path(), false) {
+            return Reached::File(shown(entry.path()), Arc::clone(rule));
+        }
+    }
+    Reached::Nothing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_before_the_first_wildcard() {
+        for (text, folder) in
+            [("src/*.rs", "src/"), ("*", ""), ("a/b?/c", "a/"), ("a/b", "a/"), ("/x/[a]", "/x/")]
+        {
+            assert_eq!(literal_folder(text), folder, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_place_that_a_word_may_hold_a_path_in() {
+        for (word, path) in [
+            (".env", ".env"),
+            ("--file=.env", ".env"),
+            ("-f.env", ".env"),
+            ("-vf.env", ".env"),
+            ("HEAD:.env", ".env"),
+            (":0:.env", ".env"),
+            (":(top).env", ".env"),
+        ] {
+            assert!(candidates(word).contains(&path), "{word}: {:?}", candidates(word));
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Rules and where they come from.
+
+use super::names::check_name;
+use aye_core::contract::record::GrantRecord;
+use aye_core::contract::terms::Terms;
+use aye_pattern::{Pattern, PatternError};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// What a rule does with a call.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolPermissionBehavior {
+    /// It runs.
+    Allow,
+    /// A person is asked, every time.
+    Ask,
+    /// It does not run.
+    Deny,
+}
+
+impl fmt::Display for ToolPermissionBehavior {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ToolPermissionBehavior::Allow => "allow",
+            ToolPermissionBehavior::Ask => "ask",
+            ToolPermissionBehavior::Deny => "deny",
+        })
+    }
+}
+
+/// Which layer a rule belongs to. All layers are joined; none of them undoes another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Layer {
+    /// Comes with aye. Its allow rules reach only what is inside the workspace and is no secret.
+    Shipped,
+    /// The user's file.
+    User,
+    /// The project's file, used in a trusted folder only.
+    Project,
+    /// Given for this run: flags, the agent's spec, a check's line.
+    Run,
+    /// Granted by a person at a prompt.
+    Grant,
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Layer::Shipped => "shipped with aye",
+            Layer::User => "user's rules",
+            Layer::Project => "project's rules",
+            Layer::Run => "given for this run",
+            Layer::Grant => "granted at a prompt",
+        })
+    }
+}
+
+/// Where a rule was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// Its layer.
+    pub layer: Layer,
+    /// The file, when it came from one.
+    pub file: Option<String>,
+    /// The line in it, counted from 1.
+    pub line: Option<u64>,
+    /// The grant of the ledger it was made from.
+    pub grant: Option<GrantMark>,
+}
+
+/// Which grant a rule was made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantMark {
+    /// Its id in the ledger.
+    pub id: String,
+    /// Its uses are counted down: it is taken only when nothing else would do.
+    pub is_limited: bool,
+}
+
+impl Origin {
+    /// A rule that no file holds.
+    pub fn of(layer: Layer) -> Origin {
+        Origin { layer, file: None, line: None, grant: None }
+    }
+
+    /// How gladly a rule is used: files and flags first, then grants, then grants whose uses are counted down.
+    pub(super) fn tier(&self) -> u8 {
+        match &self.grant {
+            Some(grant) if grant.is_limited => 2,
+            Some(_) => 1,
+            None => 0,
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, "{file}:{line}"),
+            (Some(file), None) => f.write_str(file),
+            _ => write!(f, "{}", self.layer),
+        }
+    }
+}
+
+/// One rule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    /// The calls it is about.
+    pub pattern: Pattern,
+    /// What it does with them.
+    pub behavior: ToolPermissionBehavior,
+    /// Where it was written.
+    pub origin: Origin,
+    /// On which terms it asks.
+    pub terms: Terms,
+}
+
+impl Rule {
+    /// A rule without terms of its own.
+    pub fn new(pattern: Pattern, behavior: ToolPermissionBehavior, origin: Origin) -> Rule {
+        Rule { pattern, behavior, origin, terms: Terms::default() }
+    }
+
+    /// What a person grants at a prompt.
+    ///
+    /// # Errors
+    /// When the text is not a pattern.
+    pub fn granted(pattern: &str) -> Result<Rule, PatternError> {
+        let pattern = Pattern::parse(pattern)?;
+        Ok(Rule::new(pattern, ToolPermissionBehavior::Allow, Origin::of(Layer::Grant)))
+    }
+}
+
+/// All rules that hold, of every layer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RuleSet {
+    /// Shared: the set is copied for every step and call.
+    rules: Vec<Arc<Rule>>,
+    default: Option<ToolPermissionBehavior>,
+    refused: Option<String>,
+}
+
+impl RuleSet {
+    /// No rules: everything asks.
+    pub fn new() -> RuleSet {
+        RuleSet::default()
+    }
+
+    /// Rules given as pattern texts, as flags and the check protocol do.
+    ///
+    /// # Errors
+    /// When a text is not a pattern, or would deny or ask under the misspelt name of a tool.
+    pub fn from_patterns<S: AsRef<str>>(
+        layer: Layer,
+        behavior: ToolPermissionBehavior,
+        patterns: impl IntoIterator<Item = S>,
+    ) -> Result<RuleSet, PatternError> {
+        let mut set = RuleSet::new();
+        for pattern in patterns {
+            let text = pattern.as_ref();
+            let pattern = Pattern::parse(text)?;
+            check_name(&pattern, behavior).map_err(|message| PatternError {
+                position: 0,
+                message,
+                pattern: text.to_owned(),
+            })?;
+            set.push(Rule::new(pattern, behavior, Origin::of(layer)));
+        }
+        Ok(set)
+    }
+
+    /// The run's own layer: `--allowed-tools` and `--disallowed-tools`.
+    ///
+    /// # Errors
+    /// When a text is not a pattern.
+    pub fn from_flags<S: AsRef<str>>(allowed: &[S], disallowed: &[S]) -> Result<RuleSet, PatternError> {
+        let mut set = RuleSet::from_patterns(Layer::Run, ToolPermissionBehavior::Deny, disallowed)?;
+        set.join(RuleSet::from_patterns(Layer::Run, ToolPermissionBehavior::Allow, allowed)?);
+        Ok(set)
+    }
+
+    /// Adds a rule. Two rules with the same pattern are both kept.
+    pub fn push(&mut self, rule: Rule) {
+        self.rules.push(Arc::new(rule));
+    }
+
+    /// Adds what a person granted at a prompt. It never beats a deny or an ask.
+    ///
+    /// # Errors
+    /// When the text is not a pattern.
+    pub fn grant(&mut self, pattern: &str) -> Result<(), PatternError> {
+        self.push(Rule::granted(pattern)?);
+        Ok(())
+    }
+
+    /// Adds a grant of the ledger; verdicts name it by its id.
+    ///
+    /// # Errors
+    /// When its pattern is none.
+    pub fn grant_of(&mut self, grant: &GrantRecord) -> Result<(), PatternError> {
+        let mut rule = Rule::granted(&grant.pattern)?;
+        rule.origin.grant = Some(GrantMark { id: grant.id.clone(), is_limited: grant.max_uses.is_some() });
+        self.push(rule);
+        Ok(())
+    }
+
+    /// The same rules without the grants of the ledger.
+    #[must_use]
+    pub fn without_grants(&self) -> RuleSet {
+        let mut set = self.clone();
+        set.rules.retain(|rule| rule.origin.grant.is_none());
+        set
+    }
+
+    /// The same rules without the grants whose uses are counted down.
+    #[must_use]
+    pub fn without_limited(&self) -> RuleSet {
+        let mut set = self.clone();
+        set.rules.retain(|rule| rule.origin.tier() < 2);
+        set
+    }
+
+    /// The same rules with only those allows that are shipped, all of which only read in a shell, and no default.
+    #[must_use]
+    pub fn with_shipped_allows(&self) -> RuleSet {
+        let mut set = self.clone();
+        set.default = None;
+        set.rules.retain(|rule| {
+            rule.behavior != ToolPermissionBehavior::Allow || rule.origin.layer == Layer::Shipped
+        });
+        set
+    }
+
+    /// The rules of one behaviour.
+    #[must_use]
+    pub fn only(&self, behavior: ToolPermissionBehavior) -> RuleSet {
+        let rules = self.rules.iter().filter(|rule| rule.behavior == behavior).cloned().collect();
+        RuleSet { rules, ..RuleSet::default() }
+    }
+
+    /// Adds all rules of another set. Of two defaults the stricter one holds.
+    pub fn join(&mut self, other: RuleSet) {
+        self.rules.extend(other.rules);
+        self.default = self.default.max(other.default);
+        if self.refused.is_none() {
+            self.refused = other.refused;
+        }
+    }
+
+    /// Sets what happens to calls that no rule matches.
+    pub fn set_default(&mut self, behavior: ToolPermissionBehavior) {
+        self.default = Some(behavior);
+    }
+
+    /// What happens to calls that no rule matches: ask, when nothing else was said.
+    pub fn default_behavior(&self) -> ToolPermissionBehavior {
+        self.default.unwrap_or(ToolPermissionBehavior::Ask)
+    }
+
+    /// Marks that a file of rules could not be read: from now on everything that is not denied asks.
+    pub fn refuse(&mut self, why: impl Into<String>) {
+        if self.refused.is_none() {
+            self.refused = Some(why.into());
+        }
+    }
+
+    /// Why everything asks, when a file of rules could not be read.
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
+    /// The rules, in the order they were added.
+    pub fn rules(&self) -> &[Arc<Rule>] {
+        &self.rules
+    }
+
+    /// The tools of `names` that a deny without conditions takes away from the model.
+    pub fn hidden_tools<S: AsRef<str>>(&self, names: &[S]) -> Vec<String> {
+        let is_hidden = |name: &str| {
+            self.rules.iter().any(|rule| {
+                rule.behavior == ToolPermissionBehavior::Deny
+                    && rule.pattern.is_unconditional()
+                    && rule.pattern.matches_tool(name)
+            })
+        };
+        names.iter().map(AsRef::as_ref).filter(|name| is_hidden(name)).map(str::to_owned).collect()
+    }
+
+    /// True when a rule of this behaviour looks at a tool's arguments or takes the tool as a whole.
+    pub fn has(&self, behavior: ToolPermissionBehavior, tool: &str) -> bool {
+        self.rules.iter().any(|rule| rule.behavior == behavior && rule.pattern.matches_tool(tool))
+    }
+}

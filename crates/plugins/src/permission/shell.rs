@@ -1,0 +1,556 @@
+//! Rules against the parts of a shell command.
+
+use super::evaluate::{Allowed, Question, SHELL_TOOL, excerpt, named};
+use super::files::FileRules;
+use super::grant::{pattern_word, rule_for_prefix};
+use super::path::{self, Places};
+use super::protected;
+use super::rules::{Layer, Rule, RuleSet};
+use aye_pattern::shell::{
+    Analysis, Assignment, Simple, Word, canonical, globs_are_harmless, is_explained, is_stateful,
+    is_transparent, only_named, only_reads, risks,
+};
+use aye_pattern::{Args, Condition, Looked, Matcher, Pattern, Quantifier};
+use std::cell::OnceCell;
+use std::path::PathBuf;
+
+/// Whether a deny or ask rule matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hit {
+    /// It does.
+    Yes,
+    /// Only the shell would know.
+    Maybe,
+    /// It does not.
+    No,
+}
+
+/// Holds one comparison of a deny or ask rule against every command found anywhere.
+pub(super) fn restricts(looked: &Looked<'_>, analysis: &Analysis) -> Hit {
+    let matcher = looked.matcher;
+    let programs = analysis.commands.iter().filter(|command| !command.words.is_empty());
+    if looked.negated {
+        let mut hit = Hit::No;
+        for command in programs {
+            match against(matcher, command) {
+                Hit::No => return Hit::Yes,
+                Hit::Maybe => hit = Hit::Maybe,
+                Hit::Yes => {}
+            }
+        }
+        return hit;
+    }
+    if matcher.is_match(looked.text) || matcher.is_match(looked.text.trim()) {
+        return Hit::Yes;
+    }
+    let mut hit = Hit::No;
+    for command in &analysis.commands {
+        match against(matcher, command) {
+            Hit::Yes => return Hit::Yes,
+            Hit::Maybe => hit = Hit::Maybe,
+            Hit::No => {}
+        }
+    }
+    hit
+}
+
+pub(super) fn against(matcher: &Matcher, command: &Simple) -> Hit {
+    if matcher.is_match(&command.source) {
+        return Hit::Yes;
+    }
+    let mut hit = Hit::No;
+    for words in command.spellings() {
+        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+        if texts.is_empty() {
+            continue;
+        }
+        if matcher.is_match_words(&texts, &canonical(&texts)) || matcher.is_match(&texts.join(" ")) {
+            return Hit::Yes;
+        }
+        if could_match(matcher, &words) {
+            hit = Hit::Maybe;
+        }
+    }
+    hit
+}
+
+/// True when some way to fill in the unknown parts would match. A command whose program is unknown is not looked at
+/// here: it is undecided as a whole.
+fn could_match(matcher: &Matcher, words: &[Word]) -> bool {
+    if words.iter().all(Word::is_known) || !words[0].is_known() {
+        return false;
+    }
+    if let Matcher::Regex(regex) = matcher {
+        // What stands before the first unknown word often rules it out: `echo $X` is no `^rm `.
+        let known: Vec<&str> =
+            words.iter().take_while(|word| word.is_known()).map(|word| word.text.as_str()).collect();
+        return [known.join(" "), canonical(&known)]
+            .iter()
+            .any(|start| regex.could_match(&format!("{start} ")));
+    }
+    let (literal, _) = matcher.literal_words();
+    for (want, word) in literal.iter().zip(words) {
+        if !word.is_known() {
+            return true;
+        }
+        if *want != word.text {
+            return false;
+        }
+    }
+    true
+}
+
+/// The comparisons of the command in a rule, negated ones aside.
+pub(super) fn matchers(rule: &Rule) -> Vec<&Matcher> {
+    match rule.pattern.args() {
+        Args::Any => Vec::new(),
+        Args::Primary(matcher) => vec![matcher],
+        Args::All(all) => {
+            let is_about = |c: &&Condition| c.path.single_key() == Some("command") && !c.negated;
+            all.iter().filter(is_about).map(|condition| &condition.matcher).collect()
+        }
+    }
+}
+
+/// Whether a command is of a program that nobody knows here: it may run what its words say.
+pub(super) fn may_run_others(command: &Simple) -> bool {
+    command.program().is_some_and(|program| command.words.len() > 1 && !is_explained(program))
+}
+
+/// Whether the words of a command hold the program that a rule names, or anything that the rule matches.
+pub(super) fn mentions(matcher: &Matcher, command: &Simple) -> bool {
+    let (literal, _) = matcher.literal_words();
+    let texts = command.texts();
+    if let Some(program) = literal.first() {
+        let program = program.rsplit('/').next().unwrap_or(program);
+        return texts[1..].iter().any(|text| holds_program(text, program))
+            || !is_name(texts[0]) && holds_program(texts[0], program);
+    }
+    // A comparison without a program of its own: does it match from any word on?
+    (1..texts.len()).any(|at| {
+        let rest = &texts[at..];
+        matcher.is_match_words(rest, &canonical(rest))
+            || texts[at]
+                .match_indices(|c: char| !c.is_alphanumeric())
+                .any(|(i, c)| matcher.is_match(&texts[at][i + c.len()..]))
+            || texts[at].contains(' ') && matcher.is_match(texts[at])
+    })
+}
+
+/// Whether a word is the name of a program and nothing more.
+fn is_name(text: &str) -> bool {
+    text.chars().all(|c| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+'))
+}
+
+/// Whether a text holds a program's name as a word, or glued to a letter that takes it: `-crm`.
+fn holds_program(text: &str, program: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '+' | '/');
+    text.split(|c: char| !is_part(c)).any(|token| {
+        let name = token.rsplit('/').next().unwrap_or(token);
+        let glued = name.strip_prefix('-').and_then(|rest| rest.get(1..));
+        name == program || glued == Some(program)
+    })
+}
+
+/// Variables that change how a program talks, not what it does.
+fn is_safe_assignment(assignment: &Assignment) -> bool {
+    const SAFE: &[&str] = &[
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "COLUMNS",
+        "LINES",
+        "TERM",
+        "CI",
+        "RUST_BACKTRACE",
+        "RUST_LOG",
+        "RUST_LIB_BACKTRACE",
+        "CARGO_TERM_COLOR",
+        "CARGO_TERM_PROGRESS_WHEN",
+        "PYTHONUNBUFFERED",
+        "PYTHONDONTWRITEBYTECODE",
+        "NODE_ENV",
+        "GIT_TERMINAL_PROMPT",
+        "GIT_OPTIONAL_LOCKS",
+        "DEBIAN_FRONTEND",
+        "TIMEFORMAT",
+        "POSIXLY_CORRECT",
+        "BLOCKSIZE",
+        "BLOCK_SIZE",
+        "MAKELEVEL",
+        "GOFLAGS_NONE",
+    ];
+    let known = SAFE.contains(&assignment.name.as_str())
+        || assignment
+            .name
+            .strip_prefix("LC_")
+            .is_some_and(|rest| rest.chars().all(|c| c.is_ascii_uppercase()));
+    known && assignment.value.is_literal() && !assignment.value.text.contains(['/', '%', '\n', ':'])
+}
+
+/// What lets a command line through. All rules are about the tool.
+pub(super) fn allowed<'r>(
+    rules: &[&'r Rule],
+    analysis: &Analysis,
+    question: &Question<'_>,
+    all: &RuleSet,
+) -> Result<Allowed<'r>, String> {
+    let is_whole = |rule: &&&Rule| rule.pattern.is_unconditional() && rule.origin.layer != Layer::Shipped;
+    // The exact text of the whole line was allowed: what was seen is what runs.
+    let whole =
+        rules.iter().find(is_whole).or_else(|| rules.iter().find(|rule| names_whole_line(rule, question)));
+    if let Some(allowed) = whole.and_then(|rule| Allowed::by(&[rule])) {
+        return Ok(allowed);
+    }
+    let commands = analysis.plain().map_err(|why| not_by_itself(why, question))?;
+    if commands.is_empty() {
+        return Err("it contains no command".into());
+    }
+    let at = question.cwd.to_owned();
+    let mut walk = Walk { rules, question, all, files: OnceCell::new(), at, moved: false, is_lost: false };
+    let mut used: Vec<&'r Rule> = Vec::new();
+    for (index, command) in commands.into_iter().enumerate() {
+        used.extend(walk.command(command, index == 0 && analysis.starts_with_cd)?);
+    }
+    let guards_git = guards_git(&analysis.plain().unwrap_or_default(), &walk);
+    let allowed = Allowed::by(&used).ok_or_else(|| "no rule covers this".to_owned())?;
+    Ok(Allowed { guards_git, ..allowed })
+}
+
+/// Whether the line runs git, and no rule but those that come with aye allows that.
+fn guards_git(commands: &[&Simple], walk: &Walk<'_, '_>) -> bool {
+    let is_git = |command: &&&Simple| {
+        let texts = command.texts();
+        texts.first() == Some(&"git")
+            || texts.first().is_some_and(|p| is_transparent(p)) && texts.contains(&"git")
+    };
+    let own: Vec<&Rule> =
+        walk.rules.iter().copied().filter(|rule| rule.origin.layer != Layer::Shipped).collect();
+    let walk = Walk {
+        rules: &own,
+        question: walk.question,
+        all: walk.all,
+        files: OnceCell::new(),
+        at: walk.at.clone(),
+        moved: walk.moved,
+        is_lost: walk.is_lost,
+    };
+    let mut git = commands.iter().filter(is_git).peekable();
+    // One that the user allowed runs what the repository names anyway.
+    git.peek().is_some() && git.all(|command| walk.words(&command.words).is_err())
+}
+
+/// Why a line asks whatever rules allow its commands, and what would allow it.
+fn not_by_itself(why: &str, question: &Question<'_>) -> String {
+    let line = question.args.get("command").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let exact = Pattern::literal(question.tool, "command", line).to_string();
+    if exact.chars().count() <= MAX_RULE && line.lines().count() == 1 {
+        format!("{why}; only a rule for the whole line allows that: {exact}")
+    } else {
+        format!("{why}; only a rule for the whole line allows that")
+    }
+}
+
+/// A longer rule is not part of a reason.
+const MAX_RULE: usize = 80;
+
+/// A rule for these words and `more`, to be named in a reason.
+fn rule_for(words: &[&str], more: bool) -> Option<String> {
+    let text = words.iter().map(|word| pattern_word(word)).collect::<Vec<_>>().join(" ");
+    let text = format!("{SHELL_TOOL}({text}{})", if more { " *" } else { "" });
+    let is_short = text.chars().count() <= MAX_RULE && !text.contains(char::is_control);
+    text.is_ascii().then_some(text).filter(|text| is_short && Pattern::parse(text).is_ok())
+}
+
+/// Whether an allow rule speaks about a command line or any command in it, whatever it then makes of it.
+pub(super) fn speaks_about(rule: &Rule, question: &Question<'_>, parts: &[Part<'_>]) -> bool {
+    rule.pattern.is_unconditional()
+        || names_whole_line(rule, question)
+        || parts.iter().any(|part| hits(rule, question, part, &mut |_| {}))
+}
+
+/// A command as rules see it.
+pub(super) struct Part<'a> {
+    texts: Vec<&'a str>,
+    canonical: String,
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn of(words: &'a [Word]) -> Part<'a> {
+        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+        Part { canonical: canonical(&texts), texts }
+    }
+
+    /// Every command of a line that is one.
+    pub(super) fn all(analysis: &'a Analysis) -> Vec<Part<'a>> {
+        let commands = analysis.commands.iter().filter(|command| !command.words.is_empty());
+        commands.map(|command| Part::of(&command.words)).collect()
+    }
+}
+
+/// Whether a rule matches a command by its words; `look` is handed what matched.
+fn hits(rule: &Rule, question: &Question<'_>, part: &Part<'_>, look: &mut dyn FnMut(&Looked<'_>)) -> bool {
+    let test = &mut |looked: Looked<'_>| {
+        if looked.key != Some("command") {
+            return looked.holds();
+        }
+        look(&looked);
+        looked.matcher.is_match_words(&part.texts, &part.canonical) != looked.negated
+    };
+    rule.pattern.matches_by(question.tool, question.args, Some("command"), Quantifier::Every, test)
+}
+
+fn names_whole_line(rule: &Rule, question: &Question<'_>) -> bool {
+    let Args::All(conditions) = rule.pattern.args() else { return false };
+    let is_exact = |c: &aye_pattern::Condition| {
+        c.path.single_key() == Some("command") && !c.negated && matches!(c.matcher, Matcher::Exact(_))
+    };
+    conditions.iter().any(is_exact)
+        && rule.pattern.matches(question.tool, question.args, Some("command"), Quantifier::Every)
+}
+
+/// The walk over the commands of a plain line.
+struct Walk<'w, 'r> {
+    rules: &'w [&'r Rule],
+    question: &'w Question<'w>,
+    all: &'w RuleSet,
+    /// Those of them that are about files; made when a word looks like a file.
+    files: OnceCell<FileRules>,
+    /// The folder the shell is in.
+    at: PathBuf,
+    moved: bool,
+    /// A command before this one may have changed the shell's folder, or what words mean.
+    is_lost: bool,
+}
+
+impl<'r> Walk<'_, 'r> {
+    /// The rules for one command; none when it needs none. `leads`: the rest of the line runs only if it succeeds.
+    fn command(&mut self, command: &Simple, leads: bool) -> Result<Vec<&'r Rule>, String> {
+        for assignment in &command.assignments {
+            if !is_safe_assignment(assignment) {
+                let why = format!("`{}` is set for a command", assignment.name);
+                return Err(not_by_itself(&why, self.question));
+            }
+        }
+        let Some(first) = command.words.first() else { return Ok(Vec::new()) };
+        if !first.is_literal() || first.text.is_empty() || first.text.contains(char::is_whitespace) {
+            return Err(not_by_itself(
+                &format!("`{}` is not a plain program name", first.text),
+                self.question,
+            ));
+        }
+        if first.text == "cd" {
+            if !leads {
+                return Err("`cd` is accepted only as the first command of the line, followed by `&&`".into());
+            }
+            self.change_folder(command)?;
+            return Ok(Vec::new());
+        }
+        if self.moved {
+            if first.text.contains('/') && !first.text.starts_with('/') {
+                return Err(format!("`{}` is a different program after `cd`", first.text));
+            }
+            if first.text == "git" {
+                return Err("git reads the settings of another folder after `cd`".into());
+            }
+        }
+        let used = self.words(&command.words)?;
+        self.is_lost |= is_stateful(&first.text);
+        Ok(used)
+    }
+
+    fn change_folder(&mut self, command: &Simple) -> Result<(), String> {
+        let target = match command.words.as_slice() {
+            [_, target] => target,
+            [_, dashes, target] if dashes.text == "--" => target,
+            _ => return Err("`cd` without a folder leaves the workspace".into()),
+        };
+        if !target.is_literal() || target.text.starts_with(['-', '~']) || target.text.is_empty() {
+            return Err(format!("where `cd {}` leads is not certain", target.text));
+        }
+        // The shell takes `..` by the letters, programs by the links: after a link the two are different folders.
+        if target.text.split('/').any(|part| part == "..") {
+            return Err(format!("where `cd {}` leads is not certain", target.text));
+        }
+        let places = Places { cwd: &self.at, ..self.question.places() };
+        let seen = path::look(&target.text, &places)?;
+        if seen.is_dangling || !seen.is_inside {
+            return Err(format!("`cd {}` leaves the workspace", target.text));
+        }
+        let next = seen.views.last().cloned().unwrap_or_default();
+        // A workspace that does not exist is one of an example, or of the past.
+        if !next.is_dir() && self.at.is_dir() {
+            return Err(format!("`cd {}` fails: no such folder", target.text));
+        }
+        self.moved |= next != path::resolve(&self.at).0;
+        self.at = next;
+        Ok(())
+    }
+
+    fn words(&self, words: &[Word]) -> Result<Vec<&'r Rule>, String> {
+        let program = words.first().map(|word| word.text.as_str()).unwrap_or_default();
+        for word in words {
+            let is_plain_glob = word.is_glob && !word.has_holes && !word.is_odd;
+            let is_fine = word.is_literal() || (is_plain_glob && globs_are_harmless(program));
+            if !is_fine {
+                let what = if word.is_glob {
+                    "an unquoted pattern"
+                } else {
+                    "an argument that only the shell knows"
+                };
+                let why = format!("`{}` is {what}, and `{program}` may take it for an option", word.text);
+                return Err(not_by_itself(&why.replace('\u{fffc}', "…"), self.question));
+            }
+        }
+        let part = Part::of(words);
+        let mut why = format!("no rule allows `{}`", excerpt(&part.canonical));
+        if let Some(rule) = rule_for_prefix(&part.texts).or_else(|| rule_for(&part.texts, false)) {
+            why = format!("{why}; `{rule}` would");
+        }
+        for &rule in self.rules {
+            let mut spelled: (usize, bool) = (0, false);
+            let hit = hits(rule, self.question, &part, &mut |looked| {
+                if !looked.negated {
+                    let (literal, all) = looked.matcher.literal_words();
+                    spelled = spelled.max((literal.len(), all));
+                }
+            });
+            if !hit {
+                continue;
+            }
+            match self.fits(rule, words, &part.texts, spelled) {
+                Ok(inner) => return Ok([vec![rule], inner].concat()),
+                Err(reason) => why = reason,
+            }
+        }
+        Err(why)
+    }
+
+    /// Whether a rule that matches the words also means them, and the rules for what they wrap.
+    fn fits(
+        &self,
+        rule: &Rule,
+        words: &[Word],
+        texts: &[&str],
+        (spelled, all): (usize, bool),
+    ) -> Result<Vec<&'r Rule>, String> {
+        let mut inner = Vec::new();
+        for risk in risks(words) {
+            if risk.is_named_by(spelled, all) {
+                continue;
+            }
+            if is_transparent(texts[0]) && risk.executes && risk.index > 0 && risk.index < words.len() {
+                // The wrapper is allowed; what it wraps needs a rule of its own.
+                inner.extend(self.words(&words[risk.index..])?);
+                continue;
+            }
+            let last = risk.through.min(words.len() - 1);
+            let would = rule_for(&texts[..=last], last + 1 < words.len() || risk.through == risk.index)
+                .map(|rule| format!("; `{rule}` would"))
+                .unwrap_or_default();
+            return Err(format!("{} does not cover it: {}{would}", named(rule), risk.why));
+        }
+        if !all && !only_reads(texts[0]) {
+            for text in &texts[1..] {
+                let text = text.split_once('=').map_or(*text, |(_, value)| value);
+                if let Some(name) = protected::protected_name(std::path::Path::new(text))
+                    && !protected::is_named_by(&name, rule)
+                {
+                    return Err(format!("`{name}` is protected"));
+                }
+            }
+        }
+        if rule.origin.layer == Layer::Shipped {
+            if self.is_lost {
+                return Err("an earlier command may have changed the shell's folder".into());
+            }
+            only_named(words)?;
+            self.stays_inside(words)?;
+        }
+        Ok(inner)
+    }
+
+    /// What comes with aye reads only inside the workspace, and nothing that a rule wants to be asked about.
+    fn stays_inside(&self, words: &[Word]) -> Result<(), String> {
+        let places = Places { cwd: &self.at, ..self.question.places() };
+        let program = words[0].text.as_str();
+        let expression = searched_for(words);
+        for (i, word) in words.iter().enumerate().skip(1) {
+            if expression == Some(i) {
+                continue;
+            }
+            if program == "git" && names_files_by_pattern(words, &word.text) {
+                return Err(format!("which files `{}` names is not certain", word.text));
+            }
+            let names_only = matches!(
+                program,
+                "ls" | "echo" | "stat" | "du" | "basename" | "dirname" | "which" | "wc" | "true"
+            );
+            if word.is_glob && !names_only {
+                return Err("which files the glob names is not certain".into());
+            }
+            let mut candidates = vec![word.text.as_str()];
+            if let Some((_, value)) = word.text.split_once('=') {
+                candidates.push(value);
+            }
+            if word.text.starts_with('-') && !word.text.starts_with("--") && word.text.len() > 2 {
+                candidates.extend(word.text.get(2..));
+            }
+            // `git show REVISION:PATH`, `git show :STAGE:PATH`, `git log -L 1,5:PATH`
+            candidates.extend(word.text.match_indices(':').map(|(at, _)| &word.text[at + 1..]));
+            for text in candidates.into_iter().filter(|text| !text.is_empty()) {
+                let seen = path::look(text, &places)?;
+                if !seen.is_inside {
+                    return Err(format!("`{text}` is outside the workspace"));
+                }
+                if !names_only && self.is_guarded(text) {
+                    return Err(format!("`{text}` may contain a secret"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// True when reading the file would be asked about or denied.
+    fn is_guarded(&self, text: &str) -> bool {
+        let files = self.files.get_or_init(|| FileRules::of(self.all, &self.question.places()));
+        let places = Places { cwd: &self.at, ..self.question.places() };
+        path::look(text, &places).is_ok_and(|seen| files.restricts_reading(&seen.forms))
+    }
+}
+
+/// Whether a word of a git command that shows what is in files is a pattern or has magic: `'.en?'`, `:(top).env`.
+fn names_files_by_pattern(words: &[Word], text: &str) -> bool {
+    const SHOW: &[&str] = &["diff", "log", "show", "blame", "grep", "rev-list", "shortlog"];
+    words.get(1).is_some_and(|sub| SHOW.contains(&sub.text.as_str()))
+        && !text.starts_with('-')
+        && (text.contains(['*', '?', '[', '\\']) || text.starts_with(':') && has_magic(text))
+}
+
+/// Whether a word that starts with `:` is a pathspec with magic, or a search: `:PATH` and `:STAGE:PATH` are neither.
+fn has_magic(text: &str) -> bool {
+    text[1..].starts_with(|c: char| c.is_ascii_punctuation() && !matches!(c, '.' | '_' | '-'))
+}
+
+/// The index of the word that a search looks for: it is no path. Only told when it is certain.
+pub(super) fn searched_for(words: &[Word]) -> Option<usize> {
+    let is_git_grep = words[0].text == "git" && words.get(1).is_some_and(|word| word.text == "grep");
+    if is_git_grep {
+        return searched_for(&words[1..]).map(|at| at + 1);
+    }
+    if !matches!(words[0].text.as_str(), "grep" | "egrep" | "fgrep" | "rg") {
+        return None;
+    }
+    let names_it = |text: &str| match text.strip_prefix("--") {
+        Some(long) => ["files", "regexp", "file", "type-list"].iter().any(|name| long.starts_with(name)),
+        None => text.starts_with('-') && text.contains(['e', 'f']),
+    };
+    if words.iter().skip(1).any(|word| names_it(&word.text)) {
+        return None;
+    }
+    words.iter().skip(1).position(|word| !word.text.starts_with('-')).map(|at| at + 1)
+}

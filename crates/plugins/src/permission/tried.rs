@@ -1,0 +1,114 @@
+//! What was made of a call, for the record: every rule that was tried, and what the call can do.
+
+use super::evaluate::{Decision, Judge, Prepared, Question, Subject, Verdict, edits_inside, is_file_edit};
+use super::mode::{Mode, is_read_only};
+use super::rules::{Rule, RuleSet, ToolPermissionBehavior as Behavior};
+use super::shell::{self, Hit, Part};
+use aye_core::contract::judgement::{Judgement, Risk, Ruling, TriedRule};
+use aye_core::contract::terms::Terms;
+use aye_core::contract::tool::ToolClass;
+use aye_pattern::shell::effect;
+
+impl Prepared<'_> {
+    /// Every rule about the tool, in order, and whether it matched: for a shell command, any part of it.
+    pub fn tried(&self, rules: &RuleSet) -> Vec<TriedRule> {
+        let judge = self.judge(rules, None);
+        let parts = self.parts();
+        let tried = judge.all().filter_map(|rule| {
+            let matched = speaks(&judge, rule, &parts);
+            // A rule about files may bind a call of another tool.
+            let is_about =
+                rule.pattern.matches_tool(self.question.tool) || matched && rule.behavior != Behavior::Allow;
+            is_about.then(|| TriedRule {
+                pattern: rule.pattern.to_string(),
+                behavior: rule.behavior.to_string(),
+                origin: rule.origin.to_string(),
+                matched,
+            })
+        });
+        tried.collect()
+    }
+
+    /// Whether one rule matches the call, or any part of it.
+    pub fn is_matched_by(&self, rule: &Rule) -> bool {
+        let none = RuleSet::new();
+        rule.pattern.matches_tool(self.question.tool) && speaks(&self.judge(&none, None), rule, &self.parts())
+    }
+
+    /// On which terms the call is asked about: those of all ask rules that match, or may.
+    pub fn terms(&self, rules: &RuleSet) -> Terms {
+        let judge = self.judge(rules, None);
+        let mut terms = Terms::default();
+        let asking = judge.all().filter(|rule| rule.behavior == Behavior::Ask && !rule.terms.is_empty());
+        for rule in asking.filter(|rule| judge.restricts(rule) != Hit::No) {
+            terms.join(&rule.terms);
+        }
+        terms
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        match &self.subject {
+            Subject::Shell(analysis) => Part::all(analysis),
+            Subject::File { .. } | Subject::Other => Vec::new(),
+        }
+    }
+
+    /// What the call can do; `class` is what its tool says of itself.
+    pub fn risk(&self, class: Option<ToolClass>) -> Risk {
+        risk(&self.question, Some(&self.subject), class)
+    }
+}
+
+/// Whether a rule about the tool matches, or may.
+fn speaks(judge: &Judge<'_>, rule: &Rule, parts: &[Part<'_>]) -> bool {
+    match (rule.behavior, judge.subject) {
+        (Behavior::Deny | Behavior::Ask, _) => judge.restricts(rule) != Hit::No,
+        (Behavior::Allow, Subject::Shell(_)) => shell::speaks_about(rule, judge.question, parts),
+        (Behavior::Allow, Subject::File { .. } | Subject::Other) => judge.permits(rule),
+    }
+}
+
+fn risk(question: &Question<'_>, subject: Option<&Subject>, class: Option<ToolClass>) -> Risk {
+    if let Some(Subject::Shell(analysis)) = subject {
+        return effect(analysis);
+    }
+    if is_file_edit(question.tool) {
+        return if edits_inside(question) { Risk::Edits } else { Risk::Destroys };
+    }
+    if question.tool == "WebFetch" {
+        return Risk::Network;
+    }
+    if is_read_only(question.tool) || class == Some(ToolClass::Pure) {
+        return Risk::Reads;
+    }
+    Risk::Runs
+}
+
+/// The record of a verdict.
+pub(super) fn judgement(
+    question: &Question<'_>,
+    call: Option<&Prepared<'_>>,
+    rules: &RuleSet,
+    verdict: &Verdict,
+    mode: Mode,
+    class: Option<ToolClass>,
+) -> Judgement {
+    let mut grants = verdict.grants.iter().map(|grant| grant.id.clone());
+    Judgement {
+        ruling: match verdict.decision {
+            Decision::Allow => Ruling::Allow,
+            Decision::Ask(_) => Ruling::Ask,
+            Decision::Deny => Ruling::Deny,
+            Decision::Error => Ruling::Error,
+        },
+        rule: verdict.rule.clone(),
+        origin: verdict.origin.clone(),
+        why: verdict.why.clone(),
+        grant: grants.next(),
+        other_grants: grants.collect(),
+        guards_git: verdict.guards_git,
+        mode,
+        risk: risk(question, call.map(|call| &call.subject), class),
+        tried: call.map(|call| call.tried(rules)).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,70 @@
+//! Reminders: what a model is told after a tool call that a rule is about.
+//!
+//! Rules are data, from `reminders.json` and from the section `reminder` of an agent. After each call that ran, every
+//! rule is held against the tool, its arguments and its result, in order; each one that matches puts its words before
+//! the model in the next step and is shown to the person, unless it fired within its cooldown.
+
+mod config;
+mod hook;
+mod located;
+mod output;
+mod read;
+mod rule;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+pub use config::{
+    ContentEntry, FieldEntry, FieldsEntry, OutputEntry, OutputMatchEntry, ReminderConfigKey,
+    ReminderMessageEntry, ReminderRuleEntry, ReminderRulesConfig, load_rules,
+};
+pub use output::{ContentMatcher, FieldMatcher, OutputMatcher, Seen, StatusMatcher};
+pub use read::ReminderConfigError;
+pub use rule::{ReminderRule, ReminderTarget};
+pub use state::RemindersFired;
+
+use self::hook::{ReminderHook, Rules};
+use aye_core::contract::spec::PluginConfigKey;
+use aye_core::phase::{ConfigSchema, Plugin, PluginDescriptor, PluginRegistrar};
+use aye_core::state::{JsonValue, KeyScope, Phase, StateError, StateKeyOptions};
+
+/// The name of the plugin.
+pub const REMINDER_PLUGIN: &str = "reminder";
+
+/// Reminds by the rules it was made with and by those of each agent.
+pub struct ReminderPlugin {
+    rules: Arc<Rules>,
+}
+
+impl ReminderPlugin {
+    /// A plugin with these rules for every agent.
+    pub fn new(rules: Vec<ReminderRule>) -> Self {
+        Self { rules: Arc::new(Rules::new(rules)) }
+    }
+}
+
+impl Plugin for ReminderPlugin {
+    fn descriptor(&self) -> PluginDescriptor {
+        PluginDescriptor::new(REMINDER_PLUGIN, "adds reminders by rules after tool calls")
+    }
+
+    fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+        registrar
+            .register_key::<RemindersFired>(StateKeyOptions { persistent: true, scope: KeyScope::Run })?;
+        registrar.register_hook(Phase::AfterToolExecute, ReminderHook { rules: Arc::clone(&self.rules) });
+        Ok(())
+    }
+
+    fn config_schemas(&self) -> Vec<ConfigSchema> {
+        vec![ConfigSchema {
+            key: ReminderConfigKey::KEY,
+            json_schema: schemars::schema_for!(ReminderRulesConfig),
+        }]
+    }
+
+    fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), String> {
+        read::section(section).map(|_| ()).map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,256 @@
+//! Finds skills in folders, in the order of precedence, and keeps the first of each name.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::front_matter::{Severity, SkillIssue};
+use super::registry::InMemorySkillRegistry;
+use super::skill::{FsDiscovery, FsSkill, Skill, SkillError};
+use aye_core::contract::display::visible_line;
+
+/// Folders below a root that are looked at in all.
+const MAX_FOLDERS: usize = 2000;
+/// How far below a root a skill may be.
+const MAX_DEPTH: usize = 4;
+/// Skills of one root.
+const MAX_SKILLS: usize = 500;
+/// Folders that hold other people's files.
+const IGNORED: [&str; 10] = [
+    "node_modules",
+    "target",
+    "vendor",
+    "dist",
+    "build",
+    "out",
+    "__pycache__",
+    "venv",
+    "site-packages",
+    "bower_components",
+];
+
+/// Whose skills a root holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SkillScope {
+    /// The project's, used in trusted folders only.
+    Project,
+    /// The user's.
+    User,
+    /// Those that are compiled in.
+    Bundled,
+}
+
+impl fmt::Display for SkillScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Project => "project",
+            Self::User => "user",
+            Self::Bundled => "built in",
+        })
+    }
+}
+
+/// A folder that holds skills.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkillRoot {
+    /// The folder; it may be missing.
+    pub dir: PathBuf,
+    /// Whose it is.
+    pub scope: SkillScope,
+    /// The folder that `dir` may not lead out of through links.
+    pub boundary: Option<PathBuf>,
+}
+
+/// The project's roots, first wins: from the working directory up to the repository's root.
+///
+/// Only for folders that the person trusts.
+pub fn project_roots(cwd: &Path, repository: &Path) -> Vec<SkillRoot> {
+    let folders = cwd.ancestors().take_while(|folder| folder.starts_with(repository));
+    let below = |folder: &Path| {
+        [".agents/skills", ".aye/skills", ".claude/skills"].map(|name| SkillRoot {
+            dir: folder.join(name),
+            scope: SkillScope::Project,
+            boundary: Some(repository.to_path_buf()),
+        })
+    };
+    folders.flat_map(below).collect()
+}
+
+/// The user's roots, first wins.
+pub fn user_roots(config_dir: &Path, home: Option<&Path>) -> Vec<SkillRoot> {
+    let dirs = [Some(config_dir.join("skills")), home.map(|home| home.join(".agents/skills"))];
+    dirs.into_iter().flatten().map(|dir| SkillRoot { dir, scope: SkillScope::User, boundary: None }).collect()
+}
+
+/// A skill with the place it was found at.
+#[derive(Clone)]
+pub struct FoundSkill {
+    /// The skill.
+    pub skill: Arc<dyn Skill>,
+    /// Whose it is.
+    pub scope: SkillScope,
+    /// Where a skill of the same name is that is used instead.
+    pub hidden_by: Option<String>,
+}
+
+/// All skills of all roots.
+#[derive(Clone, Default)]
+pub struct Discovery {
+    /// In order of precedence, hidden ones included.
+    pub found: Vec<FoundSkill>,
+    /// What is wrong or odd.
+    pub issues: Vec<SkillIssue>,
+}
+
+impl Discovery {
+    /// The skills that can be used.
+    pub fn registry(&self) -> InMemorySkillRegistry {
+        let used = self.found.iter().filter(|found| found.hidden_by.is_none());
+        InMemorySkillRegistry::from_skills(used.map(|found| Arc::clone(&found.skill)).collect())
+    }
+
+    fn add(&mut self, skill: Arc<dyn Skill>, scope: SkillScope) {
+        let name = &skill.meta().name;
+        let used =
+            self.found.iter().find(|found| found.hidden_by.is_none() && found.skill.meta().name == *name);
+        let hidden_by = used.map(|found| found.skill.location());
+        if let Some(location) = &hidden_by {
+            let message = format!(
+                "skill `{name}` is not used, because {} defines one of the same name",
+                visible_line(location)
+            );
+            self.issues.push(SkillIssue {
+                path: skill.location().into(),
+                line: 0,
+                severity: Severity::Warning,
+                message,
+            });
+        }
+        self.found.push(FoundSkill { skill, scope, hidden_by });
+    }
+}
+
+/// Finds the skills of all roots, in their order, and then the compiled-in ones.
+pub fn discover(roots: &[SkillRoot], bundled: Vec<Arc<dyn Skill>>) -> Discovery {
+    let mut discovery = Discovery::default();
+    let mut seen = BTreeSet::new();
+    for root in roots {
+        let Ok(real) = root.dir.canonicalize() else { continue };
+        if root.boundary.as_ref().is_some_and(|boundary| !is_inside(&real, boundary)) {
+            let message = "links out of the project; not followed".to_owned();
+            discovery.issues.push(SkillIssue {
+                path: root.dir.clone(),
+                line: 0,
+                severity: Severity::Warning,
+                message,
+            });
+            continue;
+        }
+        match walk(&real) {
+            Ok(found) => {
+                discovery.issues.extend(found.warnings);
+                // `.claude/skills` is often a link to `.agents/skills`: one skill, found twice, hides nothing.
+                for skill in found.skills.into_iter().filter(|skill| seen.insert(skill.dir().to_path_buf())) {
+                    discovery.add(Arc::new(skill), root.scope);
+                }
+            }
+            Err(error) => {
+                let message = format!("skills are not read: {error}");
+                discovery.issues.push(SkillIssue {
+                    path: real,
+                    line: 0,
+                    severity: Severity::Warning,
+                    message,
+                });
+            }
+        }
+    }
+    for skill in bundled {
+        discovery.add(skill, SkillScope::Bundled);
+    }
+    // The same file seen through two roots says the same things twice.
+    let mut said = BTreeSet::new();
+    discovery.issues.retain(|issue| said.insert((issue.path.clone(), issue.line, issue.message.clone())));
+    discovery
+}
+
+fn is_inside(real: &Path, boundary: &Path) -> bool {
+    boundary.canonicalize().is_ok_and(|boundary| real.starts_with(boundary))
+}
+
+/// Finds the skills below one folder. Links are followed only when they stay inside of it.
+pub(crate) fn walk(root: &Path) -> Result<FsDiscovery, SkillError> {
+    let read = |source| SkillError::Read { path: root.to_path_buf(), source };
+    let root = root.canonicalize().map_err(read)?;
+    fs::read_dir(&root).map_err(read)?;
+    let mut found = FsDiscovery::default();
+    let mut seen = BTreeSet::from([root.clone()]);
+    let mut queue = vec![(root.clone(), 0)];
+    while let Some((folder, depth)) = queue.pop() {
+        let warn = |found: &mut FsDiscovery, path: &Path, message: String| {
+            found.warnings.push(SkillIssue {
+                path: path.to_path_buf(),
+                line: 0,
+                severity: Severity::Warning,
+                message,
+            });
+        };
+        // The root itself is a list of skills, whatever lies in it.
+        if depth > 0 && folder.join("SKILL.md").symlink_metadata().is_ok() {
+            let (skill, issues) = FsSkill::load(&folder);
+            found.warnings.extend(issues);
+            found.skills.extend(skill);
+            if found.skills.len() == MAX_SKILLS {
+                warn(
+                    &mut found,
+                    &root,
+                    format!("contains more than {MAX_SKILLS} skills; the rest is not read"),
+                );
+                break;
+            }
+            continue;
+        }
+        if depth == MAX_DEPTH {
+            continue;
+        }
+        let Ok(entries) = fs::read_dir(&folder) else {
+            warn(&mut found, &folder, "cannot be read".to_owned());
+            continue;
+        };
+        let mut inner: Vec<PathBuf> = Vec::new();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with('.') || IGNORED.contains(&name.as_ref()) || !entry.path().is_dir() {
+                continue;
+            }
+            match entry.path().canonicalize() {
+                Ok(real) if !real.starts_with(&root) => {
+                    warn(
+                        &mut found,
+                        &entry.path(),
+                        "links out of the skills folder; not followed".to_owned(),
+                    );
+                }
+                Ok(real) if seen.insert(real.clone()) => inner.push(real),
+                _ => {}
+            }
+        }
+        if seen.len() > MAX_FOLDERS {
+            warn(
+                &mut found,
+                &root,
+                format!("contains more than {MAX_FOLDERS} folders; the rest is not read"),
+            );
+            break;
+        }
+        inner.sort();
+        queue.extend(inner.into_iter().rev().map(|folder| (folder, depth + 1)));
+    }
+    Ok(found)
+}

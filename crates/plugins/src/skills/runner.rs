@@ -1,0 +1,54 @@
+//! The seam to whatever runs programs: a plugin starts none itself.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use aye_core::contract::tool::SpawnContext;
+
+/// Time that a script may take.
+pub const SCRIPT_TIMEOUT: Duration = Duration::from_mins(1);
+/// Bytes of its output that are kept.
+pub const SCRIPT_MAX_OUTPUT: usize = 32 * 1024;
+
+/// A script to run: own process group, no stdin, an environment without secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptRequest {
+    /// The interpreter, looked up in `PATH`.
+    pub program: String,
+    /// Its arguments, the script among them.
+    pub args: Vec<String>,
+    /// Its working directory.
+    pub cwd: PathBuf,
+    /// Variables to add to the environment.
+    pub env: Vec<(String, String)>,
+    /// Then the whole group is killed.
+    pub timeout: Duration,
+    /// Bytes of each stream, or of both together, that are kept.
+    pub max_output: usize,
+    /// For whom.
+    pub on_behalf: SpawnContext,
+}
+
+/// How a script ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScriptOutput {
+    /// What it wrote, cut and marked.
+    pub output: String,
+    /// Its exit status; `None` when a signal or the timeout ended it.
+    pub exit_code: Option<i32>,
+    /// How it ended when not by itself, for people: `killed after 60 s`, `signal SIGSEGV`.
+    pub ended: Option<String>,
+}
+
+/// Runs scripts. Dropping the future leaves nothing running.
+#[async_trait]
+pub trait ScriptRunner: Send + Sync {
+    /// Runs one.
+    ///
+    /// # Errors
+    /// Why it was not started, as a sentence for the model.
+    async fn run(&self, request: ScriptRequest, cancel: &CancellationToken) -> Result<ScriptOutput, String>;
+}

@@ -1,0 +1,143 @@
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::policy::{
+    ConsecutiveErrorsPolicy, ContentMatchPolicy, LoopDetectionPolicy, MaxRoundsPolicy, StopOnToolPolicy,
+    StopPolicy, TimeoutPolicy, TokenBudgetPolicy,
+};
+use aye_core::contract::spec::PluginConfigKey;
+use aye_core::state::JsonValue;
+
+/// One condition, as it stands in files. A number of 0 switches it off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum StopConditionSpec {
+    /// So many inferences; the calls of the last one are settled first.
+    MaxRounds {
+        /// Inferences.
+        rounds: usize,
+    },
+    /// More time awake than this; waiting for a person does not count.
+    Timeout {
+        /// Seconds.
+        seconds: u64,
+    },
+    /// More tokens, in and out, than this.
+    TokenBudget {
+        /// Tokens of the whole run.
+        max_total: usize,
+    },
+    /// So many tool calls in a row had an error result.
+    ConsecutiveErrors {
+        /// Calls.
+        max: usize,
+    },
+    /// A call of this tool succeeded.
+    StopOnTool {
+        /// The tool's exact name.
+        tool_name: String,
+    },
+    /// The model's text of one answer matches.
+    ContentMatch {
+        /// A regular expression, not anchored.
+        pattern: String,
+    },
+    /// The same call, or the same two or three calls in turn, came so many times in a row. 1 switches it off too.
+    LoopDetection {
+        /// Repetitions.
+        window: usize,
+    },
+}
+
+/// Why a condition can never work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StopConfigError {
+    /// `stop_on_tool` names no tool.
+    #[error("stop_on_tool: `tool_name` is empty; name the tool that ends the run")]
+    EmptyToolName,
+    /// `content_match` would match any text.
+    #[error("content_match: `pattern` is empty; it would match every answer")]
+    EmptyPattern,
+    /// `content_match` is not a regular expression.
+    #[error("content_match: `{pattern}` is not a regular expression: {message}")]
+    BadPattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+/// The config section `stop`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StopConfig {
+    /// The conditions; the first one that holds counts.
+    #[serde(default)]
+    pub conditions: Vec<StopConditionSpec>,
+}
+
+/// Names the section.
+pub struct StopConfigKey;
+
+impl PluginConfigKey for StopConfigKey {
+    const KEY: &'static str = "stop";
+    type Config = StopConfig;
+}
+
+/// Makes policies of conditions, in their order; those that are switched off are left out.
+///
+/// # Errors
+/// The first condition that can never work.
+pub fn policies_from_specs(specs: &[StopConditionSpec]) -> Result<Vec<Arc<dyn StopPolicy>>, StopConfigError> {
+    let mut policies: Vec<Arc<dyn StopPolicy>> = Vec::new();
+    for spec in specs {
+        match spec {
+            StopConditionSpec::MaxRounds { rounds } if *rounds > 0 => {
+                policies.push(Arc::new(MaxRoundsPolicy::new(*rounds)));
+            }
+            StopConditionSpec::Timeout { seconds } if *seconds > 0 => {
+                policies.push(Arc::new(TimeoutPolicy::new(seconds.saturating_mul(1000))));
+            }
+            StopConditionSpec::TokenBudget { max_total } if *max_total > 0 => {
+                policies.push(Arc::new(TokenBudgetPolicy::new(*max_total as u64)));
+            }
+            StopConditionSpec::ConsecutiveErrors { max } if *max > 0 => {
+                policies.push(Arc::new(ConsecutiveErrorsPolicy::new(*max)));
+            }
+            StopConditionSpec::StopOnTool { tool_name } => {
+                policies.push(Arc::new(StopOnToolPolicy::new(tool_name)?));
+            }
+            StopConditionSpec::ContentMatch { pattern } => {
+                policies.push(Arc::new(ContentMatchPolicy::new(pattern)?));
+            }
+            StopConditionSpec::LoopDetection { window } if *window > 1 => {
+                policies.push(Arc::new(LoopDetectionPolicy::new(*window)));
+            }
+            StopConditionSpec::MaxRounds { .. }
+            | StopConditionSpec::Timeout { .. }
+            | StopConditionSpec::TokenBudget { .. }
+            | StopConditionSpec::ConsecutiveErrors { .. }
+            | StopConditionSpec::LoopDetection { .. } => {}
+        }
+    }
+    Ok(policies)
+}
+
+/// Reads a section, one condition after the other, so that a mistake is reported with its place.
+pub(super) fn parse(section: &JsonValue) -> Result<Vec<Arc<dyn StopPolicy>>, String> {
+    if !section.is_object() {
+        return Err("it must be a map with the list `conditions`".to_owned());
+    }
+    if let Some(conditions) = section.get("conditions").and_then(JsonValue::as_array) {
+        for (place, condition) in conditions.iter().enumerate() {
+            let at = |error: &dyn std::fmt::Display| format!("conditions[{place}]: {error}");
+            let spec = StopConditionSpec::deserialize(condition).map_err(|e| at(&e))?;
+            policies_from_specs(&[spec]).map_err(|e| at(&e))?;
+        }
+    }
+    let config = StopConfig::deserialize(section).map_err(|e| e.to_string())?;
+    policies_from_specs(&config.conditions).map_err(|e| e.to_string())
+}

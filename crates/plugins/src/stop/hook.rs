@@ -1,0 +1,210 @@
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+
+use super::budget::{Budget, Cost};
+use super::policy::{MaxRoundsPolicy, StopDecision, StopPoint, StopPolicy, StopPolicyStats};
+use super::state::{SettledCall, StopStateKey, StopStateUpdate, fingerprint};
+use super::{StopConfigKey, config};
+use aye_core::contract::display::shortened;
+use aye_core::contract::lifecycle::TerminationReason;
+use aye_core::contract::message::Role;
+use aye_core::contract::spec::{AgentSpec, PluginConfigKey};
+use aye_core::phase::{PhaseContext, PhaseHook, StopRequest, TimeLimit};
+use aye_core::state::{JsonValue, StateCommand, StateError};
+
+/// A reason given to a person is no longer than this, in characters.
+const DETAIL_LIMIT: usize = 200;
+
+type Policies = Arc<[Arc<dyn StopPolicy>]>;
+
+/// The conditions of the plugin and of the agent at hand.
+pub(super) struct Conditions {
+    own: Policies,
+    budget: Option<Budget>,
+    /// The section that was read last, and what came of it: a section is read, and its patterns are compiled, once.
+    section: Mutex<Option<(JsonValue, Policies)>>,
+}
+
+impl Conditions {
+    pub(super) fn new(own: Vec<Arc<dyn StopPolicy>>) -> Self {
+        Self { own: own.into(), budget: None, section: Mutex::new(None) }
+    }
+
+    pub(super) fn under(&self, budget: Budget) -> Self {
+        Self { own: Arc::clone(&self.own), budget: Some(budget), section: Mutex::new(None) }
+    }
+
+    /// What the inference at hand cost, and the reason to stop when that was too much.
+    fn pay(&self, ctx: &PhaseContext) -> Option<(u64, Option<String>)> {
+        let budget = self.budget.as_ref()?;
+        let spent = ctx.state::<StopStateKey>().map_or(0, |state| state.spent);
+        let children = budget.cost_of_children(ctx);
+        Some(match budget.cost(ctx) {
+            Cost::Known(own) => {
+                let cost = own.saturating_add(children);
+                (cost, budget.exceeded(spent.saturating_add(cost)))
+            }
+            Cost::Unknown(why) => (children, Some(format!("{why}, so the budget cannot be enforced"))),
+        })
+    }
+
+    fn of_section(&self, spec: &AgentSpec) -> Result<Policies, StateError> {
+        let Some(section) = spec.sections.get(StopConfigKey::KEY) else { return Ok(Arc::from([])) };
+        let mut known = self.section.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((text, policies)) = known.as_ref()
+            && text == section
+        {
+            return Ok(Arc::clone(policies));
+        }
+        let policies: Policies = config::parse(section)
+            .map_err(|message| StateError::KeyDecode { key: StopConfigKey::KEY.into(), message })?
+            .into();
+        *known = Some((section.clone(), Arc::clone(&policies)));
+        Ok(policies)
+    }
+
+    /// How many settled calls somebody wants to see; `None` when nobody wants to hear of calls.
+    fn history(&self, spec: &AgentSpec) -> Result<Option<usize>, StateError> {
+        let section = self.of_section(spec)?;
+        Ok(self.own.iter().chain(section.iter()).filter_map(|policy| policy.history()).max())
+    }
+
+    /// The shortest time limit, and the reason of its policy. A section that cannot be read limits nothing here: the
+    /// hooks report it.
+    pub(super) fn time_limit(&self, spec: &AgentSpec) -> Option<TimeLimit> {
+        let section = self.of_section(spec).unwrap_or_default();
+        let limits = self.own.iter().chain(section.iter()).filter_map(|policy| {
+            let active = policy.time_limit()?;
+            // What the policy says of a run that took a moment longer.
+            let elapsed_ms = u64::try_from(active.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+            match policy.evaluate(&StopPolicyStats { elapsed_ms, ..StopPolicyStats::default() }) {
+                StopDecision::Continue => None,
+                StopDecision::Stop { code, detail } => Some(TimeLimit {
+                    active,
+                    reason: TerminationReason::stopped(code, shortened(&detail, DETAIL_LIMIT)),
+                }),
+            }
+        });
+        limits.min_by_key(|limit| limit.active)
+    }
+
+    /// The first condition that holds.
+    fn judge(&self, ctx: &PhaseContext, point: StopPoint) -> Result<Option<TerminationReason>, StateError> {
+        let section = self.of_section(&ctx.agent_spec)?;
+        let rounds = MaxRoundsPolicy::new(ctx.agent_spec.max_rounds);
+        let policies = self
+            .own
+            .iter()
+            .chain(section.iter())
+            .map(|policy| policy.as_ref() as &dyn StopPolicy)
+            .chain([&rounds as &dyn StopPolicy]);
+        let mut stats = None;
+        for policy in policies.filter(|policy| policy.point() == point) {
+            match policy.evaluate(stats.get_or_insert_with(|| stats_of(ctx))) {
+                StopDecision::Continue => {}
+                StopDecision::Stop { code, detail } => {
+                    return Ok(Some(TerminationReason::stopped(code, shortened(&detail, DETAIL_LIMIT))));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The text and the tools of the latest answer; from the conversation when the process was restarted since.
+fn latest_answer(ctx: &PhaseContext) -> (String, Vec<String>) {
+    if let Some(response) = &ctx.response {
+        let tools = response.tool_calls.iter().map(|call| call.name.clone()).collect();
+        return (response.text(), tools);
+    }
+    match ctx.messages.iter().rev().find(|message| message.role == Role::Assistant) {
+        Some(message) => (message.text(), message.tool_calls.iter().map(|call| call.name.clone()).collect()),
+        None => (String::new(), Vec::new()),
+    }
+}
+
+fn stats_of(ctx: &PhaseContext) -> StopPolicyStats {
+    let tokens = |count: Option<i32>| count.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+    let (last_response_text, last_tool_names) = latest_answer(ctx);
+    let state = ctx.state::<StopStateKey>().cloned().unwrap_or_default();
+    let input = tokens(ctx.progress.usage.prompt_tokens);
+    let output = tokens(ctx.progress.usage.completion_tokens);
+    StopPolicyStats {
+        step_count: ctx.progress.steps,
+        total_input_tokens: input,
+        total_output_tokens: output,
+        // Of several providers only some report a sum, and then the sum of the sums is too small.
+        total_tokens: ctx.progress.usage.total().max(input + output),
+        elapsed_ms: u64::try_from(ctx.progress.active.as_millis()).unwrap_or(u64::MAX),
+        consecutive_errors: state.consecutive_errors,
+        last_tool_names,
+        last_response_text,
+        succeeded_tools: state.succeeded,
+        settled: state.settled,
+    }
+}
+
+/// Asks the policies of one point.
+pub(super) struct JudgeHook {
+    pub(super) conditions: Arc<Conditions>,
+    pub(super) point: StopPoint,
+}
+
+#[async_trait]
+impl PhaseHook for JudgeHook {
+    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
+        let mut command = StateCommand::new();
+        if self.point == StopPoint::StepEnd {
+            // A step without calls is the natural end of the run, which is a better reason than any of ours.
+            let cut = ctx.response.as_ref().is_some_and(|response| response.has_incomplete_tool_calls);
+            if !cut && latest_answer(ctx).1.is_empty() {
+                return Ok(command);
+            }
+            if ctx.state::<StopStateKey>().is_some_and(|state| !state.succeeded.is_empty()) {
+                command.update::<StopStateKey>(StopStateUpdate::StepEnded);
+            }
+        }
+        if let Some(reason) = self.conditions.judge(ctx, self.point)? {
+            command.update::<StopRequest>(reason);
+        }
+        if self.point == StopPoint::AfterInference
+            && let Some((cost, over)) = self.conditions.pay(ctx)
+        {
+            if cost > 0 {
+                command.update::<StopStateKey>(StopStateUpdate::Spent(cost));
+            }
+            if let Some(why) = over {
+                command.update::<StopRequest>(TerminationReason::stopped(
+                    "budget",
+                    shortened(&why, DETAIL_LIMIT),
+                ));
+            }
+        }
+        Ok(command)
+    }
+}
+
+/// Remembers settled calls, when a policy wants to hear of them.
+pub(super) struct RecordHook {
+    pub(super) conditions: Arc<Conditions>,
+}
+
+#[async_trait]
+impl PhaseHook for RecordHook {
+    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
+        let mut command = StateCommand::new();
+        let (Some(tool), Some(result)) = (&ctx.tool, &ctx.tool_result) else { return Ok(command) };
+        let Some(keep) = self.conditions.history(&ctx.agent_spec)? else { return Ok(command) };
+        if ctx.was_executed && !result.is_pending() {
+            let call = SettledCall {
+                call_id: tool.call.id.clone(),
+                tool: tool.call.name.clone(),
+                fingerprint: fingerprint(&tool.call.name, &tool.call.arguments),
+                is_error: result.is_error(),
+            };
+            command.update::<StopStateKey>(StopStateUpdate::Settled(call, keep));
+        }
+        Ok(command)
+    }
+}

@@ -1,0 +1,121 @@
+//! Stop policies: when a run ends although the model would go on.
+//!
+//! Conditions come from three places and are looked at in this order: those the plugin was made with, the agent's
+//! config section `stop`, the agent's `max_rounds`, the budget. The first one that holds ends the run with
+//! `TerminationReason::Stopped` and its code. Budget, time and content are checked after each inference; the others
+//! at the end of a step, when all its calls are settled, and only if there would be a next one. A time limit also
+//! interrupts an inference or a tool ([`Plugin::time_limit`]).
+
+mod budget;
+mod config;
+mod hook;
+mod policy;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+pub use budget::Prices;
+pub use config::{StopConditionSpec, StopConfig, StopConfigError, StopConfigKey, policies_from_specs};
+pub use policy::{
+    ConsecutiveErrorsPolicy, ContentMatchPolicy, LoopDetectionPolicy, MaxRoundsPolicy, StopDecision,
+    StopOnToolPolicy, StopPoint, StopPolicy, StopPolicyStats, TimeoutPolicy, TokenBudgetPolicy,
+};
+pub use state::{SettledCall, StopState, StopStateKey, StopStateUpdate, fingerprint};
+
+use self::budget::Budget;
+use self::hook::{Conditions, JudgeHook, RecordHook};
+use aye_core::contract::spec::{AgentSpec, PluginConfigKey};
+use aye_core::phase::{ConfigSchema, Plugin, PluginDescriptor, PluginRegistrar, TimeLimit};
+use aye_core::state::{JsonValue, KeyScope, Phase, StateError, StateKeyOptions};
+
+/// The name of the plugin.
+pub const STOP_PLUGIN: &str = "stop";
+
+/// Ends runs by the conditions it was made with and by those of each agent.
+pub struct StopPlugin {
+    conditions: Arc<Conditions>,
+}
+
+impl StopPlugin {
+    /// A plugin with these conditions for every agent.
+    ///
+    /// # Errors
+    /// [`StopConfigError`] for a condition that can never work.
+    pub fn new(specs: Vec<StopConditionSpec>) -> Result<Self, StopConfigError> {
+        Ok(Self::with_policies(policies_from_specs(&specs)?))
+    }
+
+    /// A plugin with policies of one's own.
+    pub fn with_policies(policies: Vec<Arc<dyn StopPolicy>>) -> Self {
+        Self { conditions: Arc::new(Conditions::new(policies)) }
+    }
+
+    /// Also ends a run that cost more than this at these prices. A model whose price is not known, or that does not say
+    /// how much it used, ends it too: nobody could say what the next answer would cost.
+    #[must_use]
+    pub fn with_budget(self, most: f64, prices: Prices) -> Self {
+        Self { conditions: Arc::new(self.conditions.under(Budget { most, prices })) }
+    }
+}
+
+impl Default for StopPlugin {
+    /// Only what the agents themselves ask for.
+    fn default() -> Self {
+        Self::with_policies(Vec::new())
+    }
+}
+
+impl Plugin for StopPlugin {
+    fn is_guard(&self) -> bool {
+        true
+    }
+
+    /// The conditions of both.
+    fn section_after_handoff(
+        &self,
+        _key: &str,
+        from: Option<&JsonValue>,
+        to: Option<&JsonValue>,
+    ) -> Option<JsonValue> {
+        let (Some(from), Some(to)) = (from, to) else { return from.or(to).cloned() };
+        let mut both = to.clone();
+        if let (Some(own), Some(old)) = (both["conditions"].as_array_mut(), from["conditions"].as_array()) {
+            own.splice(0..0, old.iter().cloned());
+            return Some(both);
+        }
+        Some(from.clone())
+    }
+
+    fn descriptor(&self) -> PluginDescriptor {
+        PluginDescriptor { name: STOP_PLUGIN }
+    }
+
+    fn time_limit(&self, agent_spec: &AgentSpec) -> Option<TimeLimit> {
+        self.conditions.time_limit(agent_spec)
+    }
+
+    fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+        registrar.register_key::<StopStateKey>(StateKeyOptions { persistent: true, scope: KeyScope::Run })?;
+        registrar.register_hook(
+            Phase::AfterInference,
+            JudgeHook { conditions: Arc::clone(&self.conditions), point: StopPoint::AfterInference },
+        );
+        registrar
+            .register_hook(Phase::AfterToolExecute, RecordHook { conditions: Arc::clone(&self.conditions) });
+        registrar.register_hook(
+            Phase::StepEnd,
+            JudgeHook { conditions: Arc::clone(&self.conditions), point: StopPoint::StepEnd },
+        );
+        Ok(())
+    }
+
+    fn config_schemas(&self) -> Vec<ConfigSchema> {
+        vec![ConfigSchema { key: StopConfigKey::KEY, json_schema: schemars::schema_for!(StopConfig) }]
+    }
+
+    fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), String> {
+        config::parse(section).map(|_| ())
+    }
+}

@@ -1,0 +1,116 @@
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use aye_core::contract::digest::hex;
+use aye_core::state::StateKey;
+
+/// One settled call, as the policies remember it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettledCall {
+    /// The call.
+    pub call_id: String,
+    /// The tool.
+    pub tool: String,
+    /// Equal for calls of one tool with the same arguments: see [`fingerprint`].
+    pub fingerprint: String,
+    /// Whether its result is an error.
+    pub is_error: bool,
+}
+
+/// What the policies remember of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StopState {
+    /// The latest settled calls, newest last.
+    pub settled: Vec<SettledCall>,
+    /// Error results in a row up to now.
+    pub consecutive_errors: u32,
+    /// The tools of this step whose calls succeeded.
+    pub succeeded: Vec<String>,
+    /// What was spent, in billionths of the currency of the prices; counted only under a budget.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub spent: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// The run's [`StopState`]. Part of a checkpoint, so that a resumed run goes on counting.
+pub struct StopStateKey;
+
+/// How [`StopStateKey`] changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopStateUpdate {
+    /// A call is settled; so many calls are remembered.
+    Settled(SettledCall, usize),
+    /// The step is over.
+    StepEnded,
+    /// An inference cost so much, in billionths.
+    Spent(u64),
+}
+
+impl StateKey for StopStateKey {
+    const KEY: &'static str = "stop.state";
+    type Value = StopState;
+    type Update = StopStateUpdate;
+
+    fn apply(value: &mut Self::Value, update: Self::Update) {
+        match update {
+            StopStateUpdate::Settled(call, keep) => {
+                value.consecutive_errors =
+                    if call.is_error { value.consecutive_errors.saturating_add(1) } else { 0 };
+                if !call.is_error {
+                    value.succeeded.push(call.tool.clone());
+                }
+                value.settled.push(call);
+                let surplus = value.settled.len().saturating_sub(keep);
+                value.settled.drain(..surplus);
+            }
+            StopStateUpdate::StepEnded => value.succeeded.clear(),
+            StopStateUpdate::Spent(more) => value.spent = value.spent.saturating_add(more),
+        }
+    }
+}
+
+/// A hash of the tool and its arguments, the order of keys aside.
+pub fn fingerprint(tool: &str, arguments: &Value) -> String {
+    let mut text = String::new();
+    write_canonical(&Value::String(tool.to_owned()), &mut text);
+    write_canonical(arguments, &mut text);
+    let hash = Sha256::digest(text.as_bytes());
+    // 128 bits: nobody attacks this, and checkpoints carry many.
+    hex(&hash[..16])
+}
+
+fn write_canonical(value: &Value, text: &mut String) {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map.iter().collect();
+            entries.sort_by(|a, b| a.0.cmp(b.0));
+            text.push('{');
+            for (key, value) in entries {
+                write_canonical(&Value::String(key.clone()), text);
+                text.push(':');
+                write_canonical(value, text);
+                text.push(',');
+            }
+            text.push('}');
+        }
+        Value::Array(items) => {
+            text.push('[');
+            for item in items {
+                write_canonical(item, text);
+                text.push(',');
+            }
+            text.push(']');
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            let _ = write!(text, "{value}");
+        }
+    }
+}

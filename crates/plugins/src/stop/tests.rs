@@ -1,0 +1,502 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use aye_core::contract::content::ContentBlock;
+use aye_core::contract::inference::{StreamResult, TokenUsage};
+use aye_core::contract::lifecycle::TerminationReason;
+use aye_core::contract::message::{Message, ToolCall};
+use aye_core::contract::spec::AgentSpec;
+use aye_core::contract::tool::ToolResult;
+use aye_core::phase::{
+    ExecutionEnv, PhaseContext, PhaseRuntime, RunProgress, ToolCallInfo, validate_sections,
+};
+use aye_core::state::{StateKey, StateStore, UnknownKeyPolicy};
+
+/// A run with the stop plugin, driven by hand.
+struct Bench {
+    runtime: PhaseRuntime,
+    env: ExecutionEnv,
+    spec: AgentSpec,
+    progress: RunProgress,
+    response: StreamResult,
+}
+
+impl Bench {
+    fn new(specs: Vec<StopConditionSpec>) -> Self {
+        Self::of(StopPlugin::new(specs).unwrap())
+    }
+
+    fn of(plugin: StopPlugin) -> Self {
+        let plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(plugin)];
+        let env = ExecutionEnv::from_plugins(&plugins).unwrap();
+        let runtime = PhaseRuntime::new(StateStore::new()).unwrap();
+        runtime.install(&env).unwrap();
+        Self {
+            runtime,
+            env,
+            spec: AgentSpec::new("agent").with_max_rounds(0),
+            progress: RunProgress::default(),
+            response: StreamResult::default(),
+        }
+    }
+
+    async fn run(&self, ctx: PhaseContext) -> Option<String> {
+        let ctx = ctx.with_agent_spec(self.spec.clone()).with_progress(self.progress);
+        match self.runtime.run_phase(&self.env, ctx).await.unwrap().stop {
+            None => None,
+            Some(TerminationReason::Stopped(reason)) => {
+                assert!(reason.detail.unwrap().chars().count() <= 200);
+                Some(reason.code)
+            }
+            Some(other) => panic!("{other:?}"),
+        }
+    }
+
+    /// The model answers; what it says after `AfterInference`.
+    async fn answer(&mut self, text: &str, calls: &[(&str, Value)], tokens: i32) -> Option<String> {
+        self.progress.steps += 1;
+        let usage = TokenUsage { prompt_tokens: Some(tokens), ..TokenUsage::default() };
+        self.progress.usage.add(&usage);
+        let calls = calls.iter().enumerate();
+        self.response = StreamResult {
+            content: vec![ContentBlock::text(text)],
+            tool_calls: calls
+                .map(|(n, (tool, args))| {
+                    ToolCall::new(format!("c{}-{n}", self.progress.steps), *tool, args.clone())
+                })
+                .collect(),
+            ..StreamResult::default()
+        };
+        let ctx = PhaseContext::test_default().with_phase(Phase::AfterInference);
+        self.run(ctx.with_response(self.response.clone())).await
+    }
+
+    /// One of the calls gets its result.
+    async fn settle(&self, place: usize, result: ToolResult) -> Option<String> {
+        let call = self.response.tool_calls[place].clone();
+        let ctx = PhaseContext::test_default()
+            .with_phase(Phase::AfterToolExecute)
+            .with_tool(ToolCallInfo::new(call, None))
+            .with_tool_result(result);
+        self.run(ctx).await
+    }
+
+    async fn end_step(&self) -> Option<String> {
+        let ctx = PhaseContext::test_default().with_phase(Phase::StepEnd);
+        self.run(ctx.with_response(self.response.clone())).await
+    }
+
+    /// A whole step with one call.
+    async fn step(&mut self, tool: &str, args: Value, ok: bool) -> Option<String> {
+        let after = self.answer("", &[(tool, args)], 1).await;
+        assert_eq!(after, None);
+        let result = if ok { ToolResult::text(tool, "fine") } else { ToolResult::error(tool, "broken") };
+        assert_eq!(self.settle(0, result).await, None);
+        self.end_step().await
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "what is compared with is an option")]
+fn code(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+#[tokio::test]
+async fn max_rounds_is_so_many_inferences_with_their_calls_settled() {
+    let mut bench = Bench::new(vec![StopConditionSpec::MaxRounds { rounds: 3 }]);
+    assert_eq!(bench.step("Read", json!({}), true).await, None);
+    assert_eq!(bench.step("Read", json!({}), true).await, None);
+    // `step` asserts that nothing stops between the third inference and the end of its step.
+    assert_eq!(bench.step("Read", json!({}), true).await, code("max_rounds"));
+}
+
+#[tokio::test]
+async fn a_run_that_ends_by_itself_in_its_last_round_was_not_stopped() {
+    let mut bench = Bench::new(vec![StopConditionSpec::MaxRounds { rounds: 1 }]);
+    assert_eq!(bench.answer("done", &[], 1).await, None);
+    assert_eq!(bench.end_step().await, None);
+    // An answer whose calls were cut off is not an end: the model would be asked to go on.
+    bench.response.has_incomplete_tool_calls = true;
+    assert_eq!(bench.end_step().await, code("max_rounds"));
+}
+
+#[tokio::test]
+async fn the_agents_own_limit_of_rounds_holds_too() {
+    let mut bench = Bench::of(StopPlugin::default());
+    bench.spec.max_rounds = 2;
+    assert_eq!(bench.step("Read", json!({}), true).await, None);
+    assert_eq!(bench.step("Read", json!({}), true).await, code("max_rounds"));
+}
+
+#[tokio::test]
+async fn after_a_restart_the_calls_of_the_step_are_read_from_the_conversation() {
+    let mut bench = Bench::new(vec![StopConditionSpec::MaxRounds { rounds: 1 }]);
+    bench.progress.steps = 1;
+    let at_end = |messages: Vec<Message>| {
+        PhaseContext::test_default().with_phase(Phase::StepEnd).with_messages(messages)
+    };
+    let said = vec![Message::user("hi"), Message::assistant("hello")];
+    assert_eq!(bench.run(at_end(said)).await, None);
+    let call = ToolCall::new("c1", "Read", json!({}));
+    let asked = vec![Message::assistant_with(vec![], vec![call]), Message::tool("c1", "text")];
+    assert_eq!(bench.run(at_end(asked)).await, code("max_rounds"));
+}
+
+#[tokio::test]
+async fn budget_and_time_are_looked_at_after_each_inference() {
+    let budget = vec![StopConditionSpec::TokenBudget { max_total: 100 }];
+    let mut bench = Bench::new(budget.clone());
+    assert_eq!(bench.answer("", &[], 60).await, None);
+    assert_eq!(bench.answer("", &[], 40).await, None, "the budget is used up, not exceeded");
+    assert_eq!(bench.answer("", &[], 1).await, code("token_budget"));
+
+    // One provider reports a sum and the other only its parts.
+    let mut bench = Bench::new(budget);
+    bench.progress.usage.total_tokens = Some(10);
+    assert_eq!(bench.answer("", &[], 101).await, code("token_budget"));
+
+    let mut bench = Bench::new(vec![StopConditionSpec::Timeout { seconds: 2 }]);
+    bench.progress.active = Duration::from_secs(2);
+    assert_eq!(bench.answer("", &[], 1).await, None);
+    bench.progress.active = Duration::from_millis(2001);
+    assert_eq!(bench.end_step().await, None);
+    assert_eq!(bench.answer("", &[], 1).await, code("timeout"));
+}
+
+#[tokio::test]
+async fn errors_in_a_row_stop_and_a_success_between_them_does_not() {
+    let mut bench = Bench::new(vec![StopConditionSpec::ConsecutiveErrors { max: 2 }]);
+    for (n, (ok, expected)) in
+        [(false, None), (true, None), (false, None), (false, code("consecutive_errors"))]
+            .into_iter()
+            .enumerate()
+    {
+        assert_eq!(bench.step("Bash", json!({ "n": n }), ok).await, expected, "{n}");
+    }
+}
+
+#[tokio::test]
+async fn errors_within_one_step_count_and_a_suspended_call_does_not() {
+    let mut bench = Bench::new(vec![StopConditionSpec::ConsecutiveErrors { max: 2 }]);
+    bench.answer("", &[("A", json!({})), ("B", json!({})), ("C", json!({}))], 1).await;
+    bench.settle(0, ToolResult::error("A", "x")).await;
+    bench.settle(1, ToolResult::suspended("B", "waits")).await;
+    assert_eq!(bench.end_step().await, None);
+    bench.settle(2, ToolResult::error("C", "x")).await;
+    assert_eq!(bench.end_step().await, code("consecutive_errors"));
+}
+
+#[tokio::test]
+async fn stop_on_tool_wants_the_exact_name_and_a_success_in_this_step() {
+    let mut bench = Bench::new(vec![StopConditionSpec::StopOnTool { tool_name: "Submit".into() }]);
+    assert_eq!(bench.step("submit", json!({}), true).await, None);
+    assert_eq!(bench.step("Submit2", json!({}), true).await, None);
+    assert_eq!(bench.step("Submit", json!({}), false).await, None);
+    assert_eq!(bench.step("Submit", json!({}), true).await, code("stop_on_tool"));
+}
+
+struct Spy(StopPoint);
+impl StopPolicy for Spy {
+    fn id(&self) -> &'static str {
+        "spy"
+    }
+    fn point(&self) -> StopPoint {
+        self.0
+    }
+    fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision {
+        if stats.succeeded_tools.len() < 2 {
+            return StopDecision::Continue;
+        }
+        StopDecision::Stop { code: "spy".into(), detail: "x".repeat(500) }
+    }
+}
+
+#[tokio::test]
+async fn a_policy_of_ones_own_sees_the_tools_of_this_step_only() {
+    let mut bench = Bench::of(StopPlugin::with_policies(vec![Arc::new(Spy(StopPoint::StepEnd))]));
+    assert_eq!(bench.step("A", json!({}), true).await, None);
+    assert_eq!(bench.step("A", json!({}), true).await, None);
+    bench.answer("", &[("A", json!({})), ("B", json!({}))], 1).await;
+    bench.settle(1, ToolResult::text("B", "")).await;
+    bench.settle(0, ToolResult::text("A", "")).await;
+    assert_eq!(bench.end_step().await, code("spy"));
+}
+
+#[tokio::test]
+async fn content_match_looks_at_the_whole_text_and_keeps_its_reason_short() {
+    let mut bench = Bench::new(vec![StopConditionSpec::ContentMatch { pattern: "(?s)DONE.*".into() }]);
+    assert_eq!(bench.answer("nothing done", &[], 1).await, None);
+    let long = format!("all\nDONE: {}", "é".repeat(1000));
+    assert_eq!(bench.answer(&long, &[("Read", json!({}))], 1).await, code("content_match"));
+}
+
+#[tokio::test]
+async fn the_same_call_again_and_again_is_a_loop() {
+    let mut bench = Bench::new(vec![StopConditionSpec::LoopDetection { window: 3 }]);
+    assert_eq!(bench.step("Read", json!({"a": 1, "b": [2]}), true).await, None);
+    assert_eq!(
+        bench.step("Read", json!({"b": [2], "a": 1}), true).await,
+        None,
+        "the order of keys is nothing"
+    );
+    assert_eq!(bench.step("Read", json!({"a": 1, "b": [3]}), true).await, None, "another argument");
+    for _ in 0..2 {
+        assert_eq!(bench.step("Read", json!({"a": 1, "b": [2]}), false).await, None);
+    }
+    assert_eq!(bench.step("Read", json!({"a": 1, "b": [2]}), true).await, code("loop_detection"));
+}
+
+#[tokio::test]
+async fn a_resumed_run_goes_on_counting() {
+    let specs =
+        vec![StopConditionSpec::LoopDetection { window: 2 }, StopConditionSpec::ConsecutiveErrors { max: 2 }];
+    let mut bench = Bench::new(specs.clone());
+    assert_eq!(bench.step("Read", json!({}), false).await, None);
+    let saved = bench.runtime.store().export(None).unwrap();
+    let mut bench = Bench::new(specs);
+    bench.runtime.store().restore(saved, UnknownKeyPolicy::Error).unwrap();
+    assert_eq!(bench.step("Read", json!({}), false).await, code("loop_detection"), "the first in order");
+}
+
+#[tokio::test]
+async fn zero_switches_off_and_nothing_is_remembered_for_nobody() {
+    let mut bench = Bench::new(vec![
+        StopConditionSpec::MaxRounds { rounds: 0 },
+        StopConditionSpec::Timeout { seconds: 0 },
+        StopConditionSpec::TokenBudget { max_total: 0 },
+        StopConditionSpec::ConsecutiveErrors { max: 0 },
+        StopConditionSpec::LoopDetection { window: 0 },
+        StopConditionSpec::LoopDetection { window: 1 },
+    ]);
+    bench.progress.active = Duration::from_hours(99);
+    for _ in 0..20 {
+        assert_eq!(bench.step("Read", json!({}), false).await, None);
+    }
+    assert_eq!(bench.runtime.store().snapshot().revision, 0);
+}
+
+#[tokio::test]
+async fn the_agents_section_is_read_and_a_broken_one_is_an_error_not_a_free_pass() {
+    let mut bench = Bench::of(StopPlugin::default());
+    bench.spec = bench
+        .spec
+        .with_config::<StopConfigKey>(StopConfig {
+            conditions: vec![StopConditionSpec::ConsecutiveErrors { max: 1 }],
+        })
+        .unwrap();
+    assert_eq!(bench.step("Bash", json!({}), false).await, code("consecutive_errors"));
+    let broken = bench.spec.clone().with_section("stop", json!({"conditions": [{"type": "content_match"}]}));
+    let ctx = PhaseContext::test_default().with_phase(Phase::AfterInference).with_agent_spec(broken);
+    assert!(bench.runtime.run_phase(&bench.env, ctx).await.is_err());
+}
+
+#[test]
+fn what_can_never_work_is_a_config_error() {
+    let plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(StopPlugin::default())];
+    let check = |section: Value| {
+        let spec = AgentSpec::new("agent").with_section("stop", section);
+        validate_sections(&plugins, &spec).map_err(|error| error.message)
+    };
+    let refused = |condition: Value| check(json!({"conditions": [condition]})).unwrap_err();
+    assert_eq!(check(json!({})), Ok(vec![]));
+    let all = json!({"conditions": [
+        {"type": "max_rounds", "rounds": 3},
+        {"type": "timeout", "seconds": 3},
+        {"type": "token_budget", "max_total": 3},
+        {"type": "consecutive_errors", "max": 3},
+        {"type": "stop_on_tool", "tool_name": "Submit"},
+        {"type": "content_match", "pattern": "a|b"},
+        {"type": "loop_detection", "window": 3},
+    ]});
+    assert_eq!(check(all), Ok(vec![]));
+    insta::assert_snapshot!(
+        [
+            refused(json!({"type": "stop_on_tool", "tool_name": " "})),
+            refused(json!({"type": "content_match", "pattern": ""})),
+            refused(json!({"type": "content_match", "pattern": "a("})),
+            refused(json!({"type": "max_round", "rounds": 3})),
+            refused(json!({"type": "max_rounds", "rounds": -3})),
+            refused(json!({"type": "max_rounds", "rounds": 3, "extra": 1})),
+            check(json!({"condition": []})).unwrap_err(),
+            check(json!([{"type": "max_rounds", "rounds": 3}])).unwrap_err(),
+        ]
+        .join("\n"),
+        @r"
+    conditions[0]: stop_on_tool: `tool_name` is empty; name the tool that ends the run
+    conditions[0]: content_match: `pattern` is empty; it would match every answer
+    conditions[0]: content_match: `a(` is not a regular expression: unclosed group
+    conditions[0]: unknown variant `max_round`, expected one of `max_rounds`, `timeout`, `token_budget`, `consecutive_errors`, `stop_on_tool`, `content_match`, `loop_detection`
+    conditions[0]: invalid value: integer `-3`, expected usize
+    conditions[0]: unknown field `extra`, expected `rounds`
+    unknown field `condition`, expected `conditions`
+    it must be a map with the list `conditions`
+    "
+    );
+    assert!(StopPlugin::new(vec![StopConditionSpec::ContentMatch { pattern: String::new() }]).is_err());
+}
+
+/// The definition, word for word: the last `window * p` calls are a block of `p` repeated.
+fn oracle(calls: &[u8], window: usize) -> bool {
+    window > 1
+        && (1..=3).any(|p| {
+            calls.len() >= window * p && {
+                let tail = &calls[calls.len() - window * p..];
+                let block = &tail[..p];
+                tail.chunks(p).all(|chunk| chunk == block)
+            }
+        })
+}
+
+proptest! {
+    #[test]
+    fn loop_detection_agrees_with_its_definition(
+        calls in proptest::collection::vec(0..3_u8, 0..30),
+        window in 0..6_usize,
+        keep_only_what_it_asks_for: bool,
+    ) {
+        let policy = LoopDetectionPolicy::new(window);
+        let mut state = StopState::default();
+        for (n, call) in calls.iter().enumerate() {
+            let settled = SettledCall {
+                call_id: n.to_string(),
+                tool: "T".into(),
+                fingerprint: fingerprint("T", &json!({ "n": call })),
+                is_error: false,
+            };
+            let keep = if keep_only_what_it_asks_for { policy.history().unwrap() } else { usize::MAX };
+            StopStateKey::apply(&mut state, StopStateUpdate::Settled(settled, keep));
+            let stats = StopPolicyStats { settled: state.settled.clone(), ..StopPolicyStats::default() };
+            let stopped = policy.evaluate(&stats) != StopDecision::Continue;
+            prop_assert_eq!(stopped, oracle(&calls[..=n], window), "{:?}", &calls[..=n]);
+        }
+    }
+
+    #[test]
+    fn a_fingerprint_ignores_the_order_of_keys_and_nothing_else(
+        entries in proptest::collection::btree_map("[a-c]{1,2}", 0..4_u8, 0..4),
+        others in proptest::collection::btree_map("[a-c]{1,2}", 0..4_u8, 0..4),
+    ) {
+        let object = |entries: Vec<(&String, &u8)>| {
+            Value::Object(entries.into_iter().map(|(k, v)| (k.clone(), json!(v))).collect())
+        };
+        let forth = object(entries.iter().collect());
+        let back = object(entries.iter().rev().collect());
+        prop_assert_eq!(fingerprint("T", &forth), fingerprint("T", &back));
+        prop_assert_ne!(fingerprint("T", &forth), fingerprint("U", &forth));
+        let other = object(others.iter().collect());
+        prop_assert_eq!(entries == others, fingerprint("T", &forth) == fingerprint("T", &other));
+    }
+}
+
+/// A run whose answers cost something; one inference of `tokens` prompt tokens by a model.
+async fn pays(bench: &mut Bench, model: &str, usage: Option<TokenUsage>) -> Option<String> {
+    bench.progress.steps += 1;
+    bench.response =
+        StreamResult { content: vec![ContentBlock::text("x")], usage, ..StreamResult::default() };
+    let mut message = Message::assistant("x");
+    message.metadata = Some(json!({ "model": model, "usage": usage }));
+    let ctx = PhaseContext::test_default().with_phase(Phase::AfterInference).with_messages(vec![message]);
+    bench.run(ctx.with_response(bench.response.clone())).await
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "what an answer says")]
+fn tokens(input: i32, cached: i32, output: i32) -> Option<TokenUsage> {
+    Some(TokenUsage {
+        prompt_tokens: Some(input),
+        completion_tokens: Some(output),
+        cache_read_tokens: Some(cached),
+        ..TokenUsage::default()
+    })
+}
+
+fn thrifty() -> Bench {
+    let prices: Prices = Arc::new(|model| match model {
+        "dear" => Some(aye_core::contract::spec::Price { input: 2.0, output: 10.0, cache_read: Some(0.2) }),
+        "free" => Some(aye_core::contract::spec::Price::default()),
+        _ => None,
+    });
+    Bench::of(StopPlugin::default().with_budget(1.0, prices))
+}
+
+#[tokio::test]
+async fn a_budget_counts_each_answer_at_the_price_of_the_model_that_gave_it() {
+    let mut bench = thrifty();
+    // 0.2 + 0.02 + 0.5, and the other model costs nothing however much it says.
+    assert_eq!(pays(&mut bench, "dear", tokens(200_000, 100_000, 50_000)).await, None);
+    assert_eq!(bench.runtime.store().read::<StopStateKey>().unwrap().spent, 720_000_000);
+    assert_eq!(pays(&mut bench, "free", tokens(9_000_000, 0, 9_000_000)).await, None);
+    assert_eq!(pays(&mut bench, "dear", tokens(140_000, 0, 0)).await, None, "used up to the last cent");
+    let saved = bench.runtime.store().export(None).unwrap();
+    assert_eq!(pays(&mut bench, "dear", tokens(1, 0, 0)).await, code("budget"));
+    // A resumed run goes on counting.
+    let mut bench = thrifty();
+    bench.runtime.store().restore(saved, UnknownKeyPolicy::Error).unwrap();
+    assert_eq!(pays(&mut bench, "free", tokens(1, 0, 1)).await, None);
+    assert_eq!(pays(&mut bench, "dear", tokens(0, 0, 1)).await, code("budget"));
+}
+
+#[tokio::test]
+async fn what_children_cost_counts_once_their_results_are_there() {
+    let result = |tokens: i32| {
+        let spent = json!([
+            {"model": "dear", "usage": {"prompt_tokens": tokens}},
+            {"model": "free", "usage": {"prompt_tokens": 9_000_000}},
+            {"model": "unheard of", "usage": {"prompt_tokens": 9_000_000}},
+        ]);
+        let mut message = Message::tool("c1", "found");
+        message.metadata = Some(json!({"tool_result": {"details": {"child": {"spent": spent}}}}));
+        message
+    };
+    let answer = || {
+        let mut message = Message::assistant("x");
+        message.metadata = Some(json!({"model": "free", "usage": {"prompt_tokens": 1}}));
+        message
+    };
+    let mut bench = thrifty();
+    bench.response = StreamResult { usage: tokens(1, 0, 0), ..StreamResult::default() };
+    let mut messages = vec![Message::user("go"), answer(), result(400_000), result(50_000), answer()];
+    for (steps, spent, stop) in
+        [(2, 900_000_000, None), (3, 900_000_000, None), (4, 1_100_000_000, code("budget"))]
+    {
+        bench.progress.steps = steps;
+        let ctx = PhaseContext::test_default().with_phase(Phase::AfterInference);
+        let ctx = ctx.with_messages(messages.clone()).with_response(bench.response.clone());
+        assert_eq!(bench.run(ctx).await, stop, "step {steps}");
+        assert_eq!(bench.runtime.store().read::<StopStateKey>().unwrap().spent, spent, "step {steps}");
+        // The results of the first step are not paid for again; those of the third are.
+        messages.extend((steps == 3).then(|| result(100_000)));
+        messages.push(answer());
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_can_price_ends_a_run_under_a_budget() {
+    assert_eq!(pays(&mut thrifty(), "unheard of", tokens(1, 0, 1)).await, code("budget"));
+    assert_eq!(pays(&mut thrifty(), "dear", None).await, code("budget"));
+    assert_eq!(pays(&mut thrifty(), "free", None).await, None);
+    let mut bench = Bench::of(StopPlugin::default());
+    assert_eq!(pays(&mut bench, "unheard of", None).await, None, "without a budget nobody asks");
+}
+
+#[test]
+fn the_shortest_time_limit_interrupts() {
+    let limit = |bench: &Bench| bench.env.time_limit(&bench.spec);
+    assert_eq!(limit(&Bench::of(StopPlugin::default())), None);
+    let mut bench = Bench::new(vec![
+        StopConditionSpec::Timeout { seconds: 90 },
+        StopConditionSpec::Timeout { seconds: 0 },
+        StopConditionSpec::MaxRounds { rounds: 1 },
+    ]);
+    let found = limit(&bench).expect("a limit");
+    assert_eq!(found.active, Duration::from_secs(90));
+    let reason = TerminationReason::stopped("timeout", "90.0 s spent; the limit is 90 s");
+    assert_eq!(found.reason, reason);
+    // The agent's own one counts too.
+    let config = StopConfig { conditions: vec![StopConditionSpec::Timeout { seconds: 2 }] };
+    bench.spec = bench.spec.clone().with_config::<StopConfigKey>(config).unwrap();
+    assert_eq!(limit(&bench).expect("a limit").active, Duration::from_secs(2));
+}

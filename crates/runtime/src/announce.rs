@@ -1,0 +1,156 @@
+//! Emits the events of a run and its result for a driver.
+
+use serde_json::{Value, json};
+
+use super::driver::Driver;
+use super::request::{AgentRunResult, RuntimeError};
+use aye_core::contract::event::AgentEvent;
+use aye_core::contract::ids::{CallId, MessageId};
+use aye_core::contract::inference::StopReason;
+use aye_core::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome, ToolCallStatus};
+use aye_core::contract::message::{Message, Role, ToolCall};
+use aye_core::contract::suspension::ToolCallResume;
+use aye_core::contract::tool::ToolResult;
+use aye_core::run::{CallState, Notice, Stage};
+
+impl Driver {
+    pub(super) async fn tell_error(&mut self, message: &str, code: Option<&str>) {
+        self.error_code = code.map(Into::into);
+        self.sink.emit(AgentEvent::Error { message: message.into(), code: code.map(Into::into) }).await;
+    }
+
+    pub(super) async fn announce(&mut self, notice: Notice) {
+        let event = match notice {
+            Notice::RunStart => AgentEvent::RunStart {
+                thread_id: self.record.thread_id.to_string(),
+                run_id: self.record.id.to_string(),
+                parent_run_id: self.record.parent_run_id.as_ref().map(ToString::to_string),
+            },
+            Notice::StepStart if self.machine.is_given() => {
+                self.announce_given().await;
+                return;
+            }
+            Notice::StepStart => {
+                self.message_id = MessageId::fresh();
+                self.calls.clear();
+                self.results.clear();
+                self.recorded = false;
+                self.tickets.clear();
+                AgentEvent::StepStart { message_id: self.message_id.to_string() }
+            }
+            Notice::StepEnd => AgentEvent::StepEnd,
+            Notice::CallResumed(call) => {
+                let decision = self.machine.call(&call).and_then(|c| c.decision());
+                let result = match decision.or_else(|| self.decisions_in_hand.get(&call)) {
+                    Some(ToolCallResume { arguments: Some(arguments), .. }) => json!({"edited": arguments}),
+                    Some(decision) => decision.result.clone(),
+                    None => Value::Null,
+                };
+                AgentEvent::ToolCallResumed { target_id: call.to_string(), result }
+            }
+            Notice::CallDone(call, status) => self.call_done(&call, status),
+            Notice::RunFinish(termination) => AgentEvent::RunFinish {
+                thread_id: self.record.thread_id.to_string(),
+                run_id: self.record.id.to_string(),
+                result: Some(json!({"response": self.response()})),
+                termination,
+            },
+        };
+        if let Some(event) = self.hold_finish(event) {
+            self.sink.emit(event).await;
+        }
+    }
+
+    /// The calls that came with the run, as if a model had asked for them.
+    async fn announce_given(&mut self) {
+        let message_id = self.message_id.to_string();
+        self.sink.emit(AgentEvent::StepStart { message_id }).await;
+        for ToolCall { id, name, arguments, .. } in self.calls.clone() {
+            self.sink.emit(AgentEvent::ToolCallStart { id: id.clone(), name: name.clone() }).await;
+            self.sink.emit(AgentEvent::ToolCallReady { id, name, arguments }).await;
+        }
+    }
+
+    fn call_done(&self, call: &CallId, status: ToolCallStatus) -> AgentEvent {
+        let tool = self.tool_call(call).map_or_else(|_| String::new(), |c| c.name.clone());
+        let (result, outcome) = match (status, self.tickets.get(call)) {
+            (ToolCallStatus::Suspended, Some(ticket)) => (
+                ToolResult::suspended_with(tool, ticket.suspension.message.clone(), ticket.clone()),
+                ToolCallOutcome::Suspended,
+            ),
+            _ => match self.results.iter().find(|r| r.call == *call) {
+                Some(done) => (done.result.clone(), done.outcome),
+                None => (ToolResult::error(tool, "no result"), ToolCallOutcome::Failed),
+            },
+        };
+        AgentEvent::ToolCallDone {
+            id: call.to_string(),
+            message_id: self.message_id.to_string(),
+            result,
+            outcome,
+        }
+    }
+
+    /// The text of the last assistant message of this run.
+    fn response(&self) -> String {
+        self.history
+            .loaded()
+            .rev()
+            .take_while(|m| m.role != Role::User)
+            .find(|m| m.role == Role::Assistant)
+            .map(Message::text)
+            .unwrap_or_default()
+    }
+
+    /// Why the model stopped the last time.
+    fn stop_reason(&self) -> Option<StopReason> {
+        match &self.last_response {
+            Some(response) => response.stop_reason,
+            None => self.history.loaded().rev().find(|m| m.role == Role::Assistant).and_then(stop_reason_of),
+        }
+    }
+
+    /// How the run came out, once `drive` returned.
+    pub(super) async fn result(&mut self) -> Result<AgentRunResult, RuntimeError> {
+        let waiting = self
+            .machine
+            .calls()
+            .iter()
+            .filter(|call| matches!(call.state, CallState::Suspended { .. }))
+            .filter_map(|call| self.tickets.get(&call.id))
+            .filter(|ticket| !ticket.is_served())
+            .map(|ticket| ticket.suspension.id.clone());
+        let mut suspensions = Vec::new();
+        for id in waiting {
+            suspensions.extend(self.shared.store.suspension(&id).await?);
+        }
+        if self.machine.status() == RunStatus::Waiting {
+            let below = self.shared.store.waiting_below(&self.record.thread_id).await?;
+            suspensions.extend(below.into_iter().filter(|row| row.thread_id != self.record.thread_id));
+        }
+        let termination = match self.machine.stage() {
+            Stage::Done(reason) => reason.clone(),
+            Stage::Created | Stage::Phase(_) | Stage::Inferring | Stage::Tools | Stage::Ending(_) => {
+                TerminationReason::Suspended
+            }
+        };
+        Ok(AgentRunResult {
+            thread_id: self.record.thread_id.clone(),
+            run_id: self.record.id.clone(),
+            response: self.response(),
+            termination,
+            error_code: self.error_code.clone(),
+            stop_reason: self.stop_reason(),
+            steps: self.machine.steps(),
+            usage: self.record.usage,
+            waiting: suspensions,
+            expired: self.expired.clone(),
+            messages: self.history.len() as u64,
+        })
+    }
+}
+
+/// Why the model stopped after a message, as it was noted beside it.
+pub fn stop_reason_of(message: &Message) -> Option<StopReason> {
+    serde_json::from_value(message.metadata.as_ref()?.get("stop_reason")?.clone()).ok()?
+}

@@ -1,0 +1,88 @@
+//! Delivers decisions and expired deadlines to a driver: as rows of the store, whoever wrote them.
+
+use std::time::Duration;
+
+use super::driver::Driver;
+use super::request::RuntimeError;
+use aye_core::contract::ids::{CallId, SuspensionId};
+use aye_core::contract::record::SuspensionStatus;
+use aye_core::run::{CallState, Fact};
+use aye_store_sqlite::SuspensionFilter;
+
+impl Driver {
+    /// The questions that wait, by call.
+    fn waiting(&self) -> impl Iterator<Item = (&CallId, &SuspensionId, Option<u64>)> {
+        self.machine.calls().iter().filter_map(|call| match &call.state {
+            CallState::Suspended { ticket } => {
+                Some((&call.id, &ticket.suspension.id, ticket.suspension.expires_at))
+            }
+            CallState::New
+            | CallState::Gating
+            | CallState::Held { .. }
+            | CallState::Regating { .. }
+            | CallState::Running { .. }
+            | CallState::Closed { .. } => None,
+        })
+    }
+
+    /// Takes what the store says of the questions that wait: answers, and times that ran out.
+    pub(super) async fn hear(&mut self) -> Result<(), RuntimeError> {
+        if self.lineage.is_some() && !self.slot.cancel.is_cancelled() {
+            let own = self.shared.store.child(&self.record.thread_id).await?;
+            if own.is_some_and(|own| own.stop) {
+                self.slot.cancel.cancel();
+            }
+        }
+        for status in [SuspensionStatus::Decided, SuspensionStatus::Expired] {
+            if self.waiting().next().is_none() {
+                break;
+            }
+            let run = Some(self.record.id.clone());
+            let filter = SuspensionFilter { run, status: Some(status), ..SuspensionFilter::default() };
+            for row in self.shared.store.suspensions(filter).await? {
+                let is_asked = self.waiting().any(|(call, id, _)| *call == row.call_id && *id == row.id);
+                let fact = match (status, row.decision) {
+                    (_, _) if !is_asked => continue,
+                    (SuspensionStatus::Decided, Some(decision)) => {
+                        Fact::Decided { call: row.call_id, suspension: row.id, decision }
+                    }
+                    (SuspensionStatus::Expired, _) => Fact::Expired { call: row.call_id, suspension: row.id },
+                    (
+                        SuspensionStatus::Open
+                        | SuspensionStatus::Decided
+                        | SuspensionStatus::Applied
+                        | SuspensionStatus::Superseded,
+                        _,
+                    ) => continue,
+                };
+                self.late.push_back(fact);
+            }
+        }
+        self.wake_children().await
+    }
+
+    /// As [`Driver::hear`], after the questions whose time is over were marked.
+    pub(super) async fn expire(&mut self) -> Result<(), RuntimeError> {
+        let now = self.shared.clock.now_ms();
+        self.shared.store.expire_due(now).await?;
+        let due: Vec<_> = self
+            .waiting()
+            .filter(|(_, _, at)| at.is_some_and(|at| at <= now))
+            .map(|(_, id, _)| id.clone())
+            .collect();
+        // Whatever their rows say, they are not waited for a second time.
+        self.overdue.extend(due);
+        self.hear().await
+    }
+
+    /// How long until the next question of this run ends by itself; `None` when none does.
+    pub(super) fn until_expiry(&self) -> Option<Duration> {
+        let next = self
+            .waiting()
+            .filter(|(_, id, _)| !self.overdue.contains(*id))
+            .filter_map(|(_, _, at)| at)
+            .chain(self.children.next_expiry())
+            .min()?;
+        Some(Duration::from_millis(next.saturating_sub(self.shared.clock.now_ms())))
+    }
+}

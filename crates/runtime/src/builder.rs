@@ -1,0 +1,318 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::catalog::Catalog;
+use super::delegate::AgentBackend;
+use super::resolve::resolve;
+use super::{AgentRuntime, Asked, Parts, Remains, lease};
+use aye_core::contract::clock::{Clock, SystemClock};
+use aye_core::contract::executor::LlmExecutor;
+use aye_core::contract::profile::ProfileStore;
+use aye_core::contract::record::Owner;
+use aye_core::contract::snapshot::Snapshots;
+use aye_core::contract::spec::{AgentSpec, ModelEntry};
+use aye_core::contract::terms::Terms;
+use aye_core::contract::tool::Tool;
+use aye_core::phase::{PhaseRuntime, Plugin};
+use aye_core::state::{KeyRegistration, StateError};
+use aye_store_sqlite::{Store, ThreadRunStore};
+
+/// Why a runtime could not be built.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BuildError {
+    /// State keys or plugins do not fit together.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// Two agents with one id.
+    #[error("the agent `{0}` is registered twice")]
+    AgentRegistryConflict(String),
+    /// Two tools with one id, or a tool under another id than its own.
+    #[error("{0}")]
+    ToolRegistryConflict(String),
+    /// Two models with one id.
+    #[error("the model `{0}` is registered twice")]
+    ModelRegistryConflict(String),
+    /// Two providers with one name.
+    #[error("the provider `{0}` is registered twice")]
+    ProviderRegistryConflict(String),
+    /// Two plugins with one id.
+    #[error("the plugin `{0}` is registered twice")]
+    PluginRegistryConflict(String),
+    /// An agent cannot be resolved.
+    #[error("{0}")]
+    ValidationFailed(String),
+    /// The store could not be opened.
+    #[error("the store could not be opened: {0}")]
+    Store(String),
+}
+
+/// Collects what a runtime needs. Errors are kept and come out of [`AgentRuntimeBuilder::build`], the first one first.
+#[derive(Default)]
+pub struct AgentRuntimeBuilder {
+    catalog: Catalog,
+    errors: Vec<BuildError>,
+    store: Option<Store>,
+    clock: Option<Arc<dyn Clock>>,
+    owner: Option<Owner>,
+    cwd: Option<PathBuf>,
+    keys: Vec<KeyRegistration>,
+    remains: Option<Remains>,
+    lease: Option<Duration>,
+    asked: Option<Asked>,
+    question_terms: Terms,
+    artifacts: Option<super::Artifacts>,
+    phases: Option<PhaseRuntime>,
+    profiles: Option<Arc<dyn ProfileStore>>,
+    snapshots: Option<Arc<dyn Snapshots>>,
+}
+
+impl AgentRuntimeBuilder {
+    /// Nothing registered.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How to see to it that nothing runs any more of what a lost process had started. Without it, tools are taken to
+    /// die with their process.
+    #[must_use]
+    pub fn with_remains(mut self, remains: Remains) -> Self {
+        self.remains = Some(remains);
+        self
+    }
+
+    /// How long a driver may be silent until another process may take its thread over; 10 s without it.
+    #[must_use]
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Who is told of each new question, when its row is there.
+    #[must_use]
+    pub fn with_asked(mut self, asked: Asked) -> Self {
+        self.asked = Some(asked);
+        self
+    }
+
+    /// On which terms a tool's own questions to the person are asked. A question about a call whose outcome nobody knows
+    /// never expires: not answering it would hide that the call may have run.
+    #[must_use]
+    pub fn with_question_terms(mut self, terms: Terms) -> Self {
+        self.question_terms = terms;
+        self
+    }
+
+    /// What keeps the files of the folder before a step changes them.
+    #[must_use]
+    pub fn with_snapshots(mut self, snapshots: Arc<dyn Snapshots>) -> Self {
+        self.snapshots = Some(snapshots);
+        self
+    }
+
+    /// Registers an agent.
+    #[must_use]
+    pub fn with_agent_spec(mut self, spec: AgentSpec) -> Self {
+        if self.catalog.agents.contains_key(&spec.id) {
+            self.errors.push(BuildError::AgentRegistryConflict(spec.id));
+        } else {
+            self.catalog.agents.insert(spec.id.clone(), Arc::new(spec));
+        }
+        self
+    }
+
+    /// Says which agent runs when a request names none.
+    #[must_use]
+    pub fn with_default_agent(mut self, agent_id: impl Into<String>) -> Self {
+        self.catalog.default_agent = Some(agent_id.into());
+        self
+    }
+
+    /// Registers several agents.
+    #[must_use]
+    pub fn with_agent_specs(self, specs: impl IntoIterator<Item = AgentSpec>) -> Self {
+        specs.into_iter().fold(self, Self::with_agent_spec)
+    }
+
+    /// Registers a tool under the id of its descriptor.
+    #[must_use]
+    pub fn with_tool(mut self, id: impl Into<String>, tool: Arc<dyn Tool>) -> Self {
+        let id = id.into();
+        let own = tool.descriptor().id;
+        if own != id {
+            let message = format!("the tool `{own}` is registered as `{id}`: both must be the same");
+            self.errors.push(BuildError::ToolRegistryConflict(message));
+        } else if self.catalog.tools.insert(id.clone(), tool).is_some() {
+            self.errors
+                .push(BuildError::ToolRegistryConflict(format!("the tool `{id}` is registered twice")));
+        }
+        self
+    }
+
+    /// Registers what runs the agents whose endpoint names this backend, such as `a2a`.
+    #[must_use]
+    pub fn with_agent_backend(mut self, name: impl Into<String>, backend: Arc<dyn AgentBackend>) -> Self {
+        self.catalog.backends.insert(name.into(), backend);
+        self
+    }
+
+    /// How deep agents may set agents to work; 3 without it. `None` is no limit: then no agent may delegate to itself.
+    #[must_use]
+    pub fn with_delegation_depth(mut self, depth: Option<u32>) -> Self {
+        self.catalog.delegation_depth = depth;
+        self
+    }
+
+    /// Registers a provider.
+    #[must_use]
+    pub fn with_provider(mut self, name: impl Into<String>, executor: Arc<dyn LlmExecutor>) -> Self {
+        let name = name.into();
+        if self.catalog.providers.insert(name.clone(), executor).is_some() {
+            self.errors.push(BuildError::ProviderRegistryConflict(name));
+        }
+        self
+    }
+
+    /// Registers a model: a [`ModelEntry`] or a `ModelSpec`.
+    #[must_use]
+    pub fn with_model(mut self, id: impl Into<String>, model: impl Into<ModelEntry>) -> Self {
+        let id = id.into();
+        if self.catalog.models.insert(id.clone(), model.into()).is_some() {
+            self.errors.push(BuildError::ModelRegistryConflict(id));
+        }
+        self
+    }
+
+    /// Registers a plugin.
+    #[must_use]
+    pub fn with_plugin(mut self, id: impl Into<String>, plugin: Arc<dyn Plugin>) -> Self {
+        let id = id.into();
+        if self.catalog.plugins.insert(id.clone(), plugin).is_some() {
+            self.errors.push(BuildError::PluginRegistryConflict(id));
+        }
+        self
+    }
+
+    /// Registers a state key that no plugin brings, such as a tool's.
+    #[must_use]
+    pub fn with_state_key(mut self, registration: KeyRegistration) -> Self {
+        self.keys.push(registration);
+        self
+    }
+
+    /// Keeps threads and runs here; without it they live in memory.
+    #[must_use]
+    pub fn with_store(mut self, store: Store) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// Keeps threads and runs where this source says; see [`AgentRuntimeBuilder::with_store`].
+    #[must_use]
+    pub fn with_thread_run_store<S: ThreadRunStore + ?Sized>(mut self, source: Arc<S>) -> Self {
+        match source.store() {
+            Ok(store) => self.store = Some(store),
+            Err(error) => self.errors.push(BuildError::Store(error.to_string())),
+        }
+        self
+    }
+
+    /// Lets all runs work on one engine, for callers that look at its state afterwards.
+    #[must_use]
+    pub(super) fn with_phases(mut self, phases: PhaseRuntime) -> Self {
+        self.phases = Some(phases);
+        self
+    }
+
+    /// Keeps values that outlive a thread here; without it they are in the store of the threads.
+    #[must_use]
+    pub fn with_profile_store(mut self, profiles: Arc<dyn ProfileStore>) -> Self {
+        self.profiles = Some(profiles);
+        self
+    }
+
+    /// Takes the time from here; without it from the machine.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Says which process this is, for leases and intents.
+    #[must_use]
+    pub fn with_owner(mut self, owner: Owner) -> Self {
+        self.owner = Some(owner);
+        self
+    }
+
+    /// Says in which folder tools work; part of what an intent pins.
+    #[must_use]
+    pub fn with_cwd(mut self, cwd: PathBuf) -> Self {
+        self.cwd = Some(cwd);
+        self
+    }
+
+    /// Keeps large tool results, which become previews once they are not new, where the model can read the rest.
+    #[must_use]
+    pub fn with_artifacts(mut self, artifacts: super::Artifacts) -> Self {
+        self.artifacts = Some(artifacts);
+        self
+    }
+
+    /// Builds the runtime and resolves each agent once to see that it can run.
+    ///
+    /// # Errors
+    /// The first conflict that a `with_*` call met, else the first agent that cannot be resolved.
+    pub fn build(self) -> Result<AgentRuntime, BuildError> {
+        let runtime = self.build_unchecked()?;
+        let catalog = runtime.catalog();
+        // Agents that run elsewhere are not run here.
+        for (id, _) in catalog.agents.iter().filter(|(_, spec)| spec.endpoint.is_none()) {
+            // One that names no model has that of the agent that sets it to work.
+            let any = catalog.models.keys().next().filter(|_| catalog.agents[id].model.is_empty());
+            resolve(&catalog, runtime.breaker(), id, any.map(String::as_str)).map_err(|e| {
+                let why = catalog.advice(&e);
+                BuildError::ValidationFailed(format!("the agent `{id}` cannot run: {why}"))
+            })?;
+        }
+        Ok(runtime)
+    }
+
+    /// As [`AgentRuntimeBuilder::build`], without resolving the agents.
+    ///
+    /// # Errors
+    /// The first conflict that a `with_*` call met.
+    pub fn build_unchecked(self) -> Result<AgentRuntime, BuildError> {
+        if let Some(error) = self.errors.into_iter().next() {
+            return Err(error);
+        }
+        let store = match self.store {
+            Some(store) => store,
+            None => Store::in_memory().map_err(|e| BuildError::Store(e.to_string()))?,
+        };
+        let owner = self.owner.unwrap_or_else(|| Owner {
+            token: uuid::Uuid::now_v7().to_string(),
+            boot_id: String::new(),
+            pid: std::process::id(),
+            pid_started: 0,
+        });
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
+        let profiles = self.profiles.unwrap_or_else(|| store.profiles(Arc::clone(&clock)));
+        Ok(AgentRuntime::from_parts(Parts {
+            catalog: self.catalog,
+            store,
+            clock,
+            profiles,
+            owner,
+            cwd: self.cwd.unwrap_or_default(),
+            keys: self.keys,
+            remains: self.remains,
+            lease: self.lease.unwrap_or(lease::LENGTH),
+            asked: self.asked,
+            question_terms: self.question_terms,
+            artifacts: self.artifacts,
+            phases: self.phases,
+            snapshots: self.snapshots,
+        }))
+    }
+}

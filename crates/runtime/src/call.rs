@@ -1,0 +1,512 @@
+//! One tool call: the gate, the intent, the execution.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use serde_json::{Value, json};
+
+use super::driver::{Done, Driver};
+use super::edited::Came;
+use super::output::CallSink;
+use super::request::RuntimeError;
+use super::world::agreed_files;
+use aye_core::contract::digest::sha256_hex;
+use aye_core::contract::ids::{CallId, SuspensionId};
+use aye_core::contract::judgement::JudgedCall;
+use aye_core::contract::lifecycle::ToolCallOutcome;
+use aye_core::contract::message::ToolCall;
+use aye_core::contract::record::{AttemptId, Begin, IntentRecord, OutcomeKind};
+use aye_core::contract::suspension::{ACTION_ASK_USER, SuspendTicket, ToolCallResume, ToolCallResumeMode};
+use aye_core::contract::tool::{
+    FilePreview, Tool, ToolCallContext, ToolClass, ToolError, ToolOutput, ToolResult,
+};
+use aye_core::contract::tool_intercept::ToolInterceptPayload;
+use aye_core::phase::{PhaseReport, ToolCallInfo};
+use aye_core::run::{Fact, Gate, Settled};
+use aye_core::state::{Phase, StateError};
+
+impl Driver {
+    /// Judges a call: its arguments, its tool, the plugins. Nothing is executed here.
+    pub(super) async fn gate(
+        &mut self,
+        id: CallId,
+        resume: Option<ToolCallResume>,
+    ) -> Result<Fact, RuntimeError> {
+        let gate = self.judge(&id, resume).await?;
+        if matches!(gate, Gate::SetResult { .. }) {
+            self.tell_unexecuted(&id).await;
+        }
+        Ok(Fact::Gated { call: id, gate })
+    }
+
+    /// Shows hooks the result of a call that did not run.
+    pub(super) async fn tell_unexecuted(&mut self, id: &CallId) {
+        let Some(result) =
+            self.results.iter().find(|known| known.call == *id).map(|known| known.result.clone())
+        else {
+            return;
+        };
+        let Ok(call) = self.effective_call(id) else { return };
+        let descriptor = self.agent.tools.get(&call.name).map(|tool| tool.descriptor());
+        let mut ctx = self.context(Phase::AfterToolExecute).with_tool(ToolCallInfo::new(call, descriptor));
+        ctx = ctx.with_tool_result(result);
+        ctx.was_executed = false;
+        match self.phases.run_phase(&self.agent.env, ctx).await {
+            Ok(report) => {
+                self.unsaved.commands.extend(report.commands);
+                self.tell(report.activities).await;
+            }
+            Err(error) => {
+                tracing::error!(run = %self.record.id, call = %id, %error, "hooks failed after a call that did not run");
+            }
+        }
+    }
+
+    async fn judge(&mut self, id: &CallId, resume: Option<ToolCallResume>) -> Result<Gate, RuntimeError> {
+        let call = self.effective_call(id)?;
+        if let Some(why) = &call.invalid {
+            return Ok(self.refuse(id, ToolResult::error(&call.name, format!("invalid arguments: {why}"))));
+        }
+        let Some(tool) = self.offered(&call.name) else {
+            let text = self.not_offered(&call.name);
+            return Ok(self.refuse(id, ToolResult::error(&call.name, text)));
+        };
+        let checked = std::panic::catch_unwind(AssertUnwindSafe(|| tool.validate_args(&call.arguments)));
+        match checked {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Ok(self.refuse(id, ToolResult::error(&call.name, error.to_string()))),
+            Err(_) => {
+                return Ok(self.refuse(id, ToolResult::error(&call.name, "the tool failed on its arguments")));
+            }
+        }
+        let ticket = self.machine.call(id).and_then(|c| c.ticket().cloned());
+        let mut info = ToolCallInfo::new(call.clone(), Some(tool.descriptor()));
+        if let Some(resume) = &resume {
+            info = info.with_decision(resume.clone(), ticket.clone());
+        }
+        let report = match self.ask_plugins(id, &call, info).await? {
+            Ok(report) => report,
+            // A gate that cannot judge does not open.
+            Err(error) => {
+                let text = format!("not run: a plugin failed while it checked the call: {error}");
+                return Ok(self.refuse(id, ToolResult::error(&call.name, text)));
+            }
+        };
+        match report.intercept {
+            Some(ToolInterceptPayload::Block { reason }) => Ok(Gate::Block { reason }),
+            Some(ToolInterceptPayload::SetResult(result) | ToolInterceptPayload::Deny(result)) => {
+                Ok(self.refuse(id, result))
+            }
+            Some(ToolInterceptPayload::Suspend(ticket)) => self.ask(id, &call, &tool, ticket, None).await,
+            None => match ticket.filter(|_| resume.is_some()) {
+                None => Ok(Gate::Proceed),
+                Some(ticket) => self.still_true(id, &call, &tool, ticket).await,
+            },
+        }
+    }
+
+    /// What plugins say of a call. A grant that let it through is counted; when it turns out not to hold any more, the
+    /// call is judged again without it.
+    async fn ask_plugins(
+        &mut self,
+        id: &CallId,
+        call: &ToolCall,
+        mut info: ToolCallInfo,
+    ) -> Result<Result<PhaseReport, StateError>, RuntimeError> {
+        loop {
+            let ctx = self.context(Phase::BeforeToolExecute).with_tool(info.clone());
+            let mut report = match self.phases.run_phase(&self.agent.env, ctx).await {
+                Ok(report) => report,
+                Err(error) => return Ok(Err(error)),
+            };
+            self.unsaved.commands.append(&mut report.commands);
+            self.tell(std::mem::take(&mut report.activities)).await;
+            let Some(judgement) = report.judgement.take() else { return Ok(Ok(report)) };
+            let now = self.shared.clock.now_ms();
+            let grants: Vec<String> =
+                judgement.grant.iter().chain(&judgement.other_grants).cloned().collect();
+            let over = match &report.intercept {
+                None if !grants.is_empty() => self.shared.store.spend_grants(grants, now).await?,
+                None | Some(_) => None,
+            };
+            if let Some(grant) = over {
+                if !info.spent_grants.contains(&grant) {
+                    info.spent_grants.push(grant);
+                    continue;
+                }
+                let text = "not run: the grant that allowed it is no longer in force";
+                let result = ToolResult::error_with_code(&call.name, "grant_over", text);
+                report.intercept = Some(ToolInterceptPayload::SetResult(result));
+            }
+            if judgement.guards_git && report.intercept.is_none() {
+                self.guarded.insert(id.clone());
+            } else {
+                self.guarded.remove(id);
+            }
+            self.unsaved.judged.push(JudgedCall {
+                call_id: id.clone(),
+                tool: call.name.clone(),
+                arguments: call.arguments.clone(),
+                cwd: self.shared.cwd.to_string_lossy().into_owned(),
+                answered: info.resume.is_some(),
+                judgement,
+                at: now,
+            });
+            return Ok(Ok(report));
+        }
+    }
+
+    /// The call with the arguments it runs with: a person's, when one gave others than the model.
+    pub(super) fn effective_call(&self, id: &CallId) -> Result<ToolCall, RuntimeError> {
+        let mut call = self.tool_call(id)?.clone();
+        let Some(state) = self.machine.call(id) else { return Ok(call) };
+        // A run that an older version saved has the payload in its decision only.
+        let passed = || {
+            let (ticket, decision) = (state.ticket()?, state.decision()?);
+            (ticket.resume_mode == ToolCallResumeMode::PassDecisionToTool && decision.result.is_object())
+                .then_some(&decision.result)
+        };
+        if let Some(arguments) = state.edited.as_ref().or_else(passed) {
+            call.arguments = arguments.clone();
+            call.invalid = None;
+        }
+        Ok(call)
+    }
+
+    /// What a model reads that calls a tool which the step does not offer.
+    fn not_offered(&self, name: &str) -> String {
+        /// So many tools are named.
+        const NAMED: usize = 50;
+        if let Some(why) = self.shape.why_not(name).filter(|_| self.agent.tools.contains_key(name)) {
+            return format!("not run: the tool `{name}` {why}");
+        }
+        let offered = self.agent.tools.keys().map(String::as_str).filter(|id| self.shape.offers(id));
+        let mut names: Vec<_> = offered.take(NAMED + 1).collect();
+        if names.len() > NAMED {
+            names[NAMED] = "…";
+        }
+        format!("unknown tool `{name}`; the tools are {}", names.join(", "))
+    }
+
+    fn offered(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.agent.tools.get(name).filter(|_| self.shape.offers(name)).cloned()
+    }
+
+    /// A result that was made without the tool.
+    pub(super) fn refuse(&mut self, id: &CallId, mut result: ToolResult) -> Gate {
+        result.touched = self.touched(id, Came::NotRun, None);
+        let succeeded = result.is_success();
+        let outcome = if succeeded { ToolCallOutcome::Succeeded } else { ToolCallOutcome::Failed };
+        self.record_result(id, result, outcome);
+        if let Some(ticket) = self.machine.call(id).and_then(|c| c.ticket()) {
+            let id = ticket.suspension.id.clone();
+            self.close_question(id);
+        }
+        Gate::SetResult { succeeded }
+    }
+
+    /// Completes a question with what the card shows, and opens it.
+    pub(super) async fn ask(
+        &mut self,
+        id: &CallId,
+        call: &ToolCall,
+        tool: &Arc<dyn Tool>,
+        mut ticket: SuspendTicket,
+        files: Option<Vec<FilePreview>>,
+    ) -> Result<Gate, RuntimeError> {
+        let files = match files {
+            Some(files) => files,
+            None => match self.preview(id, call, tool.as_ref()).await {
+                Ok(files) => files,
+                // A change that cannot be made is not worth a question.
+                Err(error) => return Ok(self.refuse(id, ToolResult::error(&call.name, error.to_string()))),
+            },
+        };
+        if let Some(answered) = self.machine.call(id).and_then(|c| c.ticket()) {
+            let id = answered.suspension.id.clone();
+            self.close_question(id);
+        }
+        self.complete(id, call, tool, &mut ticket, &files).await?;
+        self.open(id, &ticket);
+        Ok(Gate::Suspend(ticket))
+    }
+
+    /// Gives a question what its card shows, what its answer will be held against, and an id of its own.
+    pub(super) async fn complete(
+        &mut self,
+        id: &CallId,
+        call: &ToolCall,
+        tool: &Arc<dyn Tool>,
+        ticket: &mut SuspendTicket,
+        files: &[FilePreview],
+    ) -> Result<(), RuntimeError> {
+        self.pin(id, call, tool, ticket, files).await;
+        let original = &self.tool_call(id)?.arguments;
+        if call.arguments != *original {
+            // Asked again about an edited call: the card shows what would run now, and that it was edited.
+            ticket.suspension.parameters["original"] = original.clone();
+            ticket.pending.arguments = call.arguments.clone();
+        }
+        if !files.is_empty() {
+            ticket.suspension.parameters["preview"] = serde_json::to_value(files).unwrap_or(Value::Null);
+        }
+        ticket.suspension.id = self.free_id(ticket.suspension.id.clone()).await?;
+        Ok(())
+    }
+
+    /// Question ids are unique over all threads; a model's call ids need not be.
+    async fn free_id(&mut self, wanted: SuspensionId) -> Result<SuspensionId, RuntimeError> {
+        // Children ask side by side, and small models number their calls from one: between a look whether an id is free
+        // and the question another child could take it.
+        let wanted = match &self.lineage {
+            Some(own) => SuspensionId::from(format!("{wanted}_{:.8}", own.task_id())),
+            None => wanted,
+        };
+        if self.shared.store.suspension(&wanted).await?.is_none() {
+            return Ok(wanted);
+        }
+        let tail = uuid::Uuid::now_v7().simple().to_string();
+        Ok(SuspensionId::from(format!("{wanted}_{}", &tail[tail.len() - 8..])))
+    }
+
+    pub(super) async fn preview(
+        &mut self,
+        id: &CallId,
+        call: &ToolCall,
+        tool: &dyn Tool,
+    ) -> Result<Vec<FilePreview>, ToolError> {
+        if tool.descriptor().class != ToolClass::Verifiable {
+            return Ok(Vec::new());
+        }
+        let ctx = self.call_context(id, &call.name, None);
+        AssertUnwindSafe(tool.preview(&call.arguments, &ctx))
+            .catch_unwind()
+            .await
+            .unwrap_or_else(|_| Err(ToolError::Internal(format!("the tool {} failed", call.name))))
+    }
+
+    pub(super) fn call_context(
+        &self,
+        id: &CallId,
+        tool: &str,
+        sink: Option<Arc<CallSink>>,
+    ) -> ToolCallContext {
+        let state = self.machine.call(id);
+        ToolCallContext {
+            call_id: id.to_string(),
+            tool_name: tool.to_owned(),
+            run_identity: self.identity.clone(),
+            agent_spec: Arc::clone(&self.agent.spec),
+            snapshot: self.state.snapshot(),
+            profile: Some(self.profile()),
+            activity_sink: sink.map(|sink| sink as Arc<dyn aye_core::contract::event_sink::EventSink>),
+            cancellation: self.slot.cancel.clone(),
+            resume: state.and_then(|c| c.decision().cloned()),
+            agreed: state.map(agreed_files).unwrap_or_default(),
+            attempt: state.map_or(1, |c| c.attempt),
+            start_before: None,
+            guards_git: self.guarded.contains(id),
+        }
+    }
+
+    /// Writes the intent. Only when this returned may the tool start.
+    pub(super) async fn begin(&mut self, id: &CallId) -> Result<(), RuntimeError> {
+        let call = self.effective_call(id)?;
+        let Some(tool) = self.agent.tools.get(&call.name).cloned() else {
+            return Err(RuntimeError::Internal(format!("the tool {} disappeared", call.name)));
+        };
+        let class = tool.descriptor().class;
+        // A preview that fails leaves nothing to verify with: the call is then as opaque as any.
+        let files = self.preview(id, &call, tool.as_ref()).await.unwrap_or_default();
+        let (attempt, spends) = match self.machine.call(id) {
+            Some(state) => (
+                state.attempt,
+                state.spends().map(|(ticket, decision)| (ticket.suspension.id.clone(), decision.clone())),
+            ),
+            None => (1, None),
+        };
+        self.record_step();
+        let snapshot = self.snapshot_before(id, class, &files).await;
+        let intent = IntentRecord {
+            id: self.attempt(id, attempt),
+            thread_id: self.record.thread_id.clone(),
+            tool: call.name.clone(),
+            hash: hash(&call, &self.shared.cwd),
+            arguments: call.arguments,
+            class,
+            files,
+            boot_id: self.shared.owner.boot_id.clone(),
+            pid: self.shared.owner.pid,
+            started_at: self.shared.clock.now_ms(),
+        };
+        let store = self.shared.store.clone();
+        let fence = self.fence.clone();
+        // What led here and the intent are one commit.
+        let judged = std::mem::take(&mut self.unsaved.judged);
+        let commands = std::mem::take(&mut self.unsaved.commands);
+        let mut opened = Vec::new();
+        let written = if self.has_unsaved_rows() {
+            let checkpoint = self.take_checkpoint()?;
+            opened.clone_from(&checkpoint.opened);
+            let begin =
+                Begin { fence, run: checkpoint.run.clone(), intent, spends, judged, commands, snapshot };
+            store.checkpoint_and_begin(checkpoint, begin).await
+        } else {
+            store.begin(Begin { fence, run: self.row()?, intent, spends, judged, commands, snapshot }).await
+        };
+        written.map_err(|e| self.store_error(&e))?;
+        self.tell_asked(&opened);
+        Ok(())
+    }
+
+    fn attempt(&self, id: &CallId, attempt: u32) -> AttemptId {
+        AttemptId { run_id: self.record.id.clone(), call_id: id.clone(), attempt }
+    }
+
+    /// Starts the tool; the result comes back as [`Done::Executed`].
+    pub(super) fn execute(&mut self, id: &CallId) {
+        let attempt = self.machine.call(id).map_or(1, |c| c.attempt);
+        let sink = CallSink::new(
+            Arc::clone(&self.sink),
+            self.shared.store.clone(),
+            self.fence.clone(),
+            self.attempt(id, attempt),
+        );
+        let sink = Arc::new(sink);
+        self.outputs.insert(id.clone(), Arc::clone(&sink));
+        let prepared = self.effective_call(id).ok().and_then(|call| {
+            let tool = self.agent.tools.get(&call.name).cloned()?;
+            Some((tool, self.call_context(id, &call.name, Some(sink)), call.arguments))
+        });
+        let (id, lease) = (id.clone(), Arc::clone(&self.lease));
+        self.in_flight.push(Box::pin(async move {
+            let output = match prepared {
+                None => Err(ToolError::Internal("the tool disappeared".into())),
+                Some((tool, mut ctx, arguments)) => {
+                    // The process may have been stopped for any time since the intent was written, and other intents
+                    // were written meanwhile: right before the start it makes sure that the thread is still its own.
+                    match lease.confirm().await {
+                        Ok(start_before) => ctx.start_before = Some(start_before),
+                        Err(error) => return Done::Kept(error),
+                    }
+                    AssertUnwindSafe(tool.execute(arguments, &ctx)).catch_unwind().await.unwrap_or_else(
+                        |panic| Err(ToolError::Internal(format!("the tool panicked: {}", words_of(&*panic)))),
+                    )
+                }
+            };
+            Done::Executed { call: id, output }
+        }));
+    }
+
+    /// Takes a result: the state, the hooks behind it, the outcome row.
+    pub(super) async fn executed(
+        &mut self,
+        id: CallId,
+        output: Result<ToolOutput, ToolError>,
+    ) -> Result<Fact, RuntimeError> {
+        let call = self.effective_call(&id)?;
+        if let Some(sink) = self.outputs.remove(&id) {
+            sink.end();
+        }
+        if let Err(ToolError::Moved(why)) = &output
+            && let Some(fact) = self.moved_under(&id, &call, why).await?
+        {
+            return Ok(fact);
+        }
+        let (mut result, command) = match output {
+            Ok(output) => (output.result, Some(output.command)),
+            Err(error) => (ToolResult::error(&call.name, error.to_string()), None),
+        };
+        if let Some(command) = command.filter(|c| !c.is_empty()) {
+            match self.phases.submit_command(&self.agent.env, command).await {
+                Ok(report) => self.tell(report.activities).await,
+                Err(error) => {
+                    let text = format!("the tool's change of state was refused: {error}");
+                    result = ToolResult::error(&call.name, text);
+                }
+            }
+        }
+        if let Some(ticket) = result.suspension.take() {
+            let mut ticket = *ticket;
+            self.on_terms(&mut ticket);
+            ticket.suspension.id = self.free_id(ticket.suspension.id).await?;
+            self.record_suspended(&id);
+            self.open(&id, &ticket);
+            return Ok(Fact::Settled { call: id, outcome: Settled::Suspended(ticket) });
+        }
+        let info = ToolCallInfo::new(call.clone(), self.agent.tools.get(&call.name).map(|t| t.descriptor()));
+        let ctx = self.context(Phase::AfterToolExecute).with_tool(info).with_tool_result(result.clone());
+        match self.phases.run_phase(&self.agent.env, ctx).await {
+            Ok(report) => {
+                self.unsaved.commands.extend(report.commands);
+                self.tell(report.activities).await;
+            }
+            // The tool ran: what hooks say of it afterwards does not undo that.
+            Err(error) => {
+                tracing::error!(run = %self.record.id, call = %id, %error, "hooks failed after a tool");
+            }
+        }
+        if result.is_success() {
+            self.launch(&id, &call).await?;
+        }
+        // Hooks looked at what the tool said; the model reads what the person did besides.
+        result.touched = self.touched(&id, Came::Ran, None);
+        let succeeded = result.is_success();
+        let outcome = if succeeded { ToolCallOutcome::Succeeded } else { ToolCallOutcome::Failed };
+        self.record_result(&id, result, outcome);
+        let attempt = self.machine.call(&id).map_or(1, |c| c.attempt);
+        self.record_outcome(&id, attempt, OutcomeKind::Returned);
+        let outcome = if succeeded { Settled::Succeeded } else { Settled::Failed };
+        Ok(Fact::Settled { call: id, outcome })
+    }
+
+    /// Gives a tool's question to the person the terms of the settings, where it has none of its own.
+    pub(super) fn on_terms(&self, ticket: &mut SuspendTicket) {
+        let terms = &self.shared.question_terms;
+        let question = &mut ticket.suspension;
+        if question.action == ACTION_ASK_USER && question.expires_at.is_none() {
+            question.expires_at = terms.ends_at(self.shared.clock.now_ms());
+        }
+        if let Some(parameters) = question.parameters.as_object_mut() {
+            // What a tool says here is not what the person set: it could name a program to start.
+            parameters.remove("notify");
+            parameters.extend(terms.notify_value().map(|notify| ("notify".to_owned(), notify)));
+        }
+    }
+
+    /// An execution that ended in a question has an outcome too: it asked.
+    pub(super) fn record_suspended(&mut self, id: &CallId) {
+        let name = self.tool_call(id).map_or_else(|_| String::new(), |c| c.name.clone());
+        self.record_result(id, ToolResult::suspended(name, "it asks"), ToolCallOutcome::Suspended);
+        let attempt = self.machine.call(id).map_or(1, |c| c.attempt);
+        self.record_outcome(id, attempt, OutcomeKind::Returned);
+        self.results.retain(|r| r.call != *id);
+    }
+}
+
+fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|s| (*s).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
+}
+
+/// SHA-256 over the tool, its arguments with sorted keys, and the working directory, hex.
+fn hash(call: &ToolCall, cwd: &std::path::Path) -> String {
+    let canonical = json!([call.name, sorted(&call.arguments), cwd.to_string_lossy()]);
+    sha256_hex(canonical.to_string())
+}
+
+pub(super) fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut keys: Vec<_> = map.iter().collect();
+            keys.sort_by_key(|(key, _)| key.as_str());
+            Value::Object(keys.into_iter().map(|(k, v)| (k.clone(), sorted(v))).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}

@@ -1,0 +1,541 @@
+//! Child runs: runs that serve calls of other runs.
+//!
+//! A served call is suspended, so a crash at any moment leaves only rows. The driver of the parent drives its
+//! children too: it starts new children, resumes interrupted ones, and stores the end of each in the row of its call
+//! as the decision, which resumes the call like any other decision. The id of a child's thread is derived from the
+//! call, so one call has one child, however often it is started. The parent's driver stops when all its children wait
+//! for users; waking the parent wakes them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::announce::stop_reason_of;
+use super::driver::Driver;
+use super::nested::ChildSink;
+use super::request::{AgentRunResult, RunRequest, RuntimeError};
+use super::{AgentRuntime, Lease, Shared, Slot, UnknownPolicy, delegate, title_of};
+use aye_core::contract::child::{ChildRecord, ChildRunState, ChildStatus};
+use aye_core::contract::event::AgentEvent;
+use aye_core::contract::event_sink::{EventSink, NullEventSink};
+use aye_core::contract::ids::{CallId, DecisionId, SuspensionId, ThreadId};
+use aye_core::contract::inference::{ModelUsage, TokenUsage};
+use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
+use aye_core::contract::message::{Message, ToolCall};
+use aye_core::contract::record::{DecideOutcome, Decision, RunRecord, SuspensionStatus};
+use aye_core::contract::suspension::{
+    Actor, CHANNEL_CHILD, ResumeDecisionAction, SuspendTicket, ToolCallResume,
+};
+use aye_core::run::{CallState, Closing, Fact};
+use aye_store_sqlite::SuspensionFilter;
+use aye_store_sqlite::failpoint::failpoint;
+
+/// A task that ends with whoever waits for it.
+struct Attached<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for Attached<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+type Ended = (CallId, Result<AgentRunResult, RuntimeError>);
+
+/// What a driver knows of the children that its calls wait for.
+#[derive(Default)]
+pub(super) struct Children {
+    awake: FuturesUnordered<BoxFuture<'static, Ended>>,
+    at_work: HashMap<CallId, (ThreadId, CancellationToken)>,
+    /// They wait for people; with the end of the first question that ends by itself.
+    asleep: HashMap<CallId, (ThreadId, Option<u64>)>,
+    /// Their end was written down.
+    ended: HashSet<CallId>,
+    /// Begun by calls that do not wait for them; driven when the call's result is written down.
+    launched: Vec<ThreadId>,
+    /// That the run waits, which is told when its children do too.
+    held: Option<AgentEvent>,
+    /// What to do about calls of children that may have run.
+    pub(super) unknown: UnknownPolicy,
+}
+
+impl Children {
+    /// Whether one is at work.
+    pub(super) fn is_any_awake(&self) -> bool {
+        !self.awake.is_empty()
+    }
+
+    /// The next one that comes back; never when none is at work.
+    pub(super) async fn next(&mut self) -> Ended {
+        match self.awake.next().await {
+            Some(ended) => ended,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// When the first question of a sleeping child ends by itself.
+    pub(super) fn next_expiry(&self) -> Option<u64> {
+        self.asleep.values().filter_map(|(_, end)| *end).min()
+    }
+}
+
+impl Driver {
+    fn runtime(&self) -> AgentRuntime {
+        AgentRuntime::of(&self.shared, self.slot.live())
+    }
+
+    /// The served calls that wait, with their tickets.
+    fn served(&self) -> Vec<(CallId, SuspendTicket)> {
+        let served = self.machine.calls().iter().filter_map(|call| match &call.state {
+            CallState::Suspended { ticket } if ticket.is_served() => Some((call.id.clone(), ticket.clone())),
+            CallState::New
+            | CallState::Gating
+            | CallState::Suspended { .. }
+            | CallState::Held { .. }
+            | CallState::Regating { .. }
+            | CallState::Running { .. }
+            | CallState::Closed { .. } => None,
+        });
+        served.collect()
+    }
+
+    /// Sets the children to work that are not: all that led here is written down.
+    pub(super) fn begin_children(&mut self) {
+        for (call, ticket) in self.served() {
+            let known = &self.children;
+            if !known.at_work.contains_key(&call)
+                && !known.asleep.contains_key(&call)
+                && !known.ended.contains(&call)
+            {
+                self.begin_child(call, &ticket);
+            }
+        }
+        for thread in std::mem::take(&mut self.children.launched) {
+            self.runtime().attend_task(&thread);
+        }
+    }
+
+    fn begin_child(&mut self, call: CallId, ticket: &SuspendTicket) {
+        let child = self.child_record(&call, &ticket.suspension.parameters, false);
+        let state = ChildRunState {
+            agent: child.agent.clone(),
+            thread_id: child.thread_id.to_string(),
+            parent_call_id: call.to_string(),
+            ..ChildRunState::default()
+        };
+        let runtime = self.runtime();
+        let sink = Arc::new(ChildSink::new(Arc::clone(&self.sink), state, runtime.clone()));
+        let stop = CancellationToken::new();
+        self.children.at_work.insert(call.clone(), (child.thread_id.clone(), stop.clone()));
+        let mut task = Attached(tokio::spawn(runtime.serve(child, sink, self.children.unknown, stop)));
+        self.children.awake.push(Box::pin(async move {
+            let result = (&mut task.0).await;
+            (call, result.unwrap_or_else(|error| Err(RuntimeError::Internal(format!("a child: {error}")))))
+        }));
+    }
+
+    fn child_record(&self, call: &CallId, told: &Value, background: bool) -> ChildRecord {
+        let text = |key: &str| told.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (thread, run) = (&self.record.thread_id, &self.record.id);
+        ChildRecord {
+            thread_id: thread.of_child(run, call),
+            parent_thread: thread.clone(),
+            root_thread: self.lineage.as_ref().map_or_else(|| thread.clone(), |own| own.root_thread.clone()),
+            parent_run: run.clone(),
+            parent_call: call.clone(),
+            agent: text("agent"),
+            prompt: text("prompt"),
+            // A skill may name the model that runs it.
+            model: Some(text("model"))
+                .filter(|model| !model.is_empty())
+                .or_else(|| Some(self.agent.model_id.clone())),
+            depth: self.identity.depth + 1,
+            background,
+            told: false,
+            created_at: self.shared.clock.now_ms(),
+            stop: false,
+        }
+    }
+
+    /// Makes the child of a call that does not wait for it, before the call's result is written down: a crash between
+    /// the two makes the call again, and finds the child there.
+    pub(super) async fn launch(&mut self, id: &CallId, call: &ToolCall) -> Result<(), RuntimeError> {
+        let Some(agent) = self.agent.delegates.get(&call.name).cloned() else { return Ok(()) };
+        if !delegate::is_background(&call.arguments) {
+            return Ok(());
+        }
+        let told = json!({"agent": agent, "prompt": call.arguments.get("prompt")});
+        let child = self.child_record(id, &told, true);
+        let thread = child.thread_id.clone();
+        self.runtime().make_child(child).await?;
+        self.children.launched.push(thread);
+        Ok(())
+    }
+
+    /// Takes what came of a child.
+    pub(super) async fn child_returned(&mut self, (call, result): Ended) -> Result<(), RuntimeError> {
+        let Some((thread, _)) = self.children.at_work.remove(&call) else { return Ok(()) };
+        let Some(ticket) = self.tickets.get(&call).filter(|ticket| ticket.is_served()).cloned() else {
+            return Ok(());
+        };
+        let agent = ticket.suspension.parameters.get("agent").and_then(Value::as_str).unwrap_or_default();
+        let payload = match result {
+            Ok(result) if result.termination == TerminationReason::Suspended => {
+                let ends = result.waiting.iter().filter_map(|row| row.ticket.suspension.expires_at).min();
+                self.children.asleep.insert(call, (thread, ends));
+                // An answer that came while it went to sleep.
+                return self.wake_children().await;
+            }
+            Ok(result) => {
+                let state = end_state(&self.shared, agent, &call, &result).await?;
+                delegate::payload(agent, &result, &json!(state))
+            }
+            Err(
+                error @ (RuntimeError::AgentNotFound { .. }
+                | RuntimeError::ResolveFailed { .. }
+                | RuntimeError::Damaged { .. }
+                | RuntimeError::Internal(_)
+                | RuntimeError::State(_)),
+            ) => delegate::refused(agent, &error.to_string()),
+            Err(error) => return Err(error),
+        };
+        failpoint("child.ended");
+        self.child_ended(&call, &ticket.suspension.id, payload).await
+    }
+
+    /// Writes the end of a child into the row of its call, once.
+    async fn child_ended(
+        &mut self,
+        call: &CallId,
+        question: &SuspensionId,
+        payload: Value,
+    ) -> Result<(), RuntimeError> {
+        let outcome = store_end(&self.shared, question, payload).await?;
+        failpoint("child.decided");
+        self.children.ended.insert(call.clone());
+        match outcome {
+            DecideOutcome::Accepted(row)
+            | DecideOutcome::Repeated(row)
+            | DecideOutcome::AlreadyDecided(row) => {
+                if let Some(decision) = row.decision {
+                    self.late.push_back(Fact::Decided { call: row.call_id, suspension: row.id, decision });
+                }
+                Ok(())
+            }
+            DecideOutcome::Closed(_) | DecideOutcome::Expired(_) | DecideOutcome::NotFound => {
+                Err(RuntimeError::Internal(format!(
+                    "the row of {question} disappeared while its child was \
+                              active"
+                )))
+            }
+        }
+    }
+
+    /// Sets those to work again that sleep and were answered, or whose questions ran out of time.
+    pub(super) async fn wake_children(&mut self) -> Result<(), RuntimeError> {
+        if self.children.asleep.is_empty() {
+            return Ok(());
+        }
+        let now = self.shared.clock.now_ms();
+        let served: HashSet<CallId> = self.served().into_iter().map(|(call, _)| call).collect();
+        self.children.asleep.retain(|call, _| served.contains(call));
+        let mut woken = Vec::new();
+        for (call, (thread, ends)) in &self.children.asleep {
+            let is_due = ends.is_some_and(|end| end <= now);
+            if is_due || self.shared.store.has_answers(thread).await? {
+                woken.push(call.clone());
+            }
+        }
+        for call in woken {
+            self.children.asleep.remove(&call);
+        }
+        self.begin_children();
+        Ok(())
+    }
+
+    /// That the run waits is not true for a person as long as a child of it works.
+    pub(super) fn hold_finish(&mut self, event: AgentEvent) -> Option<AgentEvent> {
+        match &event {
+            AgentEvent::RunStart { .. } if self.children.held.take().is_some() => return None,
+            AgentEvent::RunFinish { termination: TerminationReason::Suspended, .. }
+                if !self.served().is_empty() =>
+            {
+                self.children.held = Some(event);
+                return None;
+            }
+            AgentEvent::RunFinish { .. } => self.children.held = None,
+            _ => {}
+        }
+        Some(event)
+    }
+
+    /// All children wait for people, and so does the run.
+    pub(super) async fn fall_asleep(&mut self) {
+        if let Some(event) = self.children.held.take() {
+            self.sink.emit(event).await;
+        }
+    }
+
+    /// The run is over for a call that a child works on: it ends too, with all its questions, before that is written
+    /// down.
+    pub(super) async fn hand_down(&mut self, call: &CallId, closing: &Closing) -> Result<(), RuntimeError> {
+        let is_open = self.tickets.get(call).is_some_and(SuspendTicket::is_served)
+            && !self.children.ended.contains(call);
+        if !is_open || matches!(closing, Closing::Answered) {
+            return Ok(());
+        }
+        let runtime = self.runtime();
+        // Side by side: each may take a moment.
+        for (thread, stop) in self.children.at_work.values() {
+            stop.cancel();
+            runtime.cancel(thread);
+        }
+        while !self.children.at_work.is_empty() {
+            let (call, result) = self.children.next().await;
+            self.children.at_work.remove(&call);
+            if let Err(error) = result {
+                tracing::warn!(%call, %error, "a child run was left unchanged");
+            }
+        }
+        self.children.asleep.remove(call);
+        let superseded = matches!(closing, Closing::Superseded);
+        let thread = self.record.thread_id.of_child(&self.record.id, call);
+        runtime.end_child(thread.clone(), superseded).await?;
+        // What it used until then was used for this run.
+        if let Some(run) = self.shared.store.latest_run(&thread).await? {
+            self.record.usage.add(&run.usage);
+        }
+        Ok(())
+    }
+}
+
+/// Stores the end of a child as the answer to its call.
+async fn store_end(
+    shared: &Shared,
+    question: &SuspensionId,
+    payload: Value,
+) -> Result<DecideOutcome, RuntimeError> {
+    let now = shared.clock.now_ms();
+    let resume = ToolCallResume {
+        // The same for whoever finds the child ended.
+        decision_id: DecisionId::from(format!("end_{question}")),
+        action: ResumeDecisionAction::Resume,
+        result: payload,
+        reason: None,
+        arguments: None,
+        updated_at: now,
+    };
+    let actor = Actor {
+        user: "aye".into(),
+        channel: CHANNEL_CHILD.into(),
+        pid: shared.owner.pid,
+        ..Actor::default()
+    };
+    Ok(shared.store.decide(question, Decision { resume, actor }, now).await?)
+}
+
+/// What a child that is over is, as its parent's results tell it.
+async fn end_state(
+    shared: &Shared,
+    agent: &str,
+    call: &CallId,
+    result: &AgentRunResult,
+) -> Result<ChildRunState, RuntimeError> {
+    let mut spent = Vec::new();
+    for stored in shared.store.messages_of_run(&result.thread_id, &result.run_id).await?.1 {
+        spent_on(&stored.message, &mut spent);
+    }
+    Ok(ChildRunState {
+        agent: agent.to_owned(),
+        thread_id: result.thread_id.to_string(),
+        parent_call_id: call.to_string(),
+        status: ChildStatus::of_end(&result.termination),
+        steps: result.steps,
+        tokens: result.usage.total(),
+        spent,
+        ..ChildRunState::default()
+    })
+}
+
+/// Adds what led to a message: an answer's own tokens, and those of the child behind a result.
+fn spent_on(message: &Message, spent: &mut Vec<ModelUsage>) {
+    let Some(about) = &message.metadata else { return };
+    if let (Some(model), Ok(usage)) = (about["model"].as_str(), TokenUsage::deserialize(&about["usage"])) {
+        ModelUsage::add_to(spent, model, &usage);
+    }
+    for below in ChildRunState::spent_below(message) {
+        ModelUsage::add_to(spent, &below.model, &below.usage);
+    }
+}
+
+impl AgentRuntime {
+    /// Tells the call that waits for a child, which ended while nobody drove its parent: it goes on when its parent
+    /// does.
+    pub(super) async fn answer_for(&self, child: &ChildRecord) -> Result<(), RuntimeError> {
+        let shared = &self.inner.shared;
+        let Some(run) =
+            shared.store.latest_run(&child.thread_id).await?.filter(|run| run.status == RunStatus::Done)
+        else {
+            return Ok(());
+        };
+        let result = self.result_of(run).await?;
+        let filter = SuspensionFilter {
+            run: Some(child.parent_run.clone()),
+            status: Some(SuspensionStatus::Open),
+            ..SuspensionFilter::default()
+        };
+        let rows = shared.store.suspensions(filter).await?;
+        let Some(row) = rows.iter().find(|row| row.call_id == child.parent_call && row.ticket.is_served())
+        else {
+            return Ok(());
+        };
+        let state = end_state(shared, &child.agent, &child.parent_call, &result).await?;
+        store_end(shared, &row.id, delegate::payload(&child.agent, &result, &json!(state))).await?;
+        self.inner.live.nudge(|thread| *thread == child.parent_thread);
+        Ok(())
+    }
+
+    /// Makes the thread of a child, unless it is there.
+    async fn make_child(&self, child: ChildRecord) -> Result<ChildRecord, RuntimeError> {
+        let title = format!("{}: {}", child.agent, title_of(&child.prompt));
+        let shared = &self.inner.shared;
+        Ok(shared.store.create_child(child, title, shared.cwd.clone()).await?)
+    }
+
+    /// Drives a child until it is over or waits, whatever was done of it before.
+    fn serve(
+        self,
+        child: ChildRecord,
+        sink: Arc<ChildSink>,
+        unknown: UnknownPolicy,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<AgentRunResult, RuntimeError>> {
+        Box::pin(async move {
+            let child = self.make_child(child).await?;
+            let thread = child.thread_id.clone();
+            loop {
+                let slot = self.enter(&thread).await;
+                // From here on the slot hears of a cancel itself.
+                if stop.is_cancelled() {
+                    return Err(RuntimeError::NothingToResume { thread_id: thread });
+                }
+                match self.acquire(&thread).await {
+                    Ok(tenure) => {
+                        let result =
+                            Box::pin(self.serve_fenced(&child, slot, &tenure.lease, sink, unknown)).await;
+                        self.release(tenure).await;
+                        return result;
+                    }
+                    // A process that lost the parent, and does not know it yet.
+                    Err(RuntimeError::ThreadAlreadyRunning { .. }) => {
+                        drop(slot);
+                        tokio::select! {
+                            free = self.until_free(&thread) => free?,
+                            () = stop.cancelled() => {}
+                        }
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        })
+    }
+
+    /// Waits until the one who drives a thread says that it ceased to, or its time is over.
+    async fn until_free(&self, thread: &ThreadId) -> Result<(), RuntimeError> {
+        let mut watch = self.inner.shared.store.watch()?;
+        let Some(term) = self.driven_elsewhere(thread).await? else { return Ok(()) };
+        tokio::select! {
+            () = async { while !watch.next().await.concerns(thread) {} } => {}
+            // A process that dies rings no bell.
+            () = tokio::time::sleep(term.min(Duration::from_secs(1))) => {}
+        }
+        Ok(())
+    }
+
+    pub(super) async fn serve_fenced(
+        &self,
+        child: &ChildRecord,
+        slot: Slot,
+        lease: &Arc<Lease>,
+        sink: Arc<dyn EventSink>,
+        unknown: UnknownPolicy,
+    ) -> Result<AgentRunResult, RuntimeError> {
+        let thread = &child.thread_id;
+        let held = self.held(thread).await?;
+        match held.newest_run() {
+            Some(run) if run.status == RunStatus::Done => self.result_of(run.clone()).await,
+            Some(_) => Box::pin(self.resume_fenced(held, slot, lease, sink, unknown)).await,
+            None if self.is_unwanted(thread).await? => {
+                Err(RuntimeError::ResolveFailed { message: "it was stopped before it started".into() })
+            }
+            None => {
+                let own = self.inner.shared.catalog().agents.get(&child.agent).map(|spec| spec.model.clone());
+                let model = child.model.as_deref().filter(|_| own.is_some_and(|own| own.is_empty()));
+                let agent = self.resolve(&child.agent, model)?;
+                let mut request = RunRequest::new(thread.clone(), vec![Message::user(&child.prompt)]);
+                request.parent_run_id = Some(child.parent_run.clone());
+                Box::pin(self.run_fenced(request, agent, held, slot, lease, sink)).await
+            }
+        }
+    }
+
+    async fn is_unwanted(&self, thread: &ThreadId) -> Result<bool, RuntimeError> {
+        Ok(self.inner.shared.store.child(thread).await?.is_some_and(|child| child.stop))
+    }
+
+    /// What came of a run that is over.
+    async fn result_of(&self, run: RunRecord) -> Result<AgentRunResult, RuntimeError> {
+        let store = &self.inner.shared.store;
+        let said = store.last_answer(&run.thread_id, Some(&run.id)).await?;
+        let messages = store.message_count(&run.thread_id).await?;
+        Ok(AgentRunResult {
+            thread_id: run.thread_id,
+            run_id: run.id,
+            response: said.as_ref().map(Message::text).unwrap_or_default(),
+            termination: run.termination.unwrap_or(TerminationReason::NaturalEnd),
+            error_code: None,
+            stop_reason: said.as_ref().and_then(stop_reason_of),
+            steps: run.steps,
+            usage: run.usage,
+            waiting: Vec::new(),
+            expired: Vec::new(),
+            messages,
+        })
+    }
+
+    /// Ends the run of a child that nobody drives here any more; does nothing to one that is over or never began.
+    pub(super) fn end_child(
+        &self,
+        thread: ThreadId,
+        superseded: bool,
+    ) -> BoxFuture<'static, Result<(), RuntimeError>> {
+        let runtime = self.clone();
+        Box::pin(async move {
+            while runtime.unfinished(&thread).await?.is_some() {
+                let slot = runtime.enter(&thread).await;
+                match runtime.acquire(&thread).await {
+                    Ok(tenure) => {
+                        let sink = Arc::new(NullEventSink);
+                        let ended =
+                            Box::pin(runtime.cancel_fenced(&thread, slot, &tenure.lease, sink, superseded))
+                                .await;
+                        runtime.release(tenure).await;
+                        return ended.map(drop);
+                    }
+                    Err(RuntimeError::ThreadAlreadyRunning { .. }) => {
+                        drop(slot);
+                        runtime.until_free(&thread).await?;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        })
+    }
+}

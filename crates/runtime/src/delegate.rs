@@ -1,0 +1,420 @@
+//! Agents as tools of other agents, and the backends that run them.
+//!
+//! A subagent of this runtime does not run inside the call: the call suspends with a ticket of its own kind
+//! ([`ACTION_CHILD_RUN`]) and is served by a run in its own thread (`children.rs`), so that it outlives the process
+//! as any question does. A remote agent is called through a registered [`AgentBackend`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::request::{AgentRunResult, RunRequest, RuntimeError};
+use super::{AgentRuntime, Catalog, ResolveError};
+use aye_core::contract::child::ChildStatus;
+use aye_core::contract::content::ContentBlock;
+use aye_core::contract::event_sink::{EventSink, NullEventSink};
+use aye_core::contract::ids::{CallId, RunId, ThreadId};
+use aye_core::contract::lifecycle::TerminationReason;
+use aye_core::contract::message::Message;
+use aye_core::contract::spec::AgentSpec;
+use aye_core::contract::suspension::{
+    ACTION_CHILD_RUN, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
+};
+use aye_core::contract::tool::{
+    Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+};
+
+pub use aye_core::contract::child::DELEGATION_DEPTH;
+
+/// The longest name of a tool that models take.
+const MAX_NAME: usize = 64;
+
+/// How a delegated run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DelegateRunStatus {
+    /// It did what it should, as far as one can tell.
+    Completed,
+    /// It did not; why.
+    Failed(String),
+    /// It was stopped.
+    Cancelled,
+    /// It took longer than it may.
+    Timeout,
+}
+
+/// What came of a delegated run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DelegateRunResult {
+    /// The agent.
+    pub agent_id: String,
+    /// How it ended.
+    pub status: DelegateRunStatus,
+    /// What it said last.
+    pub response: Option<String>,
+    /// Inferences.
+    pub steps: usize,
+}
+
+/// Why a backend could not run an agent at all.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum AgentBackendError {
+    /// No such agent.
+    #[error("unknown agent `{0}`")]
+    AgentNotFound(String),
+    /// It did not begin, or nobody knows how it went on.
+    #[error("{0}")]
+    ExecutionFailed(String),
+}
+
+/// Runs agents for calls of other agents. The runtime's own agents need none; register one with
+/// [`AgentRuntimeBuilder::with_agent_backend`](super::AgentRuntimeBuilder::with_agent_backend) for agents whose
+/// endpoint names it.
+#[async_trait]
+pub trait AgentBackend: Send + Sync {
+    /// Runs an agent to its end.
+    ///
+    /// # Errors
+    /// [`AgentBackendError`]. A run that began and failed is a result.
+    async fn execute(
+        &self,
+        agent_id: &str,
+        messages: Vec<Message>,
+        event_sink: Arc<dyn EventSink>,
+        parent_run_id: Option<String>,
+        parent_tool_call_id: Option<String>,
+    ) -> Result<DelegateRunResult, AgentBackendError>;
+}
+
+/// Runs agents of a runtime inside of the caller's future, each in a thread of its own. For programs that embed aye; a
+/// call of an agent is served another way, which outlives the process. A run that waits for a person is left as it is:
+/// it counts as failed here, and can be resumed in its thread.
+pub struct LocalBackend {
+    runtime: AgentRuntime,
+}
+
+impl LocalBackend {
+    /// Runs the agents of this runtime.
+    pub fn new(runtime: AgentRuntime) -> Self {
+        Self { runtime }
+    }
+}
+
+#[async_trait]
+impl AgentBackend for LocalBackend {
+    async fn execute(
+        &self,
+        agent_id: &str,
+        messages: Vec<Message>,
+        event_sink: Arc<dyn EventSink>,
+        parent_run_id: Option<String>,
+        parent_tool_call_id: Option<String>,
+    ) -> Result<DelegateRunResult, AgentBackendError> {
+        tracing::debug!(agent_id, ?parent_run_id, ?parent_tool_call_id, "delegated");
+        let mut request = RunRequest::new(ThreadId::fresh(), messages).with_agent_id(agent_id);
+        request.parent_run_id = parent_run_id.map(RunId::from);
+        let result = self.runtime.run(request, event_sink).await.map_err(|error| match error {
+            RuntimeError::AgentNotFound { agent_id } => AgentBackendError::AgentNotFound(agent_id),
+            other => AgentBackendError::ExecutionFailed(other.to_string()),
+        })?;
+        Ok(DelegateRunResult {
+            agent_id: agent_id.to_owned(),
+            status: status_of(&result.termination),
+            response: Some(result.response).filter(|said| !said.is_empty()),
+            steps: usize::try_from(result.steps).unwrap_or(usize::MAX),
+        })
+    }
+}
+
+/// How a run that ended so is called.
+pub(super) fn status_of(termination: &TerminationReason) -> DelegateRunStatus {
+    match ChildStatus::of_end(termination) {
+        ChildStatus::Completed => DelegateRunStatus::Completed,
+        ChildStatus::Cancelled => DelegateRunStatus::Cancelled,
+        ChildStatus::Timeout => DelegateRunStatus::Timeout,
+        ChildStatus::Running | ChildStatus::Waiting | ChildStatus::Failed => {
+            DelegateRunStatus::Failed(why_of(termination))
+        }
+    }
+}
+
+/// Why a run ended as it did, in words for the one that asked for it.
+pub(super) fn why_of(termination: &TerminationReason) -> String {
+    match termination {
+        TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested => "it is done".into(),
+        TerminationReason::Suspended => "it is waiting for the user's decision".into(),
+        TerminationReason::Cancelled => "it was stopped before it finished".into(),
+        TerminationReason::Blocked(why) => format!("it was blocked: {why}"),
+        TerminationReason::Stopped(why) => {
+            format!("it was stopped: {}", why.detail.as_deref().unwrap_or(&why.code))
+        }
+        TerminationReason::Error(why) => format!("it failed: {why}"),
+    }
+}
+
+/// What the end of a child says to its parent: the payload of the decision, or the text of the message.
+pub(super) fn payload(agent: &str, result: &AgentRunResult, state: &Value) -> Value {
+    let status = ChildStatus::of_end(&result.termination);
+    json!({
+        "agent": agent,
+        "status": status.word(),
+        "response": result.response,
+        "error": format!("The subagent `{agent}` did not finish: {}.", why_of(&result.termination)),
+        "steps": result.steps,
+        "usage": result.usage,
+        "state": state,
+    })
+}
+
+/// The same for a child whose run could not even begin.
+pub(super) fn refused(agent: &str, why: &str) -> Value {
+    json!({
+        "agent": agent,
+        "status": ChildStatus::Failed.word(),
+        "response": "",
+        "error": format!("The subagent `{agent}` could not run: {why}."),
+        "steps": 0,
+        "state": {"agent": agent, "thread_id": "", "parent_call_id": "", "status": "failed"},
+    })
+}
+
+/// Who does what the tool is asked for.
+#[derive(Clone)]
+enum Serves {
+    /// An agent of this runtime; how many runs may stand above it.
+    Here(Option<u32>),
+    /// One that runs elsewhere; how long it may take.
+    Elsewhere(Arc<dyn AgentBackend>, Duration),
+}
+
+/// An agent as a tool of another agent.
+pub struct AgentTool {
+    agent: String,
+    descriptor: ToolDescriptor,
+    serves: Serves,
+}
+
+/// The name of the tool for an agent. What models do not take in a name becomes `_`.
+pub fn tool_name(agent: &str) -> String {
+    let fits = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
+    format!("agent_run_{agent}").chars().map(fits).take(MAX_NAME).collect()
+}
+
+impl AgentTool {
+    /// A tool for an agent of this runtime.
+    pub fn local(spec: &AgentSpec, max_depth: Option<u32>) -> Self {
+        // Making a ticket is all the call does by itself, so it may be made again.
+        Self::of(spec, ToolClass::Pure, Serves::Here(max_depth))
+    }
+
+    /// A tool for an agent that runs elsewhere.
+    pub fn remote(spec: &AgentSpec, backend: Arc<dyn AgentBackend>) -> Self {
+        let timeout = spec.endpoint.as_ref().map_or(300_000, |endpoint| endpoint.timeout_ms);
+        Self::of(spec, ToolClass::Opaque, Serves::Elsewhere(backend, Duration::from_millis(timeout)))
+    }
+
+    fn of(spec: &AgentSpec, class: ToolClass, serves: Serves) -> Self {
+        let about = about(spec);
+        let name = tool_name(&spec.id);
+        let description = format!(
+            "Gives a task to the subagent `{}`{about} It works in its own conversation and sees only your \
+             prompt, so include everything it needs. Returns its final answer.",
+            spec.id
+        );
+        let mut properties = json!({
+            "prompt": {"type": "string", "description": "The task, with everything the subagent needs to \
+                              know."},
+        });
+        if matches!(serves, Serves::Here(_)) {
+            properties["background"] = json!({
+                "type": "boolean",
+                "description": "Return at once; the result comes later as a message.",
+            });
+        }
+        let descriptor = ToolDescriptor::new(name.clone(), name, description)
+            .with_class(class)
+            .with_category("agent")
+            .with_parameters(json!({
+                "type": "object",
+                "properties": properties,
+                "required": ["prompt"],
+                "additionalProperties": false,
+            }));
+        let descriptor = ToolDescriptor { primary_argument: Some("prompt".into()), ..descriptor };
+        Self { agent: spec.id.clone(), descriptor, serves }
+    }
+
+    fn is_too_deep(&self, above: u32) -> Option<ToolResult> {
+        let Serves::Here(Some(limit)) = &self.serves else { return None };
+        (above >= *limit).then(|| {
+            let text = format!("Not started: subagents nest at most {limit} deep. Do the task yourself.");
+            ToolResult::error_with_code(&self.descriptor.id, "depth_limit", text)
+        })
+    }
+
+    fn ticket(&self, prompt: &str, args: &Value, ctx: &ToolCallContext) -> SuspendTicket {
+        let identity = &ctx.run_identity;
+        let call = CallId::from(ctx.call_id.as_str());
+        let thread = identity.thread_id.of_child(&identity.run_id, &call);
+        SuspendTicket {
+            suspension: Suspension {
+                id: format!("child_{call}").into(),
+                action: ACTION_CHILD_RUN.into(),
+                message: format!("the subagent {} works on it", self.agent),
+                parameters: json!({"agent": self.agent, "prompt": prompt, "thread": thread}),
+                response_schema: None,
+                expires_at: None,
+            },
+            pending: PendingToolCall { id: call, name: self.descriptor.id.clone(), arguments: args.clone() },
+            resume_mode: ToolCallResumeMode::UseDecisionAsToolResult,
+        }
+    }
+}
+
+/// What the agent is for, behind its name.
+fn about(spec: &AgentSpec) -> String {
+    if let Some(told) = spec.description.as_deref().map(str::trim).filter(|told| !told.is_empty()) {
+        return format!(": {}.", told.trim_end_matches('.'));
+    }
+    let first = spec.system_prompt.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let line: String = first.chars().take(300).collect();
+    match line.trim_end_matches('.') {
+        "" => ".".to_owned(),
+        line => format!(": {line}."),
+    }
+}
+
+fn prompt_of(args: &Value) -> Result<&str, ToolError> {
+    let prompt = args.get("prompt").and_then(Value::as_str).map(str::trim).unwrap_or_default();
+    if prompt.is_empty() {
+        return Err(ToolError::InvalidArguments("`prompt` must describe the task".into()));
+    }
+    match args.get("background") {
+        None | Some(Value::Bool(_) | Value::Null) => Ok(prompt),
+        Some(_) => Err(ToolError::InvalidArguments("`background` must be true or false".into())),
+    }
+}
+
+/// Whether the call is not to be waited for.
+pub(super) fn is_background(args: &Value) -> bool {
+    args.get("background").and_then(Value::as_bool) == Some(true)
+}
+
+/// What the model is told of a child that works in the background.
+pub(super) fn begun(tool: &str, agent: &str, task: &str) -> ToolResult {
+    let text = format!(
+        "The subagent `{agent}` works in the background as task {task}. Its result comes as a message. \
+         Continue without it and do not guess the result."
+    );
+    ToolResult::text(tool, text).with_details(json!({"task": task, "agent": agent}))
+}
+
+#[async_trait]
+impl Tool for AgentTool {
+    fn descriptor(&self) -> ToolDescriptor {
+        self.descriptor.clone()
+    }
+
+    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
+        prompt_of(args).map(drop)
+    }
+
+    async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        let prompt = prompt_of(&args)?;
+        if let Some(refusal) = self.is_too_deep(ctx.run_identity.depth) {
+            return Ok(refusal.into());
+        }
+        match &self.serves {
+            Serves::Here(_) if is_background(&args) => {
+                let identity = &ctx.run_identity;
+                let call = CallId::from(ctx.call_id.as_str());
+                let thread = identity.thread_id.of_child(&identity.run_id, &call);
+                let task = thread.as_str().rsplit('.').next().unwrap_or_default().to_owned();
+                Ok(begun(&self.descriptor.id, &self.agent, &task).into())
+            }
+            Serves::Here(_) => {
+                let ticket = self.ticket(prompt, &args, ctx);
+                let message = ticket.suspension.message.clone();
+                Ok(ToolResult::suspended_with(&self.descriptor.id, message, ticket).into())
+            }
+            Serves::Elsewhere(backend, limit) => {
+                let messages = vec![Message::user_with(vec![ContentBlock::text(prompt)])];
+                let sink = ctx.activity_sink.clone().unwrap_or_else(|| Arc::new(NullEventSink));
+                let run = backend.execute(
+                    &self.agent,
+                    messages,
+                    sink,
+                    Some(ctx.run_identity.run_id.to_string()),
+                    Some(ctx.call_id.clone()),
+                );
+                let result = tokio::select! {
+                    result = run => result.map_err(|e| ToolError::ExecutionFailed(e.to_string()))?,
+                    () = ctx.cancellation.cancelled() => {
+                        return Err(ToolError::ExecutionFailed("it was cancelled".into()));
+                    }
+                    () = tokio::time::sleep(*limit) => DelegateRunResult {
+                        agent_id: self.agent.clone(),
+                        status: DelegateRunStatus::Timeout,
+                        response: None,
+                        steps: 0,
+                    },
+                };
+                Ok(result_of(&self.descriptor.id, result).into())
+            }
+        }
+    }
+}
+
+fn result_of(tool: &str, result: DelegateRunResult) -> ToolResult {
+    let said = result.response.unwrap_or_default();
+    let agent = &result.agent_id;
+    let why = match result.status {
+        DelegateRunStatus::Completed => return ToolResult::text(tool, said),
+        DelegateRunStatus::Failed(why) => format!("The subagent `{agent}` failed: {why}"),
+        DelegateRunStatus::Cancelled => format!("The subagent `{agent}` was stopped before it finished."),
+        DelegateRunStatus::Timeout => format!("The subagent `{agent}` exceeded its time limit."),
+    };
+    ToolResult::error(tool, super::words::failed_words(&why, &said))
+}
+
+/// The tools of an agent for those it may delegate to.
+pub(super) fn tools(catalog: &Catalog, spec: &AgentSpec) -> Result<Vec<Arc<dyn Tool>>, ResolveError> {
+    let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+    for id in &spec.delegates {
+        let unfit = |why: String| ResolveError::InvalidDelegate {
+            agent: spec.id.clone(),
+            delegate: id.clone(),
+            message: why,
+        };
+        let Some(delegate) = catalog.agents.get(id) else {
+            return Err(unfit("unknown agent".into()));
+        };
+        if *id == spec.id && catalog.delegation_depth.is_none() {
+            return Err(unfit("an agent can delegate to itself only with a depth limit".into()));
+        }
+        let tool = match &delegate.endpoint {
+            None => AgentTool::local(delegate, catalog.delegation_depth),
+            Some(endpoint) => match catalog.backends.get(&endpoint.backend) {
+                Some(backend) => AgentTool::remote(delegate, Arc::clone(backend)),
+                None => {
+                    return Err(unfit(format!(
+                        "it runs remotely through `{}`, which is not supported",
+                        endpoint.backend
+                    )));
+                }
+            },
+        };
+        tools.push(Arc::new(tool));
+    }
+    Ok(tools)
+}
+
+/// The agents of this runtime that an agent's tools stand for, by tool.
+pub(super) fn local_delegates<'a>(
+    catalog: &'a Catalog,
+    spec: &'a AgentSpec,
+) -> impl Iterator<Item = (String, String)> + 'a {
+    let is_local = |id: &&String| catalog.agents.get(*id).is_some_and(|agent| agent.endpoint.is_none());
+    spec.delegates.iter().filter(is_local).map(|id| (tool_name(id), id.clone()))
+}

@@ -1,0 +1,636 @@
+//! The driver: executes what the machine asks, in order, and reports the results as the next facts.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use serde_json::Value;
+
+use super::Shared;
+use super::children::Children;
+use super::document::{CallResult, RunDocument};
+use super::frontend::ClientTools;
+use super::handoff::Handoff;
+use super::held::StoredThread;
+use super::infer::{Inferred, Partial};
+use super::journal::Unsaved;
+use super::lease::Lease;
+use super::live::Slot;
+use super::output::CallSink;
+use super::request::RuntimeError;
+use super::resolve::ResolvedAgent;
+use super::snapshot::Snapped;
+use super::window::Packing;
+use aye_core::context::History;
+use aye_core::contract::activity::Activity;
+use aye_core::contract::child::ChildRecord;
+use aye_core::contract::event::AgentEvent;
+use aye_core::contract::event_sink::EventSink;
+use aye_core::contract::executor::{LlmExecutor, ToolExecutionMode};
+use aye_core::contract::identity::{RunIdentity, RunOrigin};
+use aye_core::contract::ids::{CallId, MessageId, SuspensionId};
+use aye_core::contract::inference::{InferenceOverride, StreamResult};
+use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
+use aye_core::contract::message::{Message, ToolCall};
+use aye_core::contract::profile::ProfileAccess;
+use aye_core::contract::record::{Fence, JobClaim, RunRecord};
+use aye_core::contract::suspension::{SuspendTicket, ToolCallResume};
+use aye_core::contract::tool::{ToolError, ToolOutput};
+use aye_core::phase::{InferenceShape, PhaseContext, PhaseReport, PhaseRuntime, RunProgress, TimeLimit};
+use aye_core::run::{Closing, Directive, Fact, Gate, Run};
+use aye_core::state::{
+    KeyRegistration, PersistedState, Phase, StateKeyOptions, StateStore, UnknownKeyPolicy,
+};
+
+/// How long tools may take to end after a cancel before they are dropped.
+const ABORT_GRACE: Duration = Duration::from_secs(4);
+
+/// What is in flight came back.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is made for each thing that comes back and taken apart at once"
+)]
+pub(super) enum Done {
+    Inferred(Box<Inferred>),
+    Executed {
+        call: CallId,
+        output: Result<ToolOutput, ToolError>,
+    },
+    /// A summary was made, or not: the model is asked once more.
+    Compacted,
+    /// A tool was not started, because the thread is not surely this driver's any more.
+    Kept(RuntimeError),
+}
+
+/// A run as it is about to be driven.
+pub(super) struct LoadedRun {
+    record: RunRecord,
+    machine: Run,
+    calls: Vec<ToolCall>,
+    results: Vec<CallResult>,
+    recorded: bool,
+    message_id: MessageId,
+    messages: Vec<Message>,
+    takes: Option<JobClaim>,
+    begins: bool,
+    held: StoredThread,
+}
+
+impl LoadedRun {
+    /// A new run that begins with these messages, taken from the queue when they have a number there. When the last of
+    /// them asks for calls, they are what it is for.
+    pub(super) fn fresh(
+        record: RunRecord,
+        mode: ToolExecutionMode,
+        messages: Vec<Message>,
+        takes: Option<JobClaim>,
+        held: StoredThread,
+    ) -> Self {
+        let given = messages.last().filter(|last| !last.tool_calls.is_empty());
+        let (calls, message_id) = match given {
+            Some(asks) => (asks.tool_calls.clone(), asks.id.clone()),
+            None => (Vec::new(), MessageId::fresh()),
+        };
+        let machine = if calls.is_empty() {
+            Run::new(mode)
+        } else {
+            Run::given(mode, calls.iter().map(|call| CallId::from(call.id.as_str())).collect())
+        };
+        Self {
+            record,
+            machine,
+            calls,
+            results: Vec::new(),
+            recorded: false,
+            message_id,
+            messages,
+            takes,
+            begins: true,
+            held,
+        }
+    }
+
+    /// A run from the store.
+    pub(super) fn stored(record: RunRecord, document: RunDocument, held: StoredThread) -> Self {
+        let RunDocument { format: _, machine, calls, results, recorded, message_id } = document;
+        Self {
+            record,
+            machine,
+            calls,
+            results,
+            recorded,
+            message_id,
+            messages: Vec::new(),
+            takes: None,
+            begins: false,
+            held,
+        }
+    }
+}
+
+/// One run that is awake.
+pub(super) struct Driver {
+    pub(super) shared: Arc<Shared>,
+    pub(super) fence: Fence,
+    pub(super) lease: Arc<Lease>,
+    pub(super) slot: Slot,
+    pub(super) sink: Arc<dyn EventSink>,
+    pub(super) agent: ResolvedAgent,
+    /// The state of the catalog that the agent's tools are from.
+    pub(super) catalog_revision: u64,
+    pub(super) handoff: Handoff,
+    pub(super) overrides: InferenceOverride,
+    /// What asks the model that a plugin wants for the step at hand.
+    pub(super) step_executor: Option<Arc<dyn LlmExecutor>>,
+    pub(super) identity: RunIdentity,
+    pub(super) record: RunRecord,
+    pub(super) machine: Run,
+    pub(super) message_id: MessageId,
+    pub(super) calls: Vec<ToolCall>,
+    pub(super) results: Vec<CallResult>,
+    pub(super) recorded: bool,
+    /// Decisions that are being applied, by call, until their call is closed or runs.
+    pub(super) decisions_in_hand: HashMap<CallId, ToolCallResume>,
+    /// The question a call asked last, for closing its row and for the card.
+    pub(super) tickets: HashMap<CallId, SuspendTicket>,
+    /// Facts from outside, for when all that the last one led to is done: a checkpoint writes the machine as it is, and
+    /// the machine must not be ahead of the rows that belong to it.
+    pub(super) late: VecDeque<Fact>,
+    /// Questions whose time ran out while the driver was awake.
+    pub(super) overdue: HashSet<SuspensionId>,
+    /// The calls that run with git guarded: see [`Judgement`](aye_core::contract::judgement::Judgement).
+    pub(super) guarded: HashSet<CallId>,
+    pub(super) state: StateStore,
+    pub(super) phases: PhaseRuntime,
+    pub(super) history: History,
+    pub(super) history_shared: Option<Arc<[Message]>>,
+    pub(super) shape: InferenceShape,
+    pub(super) unsaved: Unsaved,
+    pub(super) in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
+    pub(super) outputs: HashMap<CallId, Arc<CallSink>>,
+    pub(super) partial: Arc<Partial>,
+    pub(super) packing: Packing,
+    pub(super) last_response: Option<StreamResult>,
+    /// How the last answer ends the run by itself.
+    pub(super) ended_early: Option<TerminationReason>,
+    pub(super) error_code: Option<String>,
+    /// The questions that were closed as expired.
+    pub(super) expired: Vec<SuspensionId>,
+    pub(super) awake_since: u64,
+    pub(super) saved_thread_state: BTreeMap<String, Value>,
+    /// What its thread serves, when it is a child's.
+    pub(super) lineage: Option<ChildRecord>,
+    /// What was kept before the step that runs.
+    pub(super) snapped: Snapped,
+    pub(super) children: Children,
+}
+
+impl Driver {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        lease: Arc<Lease>,
+        slot: Slot,
+        sink: Arc<dyn EventSink>,
+        agent: ResolvedAgent,
+        overrides: InferenceOverride,
+        loaded: LoadedRun,
+    ) -> Result<Self, RuntimeError> {
+        let LoadedRun {
+            record,
+            machine,
+            calls,
+            results,
+            recorded,
+            message_id,
+            messages,
+            takes,
+            begins,
+            held,
+        } = loaded;
+        let StoredThread {
+            state: saved_thread_state, mut history, sizes, is_assumed, lineage, summary, ..
+        } = held;
+        let phases = match &shared.phases {
+            Some(given) => given.clone(),
+            None => PhaseRuntime::new(StateStore::new())?,
+        };
+        let state = phases.store().clone();
+        let (handoff, agent) = Handoff::of(&shared, &record, &saved_thread_state, agent);
+        phases.install(&handoff.base().env)?;
+        phases.install(&agent.env)?;
+        state.ensure(&shared.keys)?;
+        state.ensure(&[KeyRegistration::of::<ClientTools>(StateKeyOptions::default())])?;
+        let persisted = PersistedState {
+            revision: 0,
+            values: saved_thread_state.clone().into_iter().chain(record.state.clone()).collect(),
+        };
+        // A key of a plugin that is gone is left out; it stays in the store until the thread's state is next written.
+        if shared.phases.is_none() {
+            state.restore(persisted, UnknownKeyPolicy::Skip)?;
+        } else if begins {
+            // An engine that is kept between runs keeps what is the conversation's.
+            state.clear_run_scope();
+        }
+        for message in &messages {
+            history.push(message.clone());
+        }
+        let tickets = machine
+            .calls()
+            .iter()
+            .filter_map(|call| Some((call.id.clone(), call.ticket()?.clone())))
+            .collect();
+        let identity = RunIdentity::new(
+            record.thread_id.clone(),
+            lineage.as_ref().map(|own| own.parent_thread.clone()),
+            record.id.clone(),
+            record.parent_run_id.clone(),
+            record.agent_id.clone(),
+            if lineage.is_some() { RunOrigin::Subagent } else { RunOrigin::User },
+        )
+        .with_depth(lineage.as_ref().map_or(0, |own| own.depth));
+        let awake_since = shared.clock.now_ms();
+        let catalog_revision = shared.catalog().revision;
+        let mut driver = Self {
+            shared,
+            fence: lease.fence().clone(),
+            lease,
+            slot,
+            sink,
+            overrides,
+            step_executor: None,
+            identity,
+            record,
+            machine,
+            message_id,
+            calls,
+            results,
+            recorded,
+            decisions_in_hand: HashMap::new(),
+            tickets,
+            late: VecDeque::new(),
+            overdue: HashSet::new(),
+            guarded: HashSet::new(),
+            state,
+            phases,
+            history,
+            history_shared: None,
+            shape: InferenceShape::default(),
+            unsaved: Unsaved { messages, takes, run: true, ..Unsaved::default() },
+            in_flight: FuturesUnordered::new(),
+            outputs: HashMap::new(),
+            partial: Arc::default(),
+            packing: Packing::of(summary, sizes, is_assumed),
+            last_response: None,
+            ended_early: None,
+            error_code: None,
+            expired: Vec::new(),
+            awake_since,
+            saved_thread_state,
+            lineage,
+            snapped: Snapped::default(),
+            children: Children::default(),
+            agent,
+            catalog_revision,
+            handoff,
+        };
+        driver.offer_client_tools();
+        driver.phases.activate(&driver.agent.env, &driver.agent.spec)?;
+        Ok(driver)
+    }
+
+    pub(super) fn into_slot(self) -> Slot {
+        self.slot.renew()
+    }
+
+    pub(super) fn apply(&mut self, fact: Fact) -> Result<Vec<Directive>, RuntimeError> {
+        tracing::debug!(run = %self.record.id, ?fact, "fact");
+        self.machine.apply(fact).map_err(|e| RuntimeError::Internal(format!("run {}: {e}", self.record.id)))
+    }
+
+    /// Takes a fact that may have been overtaken: a refusal is the machine's right, and nothing changes.
+    pub(super) fn try_apply(&mut self, fact: Fact) -> Vec<Directive> {
+        let decided = match &fact {
+            Fact::Decided { call, decision, .. } => Some((call.clone(), decision.clone())),
+            Fact::Started
+            | Fact::PhaseDone { .. }
+            | Fact::Inferred { .. }
+            | Fact::Gated { .. }
+            | Fact::Settled { .. }
+            | Fact::Expired { .. }
+            | Fact::CancelRequested { .. }
+            | Fact::LimitReached { .. }
+            | Fact::Failed { .. }
+            | Fact::Recovered { .. } => None,
+        };
+        match self.machine.apply(fact) {
+            Ok(directives) => {
+                // One that was known before leads to nothing.
+                if let Some((call, decision)) = decided.filter(|_| !directives.is_empty()) {
+                    self.decisions_in_hand.insert(call, decision);
+                }
+                directives
+            }
+            Err(refused) => {
+                tracing::info!(run = %self.record.id, %refused, "late");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Drives until the run is over or only answers can move it. One that lost its thread stops what it does, writes
+    /// nothing more, and fails with [`RuntimeError::Fenced`].
+    pub(super) async fn drive(&mut self, first: Vec<Directive>) -> Result<(), RuntimeError> {
+        let driven = self.drive_on(first).await;
+        if matches!(driven, Err(RuntimeError::Fenced { .. })) {
+            self.stop_in_flight().await;
+        }
+        driven
+    }
+
+    async fn drive_on(&mut self, first: Vec<Directive>) -> Result<(), RuntimeError> {
+        let lost = self.lease.lost();
+        let mut directives = VecDeque::from(first);
+        let mut facts = VecDeque::new();
+        let (mut cancelled, mut is_timed_out) = (false, false);
+        loop {
+            while let Some(directive) = directives.pop_front() {
+                if let Some(fact) = self.perform(directive).await? {
+                    facts.push_back(fact);
+                }
+            }
+            if let Some(fact) = facts.pop_front() {
+                let asks = is_question(&fact);
+                directives.extend(self.apply(fact)?);
+                // All the questions of an answer are one commit.
+                while asks && facts.front().is_some_and(is_question) {
+                    if let Some(fact) = facts.pop_front() {
+                        directives.extend(self.apply(fact)?);
+                    }
+                }
+                continue;
+            }
+            if !cancelled && self.slot.cancel.is_cancelled() {
+                cancelled = true;
+                directives.extend(self.apply(Fact::CancelRequested { superseded: false })?);
+                continue;
+            }
+            if let Some(fact) = self.late.pop_front() {
+                directives.extend(self.try_apply(fact));
+                continue;
+            }
+            self.begin_children();
+            if self.in_flight.is_empty() && !self.children.is_any_awake() {
+                // Answers that arrived while something else was done.
+                while let Ok(delivery) = self.slot.deliveries.try_recv() {
+                    self.late.push_back(delivery.into());
+                }
+                if self.slot.nudge.notified().now_or_never().is_some() {
+                    self.hear().await?;
+                }
+                if self.late.is_empty() && !self.children.is_any_awake() {
+                    self.fall_asleep().await;
+                    return match self.machine.status() {
+                        RunStatus::Done => Ok(()),
+                        RunStatus::Waiting => {
+                            self.prepare_snapshot();
+                            Ok(())
+                        }
+                        RunStatus::Running => {
+                            Err(RuntimeError::Internal(format!("run {} makes no progress", self.record.id)))
+                        }
+                    };
+                }
+                continue;
+            }
+            let until_expiry = self.until_expiry();
+            let time_limit = self.time_limit().filter(|_| !is_timed_out);
+            let time_left = time_limit.as_ref().map(|(left, _)| *left);
+            tokio::select! {
+                biased;
+                () = lost.cancelled() => {
+                    return Err(RuntimeError::Fenced { thread_id: self.record.thread_id.clone() });
+                }
+                () = self.slot.cancel.cancelled(), if !cancelled => {}
+                () = self.slot.nudge.notified() => self.hear().await?,
+                () = tokio::time::sleep(until_expiry.unwrap_or_default()), if until_expiry.is_some() => {
+                    self.expire().await?;
+                }
+                () = tokio::time::sleep(time_left.unwrap_or_default()), if time_left.is_some() => {
+                    is_timed_out = true;
+                    if let Some((_, reason)) = time_limit {
+                        directives.extend(self.apply(Fact::LimitReached { reason })?);
+                    }
+                }
+                Some(delivery) = self.slot.deliveries.recv() => self.late.push_back(delivery.into()),
+                ended = self.children.next() => self.child_returned(ended).await?,
+                Some(done) = self.in_flight.next() => {
+                    if let Some(fact) = self.returned(done).await? {
+                        facts.push_back(fact);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn perform(&mut self, directive: Directive) -> Result<Option<Fact>, RuntimeError> {
+        match directive {
+            Directive::RunPhase(phase) => {
+                if phase == Phase::StepStart {
+                    self.take_steering().await?;
+                }
+                Ok(Some(self.run_phase(phase).await))
+            }
+            Directive::Infer => {
+                self.infer().await;
+                Ok(None)
+            }
+            Directive::Gate { call, resume } => Ok(Some(self.gate(call, resume).await?)),
+            Directive::Checkpoint { intent: None } => {
+                self.checkpoint().await?;
+                Ok(None)
+            }
+            Directive::Checkpoint { intent: Some(call) } => {
+                self.begin(&call).await?;
+                Ok(None)
+            }
+            Directive::Execute { call } => {
+                self.execute(&call);
+                Ok(None)
+            }
+            Directive::Record { call, closing } => {
+                self.hand_down(&call, &closing).await?;
+                let by_policy = self.is_declined_by_policy(&call, &closing).await?;
+                self.close(&call, &closing, by_policy);
+                if matches!(closing, Closing::Declined { .. } | Closing::ChangeWanted { .. }) {
+                    self.tell_unexecuted(&call).await;
+                }
+                Ok(None)
+            }
+            Directive::AbortInFlight => {
+                self.abort().await;
+                Ok(None)
+            }
+            Directive::Emit(notice) => {
+                self.announce(notice).await;
+                Ok(None)
+            }
+        }
+    }
+
+    async fn returned(&mut self, done: Done) -> Result<Option<Fact>, RuntimeError> {
+        match done {
+            Done::Inferred(inferred) => self.inferred(*inferred).await,
+            Done::Compacted => {
+                self.infer().await;
+                Ok(None)
+            }
+            Done::Executed { call, output } => self.executed(call, output).await.map(Some),
+            Done::Kept(error) => Err(error),
+        }
+    }
+
+    pub(super) fn context(&mut self, phase: Phase) -> PhaseContext {
+        let messages =
+            Arc::clone(self.history_shared.get_or_insert_with(|| self.history.loaded().cloned().collect()));
+        let progress = RunProgress {
+            steps: self.machine.steps(),
+            usage: self.record.usage,
+            active: Duration::from_millis(self.active_ms()),
+        };
+        let mut ctx = PhaseContext::new(phase, self.identity.clone(), Arc::clone(&self.agent.spec))
+            .with_snapshot(self.state.snapshot())
+            .with_messages(messages)
+            .with_tools(Arc::clone(&self.agent.descriptors))
+            .with_progress(progress)
+            .with_profile(self.profile())
+            .with_cancellation(self.slot.cancel.clone());
+        ctx.response.clone_from(&self.last_response);
+        ctx
+    }
+
+    /// The values that outlive the thread, of the namespaces that the agent's plugins registered.
+    pub(super) fn profile(&self) -> ProfileAccess {
+        ProfileAccess::new(Arc::clone(&self.shared.profiles), Arc::clone(&self.agent.env.profile_keys))
+    }
+
+    /// How long the run may go on, and the reason why it ends then.
+    fn time_limit(&self) -> Option<(Duration, TerminationReason)> {
+        let TimeLimit { active, reason } = self.agent.env.time_limit(&self.agent.spec)?;
+        Some((active.saturating_sub(Duration::from_millis(self.active_ms())), reason))
+    }
+
+    pub(super) fn active_ms(&self) -> u64 {
+        self.record.active_ms + self.shared.clock.now_ms().saturating_sub(self.awake_since)
+    }
+
+    /// Takes the tools that came or went since the last step.
+    fn refresh_tools(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let catalog = shared.catalog();
+        if catalog.revision == self.catalog_revision {
+            return;
+        }
+        self.catalog_revision = catalog.revision;
+        if let Err(error) = self.agent.refresh_tools(&catalog) {
+            tracing::warn!(run = %self.record.id, %error, "the tools stay unchanged");
+        }
+    }
+
+    /// Tells the person what plugins and tools reported.
+    pub(super) fn tell(&self, activities: Vec<Activity>) -> impl Future<Output = ()> + use<> {
+        let (sink, message_id) = (Arc::clone(&self.sink), self.message_id.to_string());
+        async move {
+            for Activity { activity_type, content } in activities {
+                let message_id = message_id.clone();
+                let event =
+                    AgentEvent::ActivitySnapshot { message_id, activity_type, content, replace: Some(false) };
+                sink.emit(event).await;
+            }
+        }
+    }
+
+    async fn run_phase(&mut self, phase: Phase) -> Fact {
+        if phase == Phase::StepStart {
+            self.refresh_tools();
+            if let Err(error) = self.follow_handoff().await {
+                let message = format!("the conversation cannot be handed off: {error}");
+                self.tell_error(&message, Some("handoff")).await;
+                return Fact::Failed { message };
+            }
+            self.offer_client_tools();
+        }
+        let ctx = self.context(phase);
+        let report: Result<PhaseReport, _> = self.phases.run_phase(&self.agent.env, ctx).await;
+        match report {
+            Ok(report) => {
+                self.unsaved.commands.extend(report.commands);
+                self.tell(report.activities).await;
+                let by_answer = self.ended_by_answer(phase);
+                let mut stop = match (report.stop, by_answer) {
+                    // Nothing a hook says makes an answer of what was withheld.
+                    (_, Some(blocked @ TerminationReason::Blocked(_))) => Some(blocked),
+                    (stop, by_answer) => stop.or(by_answer),
+                };
+                if phase == Phase::BeforeInference {
+                    self.shape = report.inference;
+                }
+                if phase == Phase::StepEnd && stop.is_none() {
+                    stop = self.rounds_used_up();
+                }
+                Fact::PhaseDone { phase, stop: stop.filter(|_| phase != Phase::RunEnd) }
+            }
+            Err(error) if phase == Phase::RunEnd => {
+                // The run is over whatever its last hooks say.
+                tracing::error!(run = %self.record.id, %error, "hooks failed at the end of the run");
+                Fact::PhaseDone { phase, stop: None }
+            }
+            Err(aye_core::state::StateError::Cancelled) => Fact::CancelRequested { superseded: false },
+            Err(error) => {
+                let message = format!("a plugin failed: {error}");
+                self.tell_error(&message, Some("plugin")).await;
+                Fact::Failed { message }
+            }
+        }
+    }
+
+    /// The agent's own limit: n inferences, the calls of the n-th settled.
+    fn rounds_used_up(&self) -> Option<TerminationReason> {
+        let limit = self.agent.spec.max_rounds;
+        let used = usize::try_from(self.machine.steps()).unwrap_or(usize::MAX);
+        (limit > 0 && used >= limit && !self.calls.is_empty()).then(|| {
+            TerminationReason::stopped("max_rounds", format!("the limit of {limit} rounds is reached"))
+        })
+    }
+
+    /// Stops what is in flight and keeps what was seen of it.
+    async fn abort(&mut self) {
+        self.stop_in_flight().await;
+        self.keep_partial();
+    }
+
+    async fn stop_in_flight(&mut self) {
+        self.slot.cancel.cancel();
+        let deadline = tokio::time::sleep(ABORT_GRACE);
+        tokio::pin!(deadline);
+        let executing = !self.outputs.is_empty();
+        while executing && !self.in_flight.is_empty() {
+            tokio::select! {
+                biased;
+                done = self.in_flight.next() => {
+                    // Its result, if it still has one, is told by the closing: the run is over for it.
+                    drop(done);
+                }
+                () = &mut deadline => break,
+            }
+        }
+        self.in_flight.clear();
+    }
+}
+
+/// Whether a call was judged, and the person has to be asked.
+fn is_question(fact: &Fact) -> bool {
+    matches!(fact, Fact::Gated { gate: Gate::Suspend(_), .. })
+}

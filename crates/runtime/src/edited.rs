@@ -1,0 +1,213 @@
+//! Calls that the user edited before approving them, as the model sees them.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use similar::TextDiff;
+
+use super::driver::Driver;
+use aye_core::contract::ids::CallId;
+use aye_core::contract::suspension::ToolCallResume;
+use aye_core::contract::tool::{AgreedFile, FilePreview, Touched};
+
+/// A value with more characters than this is told as its difference.
+const LONG: usize = 600;
+/// Characters of all differences together.
+const DIFF_ROOM: usize = 6_000;
+/// Characters of all of it.
+const MOST: usize = 12_000;
+/// When more lines than this differ, they are counted instead of compared.
+const MAX_COMPARED: usize = 4_000;
+
+/// How far a call came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Came {
+    /// It ran, or may have.
+    Ran,
+    /// It was allowed and did not run.
+    NotRun,
+    /// The answer itself is its result.
+    Answered,
+}
+
+impl Driver {
+    /// What a person did to the call besides saying yes, in words for the model; `said` was written beside the answer
+    /// that closes it.
+    pub(super) fn touched(&self, id: &CallId, came: Came, said: Option<&str>) -> Option<Box<Touched>> {
+        let state = self.machine.call(id)?;
+        let original = &self.tool_call(id).ok()?.arguments;
+        let edited = state.edited.as_ref().filter(|edited| *edited != original);
+        let mut words = String::new();
+        if let Some(edited) = edited {
+            let lead = match came {
+                Came::Ran => "The user edited the call before approving it. It ran as: ",
+                Came::NotRun | Came::Answered => "The user edited the call to: ",
+            };
+            words.push_str(lead);
+            words.push_str(&change_words(original, edited));
+        }
+        for comment in &state.comments {
+            let lead = match (words.is_empty(), came) {
+                (true, Came::Ran | Came::NotRun) => "The user approved this with the comment: ",
+                (true, Came::Answered) => "The user's comment: ",
+                (false, _) => "\nComment: ",
+            };
+            words.push_str(lead);
+            words.push_str(comment);
+        }
+        if let Some(said) = said {
+            let lead = match (words.is_empty(), came) {
+                (true, Came::Answered) => "The user answered with the comment: ",
+                (true, Came::Ran | Came::NotRun) => "The user's comment: ",
+                (false, _) => "\nComment: ",
+            };
+            words.push_str(lead);
+            words.push_str(said);
+        }
+        if words.is_empty() {
+            return None;
+        }
+        let comments: Vec<&str> = state.comments.iter().map(String::as_str).chain(said).collect();
+        Some(Box::new(Touched {
+            words,
+            arguments: edited.cloned(),
+            comment: (!comments.is_empty()).then(|| comments.join("\n")),
+        }))
+    }
+}
+
+/// The files as they were when the person looked at the edited version; `None` when there was no review of it.
+pub(super) fn reviewed_files(decision: &ToolCallResume) -> Option<Vec<AgreedFile>> {
+    decision.arguments.as_ref()?;
+    let shown: Vec<Shown> = serde_json::from_value(decision.result.get("shown")?.clone()).ok()?;
+    Some(shown.into_iter().map(|file| AgreedFile { path: file.path, before: file.before }).collect())
+}
+
+/// The payload beside edited arguments: the files as the review of them found them.
+pub fn shown_payload(files: &[FilePreview]) -> Value {
+    if files.is_empty() {
+        return Value::Null;
+    }
+    let shown: Vec<Shown> =
+        files.iter().map(|file| Shown { path: file.path.clone(), before: file.before.clone() }).collect();
+    json!({ "shown": shown })
+}
+
+/// A file as it was when somebody looked.
+#[derive(Serialize, Deserialize)]
+struct Shown {
+    path: PathBuf,
+    before: Option<String>,
+}
+
+/// The edited arguments as JSON; a long text as its difference from the proposed one, in the form of `diff -u`.
+pub fn change_words(original: &Value, edited: &Value) -> String {
+    let none = Map::new();
+    let before = original.as_object().unwrap_or(&none);
+    let Some(after) = edited.as_object() else { return edited.to_string() };
+    let mut short = Map::new();
+    let mut diffs = String::new();
+    let mut room = DIFF_ROOM;
+    for (key, value) in after {
+        let text = text_of(value);
+        let size = text.chars().count();
+        if size <= LONG {
+            short.insert(key.clone(), value.clone());
+            continue;
+        }
+        if before.get(key) == Some(value) {
+            short.insert(key.clone(), format!("({size} characters, as proposed)").into());
+            continue;
+        }
+        short.insert(key.clone(), format!("({size} characters, diff below)").into());
+        let diff = unified(&before.get(key).map(text_of).unwrap_or_default(), &text, &mut room);
+        let _ = write!(diffs, "\nDiff of `{key}` (- proposed, + edited):\n{diff}");
+    }
+    let words = format!("{}{}", Value::Object(short), diffs.trim_end_matches('\n'));
+    match words.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{} … ({} more bytes)", &words[..at], words.len() - at),
+        None => words,
+    }
+}
+
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            serde_json::to_string_pretty(value).unwrap_or_default()
+        }
+    }
+}
+
+/// The difference of two texts in the form of `diff -u`, at most as many characters as there is room for.
+fn unified(old: &str, new: &str, room: &mut usize) -> String {
+    let (a, b): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let front = a.iter().zip(&b).take_while(|(x, y)| x == y).count();
+    let back = a[front..].iter().rev().zip(b[front..].iter().rev()).take_while(|(x, y)| x == y).count();
+    let (gone, come) = (a.len() - front - back, b.len() - front - back);
+    if gone + come > MAX_COMPARED {
+        return format!("from line {}: {gone} lines replaced by {come} lines\n", front + 1);
+    }
+    let whole = TextDiff::from_lines(old, new).unified_diff().context_radius(2).to_string();
+    let count = whole.chars().count();
+    if count <= *room {
+        *room -= count;
+        return whole;
+    }
+    let mut shown = String::new();
+    let mut left = whole.lines().count();
+    for line in whole.lines() {
+        let size = line.chars().count() + 1;
+        if size > *room {
+            break;
+        }
+        *room -= size;
+        left -= 1;
+        shown.push_str(line);
+        shown.push('\n');
+    }
+    format!("{shown}… {left} more lines\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn short_arguments_are_told_whole_and_long_texts_as_their_difference() {
+        let told = change_words(&json!({"command": "rm -r build"}), &json!({"command": "ls build"}));
+        assert_eq!(told, r#"{"command":"ls build"}"#);
+        let old: String = (0..200).fold(String::new(), |text, n| text + &format!("line {n}\n"));
+        let new = old.replace("line 77\n", "line seventy-seven\n");
+        let told = change_words(
+            &json!({"file_path": "a.rs", "content": old}),
+            &json!({"file_path": "a.rs", "content": new}),
+        );
+        assert!(told.contains(r#""file_path":"a.rs""#), "{told}");
+        assert!(told.contains("-line 77\n+line seventy-seven\n") && told.contains("@@"), "{told}");
+        assert!(told.len() < 500, "{told}");
+        let told = change_words(&json!({"content": old, "mode": "a"}), &json!({"content": old, "mode": "b"}));
+        assert!(told.contains("as proposed") && !told.contains("line 7"), "{told}");
+        let told = change_words(&json!({"content": ""}), &json!({"content": "x\n".repeat(9000)}));
+        assert!(told.contains("by 9000 lines"), "{told}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
+        /// However large the edit is, what the model reads of it is bounded.
+        #[test]
+        fn the_words_are_bounded(old in "[a-z \n]{0,400}", new in "[a-z \n]{0,9000}") {
+            let told = change_words(&json!({"t": old}), &json!({"t": new}));
+            prop_assert!(told.chars().count() <= DIFF_ROOM + 2 * LONG + 300, "{}", told.len());
+            let value = Value::from(new.chars().take(500).collect::<String>());
+            let many = Value::Object((0..100).map(|n| (n.to_string(), value.clone())).collect());
+            let count = change_words(&json!({}), &many).chars().count();
+            prop_assert!(count <= MOST + 50);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The stored state of a thread, loaded before a driver starts.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::window::Kept;
+use aye_core::context::{History, Sizes};
+use aye_core::contract::child::ChildRecord;
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::record::RunRecord;
+use aye_core::contract::summary::SummaryRecord;
+use aye_store_sqlite::{Portion, Store, StoreError, ThreadTail};
+
+/// As many bytes of messages are read before it is known how many a request holds.
+const BYTES: usize = 64 << 10;
+/// The same in messages.
+const COUNT: usize = 24;
+
+pub(super) struct StoredThread {
+    run: Option<RunRecord>,
+    pub(super) state: BTreeMap<String, Value>,
+    /// Its end: a driver loads more when a request has room for more.
+    pub(super) history: History,
+    /// Its messages as far as they were measured before.
+    pub(super) sizes: Sizes,
+    /// What is not loaded is not known.
+    pub(super) is_assumed: bool,
+    /// What the conversation serves, when it is a child's.
+    pub(super) lineage: Option<ChildRecord>,
+    pub(super) summary: Option<SummaryRecord>,
+}
+
+impl StoredThread {
+    /// Reads it; `cut`: where requests of the conversation are cut. `kept`: what an earlier run loaded, of which only the
+    /// last message is read again. All is asked when this is first polled, so that the store's thread answers one after
+    /// the other without being woken for each.
+    pub(super) async fn read(
+        store: &Store,
+        thread: &ThreadId,
+        cut: usize,
+        kept: Option<Kept>,
+    ) -> Result<StoredThread, StoreError> {
+        let whole = Portion { floor: cut, bytes: BYTES, count: COUNT };
+        let known = kept.as_ref().map_or(0, |kept| kept.history.end().saturating_sub(1));
+        let portion = Portion { floor: cut.max(known), ..whole };
+        let (run, state, tail, lineage, summary) = tokio::try_join!(
+            store.latest_run(thread),
+            store.thread_state(thread),
+            store.thread_tail(thread, portion),
+            store.child(thread),
+            store.summary(thread, 0),
+        )?;
+        let part = |tail: ThreadTail| History::part(tail.outline, tail.base, tail.messages, tail.apart);
+        let mut is_assumed = tail.is_assumed;
+        let (history, sizes) = match kept {
+            None => (part(tail), Sizes::default()),
+            Some(kept) => {
+                // An outline that is made from what is loaded needs more than the last message.
+                let history = if is_assumed { None } else { kept.history.extended_by(part(tail)) };
+                if let Some(history) = history {
+                    (history, kept.sizes)
+                } else {
+                    let tail = store.thread_tail(thread, whole).await?;
+                    is_assumed = tail.is_assumed;
+                    (part(tail), Sizes::default())
+                }
+            }
+        };
+        Ok(StoredThread { run, state, history, sizes, is_assumed, lineage, summary })
+    }
+
+    /// The newest run, over or not.
+    pub(super) fn newest_run(&self) -> Option<&RunRecord> {
+        self.run.as_ref()
+    }
+
+    /// Takes out the newest run when it is not over.
+    pub(super) fn take_unfinished(&mut self) -> Option<RunRecord> {
+        self.run.take_if(|run| run.status != RunStatus::Done)
+    }
+}

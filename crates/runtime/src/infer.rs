@@ -1,0 +1,370 @@
+//! One inference: the request, and the stream of its answer.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use serde_json::json;
+
+use super::driver::{Done, Driver};
+use super::images;
+use super::request::RuntimeError;
+use super::resolve::executor_of;
+use aye_core::contract::activity::Activity;
+use aye_core::contract::content::ContentBlock;
+use aye_core::contract::context_message::ContextTarget;
+use aye_core::contract::event::AgentEvent;
+use aye_core::contract::event_sink::EventSink;
+use aye_core::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStreamEvent};
+use aye_core::contract::ids::{CallId, MessageId};
+use aye_core::contract::inference::{StopReason, StreamResult};
+use aye_core::contract::lifecycle::TerminationReason;
+use aye_core::contract::message::{Message, ToolCall, Visibility};
+use aye_core::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
+use aye_core::contract::spec::ModelEntry;
+use aye_core::contract::tool::ToolDescriptor;
+use aye_core::run::Fact;
+use aye_core::state::Phase;
+
+/// What came of an inference.
+pub(super) struct Inferred {
+    pub(super) outcome: Result<Answered, InferenceExecutionError>,
+    pub(super) duration: Duration,
+}
+
+/// A whole answer.
+pub(super) struct Answered {
+    result: StreamResult,
+    /// The model that gave it.
+    model: String,
+    /// The provider's own word on why it stopped.
+    stop_detail: Option<String>,
+}
+
+/// The text that was shown of an answer that is not complete.
+#[derive(Default)]
+pub(super) struct Partial {
+    text: Mutex<String>,
+}
+
+impl Partial {
+    fn push(&self, delta: &str) {
+        self.text.lock().expect("no panic while text is held").push_str(delta);
+    }
+
+    pub(super) fn clear(&self) {
+        self.text.lock().expect("no panic while text is held").clear();
+    }
+
+    pub(super) fn take(&self) -> String {
+        std::mem::take(&mut self.text.lock().expect("no panic while text is held"))
+    }
+}
+
+impl Driver {
+    /// Asks the model; the answer comes back as [`Done::Inferred`].
+    pub(super) async fn infer(&mut self) {
+        self.partial.clear();
+        let request = self.request().await;
+        let executor = self.step_executor.take().unwrap_or_else(|| Arc::clone(&self.agent.executor));
+        let sink = Arc::clone(&self.sink);
+        let partial = Arc::clone(&self.partial);
+        let message_id = self.message_id.to_string();
+        self.in_flight.push(Box::pin(async move {
+            let started = Instant::now();
+            let outcome = match request {
+                Ok(request) => stream(executor, request, sink, partial, &message_id).await,
+                Err(message) => Err(InferenceExecutionError::InvalidRequest(message)),
+            };
+            Done::Inferred(Box::new(Inferred { outcome, duration: started.elapsed() }))
+        }));
+    }
+
+    async fn request(&mut self) -> Result<InferenceRequest, String> {
+        let mut overrides = self.overrides.clone();
+        overrides.merge(std::mem::take(&mut self.shape.overrides));
+        let (model_id, model) = self.model_of_step(overrides.model.as_deref());
+        let (mut system, mut front) = (Vec::new(), 0);
+        if !self.agent.spec.system_prompt.is_empty() {
+            system.push(ContentBlock::text(self.agent.spec.system_prompt.clone()));
+        }
+        let tools: Vec<ToolDescriptor> = self.shape.ordered(&self.agent.descriptors);
+        let mut messages = self.pack(&system, &tools).await.map_err(|error| error.to_string())?;
+        images::fill(&self.shared.store, &mut messages).await;
+        for context in &self.shape.context_messages {
+            match context.target {
+                ContextTarget::System => system.push(ContentBlock::text(context.content.clone())),
+                ContextTarget::SystemFront => {
+                    system.insert(front, ContentBlock::text(context.content.clone()));
+                    front += 1;
+                }
+                ContextTarget::Conversation => {
+                    let mut message = Message::system(context.content.clone());
+                    message.visibility = Visibility::Internal;
+                    messages.push(message);
+                }
+            }
+        }
+        let request = InferenceRequest {
+            model: model_id,
+            upstream_model: model.model_name,
+            system,
+            messages,
+            tools,
+            overrides,
+            enable_prompt_cache: self
+                .agent
+                .spec
+                .context_policy
+                .as_ref()
+                .is_none_or(|p| p.enable_prompt_cache),
+        };
+        let ctx = self.context(Phase::BeforeInference);
+        self.agent.env.transform_request(request, &ctx).map_err(|e| e.to_string())
+    }
+
+    /// The model of the step: the one that a plugin wants in it, else the agent's. One that is not registered is left
+    /// aside.
+    fn model_of_step(&mut self, wanted: Option<&str>) -> (String, ModelEntry) {
+        self.step_executor = None;
+        if let Some(id) = wanted.filter(|id| *id != self.agent.model_id) {
+            match executor_of(&self.shared.catalog(), &self.shared.breaker, &self.agent.spec, id) {
+                Ok((model, executor)) => {
+                    self.step_executor = Some(executor);
+                    return (id.to_owned(), model);
+                }
+                Err(error) => {
+                    tracing::warn!(run = %self.record.id, model = id, %error, "not used in this step");
+                }
+            }
+        }
+        (self.agent.model_id.clone(), self.agent.model.clone())
+    }
+
+    /// Takes a finished answer into the conversation. `None`: the model is asked once more for the same step.
+    pub(super) async fn inferred(&mut self, inferred: Inferred) -> Result<Option<Fact>, RuntimeError> {
+        match inferred.outcome {
+            Ok(Answered { mut result, model, stop_detail }) => {
+                self.separate_ids(&mut result.tool_calls).await?;
+                if let Some(usage) = &result.usage {
+                    self.record.usage.add(usage);
+                }
+                self.learn(result.usage.as_ref());
+                self.record.steps = self.machine.steps();
+                for call in &result.tool_calls {
+                    self.sink
+                        .emit(AgentEvent::ToolCallReady {
+                            id: call.id.clone(),
+                            name: call.name.clone(),
+                            arguments: call.arguments.clone(),
+                        })
+                        .await;
+                }
+                self.sink
+                    .emit(AgentEvent::InferenceComplete {
+                        model: model.clone(),
+                        usage: result.usage,
+                        duration_ms: u64::try_from(inferred.duration.as_millis()).unwrap_or(u64::MAX),
+                        stop_reason: result.stop_reason,
+                    })
+                    .await;
+                let mut message = Message::assistant_with(result.content.clone(), result.tool_calls.clone());
+                message.id = self.message_id.clone();
+                message.metadata = Some(json!({
+                    "model": model,
+                    "usage": result.usage,
+                    "duration_ms": u64::try_from(inferred.duration.as_millis()).unwrap_or(u64::MAX),
+                    "stop_reason": result.stop_reason,
+                }));
+                self.calls.clone_from(&result.tool_calls);
+                self.results.clear();
+                self.recorded = result.tool_calls.is_empty();
+                if !result.content.is_empty() || !result.tool_calls.is_empty() {
+                    self.say(message);
+                }
+                self.partial.clear();
+                if result.has_incomplete_tool_calls && self.goes_on(&result).await {
+                    return Ok(None);
+                }
+                self.ended_early = ended_early(&result, &model, stop_detail.as_deref());
+                if self.ended_early.is_none() && is_empty(&result) {
+                    if self.machine.steps() <= 1 {
+                        let message = format!("{model} gave an empty answer; retry, or choose another model");
+                        self.tell_error(&message, Some("empty_answer")).await;
+                        self.last_response = Some(result);
+                        return Ok(Some(Fact::Failed { message }));
+                    }
+                    let words = format!("{model} ended without a closing message");
+                    self.tell(vec![Activity::notice("", words)]).await;
+                }
+                let calls = result.tool_calls.iter().map(|call| CallId::from(call.id.as_str())).collect();
+                self.last_response = Some(result);
+                Ok(Some(Fact::Inferred { calls }))
+            }
+            Err(error) => {
+                let mut message = error.to_string();
+                if matches!(error, InferenceExecutionError::ContextOverflow(_)) {
+                    if self.overflowed(&error).await {
+                        return Ok(None);
+                    }
+                    message.push_str("; it is still too long after older messages were left out");
+                }
+                self.tell_error(&message, Some(error.code())).await;
+                self.keep_partial();
+                Ok(Some(Fact::Failed { message }))
+            }
+        }
+    }
+
+    /// A call of the answer was cut off at the output limit and dropped: the model is asked to go on, at once when
+    /// nothing else of the answer is to be done, else behind the results. `true`: it is asked now.
+    async fn goes_on(&mut self, result: &StreamResult) -> bool {
+        if !self.may_go_on() {
+            let words = "the answer was repeatedly cut off at the model's output limit; an incomplete tool \
+                         call was dropped";
+            self.tell(vec![Activity::warning("", words)]).await;
+            self.packing.is_exhausted = true;
+            return false;
+        }
+        self.tell(vec![Activity::notice(
+            "",
+            "the answer was cut off at the model's output limit; asking it to continue",
+        )])
+        .await;
+        if !result.tool_calls.is_empty() {
+            self.packing.was_cut = true;
+            return false;
+        }
+        self.ask_to_go_on();
+        self.message_id = MessageId::fresh();
+        self.infer().await;
+        true
+    }
+
+    /// Why the run ends here although no hook wants it to: the model refused, its provider withheld the answer, or the
+    /// answer was cut off at the output limit.
+    pub(super) fn ended_by_answer(&self, phase: Phase) -> Option<TerminationReason> {
+        match phase {
+            Phase::AfterInference => self.ended_early.clone(),
+            Phase::StepEnd if self.packing.is_exhausted => Some(cut_off()),
+            _ => None,
+        }
+    }
+
+    /// What was shown of an answer that broke off is kept, and marked.
+    pub(super) fn keep_partial(&mut self) {
+        let text = self.partial.take();
+        if text.trim().is_empty() {
+            return;
+        }
+        let mut message = Message::assistant(text);
+        message.id = self.message_id.clone();
+        message.metadata = Some(json!({"interrupted": true}));
+        self.say(message);
+    }
+
+    /// Call ids are unique in the thread: an id that was used before never binds to an old decision or result.
+    async fn separate_ids(&mut self, calls: &mut [ToolCall]) -> Result<(), RuntimeError> {
+        let mut seen: HashSet<String> =
+            self.history.loaded().flat_map(|m| m.tool_calls.iter().map(|c| c.id.clone())).collect();
+        if self.history.base() > 0 && !calls.is_empty() {
+            let ids = calls.iter().map(|call| call.id.clone()).collect();
+            let used = self.shared.store.used_call_ids(&self.record.thread_id, ids).await;
+            seen.extend(used.map_err(|error| self.store_error(&error))?);
+        }
+        for call in calls {
+            if call.id.is_empty() || !seen.insert(call.id.clone()) {
+                call.id = format!("call_{}", uuid::Uuid::now_v7().simple());
+                seen.insert(call.id.clone());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How an answer ends the run by itself.
+fn ended_early(result: &StreamResult, model: &str, detail: Option<&str>) -> Option<TerminationReason> {
+    let detail = detail.map_or_else(String::new, |detail| format!(" ({detail})"));
+    match result.stop_reason? {
+        StopReason::Refusal => Some(TerminationReason::Blocked(format!("{model} refused to answer{detail}"))),
+        StopReason::ContentFilter => Some(TerminationReason::Blocked(format!(
+            "the provider's content filter withheld the answer of {model}{detail}"
+        ))),
+        // Calls that came whole are carried out; the model sees their results and writes on.
+        StopReason::MaxTokens if result.tool_calls.is_empty() => Some(cut_off()),
+        StopReason::MaxTokens
+        | StopReason::EndTurn
+        | StopReason::ToolUse
+        | StopReason::StopSequence
+        | StopReason::Other => None,
+    }
+}
+
+fn cut_off() -> TerminationReason {
+    TerminationReason::stopped("length", "the answer was cut off at the model's output limit")
+}
+
+/// Whether there is nothing in it that anybody could read or carry out.
+fn is_empty(result: &StreamResult) -> bool {
+    result.tool_calls.is_empty()
+        && !result.content.iter().any(|block| match block {
+            ContentBlock::Text { text } => !text.trim().is_empty(),
+            ContentBlock::Image { .. } | ContentBlock::StoredImage(_) => true,
+            ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => false,
+        })
+}
+
+async fn stream(
+    executor: Arc<dyn LlmExecutor>,
+    request: InferenceRequest,
+    sink: Arc<dyn EventSink>,
+    partial: Arc<Partial>,
+    message_id: &str,
+) -> Result<Answered, InferenceExecutionError> {
+    let wanted = request.model.clone();
+    let mut stop_detail = None;
+    let mut stream = executor.execute_stream(request).await?;
+    while let Some(event) = stream.next().await {
+        match event? {
+            LlmStreamEvent::TextDelta(delta) => {
+                partial.push(&delta);
+                sink.emit(AgentEvent::TextDelta { delta }).await;
+            }
+            LlmStreamEvent::ReasoningDelta(delta) => sink.emit(AgentEvent::ReasoningDelta { delta }).await,
+            LlmStreamEvent::ReasoningEncrypted(encrypted_value) => {
+                sink.emit(AgentEvent::ReasoningEncryptedValue { encrypted_value }).await;
+            }
+            LlmStreamEvent::ToolCallStart { id, name } => {
+                sink.emit(AgentEvent::ToolCallStart { id, name }).await;
+            }
+            LlmStreamEvent::ToolCallDelta { id, args_delta } => {
+                sink.emit(AgentEvent::ToolCallDelta { id, args_delta }).await;
+            }
+            LlmStreamEvent::Retrying { attempt, max, delay, model, reason, reset } => {
+                stop_detail = None;
+                if reset {
+                    partial.clear();
+                }
+                sink.emit(AgentEvent::ActivitySnapshot {
+                    message_id: message_id.to_owned(),
+                    activity_type: INFERENCE_RETRY_ACTIVITY_TYPE.into(),
+                    content: json!({
+                        "attempt": attempt,
+                        "max": max,
+                        "delay_ms": u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+                        "instead": model != wanted,
+                        "model": model,
+                        "reason": reason,
+                        "reset": reset,
+                    }),
+                    replace: Some(true),
+                })
+                .await;
+            }
+            LlmStreamEvent::StopDetail(detail) => stop_detail = Some(detail),
+            LlmStreamEvent::Finish { result, model } => return Ok(Answered { result, model, stop_detail }),
+        }
+    }
+    Err(InferenceExecutionError::Network("the stream ended before the answer was complete".into()))
+}

@@ -1,0 +1,345 @@
+//! What a driver stores: results, outcomes, questions, and the checkpoints that make them true.
+
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use super::document::{CallResult, FORMAT, RunDocument, tool_message};
+use super::driver::Driver;
+use super::edited::Came;
+use super::request::RuntimeError;
+use super::words;
+use aye_core::contract::hook::HookRan;
+use aye_core::contract::ids::{CallId, SuspensionId};
+use aye_core::contract::inference::TokenUsage;
+use aye_core::contract::judgement::JudgedCall;
+use aye_core::contract::lifecycle::{RunStatus, ToolCallOutcome};
+use aye_core::contract::message::{Message, Role, ToolCall, Visibility};
+use aye_core::contract::record::{
+    AttemptId, Checkpoint, JobClaim, OutcomeKind, OutcomeRecord, RunRecord, SuspensionRecord,
+    SuspensionStatus,
+};
+use aye_core::contract::suspension::{ACTION_CHILD_RUN, CHANNEL_POLICY, SuspendTicket, ToolCallResume};
+use aye_core::contract::tool::ToolResult;
+use aye_core::run::{Call, Closing};
+use aye_core::state::KeyScope;
+use aye_store_sqlite::StoreError;
+
+/// Rows that the next checkpoint writes.
+#[derive(Default)]
+pub(super) struct Unsaved {
+    pub(super) messages: Vec<Message>,
+    pub(super) opened: Vec<SuspensionRecord>,
+    pub(super) closed: Vec<(SuspensionId, SuspensionStatus)>,
+    pub(super) outcomes: Vec<OutcomeRecord>,
+    /// Calls that met the rules; told with whatever is written next.
+    pub(super) judged: Vec<JudgedCall>,
+    /// Commands that hooks ran; told with whatever is written next.
+    pub(super) commands: Vec<HookRan>,
+    /// The queued message that the run begins with.
+    pub(super) takes: Option<JobClaim>,
+    /// Something that only the run's row holds.
+    pub(super) run: bool,
+}
+
+impl Unsaved {
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+            && self.opened.is_empty()
+            && self.closed.is_empty()
+            && self.outcomes.is_empty()
+            && self.judged.is_empty()
+            && self.commands.is_empty()
+            && self.takes.is_none()
+            && !self.run
+    }
+}
+
+impl Driver {
+    pub(super) fn say(&mut self, message: Message) {
+        self.history_shared = None;
+        self.history.push(message.clone());
+        self.unsaved.messages.push(message);
+    }
+
+    pub(super) fn tool_call(&self, id: &CallId) -> Result<&ToolCall, RuntimeError> {
+        self.calls
+            .iter()
+            .find(|call| call.id == id.as_str())
+            .ok_or_else(|| RuntimeError::Internal(format!("run {} has no call {id}", self.record.id)))
+    }
+
+    /// Keeps a ticket's row and what the card shows of it.
+    pub(super) fn open(&mut self, call: &CallId, ticket: &SuspendTicket) {
+        self.tickets.insert(call.clone(), ticket.clone());
+        self.unsaved.opened.push(SuspensionRecord {
+            id: ticket.suspension.id.clone(),
+            thread_id: self.record.thread_id.clone(),
+            run_id: self.record.id.clone(),
+            call_id: call.clone(),
+            ticket: ticket.clone(),
+            status: SuspensionStatus::Open,
+            created_at: self.shared.clock.now_ms(),
+            decision: None,
+            decided_by: None,
+        });
+    }
+
+    /// Closes the row of a question whose answer led to no execution.
+    pub(super) fn close_question(&mut self, id: SuspensionId) {
+        self.unsaved.closed.push((id, SuspensionStatus::Applied));
+    }
+
+    pub(super) fn record_result(&mut self, call: &CallId, result: ToolResult, outcome: ToolCallOutcome) {
+        self.unsaved.run = true;
+        self.results.retain(|r| r.call != *call);
+        self.results.push(CallResult { call: call.clone(), outcome, result });
+    }
+
+    pub(super) fn record_outcome(&mut self, call: &CallId, attempt: u32, kind: OutcomeKind) {
+        let Some(result) = self.results.iter().find(|r| r.call == *call) else { return };
+        self.unsaved.outcomes.push(OutcomeRecord {
+            id: AttemptId { run_id: self.record.id.clone(), call_id: call.clone(), attempt },
+            kind,
+            outcome: result.outcome,
+            result: result.result.clone(),
+            ended_at: self.shared.clock.now_ms(),
+        });
+    }
+
+    /// Whether a setting declined the call and no person: its row says so, whichever way the answer came here.
+    pub(super) async fn is_declined_by_policy(
+        &mut self,
+        call: &CallId,
+        closing: &Closing,
+    ) -> Result<bool, RuntimeError> {
+        let (Closing::Declined { .. } | Closing::Skipped, Some(ticket)) = (closing, self.tickets.get(call))
+        else {
+            return Ok(false);
+        };
+        let row = self.shared.store.suspension(&ticket.suspension.id).await?;
+        Ok(row.and_then(|row| row.decided_by).is_some_and(|by| by.channel == CHANNEL_POLICY))
+    }
+
+    /// Gives a call the result that goes with the way it was closed. `by_policy`: declined, and not by a person.
+    pub(super) fn close(&mut self, call: &CallId, closing: &Closing, by_policy: bool) {
+        let tool = self.tool_call(call).map_or_else(|_| String::new(), |c| c.name.clone());
+        let ticket = self.tickets.get(call).cloned();
+        // The machine hands a decision over with its fact and forgets it with the closing.
+        let decision = self.decisions_in_hand.remove(call);
+        let printed = self.outputs.remove(call).map(|sink| {
+            sink.end();
+            sink.tail()
+        });
+        let output = printed.unwrap_or_default();
+        let output = if output.is_empty() { output_of(ticket.as_ref()) } else { output };
+        let (mut result, outcome) = match closing {
+            Closing::Declined { reason } if by_policy => words::nobody_to_ask(&tool, reason.as_deref()),
+            Closing::Skipped if by_policy => (words::unknown_result(&tool, &output), ToolCallOutcome::Failed),
+            _ => {
+                words::closing_result(&tool, closing, decision.as_ref(), &output, action_of(ticket.as_ref()))
+            }
+        };
+        if matches!(closing, Closing::Answered)
+            && action_of(ticket.as_ref()) == ACTION_CHILD_RUN
+            && let Some(usage) =
+                decision.as_ref().and_then(|d| TokenUsage::deserialize(&d.result["usage"]).ok())
+        {
+            // A child works for this run, and counts against its budget.
+            self.record.usage.add(&usage);
+        }
+        let said = decision.as_ref().and_then(ToolCallResume::comment);
+        result.touched = match closing {
+            Closing::Answered => self.touched(call, Came::Answered, said),
+            Closing::SaidDone | Closing::Skipped => self.touched(call, Came::Ran, said),
+            Closing::Interrupted | Closing::Stopped { .. } => self.touched(call, Came::Ran, None),
+            // Their words hold what was said.
+            Closing::Declined { .. } | Closing::ChangeWanted { .. } | Closing::BadPayload => None,
+            Closing::Expired | Closing::Superseded | Closing::NotRun | Closing::Blocked { .. } => {
+                self.touched(call, Came::NotRun, None)
+            }
+        };
+        self.record_result(call, result, outcome);
+        let attempt = self.machine.call(call).map_or(0, |c| c.attempt);
+        match closing {
+            Closing::Interrupted | Closing::Stopped { .. } => {
+                self.record_outcome(call, attempt, OutcomeKind::Cancelled);
+            }
+            Closing::SaidDone | Closing::Skipped => self.record_outcome(call, attempt, OutcomeKind::Unknown),
+            Closing::Declined { .. }
+            | Closing::ChangeWanted { .. }
+            | Closing::Answered
+            | Closing::BadPayload
+            | Closing::Expired
+            | Closing::Superseded
+            | Closing::NotRun
+            | Closing::Blocked { .. } => {}
+        }
+        if let Some(ticket) = ticket {
+            let status = match closing {
+                Closing::Declined { .. }
+                | Closing::ChangeWanted { .. }
+                | Closing::Answered
+                | Closing::BadPayload
+                | Closing::SaidDone
+                | Closing::Skipped => SuspensionStatus::Applied,
+                Closing::Expired => SuspensionStatus::Expired,
+                Closing::Superseded | Closing::NotRun | Closing::Blocked { .. } => {
+                    SuspensionStatus::Superseded
+                }
+                // It ran, so its decision was spent with the intent.
+                Closing::Interrupted | Closing::Stopped { .. } => return,
+            };
+            if status == SuspensionStatus::Expired {
+                self.expired.push(ticket.suspension.id.clone());
+            }
+            let id = ticket.suspension.id;
+            let asked = self.unsaved.opened.len();
+            self.unsaved.opened.retain(|row| row.id != id);
+            // One that was never written need not be closed.
+            if self.unsaved.opened.len() == asked {
+                self.unsaved.closed.push((id, status));
+            }
+        }
+    }
+
+    /// Writes what is true now. Nothing new to say is nothing written, unless the run is over or waits.
+    pub(super) async fn checkpoint(&mut self) -> Result<(), RuntimeError> {
+        self.record_step();
+        let status = self.machine.status();
+        if self.unsaved.is_empty() && status == self.record.status && status == RunStatus::Running {
+            return Ok(());
+        }
+        let checkpoint = self.take_checkpoint()?;
+        let opened = checkpoint.opened.clone();
+        self.shared.store.checkpoint(checkpoint).await.map_err(|e| self.store_error(&e))?;
+        self.tell_asked(&opened);
+        Ok(())
+    }
+
+    /// Tells whoever wants to know of new questions. They are in the store: whoever is told may answer.
+    pub(super) fn tell_asked(&self, opened: &[SuspensionRecord]) {
+        if let Some(asked) = &self.shared.asked {
+            for question in opened.iter().filter(|question| !question.ticket.is_served()) {
+                asked(question);
+            }
+        }
+    }
+
+    /// Appends the results of a step to the conversation, in call order, once all are there.
+    pub(super) fn record_step(&mut self) {
+        // A result that the machine has not heard of may still be another one after a crash.
+        let closed = self.machine.calls().iter().all(Call::is_closed);
+        let all = self.calls.iter().all(|call| self.results.iter().any(|r| r.call.as_str() == call.id));
+        if self.recorded || self.calls.is_empty() || !all || !closed {
+            return;
+        }
+        self.recorded = true;
+        let order = self.calls.clone();
+        for call in order {
+            if let Some(result) = self.results.iter().find(|r| r.call.as_str() == call.id) {
+                let mut message = tool_message(result);
+                message.visibility = self.visibility_of_step();
+                self.say(message);
+            }
+        }
+        if std::mem::take(&mut self.packing.was_cut) {
+            self.ask_to_go_on();
+        }
+    }
+
+    /// Who may see the results of this step: whoever sees what asked for them.
+    fn visibility_of_step(&self) -> Visibility {
+        let asks = |message: &Message| message.role == Role::Assistant && !message.tool_calls.is_empty();
+        self.history
+            .loaded()
+            .rev()
+            .find(|message| asks(message))
+            .map_or(Visibility::All, |asks| asks.visibility)
+    }
+
+    pub(super) fn take_checkpoint(&mut self) -> Result<Checkpoint, RuntimeError> {
+        let thread_state = self.state.export(Some(KeyScope::Thread))?.values;
+        let thread_state = (thread_state != self.saved_thread_state).then(|| {
+            self.saved_thread_state.clone_from(&thread_state);
+            thread_state
+        });
+        let run = self.row()?;
+        let unsaved = std::mem::take(&mut self.unsaved);
+        // A question and the machine that asks it are true together: calls are judged side by side, and the machine
+        // learns of each in its turn. What it does not know yet waits for the next checkpoint; a crash before that
+        // judges the call again.
+        let holds = |id: &SuspensionId| {
+            self.machine.calls().iter().any(|call| call.ticket().is_some_and(|t| t.suspension.id == *id))
+        };
+        let (opened, early) = unsaved.opened.into_iter().partition(|row| holds(&row.id));
+        let (held, closed) = unsaved.closed.into_iter().partition(|(id, _)| holds(id));
+        self.unsaved.opened = early;
+        self.unsaved.closed = held;
+        Ok(Checkpoint {
+            fence: self.fence.clone(),
+            run,
+            messages: unsaved.messages,
+            thread_state,
+            opened,
+            closed,
+            outcomes: unsaved.outcomes,
+            judged: unsaved.judged,
+            commands: unsaved.commands,
+            takes: unsaved.takes,
+        })
+    }
+
+    /// The run's row as it is now.
+    pub(super) fn row(&mut self) -> Result<RunRecord, RuntimeError> {
+        self.pay();
+        let now = self.shared.clock.now_ms();
+        self.record.active_ms = self.active_ms();
+        self.awake_since = now;
+        self.record.updated_at = now;
+        self.record.status = self.machine.status();
+        self.record.termination = self.machine.termination().cloned();
+        self.record.state = self.state.export(Some(KeyScope::Run))?.values;
+        self.record.machine = RunDocument {
+            format: FORMAT,
+            machine: self.machine.clone(),
+            calls: self.calls.clone(),
+            results: self.results.clone(),
+            recorded: self.recorded,
+            message_id: self.message_id.clone(),
+        }
+        .to_value();
+        Ok(self.record.clone())
+    }
+
+    pub(super) fn has_unsaved_rows(&self) -> bool {
+        !self.unsaved.messages.is_empty()
+            || !self.unsaved.opened.is_empty()
+            || !self.unsaved.closed.is_empty()
+            || !self.unsaved.outcomes.is_empty()
+            || self.unsaved.takes.is_some()
+    }
+
+    pub(super) fn store_error(&self, error: &StoreError) -> RuntimeError {
+        match error {
+            StoreError::Fenced { .. } => RuntimeError::Fenced { thread_id: self.record.thread_id.clone() },
+            StoreError::NotQueued { thread, id } => {
+                RuntimeError::NotQueued { thread_id: thread.clone(), id: *id }
+            }
+            other => RuntimeError::Store(other.to_string()),
+        }
+    }
+}
+
+/// What kind of answer was wanted.
+fn action_of(ticket: Option<&SuspendTicket>) -> &str {
+    ticket.map(|ticket| ticket.suspension.action.as_str()).unwrap_or_default()
+}
+
+/// What a question about an unknown outcome holds of the call's output.
+fn output_of(ticket: Option<&SuspendTicket>) -> String {
+    ticket
+        .and_then(|t| t.suspension.parameters.get("output"))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
+}

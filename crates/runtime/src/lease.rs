@@ -1,0 +1,128 @@
+//! The lease of an active driver, renewed until dropped.
+//!
+//! A lease expires at a point of the machine's monotonic clock unless it is renewed before. Another process can then
+//! acquire the thread, even from an owner that is alive but was stopped or starved. Such an owner notices it at its
+//! next write, which fails, at its next renewal, and before each start of a tool, which needs enough time left.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::Shared;
+use super::request::RuntimeError;
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::record::Fence;
+use aye_store_sqlite::{StoreError, Term};
+
+/// How long a lease lasts when nobody says otherwise.
+pub(super) const LENGTH: Duration = Duration::from_secs(10);
+/// So often a renewal that does not leave enough time is tried again before a start.
+const TRIES: usize = 10;
+
+pub(super) struct Lease {
+    shared: Arc<Shared>,
+    fence: Fence,
+    /// Until when it surely holds.
+    until: AtomicU64,
+    lost: CancellationToken,
+}
+
+/// A lease that is renewed until this is dropped.
+pub(super) struct LeaseGuard {
+    pub(super) lease: Arc<Lease>,
+    renewal: JoinHandle<()>,
+}
+
+impl Drop for LeaseGuard {
+    fn drop(&mut self) {
+        self.renewal.abort();
+    }
+}
+
+fn ms(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The term of a lease that begins now.
+pub(super) fn term(shared: &Shared) -> Term {
+    let now = shared.clock.uptime_ms();
+    Term { now, until: Some(now.saturating_add(ms(shared.lease))) }
+}
+
+impl LeaseGuard {
+    /// Keeps up a lease that was just taken.
+    pub(super) fn new(shared: Arc<Shared>, fence: Fence, term: Term) -> Self {
+        let until = AtomicU64::new(term.until.unwrap_or(u64::MAX));
+        let lease = Arc::new(Lease { shared, fence, until, lost: CancellationToken::new() });
+        let kept = Arc::clone(&lease);
+        let renewal = tokio::spawn(async move { kept.keep_up().await });
+        Self { lease, renewal }
+    }
+}
+
+impl Lease {
+    /// What every write carries.
+    pub(super) fn fence(&self) -> &Fence {
+        &self.fence
+    }
+
+    pub(super) fn thread_id(&self) -> &ThreadId {
+        &self.fence.thread_id
+    }
+
+    /// Ends when the lease is known to be lost.
+    pub(super) fn lost(&self) -> CancellationToken {
+        self.lost.clone()
+    }
+
+    async fn keep_up(&self) {
+        while !self.lost.is_cancelled() {
+            tokio::time::sleep(self.shared.lease / 3).await;
+            // A store that is busy now may do it the next time; until then nothing is started.
+            if let Err(error) = self.renew().await {
+                tracing::warn!(thread = %self.thread_id(), %error, "the lease could not be renewed");
+            }
+        }
+    }
+
+    /// Makes it last longer; `false` when it is lost.
+    async fn renew(&self) -> Result<bool, StoreError> {
+        // Read before the store is asked: however long that takes, what it confirms holds from here on.
+        let until = self.shared.clock.uptime_ms().saturating_add(ms(self.shared.lease));
+        let held = self.shared.store.renew(&self.fence, until).await?;
+        if held {
+            self.until.fetch_max(until, Ordering::SeqCst);
+        } else {
+            self.lost.cancel();
+        }
+        Ok(held)
+    }
+
+    /// Makes sure that it holds long enough for something to be started under it. Gives the moment from which on that
+    /// may not be started any more.
+    pub(super) async fn confirm(&self) -> Result<u64, RuntimeError> {
+        let fenced = || RuntimeError::Fenced { thread_id: self.thread_id().clone() };
+        let length = ms(self.shared.lease);
+        for _ in 0..TRIES {
+            let until = self.until.load(Ordering::SeqCst);
+            let left = until.saturating_sub(self.shared.clock.uptime_ms());
+            if self.lost.is_cancelled() {
+                return Err(fenced());
+            }
+            if left > length / 2 {
+                return Ok(until - length / 10);
+            }
+            if !self.renew().await? {
+                return Err(fenced());
+            }
+        }
+        Err(RuntimeError::Store(format!(
+            "thread {}: nothing can be started, because the lease of {length} ms expires before the store \
+             confirms it",
+            self.thread_id()
+        )))
+    }
+}

@@ -1,0 +1,638 @@
+//! The runtime: starts, decides, cancels; one driver per active run.
+//!
+//! A waiting run has no driver, no task and no lease: it is rows in the store. [`AgentRuntime::decide`] writes a
+//! decision into its row; [`AgentRuntime::resume`] starts a driver for the run and applies the stored decisions, in
+//! this process or in any other.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
+
+mod announce;
+mod answers;
+mod builder;
+mod call;
+mod catalog;
+mod children;
+mod compact;
+mod delegate;
+mod document;
+mod driver;
+mod ears;
+mod edited;
+mod frontend;
+mod git;
+mod handoff;
+mod held;
+mod images;
+mod infer;
+mod journal;
+mod lease;
+mod live;
+pub mod loop_runner;
+mod mailbox;
+mod nested;
+mod output;
+mod questions;
+mod queue;
+mod recover;
+mod report;
+mod request;
+mod resolve;
+mod restore;
+mod snapshot;
+mod steer;
+mod tasks;
+#[cfg(test)]
+mod tests;
+mod titles;
+mod window;
+mod words;
+mod world;
+
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use aye_core::contract::clock::Clock;
+use aye_core::contract::display::shortened;
+use aye_core::contract::event_sink::EventSink;
+use aye_core::contract::ids::{RunId, ThreadId};
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::message::Message;
+use aye_core::contract::near::or_these;
+use aye_core::contract::profile::ProfileStore;
+use aye_core::contract::record::{LeaseRecord, Owner, RunRecord, SuspensionRecord, ThreadRecord};
+use aye_core::contract::snapshot::Snapshots;
+use aye_core::contract::terms::Terms;
+use aye_core::phase::PhaseRuntime;
+use aye_core::run::Fact;
+use aye_core::state::KeyRegistration;
+use aye_llm::{CircuitBreaker, CircuitBreakerConfig};
+use aye_store_sqlite::{AcquireError, Store, StoreError};
+
+pub use announce::stop_reason_of;
+pub use builder::{AgentRuntimeBuilder, BuildError};
+pub use catalog::Catalog;
+pub use compact::CompactError;
+pub use delegate::{
+    AgentBackend, AgentBackendError, AgentTool, DELEGATION_DEPTH, DelegateRunResult, DelegateRunStatus,
+    LocalBackend, tool_name,
+};
+pub use document::{CallResult, DocumentError, RunDocument, tool_message};
+pub use edited::{change_words, shown_payload};
+pub use frontend::FrontendTool;
+pub use git::head_of;
+pub use recover::{Left, UnknownPolicy, is_alive};
+pub use report::ContextReport;
+pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
+pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
+pub use restore::mark_unknown;
+pub use window::{Artifact, Artifacts};
+
+use driver::{Driver, LoadedRun};
+use held::StoredThread;
+use lease::{Lease, LeaseGuard};
+use live::{Live, Slot};
+
+/// Kills what a dead process left running for a run.
+pub type Remains = Arc<dyn Fn(Left) -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
+
+/// Called once per question, after its commit; not for questions that are only shown again.
+pub type Asked = Arc<dyn Fn(&SuspensionRecord) + Send + Sync>;
+
+/// What every driver shares.
+pub(crate) struct Parts {
+    pub(crate) catalog: Catalog,
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) owner: Owner,
+    pub(crate) cwd: PathBuf,
+    pub(crate) keys: Vec<KeyRegistration>,
+    pub(crate) remains: Option<Remains>,
+    pub(crate) lease: Duration,
+    pub(crate) asked: Option<Asked>,
+    pub(crate) question_terms: Terms,
+    pub(crate) artifacts: Option<Artifacts>,
+    pub(crate) phases: Option<PhaseRuntime>,
+    pub(crate) profiles: Arc<dyn ProfileStore>,
+    pub(crate) snapshots: Option<Arc<dyn Snapshots>>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    live: Arc<Live>,
+}
+
+pub(crate) struct Shared {
+    catalog: RwLock<Catalog>,
+    /// One for all runs: a model that is down is down for each of them.
+    pub(crate) breaker: Arc<CircuitBreaker>,
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) owner: Owner,
+    pub(crate) cwd: PathBuf,
+    pub(crate) keys: Vec<KeyRegistration>,
+    pub(crate) remains: Option<Remains>,
+    pub(crate) lease: Duration,
+    pub(crate) asked: Option<Asked>,
+    pub(crate) question_terms: Terms,
+    /// Keeps large results where the model can read them.
+    artifacts: Option<Artifacts>,
+    /// What the requests of each conversation taught.
+    windows: window::Windows,
+    /// The engine that runs work on, for callers that look at its state; without it each run has its own.
+    pub(crate) phases: Option<PhaseRuntime>,
+    pub(crate) profiles: Arc<dyn ProfileStore>,
+    /// Keeps the files before a step changes them.
+    pub(crate) snapshots: Option<Arc<dyn Snapshots>>,
+    tasks: tasks::Tasks,
+}
+
+impl Shared {
+    pub(crate) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
+        self.catalog.read().expect("no panic while the catalog is held")
+    }
+
+    fn change_catalog(&self, change: impl FnOnce(&mut Catalog)) {
+        let mut catalog = self.catalog.write().expect("no panic while the catalog is held");
+        change(&mut catalog);
+        catalog.revision += 1;
+    }
+
+    fn resolve(&self, agent_id: &str, model: Option<&str>) -> Result<ResolvedAgent, RuntimeError> {
+        let catalog = self.catalog();
+        resolve::resolve(&catalog, &self.breaker, agent_id, model).map_err(|e| unresolved(&catalog, e))
+    }
+
+    /// Whether there is such an agent, and its model: what resolving looks at first.
+    fn look_up(&self, agent_id: &str, model: Option<&str>) -> Result<(), RuntimeError> {
+        let catalog = self.catalog();
+        resolve::look_up(&catalog, agent_id, model).map_err(|e| unresolved(&catalog, e))
+    }
+}
+
+fn unresolved(catalog: &Catalog, error: ResolveError) -> RuntimeError {
+    match error {
+        ResolveError::AgentNotFound(agent_id) => RuntimeError::AgentNotFound { agent_id },
+        other => RuntimeError::ResolveFailed { message: catalog.advice(&other) },
+    }
+}
+
+/// Runs agents over threads. Clones share everything.
+#[derive(Clone)]
+pub struct AgentRuntime {
+    inner: Arc<Inner>,
+}
+
+impl AgentRuntime {
+    pub(crate) fn from_parts(parts: Parts) -> Self {
+        let Parts {
+            catalog,
+            store,
+            clock,
+            owner,
+            cwd,
+            keys,
+            remains,
+            lease,
+            asked,
+            question_terms,
+            artifacts,
+            phases,
+            profiles,
+            snapshots,
+        } = parts;
+        let shared = Arc::new(Shared {
+            catalog: RwLock::new(catalog),
+            breaker: Arc::new(CircuitBreaker::new(CircuitBreakerConfig::default())),
+            store,
+            clock,
+            owner,
+            cwd,
+            keys,
+            remains,
+            lease,
+            asked,
+            question_terms,
+            artifacts,
+            windows: window::Windows::default(),
+            phases,
+            profiles,
+            snapshots,
+            tasks: tasks::Tasks::default(),
+        });
+        Self { inner: Arc::new(Inner { shared, live: Arc::default() }) }
+    }
+
+    /// The runtime that a driver is part of.
+    fn of(shared: &Arc<Shared>, live: &Arc<Live>) -> Self {
+        Self { inner: Arc::new(Inner { shared: Arc::clone(shared), live: Arc::clone(live) }) }
+    }
+
+    /// The store that threads and runs live in.
+    pub fn store(&self) -> &Store {
+        &self.inner.shared.store
+    }
+
+    /// The values that outlive threads.
+    pub fn profiles(&self) -> &Arc<dyn ProfileStore> {
+        &self.inner.shared.profiles
+    }
+
+    pub(crate) fn breaker(&self) -> &Arc<CircuitBreaker> {
+        &self.inner.shared.breaker
+    }
+
+    fn resolve(&self, agent_id: &str, model: Option<&str>) -> Result<ResolvedAgent, RuntimeError> {
+        self.inner.shared.resolve(agent_id, model)
+    }
+
+    /// An agent with everything that a run of it would have now.
+    ///
+    /// # Errors
+    /// [`RuntimeError::AgentNotFound`], [`RuntimeError::ResolveFailed`].
+    pub fn resolved(&self, agent_id: &str) -> Result<ResolvedAgent, RuntimeError> {
+        self.resolve(agent_id, None)
+    }
+
+    /// The same, for callers that want to know what exactly is wrong.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    pub fn try_resolve(&self, agent_id: &str) -> Result<ResolvedAgent, ResolveError> {
+        resolve::resolve(&self.inner.shared.catalog(), self.breaker(), agent_id, None)
+    }
+
+    /// Starts a run and stays with it until it is over or waits. A run of the thread that is awake here is cancelled
+    /// first; one that waits, or was left by a dead process, is closed: its questions are superseded.
+    ///
+    /// # Errors
+    /// [`RuntimeError`]: nothing was started, or the store failed on the way.
+    pub async fn run(
+        &self,
+        request: RunRequest,
+        sink: Arc<dyn EventSink>,
+    ) -> Result<AgentRunResult, RuntimeError> {
+        let agent_id = self.agent_of(&request)?;
+        let model = request.overrides.model.clone();
+        // What is asked for wrongly starts nothing.
+        self.inner.shared.look_up(&agent_id, model.as_deref())?;
+        self.fits(&request)?;
+        if request.messages.is_empty()
+            && self.inner.shared.store.message_count(&request.thread_id).await? == 0
+        {
+            return Err(RuntimeError::NoMessage { thread_id: request.thread_id });
+        }
+        if request.takes.is_none() {
+            self.inner.live.cancel(&request.thread_id);
+        }
+        let thread = &request.thread_id;
+        let slot = self.enter(thread).await;
+        // The store is asked in this order and answers in it: what is read behind the lease is read under it. The agent
+        // is put together meanwhile.
+        let (ensured, tenure, held, agent) = tokio::join!(
+            biased;
+            self.ensure_thread(thread, &request.messages),
+            self.take(thread, &*sink),
+            self.held(thread),
+            async { self.resolve(&agent_id, model.as_deref()) },
+        );
+        let tenure = match (ensured, tenure) {
+            (_, Ok(tenure)) => tenure,
+            // Without a thread there is no lease.
+            (Err(error), Err(_)) => return Err(error.into()),
+            (Ok(()), Err(error)) => return Err(error),
+        };
+        let result = match (agent, held) {
+            // On the heap, because a driver's future is large and callers put theirs on a stack.
+            (Ok(agent), Ok(held)) => {
+                Box::pin(self.run_fenced(request, agent, held, slot, &tenure.lease, sink)).await
+            }
+            (Err(error), _) => Err(error),
+            (_, Err(error)) => Err(error.into()),
+        };
+        self.release(tenure).await;
+        result
+    }
+
+    async fn run_fenced(
+        &self,
+        request: RunRequest,
+        agent: ResolvedAgent,
+        mut held: StoredThread,
+        mut slot: Slot,
+        lease: &Arc<Lease>,
+        sink: Arc<dyn EventSink>,
+    ) -> Result<AgentRunResult, RuntimeError> {
+        let shared = &self.inner.shared;
+        let mut parent_run_id = request.parent_run_id.clone();
+        if let Some(old) = held.take_unfinished() {
+            if request.takes.is_some() {
+                return Err(RuntimeError::NotFree { thread_id: request.thread_id });
+            }
+            parent_run_id = Some(old.id.clone());
+            let own = self
+                .resolve(&old.agent_id, Some(&old.model))
+                .or_else(|_| self.resolve(&agent.spec.id, None))?;
+            let mut driver = self.load(old, held, own, slot, lease, &sink)?;
+            let directives = driver.bury(true).await?;
+            driver.drive(directives).await?;
+            slot = driver.into_slot();
+            held = self.held(&request.thread_id).await?;
+        }
+        let now = shared.clock.now_ms();
+        let id = request.run_id.unwrap_or_else(RunId::fresh);
+        let mut record = RunRecord::new(id, request.thread_id.clone(), &agent.spec.id, &agent.model_id, now);
+        record.parent_run_id = parent_run_id;
+        let mode = agent.spec.tool_execution;
+        let loaded = LoadedRun::fresh(record, mode, request.messages, request.takes, held);
+        let mut driver = Driver::new(
+            Arc::clone(shared),
+            Arc::clone(lease),
+            slot,
+            Arc::clone(&sink),
+            agent,
+            request.overrides,
+            loaded,
+        )?;
+        if !request.frontend_tools.is_empty() {
+            driver.declare(request.frontend_tools)?;
+        }
+        driver.checkpoint().await?;
+        let directives = driver.apply(Fact::Started)?;
+        driver.drive(directives).await?;
+        let result = driver.result().await;
+        driver.leave_window();
+        result
+    }
+
+    /// Wakes the thread's unfinished run, if there is one: recovers what a dead process left, carries out the answers
+    /// that are stored, and stays with it until it is over or waits. Does nothing to a run that only waits. The run of
+    /// a child that a call waits for goes on with the run at the top, of which the result then tells.
+    ///
+    /// # Errors
+    /// [`RuntimeError`]; [`RuntimeError::NothingToResume`] when the thread has no unfinished run.
+    pub async fn resume(
+        &self,
+        thread_id: &ThreadId,
+        sink: Arc<dyn EventSink>,
+        unknown: UnknownPolicy,
+    ) -> Result<AgentRunResult, RuntimeError> {
+        // A child that a call waits for goes on with its parent, which drives it along.
+        let driven = self.inner.shared.store.driven_with(thread_id).await?;
+        let thread_id = &driven;
+        if self.inner.shared.store.child(thread_id).await?.is_some() {
+            return Box::pin(self.drive_task(thread_id, sink, unknown)).await;
+        }
+        let slot = self.enter(thread_id).await;
+        // As in `run`: what is read is read under the lease.
+        let held = self.held(thread_id);
+        let (tenure, held) = tokio::join!(biased; self.take(thread_id, &*sink), held);
+        let tenure = tenure?;
+        let result = match held {
+            Ok(held) => Box::pin(self.resume_fenced(held, slot, &tenure.lease, sink, unknown)).await,
+            Err(error) => Err(error.into()),
+        };
+        self.release(tenure).await;
+        result
+    }
+
+    async fn resume_fenced(
+        &self,
+        mut held: StoredThread,
+        slot: Slot,
+        lease: &Arc<Lease>,
+        sink: Arc<dyn EventSink>,
+        unknown: UnknownPolicy,
+    ) -> Result<AgentRunResult, RuntimeError> {
+        let Some(record) = held.take_unfinished() else {
+            return Err(RuntimeError::NothingToResume { thread_id: lease.thread_id().clone() });
+        };
+        let agent = self
+            .resolve(&record.agent_id, Some(&record.model))
+            .or_else(|_| self.resolve(&record.agent_id, None))
+            .map_err(|error| self.agent_gone(error))?;
+        let mut driver = self.load(record, held, agent, slot, lease, &sink)?;
+        let directives = driver.recover(unknown).await?;
+        driver.expire().await?;
+        driver.drive(directives).await?;
+        let result = driver.result().await;
+        driver.leave_window();
+        result
+    }
+
+    fn load(
+        &self,
+        record: RunRecord,
+        held: StoredThread,
+        agent: ResolvedAgent,
+        slot: Slot,
+        lease: &Arc<Lease>,
+        sink: &Arc<dyn EventSink>,
+    ) -> Result<Driver, RuntimeError> {
+        let document = RunDocument::from_value(&record.machine)
+            .map_err(|e| RuntimeError::Damaged { run_id: record.id.clone(), message: e.to_string() })?;
+        let loaded = LoadedRun::stored(record, document, held);
+        Driver::new(
+            Arc::clone(&self.inner.shared),
+            Arc::clone(lease),
+            slot,
+            Arc::clone(sink),
+            agent,
+            aye_core::contract::inference::InferenceOverride::default(),
+            loaded,
+        )
+    }
+
+    /// Why a run cannot go on whose agent is not there any more.
+    fn agent_gone(&self, error: RuntimeError) -> RuntimeError {
+        let RuntimeError::AgentNotFound { agent_id } = &error else { return error };
+        let catalog = self.inner.shared.catalog();
+        let known = or_these(agent_id, catalog.agents.keys().map(String::as_str));
+        let message = format!(
+            "the run belongs to the agent `{agent_id}`, which no longer exists{known}; restore the agent to \
+             resume, or send a new message to end the run"
+        );
+        RuntimeError::ResolveFailed { message }
+    }
+
+    fn agent_of(&self, request: &RunRequest) -> Result<String, RuntimeError> {
+        match &request.agent_id {
+            Some(id) => Ok(id.clone()),
+            None => self.default_agent(),
+        }
+    }
+
+    fn default_agent(&self) -> Result<String, RuntimeError> {
+        let catalog = self.inner.shared.catalog();
+        catalog
+            .default_agent
+            .as_ref()
+            .or_else(|| catalog.agents.keys().next())
+            .cloned()
+            .ok_or_else(|| RuntimeError::AgentNotFound { agent_id: "default".into() })
+    }
+
+    async fn ensure_thread(&self, thread_id: &ThreadId, messages: &[Message]) -> Result<(), StoreError> {
+        let shared = &self.inner.shared;
+        let now = shared.clock.now_ms();
+        let title = messages.iter().map(|m| title_of(&m.text())).find(|t| !t.is_empty()).unwrap_or_default();
+        let thread = ThreadRecord {
+            id: thread_id.clone(),
+            title,
+            cwd: shared.cwd.clone(),
+            created_at: now,
+            updated_at: now,
+        };
+        shared.store.ensure_thread(thread).await
+    }
+
+    async fn held(&self, thread_id: &ThreadId) -> Result<StoredThread, StoreError> {
+        let shared = &self.inner.shared;
+        let windows = &shared.windows;
+        StoredThread::read(&shared.store, thread_id, windows.cut(thread_id), windows.take_kept(thread_id))
+            .await
+    }
+
+    async fn enter(&self, thread_id: &ThreadId) -> Slot {
+        self.inner.live.enter(thread_id, &self.inner.shared.store).await
+    }
+
+    async fn acquire(&self, thread_id: &ThreadId) -> Result<LeaseGuard, RuntimeError> {
+        let shared = &self.inner.shared;
+        let own = shared.owner.clone();
+        let term = lease::term(shared);
+        shared
+            .store
+            .acquire(thread_id, &shared.owner, term, move |other| recover::is_alive(&own, other))
+            .await
+            .map(|fence| LeaseGuard::new(Arc::clone(shared), fence, term))
+            .map_err(|e| match e {
+                AcquireError::Busy { owner } => {
+                    RuntimeError::ThreadAlreadyRunning { thread_id: thread_id.clone(), pid: owner.pid }
+                }
+                AcquireError::Store(e) => e.into(),
+            })
+    }
+
+    /// As [`AgentRuntime::acquire`], and tells the sink.
+    async fn take(&self, thread_id: &ThreadId, sink: &dyn EventSink) -> Result<LeaseGuard, RuntimeError> {
+        let tenure = self.acquire(thread_id).await?;
+        sink.acquired().await;
+        Ok(tenure)
+    }
+
+    async fn release(&self, tenure: LeaseGuard) {
+        let lease = Arc::clone(&tenure.lease);
+        drop(tenure);
+        // A lease that cannot be given back is taken over when its time is over.
+        if let Err(error) = self.inner.shared.store.release(lease.fence()).await {
+            tracing::warn!(thread = %lease.thread_id(), %error, "the lease could not be released");
+        }
+    }
+
+    async fn unfinished(&self, thread_id: &ThreadId) -> Result<Option<RunRecord>, StoreError> {
+        let latest = self.inner.shared.store.latest_run(thread_id).await?;
+        Ok(latest.filter(|run| run.status != RunStatus::Done))
+    }
+
+    /// Asks the run that is awake on the thread to stop. `false` when none is awake here.
+    pub fn cancel(&self, thread_id: &ThreadId) -> bool {
+        self.inner.live.cancel(thread_id)
+    }
+
+    /// Ends the thread's run that waits, and closes its questions; a run that is awake is asked to stop.
+    ///
+    /// # Errors
+    /// [`RuntimeError`].
+    pub async fn cancel_waiting(
+        &self,
+        thread_id: &ThreadId,
+        sink: Arc<dyn EventSink>,
+    ) -> Result<bool, RuntimeError> {
+        if self.cancel(thread_id) {
+            return Ok(true);
+        }
+        let slot = self.enter(thread_id).await;
+        let tenure = self.take(thread_id, &*sink).await?;
+        let result = Box::pin(self.cancel_fenced(thread_id, slot, &tenure.lease, sink, false)).await;
+        self.release(tenure).await;
+        result
+    }
+
+    async fn cancel_fenced(
+        &self,
+        thread_id: &ThreadId,
+        slot: Slot,
+        lease: &Arc<Lease>,
+        sink: Arc<dyn EventSink>,
+        superseded: bool,
+    ) -> Result<bool, RuntimeError> {
+        let mut held = self.held(thread_id).await?;
+        let Some(record) = held.take_unfinished() else { return Ok(false) };
+        let agent = self
+            .resolve(&record.agent_id, Some(&record.model))
+            .or_else(|_| self.resolve(&record.agent_id, None))
+            // Whoever it was, it can be ended.
+            .or_else(|error| {
+                self.default_agent().and_then(|any| self.resolve(&any, None)).map_err(|_| error)
+            })?;
+        let mut driver = self.load(record, held, agent, slot, lease, &sink)?;
+        let directives = driver.bury(superseded).await?;
+        driver.drive(directives).await?;
+        Ok(true)
+    }
+
+    /// Whether a lease keeps this process out: it is another one's, which lives, and its time is not over.
+    pub fn is_kept_out_by(&self, lease: &LeaseRecord) -> bool {
+        let shared = &self.inner.shared;
+        lease.owner.token != shared.owner.token
+            && lease.until.is_none_or(|until| shared.clock.uptime_ms() < until)
+            && is_alive(&shared.owner, &lease.owner)
+    }
+
+    /// How long a lease lasts from now on, unless it is renewed; `None` is as long as its owner lives.
+    pub fn time_left(&self, lease: &LeaseRecord) -> Option<Duration> {
+        let until = lease.until?;
+        Some(Duration::from_millis(until.saturating_sub(self.inner.shared.clock.uptime_ms())))
+    }
+
+    /// Whether a driver is awake on the thread in this process.
+    pub fn is_awake(&self, thread_id: &ThreadId) -> bool {
+        self.inner.live.is_awake(thread_id)
+    }
+
+    /// How long the process that drives a thread, when it is another one that lives, may go on doing so before it has to
+    /// say so again: when that time is over, look again. `None` when a run can be started or resumed here at once.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn driven_elsewhere(&self, thread_id: &ThreadId) -> Result<Option<Duration>, StoreError> {
+        let shared = &self.inner.shared;
+        let Some(lease) = shared.store.lease(thread_id).await? else { return Ok(None) };
+        if lease.owner.token == shared.owner.token || !recover::is_alive(&shared.owner, &lease.owner) {
+            return Ok(None);
+        }
+        let now = shared.clock.uptime_ms();
+        Ok(match lease.until {
+            Some(until) if until <= now => None,
+            Some(until) => Some(Duration::from_millis(until - now)),
+            None => Some(Duration::MAX),
+        })
+    }
+}
+
+impl AgentResolver for AgentRuntime {
+    fn resolve(&self, agent_id: &str) -> Result<ResolvedAgent, RuntimeError> {
+        self.resolved(agent_id)
+    }
+}
+
+impl std::fmt::Debug for AgentRuntime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentRuntime").finish_non_exhaustive()
+    }
+}
+
+/// A title from what a person said first: one line, at most 80 characters.
+fn title_of(text: &str) -> String {
+    shortened(text.trim().lines().next().unwrap_or_default(), 80).into_owned()
+}

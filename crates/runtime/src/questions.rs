@@ -1,0 +1,84 @@
+//! Pending questions: list, decide, expire.
+
+use super::live::Delivery;
+use super::request::{self, DecideError};
+use super::{AgentRuntime, StoreError};
+use aye_core::contract::ids::{SuspensionId, ThreadId};
+use aye_core::contract::record::{DecideOutcome, Decision, SuspensionRecord};
+use aye_core::contract::suspension::{Actor, ToolCallResume};
+
+impl AgentRuntime {
+    /// Writes an answer into its row, and hands it to the driver when one is awake here. When it returns `Accepted`,
+    /// the answer is durable; the caller then wakes the run with [`AgentRuntime::resume`], which does nothing when
+    /// the answer was carried out meanwhile.
+    ///
+    /// # Errors
+    /// [`DecideError`]: nothing was written.
+    pub async fn decide(
+        &self,
+        id: &SuspensionId,
+        resume: ToolCallResume,
+        actor: Actor,
+    ) -> Result<DecideOutcome, DecideError> {
+        let shared = &self.inner.shared;
+        let Some(suspension) = shared.store.suspension(id).await.map_err(DecideError::Store)? else {
+            return Ok(DecideOutcome::NotFound);
+        };
+        request::check_payload(&suspension, &resume)?;
+        if let Some(arguments) = &resume.arguments {
+            let tool = self.inner.shared.catalog().tool(&suspension.ticket.pending.name).cloned();
+            request::check_arguments(&suspension, tool.as_deref(), arguments)?;
+        }
+        let decision = Decision { resume: resume.clone(), actor };
+        let outcome =
+            shared.store.decide(id, decision, shared.clock.now_ms()).await.map_err(DecideError::Store)?;
+        match &outcome {
+            DecideOutcome::Accepted(record) => {
+                let delivery =
+                    Delivery { call: record.call_id.clone(), suspension: record.id.clone(), resume };
+                if !self.inner.live.deliver(&record.thread_id, delivery) {
+                    self.inner.live.nudge(|thread| record.thread_id.is_at_or_below(thread));
+                }
+            }
+            // It may be this very call that marked it.
+            DecideOutcome::Expired(record) => {
+                self.inner.live.nudge(|thread| record.thread_id.is_at_or_below(thread));
+            }
+            DecideOutcome::Repeated(_)
+            | DecideOutcome::AlreadyDecided(_)
+            | DecideOutcome::Closed(_)
+            | DecideOutcome::NotFound => {}
+        }
+        Ok(outcome)
+    }
+
+    /// Ends questions as expired that are still open, whatever their own time, and gives those that were. The caller
+    /// then wakes their runs with [`AgentRuntime::resume`].
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn expire(&self, ids: Vec<SuspensionId>) -> Result<Vec<SuspensionRecord>, StoreError> {
+        let shared = &self.inner.shared;
+        let expired = shared.store.expire(ids, shared.clock.now_ms()).await?;
+        self.inner.live.nudge(|thread| expired.iter().any(|one| one.thread_id.is_at_or_below(thread)));
+        Ok(expired)
+    }
+
+    /// The open questions of a thread and of the children that its calls wait for, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn waiting(&self, thread_id: &ThreadId) -> Result<Vec<SuspensionRecord>, StoreError> {
+        self.inner.shared.store.waiting_below(thread_id).await
+    }
+
+    /// When the next open question of a thread ends by itself, in Unix milliseconds; `None` when none does. For those
+    /// who wait for a thread that nobody drives: at that moment [`AgentRuntime::resume`] tells the model.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn next_expiry(&self, thread_id: &ThreadId) -> Result<Option<u64>, StoreError> {
+        let waiting = self.waiting(thread_id).await?;
+        Ok(waiting.iter().filter_map(|question| question.ticket.suspension.expires_at).min())
+    }
+}

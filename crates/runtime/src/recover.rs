@@ -1,0 +1,259 @@
+//! Recovery after a dead process: calls that were running and have no stored outcome.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::driver::Driver;
+use super::edited::Came;
+use super::request::RuntimeError;
+use super::words;
+use aye_core::contract::digest::sha256_hex;
+use aye_core::contract::ids::{CallId, RunId};
+use aye_core::contract::lifecycle::{ToolCallOutcome, ToolCallStatus};
+use aye_core::contract::record::{OpenIntent, OutcomeKind, Owner};
+use aye_core::contract::suspension::{
+    ACTION_UNKNOWN_OUTCOME, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
+};
+use aye_core::contract::tool::{FilePreview, ToolClass, ToolResult};
+use aye_core::run::{Directive, Fact, Lost, Notice, Stage};
+
+/// Bytes of output that a question about an unknown outcome holds.
+const MAX_OUTPUT: usize = 16 << 10;
+
+/// What to do about a call that may have run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnknownPolicy {
+    /// Ask the person: run again, it is done, skip.
+    #[default]
+    Ask,
+    /// Tell the model that it may have run.
+    Report,
+    /// Run it again.
+    Retry,
+    /// End the run.
+    Stop,
+}
+
+/// What may still run of a run that was taken over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The process that began it, dead or stopped.
+    pub pid: u32,
+    /// The run.
+    pub run: RunId,
+}
+
+enum Files {
+    AsBefore,
+    AsAfter,
+    Neither,
+}
+
+impl Driver {
+    /// Takes the run over from a dead process.
+    pub(super) async fn recover(&mut self, policy: UnknownPolicy) -> Result<Vec<Directive>, RuntimeError> {
+        self.children.unknown = policy;
+        let running: Vec<(CallId, u32)> = self
+            .machine
+            .calls()
+            .iter()
+            .filter(|call| call.status() == ToolCallStatus::Running)
+            .map(|call| (call.id.clone(), call.attempt))
+            .collect();
+        let open = self.shared.store.open_intents(&self.record.id).await?;
+        let known = self.shared.store.intents(&self.record.id).await?;
+        let mut lost = Vec::new();
+        for (id, attempt) in running {
+            // No intent, no start: the process died between the two.
+            if !known.iter().any(|(i, _)| i.id.call_id == id && i.id.attempt == attempt) {
+                lost.push((id, Lost::NotStarted));
+                continue;
+            }
+            let intent = open.iter().find(|o| o.intent.id.call_id == id && o.intent.id.attempt == attempt);
+            // Nobody is told about a command, and none is begun again, while it still runs.
+            if let (Some(open), Some(remains)) = (intent, &self.shared.remains)
+                && open.intent.boot_id == self.shared.owner.boot_id
+            {
+                remains(Left { pid: open.intent.pid, run: self.record.id.clone() }).await;
+            }
+            let fate = self.judge_lost(&id, attempt, intent, policy).await?;
+            lost.push((id, fate));
+        }
+        let is_unknown = lost.iter().any(|(_, fate)| *fate == Lost::Ended { succeeded: false });
+        let mut directives = self.apply(Fact::Recovered { lost })?;
+        if policy == UnknownPolicy::Stop && is_unknown {
+            let text = "a tool call was interrupted and may have run; the run was stopped";
+            self.tell_error(text, Some("unknown_outcome")).await;
+            directives.retain(is_closing);
+            self.late.push_back(Fact::Failed { message: text.into() });
+        }
+        Ok(directives)
+    }
+
+    /// Ends a run that a dead process left, or that waits: what was running then is judged, and nothing goes on.
+    pub(super) async fn bury(&mut self, superseded: bool) -> Result<Vec<Directive>, RuntimeError> {
+        let mut directives = self.recover(UnknownPolicy::Report).await?;
+        if !matches!(self.machine.stage(), Stage::Ending(_) | Stage::Done(_)) {
+            directives.retain(is_closing);
+            self.late.push_back(Fact::CancelRequested { superseded });
+        }
+        Ok(directives)
+    }
+
+    async fn judge_lost(
+        &mut self,
+        id: &CallId,
+        attempt: u32,
+        open: Option<&OpenIntent>,
+        policy: UnknownPolicy,
+    ) -> Result<Lost, RuntimeError> {
+        let class = open.map_or(ToolClass::Opaque, |o| o.intent.class);
+        match class {
+            ToolClass::Pure | ToolClass::Keyed => return Ok(Lost::Again),
+            ToolClass::Verifiable => {
+                let files = open.map(|o| o.intent.files.clone()).unwrap_or_default();
+                match look(&files).await {
+                    Files::AsAfter => {
+                        let name = self.tool_call(id)?.name.clone();
+                        let text = "Done. aye was interrupted before the result was stored; the file contains \
+                              the change.";
+                        let mut result = ToolResult::text(name, text);
+                        result.touched = self.touched(id, Came::Ran, None);
+                        self.record_result(id, result, ToolCallOutcome::Succeeded);
+                        self.record_outcome(id, attempt, OutcomeKind::Returned);
+                        return Ok(Lost::Ended { succeeded: true });
+                    }
+                    Files::AsBefore => return Ok(Lost::Again),
+                    Files::Neither => {}
+                }
+            }
+            ToolClass::Opaque => {}
+        }
+        let output = open.map(|o| o.output.clone()).unwrap_or_default();
+        match policy {
+            UnknownPolicy::Retry => Ok(Lost::Again),
+            UnknownPolicy::Report | UnknownPolicy::Stop => {
+                let name = self.tool_call(id)?.name.clone();
+                let mut result = words::unknown_result(&name, &output);
+                result.touched = self.touched(id, Came::Ran, None);
+                self.record_result(id, result, ToolCallOutcome::Failed);
+                self.record_outcome(id, attempt, OutcomeKind::Unknown);
+                Ok(Lost::Ended { succeeded: false })
+            }
+            UnknownPolicy::Ask => {
+                let started = open.map(|open| open.intent.started_at);
+                let mut ticket = self.unknown_ticket(id, attempt, &output, started)?;
+                self.on_terms(&mut ticket);
+                let call = self.effective_call(id)?;
+                if let Some(tool) = self.agent.tools.get(&call.name).cloned() {
+                    self.pin(id, &call, &tool, &mut ticket, &[]).await;
+                }
+                self.open(id, &ticket);
+                Ok(Lost::Ask(ticket))
+            }
+        }
+    }
+
+    fn unknown_ticket(
+        &self,
+        id: &CallId,
+        attempt: u32,
+        output: &str,
+        started: Option<u64>,
+    ) -> Result<SuspendTicket, RuntimeError> {
+        // What ran, when a person had edited it: that is what would run again.
+        let call = self.effective_call(id)?;
+        Ok(SuspendTicket {
+            suspension: Suspension {
+                id: format!("unknown_{}_{}_{attempt}", self.record.id, id).into(),
+                action: ACTION_UNKNOWN_OUTCOME.into(),
+                message: format!(
+                    "aye ended during this {} call. It may have run partly or completely. Run it again?",
+                    call.name
+                ),
+                parameters: json!({
+                    "output": tail(output),
+                    "started_at": started,
+                    "found_at": self.shared.clock.now_ms(),
+                    "attempt": attempt,
+                    "cwd": self.shared.cwd.to_string_lossy(),
+                }),
+                response_schema: Some(json!({
+                    "type": "object",
+                    "properties": {"choice": {"enum": ["rerun", "done", "skip"]}},
+                    "required": ["choice"],
+                })),
+                expires_at: None,
+            },
+            pending: PendingToolCall { id: id.clone(), name: call.name, arguments: call.arguments },
+            resume_mode: ToolCallResumeMode::ReplayToolCall,
+        })
+    }
+}
+
+/// The end of what a call had printed, for its question: whole lines when there are any.
+fn tail(output: &str) -> String {
+    let Some(over) = output.len().checked_sub(MAX_OUTPUT).filter(|over| *over > 0) else {
+        return output.to_owned();
+    };
+    let rest = &output[output.ceil_char_boundary(over)..];
+    let rest = rest.split_once('\n').map_or(rest, |(_, lines)| lines);
+    format!("[… {} bytes before this …]\n{rest}", output.len() - rest.len())
+}
+
+/// What is left to do for calls that recovery closed, when the run does not go on.
+fn is_closing(directive: &Directive) -> bool {
+    matches!(directive, Directive::Checkpoint { intent: None } | Directive::Emit(Notice::CallDone(..)))
+}
+
+/// Compares the files with what the intent says of them.
+async fn look(files: &[FilePreview]) -> Files {
+    if files.is_empty() {
+        return Files::Neither;
+    }
+    let mut before = true;
+    let mut after = true;
+    for file in files {
+        let now = match tokio::fs::read(&file.path).await {
+            Ok(bytes) => Some(sha256_hex(&bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(_) => return Files::Neither,
+        };
+        before &= now == file.before;
+        after &= now.as_deref() == Some(file.after.as_str());
+    }
+    match (before, after) {
+        // Nothing would have changed: then it does not matter whether it ran.
+        (_, true) => Files::AsAfter,
+        (true, false) => Files::AsBefore,
+        (false, false) => Files::Neither,
+    }
+}
+
+/// Whether the process that holds a lease lives. Another boot is another life; a pid that was given to another process
+/// is told apart by its start.
+pub fn is_alive(own: &Owner, other: &Owner) -> bool {
+    if other.token == own.token {
+        return true;
+    }
+    if !own.boot_id.is_empty() && !other.boot_id.is_empty() && own.boot_id != other.boot_id {
+        return false;
+    }
+    let proc = Path::new("/proc");
+    if !proc.join("self").exists() {
+        // No way to look: believe the lease.
+        return true;
+    }
+    match std::fs::read_to_string(proc.join(other.pid.to_string()).join("stat")) {
+        Err(_) => false,
+        Ok(stat) => {
+            let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+            let mut fields = fields.split_whitespace();
+            let zombie = matches!(fields.next(), Some("Z" | "X"));
+            // Field 22 of stat(5) is the start; the state just read is field 3.
+            let started = fields.nth(18).and_then(|f| f.parse::<u64>().ok());
+            !zombie && (other.pid_started == 0 || started.is_none_or(|s| s == other.pid_started))
+        }
+    }
+}

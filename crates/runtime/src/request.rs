@@ -1,0 +1,317 @@
+//! Requests for a run, and their results.
+
+use std::panic::AssertUnwindSafe;
+
+use serde_json::Value;
+
+use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
+use aye_core::contract::inference::{InferenceOverride, StopReason, TokenUsage};
+use aye_core::contract::lifecycle::TerminationReason;
+use aye_core::contract::message::Message;
+use aye_core::contract::record::{JobClaim, QueueId, QueuedMessage, SuspensionRecord};
+use aye_core::contract::summary::short_number;
+use aye_core::contract::suspension::{ACTION_PERMISSION, ResumeDecisionAction, ToolCallResume};
+use aye_core::contract::tool::{Tool, ToolDescriptor};
+use aye_core::state::StateError;
+use aye_store_sqlite::StoreError;
+
+/// Asks for a run over a thread, which is made when there is none.
+#[derive(Clone, Debug)]
+pub struct RunRequest {
+    /// The conversation.
+    pub thread_id: ThreadId,
+    /// What is said.
+    pub messages: Vec<Message>,
+    /// Who answers; the first registered agent when `None`.
+    pub agent_id: Option<String>,
+    /// Changed parameters for the whole run.
+    pub overrides: InferenceOverride,
+    /// The run's id; a fresh one when `None`.
+    pub run_id: Option<RunId>,
+    /// The run this one continues or serves.
+    pub parent_run_id: Option<RunId>,
+    /// Tools that the client carries out: a call of one waits, and its answer is the result. They are the run's, also
+    /// when another process goes on with it.
+    pub frontend_tools: Vec<ToolDescriptor>,
+    /// The job of the mailbox that this run begins with. Such a run closes no questions: see
+    /// [`RuntimeError::NotFree`].
+    pub takes: Option<JobClaim>,
+}
+
+impl RunRequest {
+    /// Says something in a conversation.
+    pub fn new(thread_id: impl Into<ThreadId>, messages: Vec<Message>) -> Self {
+        Self {
+            thread_id: thread_id.into(),
+            messages,
+            agent_id: None,
+            overrides: InferenceOverride::default(),
+            run_id: None,
+            parent_run_id: None,
+            frontend_tools: Vec::new(),
+            takes: None,
+        }
+    }
+
+    /// Begins with a queued message, which leaves the queue with the run's first commit.
+    pub fn queued(message: QueuedMessage) -> Self {
+        Self {
+            takes: Some(JobClaim { id: message.id, claim: None }),
+            agent_id: message.agent_id,
+            ..Self::new(message.thread_id, message.messages)
+        }
+    }
+
+    /// Says who answers.
+    #[must_use]
+    pub fn with_agent_id(mut self, agent_id: impl Into<String>) -> Self {
+        self.agent_id = Some(agent_id.into());
+        self
+    }
+
+    /// Changes parameters for the whole run.
+    #[must_use]
+    pub fn with_overrides(mut self, overrides: InferenceOverride) -> Self {
+        self.overrides = overrides;
+        self
+    }
+}
+
+/// How a run came out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentRunResult {
+    /// The conversation.
+    pub thread_id: ThreadId,
+    /// The run.
+    pub run_id: RunId,
+    /// The text of the last assistant message.
+    pub response: String,
+    /// Why it ended, or that it waits.
+    pub termination: TerminationReason,
+    /// A short name of the failure, when it failed: `rate_limited`, `network`, ...
+    pub error_code: Option<String>,
+    /// Why the model stopped the last time, when its provider says so.
+    pub stop_reason: Option<StopReason>,
+    /// Inferences.
+    pub steps: u32,
+    /// Tokens.
+    pub usage: TokenUsage,
+    /// The questions that wait.
+    pub waiting: Vec<SuspensionRecord>,
+    /// The questions that ended without an answer while the run was driven.
+    pub expired: Vec<SuspensionId>,
+    /// How many messages the conversation had when the run came to this.
+    pub messages: u64,
+}
+
+/// Why a run could not be started, or could not go on.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum RuntimeError {
+    /// The state engine refused.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// Another process is awake on the thread.
+    #[error("process {pid} is running thread {thread_id}")]
+    ThreadAlreadyRunning {
+        /// The conversation.
+        thread_id: ThreadId,
+        /// That process.
+        pid: u32,
+    },
+    /// No such agent.
+    #[error("unknown agent `{agent_id}`")]
+    AgentNotFound {
+        /// The agent.
+        agent_id: String,
+    },
+    /// The agent cannot run.
+    #[error("{message}")]
+    ResolveFailed {
+        /// Why.
+        message: String,
+    },
+    /// The thread has no unfinished run.
+    #[error("thread {thread_id} has nothing to resume")]
+    NothingToResume {
+        /// The conversation.
+        thread_id: ThreadId,
+    },
+    /// There is nothing to answer: no message, and none in the conversation.
+    #[error("a run needs a message; thread {thread_id} has none")]
+    NoMessage {
+        /// The conversation.
+        thread_id: ThreadId,
+    },
+    /// A message does not fit into the model's window. Nothing was stored.
+    #[error(
+        "the message is about {} tokens, and {model} takes {} at once: nothing was sent; shorten it, put it into a \
+         file and name its path, or choose a model with a larger window",
+        short_number(*tokens as u64),
+        short_number(*window as u64)
+    )]
+    TooLarge {
+        /// About how many tokens it has.
+        tokens: usize,
+        /// How many the window has room for beside the answer.
+        window: usize,
+        /// The model's registered id.
+        model: String,
+    },
+    /// A queued message cannot begin yet: the thread has an unfinished run.
+    #[error("thread {thread_id} has an unfinished run; the message stays queued after it")]
+    NotFree {
+        /// The conversation.
+        thread_id: ThreadId,
+    },
+    /// A queued message was taken back, or somebody else began it.
+    #[error("message {id} is no longer in the queue of thread {thread_id}")]
+    NotQueued {
+        /// The conversation.
+        thread_id: ThreadId,
+        /// The message.
+        id: QueueId,
+    },
+    /// The stored run cannot be read.
+    #[error("run {run_id} cannot be resumed: {message}")]
+    Damaged {
+        /// The run.
+        run_id: RunId,
+        /// Why.
+        message: String,
+    },
+    /// The store failed; what was not written did not happen.
+    #[error("{0}")]
+    Store(String),
+    /// Another owner took the thread over; this one must not write any more.
+    #[error("thread {thread_id} was taken over by another process")]
+    Fenced {
+        /// The conversation.
+        thread_id: ThreadId,
+    },
+    /// A fault of ours: the machine refused a fact.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+impl From<StoreError> for RuntimeError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Fenced { thread } => Self::Fenced { thread_id: thread },
+            other => Self::Store(other.to_string()),
+        }
+    }
+}
+
+/// Why an answer was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum DecideError {
+    /// The payload is not what the question asks for.
+    #[error("the decision for {id} does not match: {message}")]
+    Schema {
+        /// The question.
+        id: SuspensionId,
+        /// What is wrong, with its place.
+        message: String,
+    },
+    /// The question does not take such an answer.
+    #[error("invalid decision for {id}: {message}")]
+    Unfit {
+        /// The question.
+        id: SuspensionId,
+        /// Why, and what would be right.
+        message: String,
+    },
+    /// The edited arguments cannot be used.
+    #[error("the edited arguments of {id} cannot be used: {message}")]
+    Arguments {
+        /// The question.
+        id: SuspensionId,
+        /// What is wrong, with its place.
+        message: String,
+    },
+    /// The store failed.
+    #[error("{0}")]
+    Store(#[source] StoreError),
+}
+
+/// Looks at an answer: whether its question takes one like it, and a yes' payload against the schema of the question.
+///
+/// # Errors
+/// [`DecideError::Schema`], [`DecideError::Unfit`].
+pub fn check_payload(suspension: &SuspensionRecord, resume: &ToolCallResume) -> Result<(), DecideError> {
+    let asked = &suspension.ticket.suspension;
+    let is_permission = asked.action == ACTION_PERMISSION;
+    let unfit =
+        |message: &str| Err(DecideError::Unfit { id: suspension.id.clone(), message: message.into() });
+    if suspension.ticket.is_served() {
+        return unfit(
+            "a subagent works on this call and its result is the answer; `aye tasks stop` stops it",
+        );
+    }
+    if resume.arguments.is_some() {
+        if resume.action == ResumeDecisionAction::Cancel {
+            return unfit("a denial takes no edited arguments; send them with an approval");
+        }
+        if !is_permission {
+            return unfit("only an approval request takes edited arguments");
+        }
+        // They take the place of whatever the payload would have been.
+        return Ok(());
+    }
+    if resume.action == ResumeDecisionAction::Cancel {
+        return match (resume.is_modify(), is_permission, resume.comment()) {
+            (true, false, _) => unfit("changes can be requested only for an approval request"),
+            (true, true, None) => unfit("the feedback is empty; write what to change"),
+            (true, true, Some(_)) | (false, ..) => Ok(()),
+        };
+    }
+    let Some(schema) = &asked.response_schema else { return Ok(()) };
+    if resume.result == Value::Null && accepts_null(schema) {
+        return Ok(());
+    }
+    first_error(schema, &resume.result, "the payload")
+        .map_or(Ok(()), |message| Err(DecideError::Schema { id: suspension.id.clone(), message }))
+}
+
+/// Looks at edited arguments: an object that the tool takes.
+///
+/// # Errors
+/// [`DecideError::Arguments`].
+pub fn check_arguments(
+    suspension: &SuspensionRecord,
+    tool: Option<&dyn Tool>,
+    arguments: &Value,
+) -> Result<(), DecideError> {
+    let name = &suspension.ticket.pending.name;
+    let message = match (tool, arguments) {
+        (_, Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            Some("they must be a JSON object".to_owned())
+        }
+        (None, Value::Object(_)) => Some(format!("unknown tool `{name}` here that could check them")),
+        (Some(tool), Value::Object(_)) => {
+            let checked = std::panic::catch_unwind(AssertUnwindSafe(|| tool.validate_args(arguments)));
+            match checked {
+                Ok(Ok(())) => first_error(&tool.descriptor().parameters, arguments, "they"),
+                Ok(Err(error)) => Some(error.to_string()),
+                Err(_) => Some(format!("the tool {name} failed on them")),
+            }
+        }
+    };
+    message.map_or(Ok(()), |message| Err(DecideError::Arguments { id: suspension.id.clone(), message }))
+}
+
+/// What is wrong with a value by a schema, with its place; `whole` names the value itself.
+fn first_error(schema: &Value, value: &Value, whole: &str) -> Option<String> {
+    let validator = match jsonschema::validator_for(schema) {
+        Ok(validator) => validator,
+        Err(error) => return Some(format!("invalid schema: {error}")),
+    };
+    let error = validator.iter_errors(value).next()?;
+    let path = error.instance_path().to_string();
+    let place = if path.is_empty() { whole.to_owned() } else { format!("`{path}`") };
+    Some(format!("{place}: {error}"))
+}
+
+fn accepts_null(schema: &Value) -> bool {
+    schema.as_bool() == Some(true) || schema.as_object().is_some_and(serde_json::Map::is_empty)
+}

@@ -1,0 +1,141 @@
+//! A store restored from a backup: calls decided or started when the backup was made may have run since.
+
+use super::document::RunDocument;
+use super::words;
+use aye_core::contract::digest::sha256_hex;
+use aye_core::contract::ids::CallId;
+use aye_core::contract::lifecycle::ToolCallOutcome;
+use aye_core::contract::record::{
+    AttemptId, Begin, Checkpoint, Fence, IntentRecord, OutcomeKind, OutcomeRecord, Owner, RunRecord,
+    SuspensionRecord, SuspensionStatus,
+};
+use aye_core::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use aye_core::contract::tool::ToolClass;
+use aye_core::run::{Directive, Fact, Gate};
+use aye_store_sqlite::{AcquireError, Store, StoreError, SuspensionFilter, Term};
+
+/// Gives every call that was decided or started, and has no outcome, the outcome `unknown`: whoever resumes its run asks,
+/// or tells the model, before it runs again. Returns how many calls there were.
+///
+/// The store must be nobody else's. A run that cannot be read is left as it is: it cannot be resumed either.
+///
+/// # Errors
+/// [`StoreError`].
+pub async fn mark_unknown(store: &Store, owner: &Owner, now_ms: u64) -> Result<u64, StoreError> {
+    let mut marked = 0;
+    for run in store.unfinished_runs().await? {
+        let fence = match store.acquire(&run.thread_id, owner, Term::ENDLESS, |_| false).await {
+            Ok(fence) => fence,
+            Err(AcquireError::Store(error)) => return Err(error),
+            // No owner of before the backup is alive.
+            Err(AcquireError::Busy { .. }) => continue,
+        };
+        let result = mark(store, run, owner, &fence, now_ms).await;
+        store.release(&fence).await?;
+        marked += result?;
+    }
+    Ok(marked)
+}
+
+async fn mark(
+    store: &Store,
+    mut run: RunRecord,
+    owner: &Owner,
+    fence: &Fence,
+    now_ms: u64,
+) -> Result<u64, StoreError> {
+    let mut outcomes = Vec::new();
+    for open in store.open_intents(&run.id).await? {
+        outcomes.push(unknown(open.intent.id.clone(), &open.intent.tool, &open.output, now_ms));
+    }
+    let decided = SuspensionFilter {
+        run: Some(run.id.clone()),
+        status: Some(SuspensionStatus::Decided),
+        ..SuspensionFilter::default()
+    };
+    for question in store.suspensions(decided).await? {
+        let Some(decision) = question.decision.clone().filter(|_| !question.ticket.is_served()) else {
+            continue;
+        };
+        if decision.action != ResumeDecisionAction::Resume {
+            continue;
+        }
+        let Some((started, attempt, intent)) = started(&run, &question, decision.clone(), owner, now_ms)
+        else {
+            continue;
+        };
+        run = started;
+        let tool = intent.tool.clone();
+        store
+            .begin(Begin {
+                fence: fence.clone(),
+                run: run.clone(),
+                intent,
+                spends: Some((question.id.clone(), decision.decision_id)),
+                judged: Vec::new(),
+                commands: Vec::new(),
+                snapshot: None,
+            })
+            .await?;
+        outcomes.push(unknown(attempt, &tool, "", now_ms));
+    }
+    let marked = outcomes.len() as u64;
+    if marked > 0 {
+        run.updated_at = run.updated_at.max(now_ms);
+        store.checkpoint(Checkpoint { outcomes, ..Checkpoint::new(fence.clone(), run) }).await?;
+    }
+    Ok(marked)
+}
+
+fn unknown(id: AttemptId, tool: &str, output: &str, now_ms: u64) -> OutcomeRecord {
+    OutcomeRecord {
+        id,
+        kind: OutcomeKind::Unknown,
+        outcome: ToolCallOutcome::Failed,
+        result: words::unknown_result(tool, output),
+        ended_at: now_ms,
+    }
+}
+
+/// The run as it would be if the decision had just started its call. `None`: the answer starts nothing.
+fn started(
+    run: &RunRecord,
+    question: &SuspensionRecord,
+    decision: ToolCallResume,
+    owner: &Owner,
+    now_ms: u64,
+) -> Option<(RunRecord, AttemptId, IntentRecord)> {
+    let mut document = RunDocument::from_value(&run.machine).ok()?;
+    let call = question.call_id.clone();
+    let suspension = question.id.clone();
+    let gates = document.machine.apply(Fact::Decided { call: call.clone(), suspension, decision }).ok()?;
+    if !gates.iter().any(|directive| matches!(directive, Directive::Gate { .. })) {
+        return None;
+    }
+    let starts = document.machine.apply(Fact::Gated { call: call.clone(), gate: Gate::Proceed }).ok()?;
+    let is_start = |directive: &Directive| matches!(directive, Directive::Checkpoint { intent: Some(id) } if *id == call);
+    if !starts.iter().any(is_start) {
+        return None;
+    }
+    let state = document.machine.call(&call)?;
+    let asked = document.calls.iter().find(|asked| CallId::from(asked.id.as_str()) == call)?;
+    let arguments = state.edited.clone().unwrap_or_else(|| asked.arguments.clone());
+    let id = AttemptId { run_id: run.id.clone(), call_id: call, attempt: state.attempt };
+    let intent = IntentRecord {
+        id: id.clone(),
+        thread_id: run.thread_id.clone(),
+        tool: asked.name.clone(),
+        hash: sha256_hex(format!("{}\n{arguments}", asked.name)),
+        arguments,
+        class: ToolClass::Opaque,
+        files: Vec::new(),
+        boot_id: owner.boot_id.clone(),
+        pid: owner.pid,
+        started_at: now_ms,
+    };
+    let mut run = run.clone();
+    run.status = document.machine.status();
+    run.machine = document.to_value();
+    run.updated_at = run.updated_at.max(now_ms);
+    Some((run, id, intent))
+}

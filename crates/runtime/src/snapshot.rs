@@ -1,0 +1,79 @@
+//! Snapshots of files before a step changes them: taken before the calls of a step that may change files, and stored
+//! with their intents.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use super::driver::Driver;
+use super::git::head_of;
+use aye_core::contract::ids::CallId;
+use aye_core::contract::judgement::Risk;
+use aye_core::contract::snapshot::SnapshotRecord;
+use aye_core::contract::tool::{FilePreview, ToolClass};
+
+/// What was kept before a step.
+#[derive(Default)]
+pub(super) struct Snapped {
+    step: Option<u32>,
+    is_all: bool,
+    files: HashSet<PathBuf>,
+}
+
+impl Driver {
+    /// Somebody is asked, and has to read first: time to look at the files that the call may change.
+    pub(super) fn prepare_snapshot(&self) {
+        if let Some(snapshots) = &self.shared.snapshots {
+            snapshots.prepare();
+        }
+    }
+
+    /// The snapshot that goes with the intent of a call, when the call may change files that were not kept in its step.
+    /// What the tool says of itself and what the rules made of the call tell whether it may.
+    ///
+    /// Of a call that says which files it changes only those are kept; what a command changes nobody knows before.
+    pub(super) async fn snapshot_before(
+        &mut self,
+        id: &CallId,
+        class: ToolClass,
+        files: &[FilePreview],
+    ) -> Option<SnapshotRecord> {
+        let snapshots = self.shared.snapshots.clone()?;
+        let only_reads = class == ToolClass::Pure
+            || self
+                .unsaved
+                .judged
+                .iter()
+                .rfind(|judged| judged.call_id == *id)
+                .is_some_and(|judged| judged.judgement.risk == Risk::Reads);
+        let step = self.machine.steps();
+        if self.snapped.step != Some(step) {
+            self.snapped = Snapped { step: Some(step), ..Snapped::default() };
+        }
+        if only_reads || self.snapped.is_all {
+            return None;
+        }
+        let root = snapshots.root();
+        let taken = if class == ToolClass::Verifiable && !files.is_empty() {
+            let new = files.iter().map(|file| &file.path).filter(|path| !self.snapped.files.contains(*path));
+            let new: Vec<PathBuf> = new.cloned().collect();
+            self.snapped.files.extend(new.iter().cloned());
+            snapshots.take_files(new).await?
+        } else {
+            self.snapped.is_all = true;
+            snapshots.take(&self.slot.cancel).await
+        };
+        if taken.tree.is_none() {
+            tracing::info!(run = %self.record.id, why = taken.note, "no snapshot before this step");
+        }
+        Some(SnapshotRecord {
+            thread_id: self.record.thread_id.clone(),
+            run_id: self.record.id.clone(),
+            seq: self.history.len() as u64,
+            head: head_of(&root),
+            root,
+            tree: taken.tree,
+            note: taken.note,
+            created_at: self.shared.clock.now_ms(),
+        })
+    }
+}

@@ -1,0 +1,61 @@
+//! Messages that a user sends during a run: each is queued like any message, and the run takes it before its next
+//! inference. A message that no step takes starts its own run, like any queued message; both happen in one
+//! transaction with its removal from the queue.
+
+use serde_json::json;
+
+use super::driver::Driver;
+use super::request::RuntimeError;
+use aye_core::contract::activity::{Activity, STEERED_ACTIVITY_TYPE};
+use aye_core::contract::content::ContentBlock;
+use aye_core::contract::message::Message;
+use aye_core::contract::record::{JobClaim, QueuedMessage};
+
+impl Driver {
+    /// Takes in what was said since the last step began.
+    pub(super) async fn take_steering(&mut self) -> Result<(), RuntimeError> {
+        if self.machine.steps() == 0 {
+            return Ok(());
+        }
+        let queued = match self.shared.store.queued(&self.record.thread_id).await {
+            Ok(queued) => queued,
+            Err(error) => {
+                // It stays where it is.
+                tracing::error!(thread = %self.record.thread_id, %error, "the queue cannot be read");
+                return Ok(());
+            }
+        };
+        let now = self.shared.clock.now_ms();
+        for message in queued.into_iter().filter(|message| message.steers() && message.begins(now)) {
+            self.take_one(message).await?;
+        }
+        Ok(())
+    }
+
+    async fn take_one(&mut self, queued: QueuedMessage) -> Result<(), RuntimeError> {
+        // What was true before must not depend on whether it is still there.
+        self.checkpoint().await?;
+        let before = self.history.outline().clone();
+        for message in &queued.messages {
+            self.say(message.clone());
+        }
+        self.unsaved.takes = Some(JobClaim { id: queued.id, claim: None });
+        match self.checkpoint().await {
+            Ok(()) => {}
+            Err(RuntimeError::NotQueued { .. }) => {
+                self.history.back_to(before);
+                self.history_shared = None;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+        let texts: Vec<String> = queued.messages.iter().map(Message::written).collect();
+        let blocks = queued.messages.iter().flat_map(|message| &message.content);
+        let images: Vec<_> = blocks.filter_map(ContentBlock::as_stored_image).collect();
+        let content = json!({
+            "queued": queued.id, "text": texts.join("\n\n"), "shown": queued.shown(), "images": images,
+        });
+        self.tell(vec![Activity { activity_type: STEERED_ACTIVITY_TYPE.into(), content }]).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,805 @@
+mod children;
+mod handoff;
+mod mailbox;
+mod profile;
+mod queue;
+mod resolving;
+mod stopping;
+mod waking;
+mod window;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::*;
+use aye_core::contract::clock::SystemClock;
+use aye_core::contract::content::ContentBlock;
+use aye_core::contract::event::AgentEvent;
+use aye_core::contract::event_sink::VecEventSink;
+use aye_core::contract::executor::LlmExecutor;
+use aye_core::contract::executor::{InferenceExecutionError, InferenceRequest, ToolExecutionMode};
+use aye_core::contract::ids::SuspensionId;
+use aye_core::contract::inference::StreamResult;
+use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
+use aye_core::contract::message::{Message, Role, ToolCall};
+use aye_core::contract::record::DecideOutcome;
+use aye_core::contract::record::SuspensionStatus;
+use aye_core::contract::spec::{AgentSpec, ModelEntry};
+use aye_core::contract::suspension::{
+    ACTION_PERMISSION, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
+};
+use aye_core::contract::suspension::{Actor, ToolCallResume};
+use aye_core::contract::tool::{
+    Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+};
+use aye_core::contract::tool_intercept::{ToolInterceptAction, ToolInterceptPayload};
+use aye_core::phase::{PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar};
+use aye_core::state::{Phase, StateCommand, StateError};
+use aye_store_sqlite::SuspensionFilter;
+
+/// A model that says what it was told to say, and keeps what it was asked.
+#[derive(Default)]
+struct Script {
+    answers: Mutex<VecDeque<Result<StreamResult, InferenceExecutionError>>>,
+    requests: Mutex<Vec<InferenceRequest>>,
+}
+
+impl Script {
+    fn of(answers: impl IntoIterator<Item = StreamResult>) -> Arc<Self> {
+        let script = Self::default();
+        script.answers.lock().unwrap().extend(answers.into_iter().map(Ok));
+        Arc::new(script)
+    }
+
+    /// What the last request says of a call.
+    fn result_of(&self, call: &str) -> String {
+        let requests = self.requests.lock().unwrap();
+        let messages = &requests.last().unwrap().messages;
+        messages
+            .iter()
+            .find(|m| m.tool_call_id.as_deref() == Some(call))
+            .map(Message::text)
+            .unwrap_or_default()
+    }
+}
+
+#[async_trait]
+impl LlmExecutor for Script {
+    async fn execute(&self, request: InferenceRequest) -> Result<StreamResult, InferenceExecutionError> {
+        self.requests.lock().unwrap().push(request);
+        self.answers.lock().unwrap().pop_front().unwrap_or_else(|| Ok(text("Done.")))
+    }
+
+    fn name(&self) -> &'static str {
+        "script"
+    }
+}
+
+fn text(text: &str) -> StreamResult {
+    StreamResult { content: vec![ContentBlock::text(text)], ..StreamResult::default() }
+}
+
+fn calls(calls: &[(&str, &str)]) -> StreamResult {
+    StreamResult {
+        tool_calls: calls.iter().map(|(id, tool)| ToolCall::new(*id, *tool, json!({"id": id}))).collect(),
+        ..StreamResult::default()
+    }
+}
+
+/// Counts its executions, and hangs for ever when told to.
+struct Counter {
+    name: &'static str,
+    class: ToolClass,
+    runs: Arc<AtomicU32>,
+    hangs: Option<Arc<AtomicBool>>,
+}
+
+#[async_trait]
+impl Tool for Counter {
+    fn descriptor(&self) -> ToolDescriptor {
+        let schema = json!({"type": "object", "properties": {"id": {"type": "string"}}});
+        ToolDescriptor::new(self.name, self.name, "counts").with_class(self.class).with_parameters(schema)
+    }
+
+    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
+        match args.get("forbidden") {
+            Some(_) => Err(ToolError::InvalidArguments("`forbidden` is".into())),
+            None => Ok(()),
+        }
+    }
+
+    async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        self.runs.fetch_add(1, Ordering::SeqCst);
+        if self.hangs.as_ref().is_some_and(|hangs| hangs.load(Ordering::SeqCst)) {
+            ctx.stream_output("half way").await;
+            std::future::pending::<()>().await;
+        }
+        Ok(ToolResult::success(self.name, json!({"ran": args})).into())
+    }
+}
+
+/// Asks about each call of the tools named `ask*`, and denies `deny*`.
+struct Gatekeeper;
+struct GateHook;
+
+#[async_trait]
+impl PhaseHook for GateHook {
+    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
+        let mut command = StateCommand::new();
+        let tool = ctx.tool.as_ref().expect("a gate has a call");
+        if tool.call.arguments["id"] == "evil" {
+            let result = ToolResult::error(&tool.call.name, "evil is denied");
+            command.schedule_action::<ToolInterceptAction>(ToolInterceptPayload::SetResult(result))?;
+        } else if tool.call.name.starts_with("deny") {
+            let result = ToolResult::error(&tool.call.name, "denied by rule deny");
+            command.schedule_action::<ToolInterceptAction>(ToolInterceptPayload::SetResult(result))?;
+        }
+        if tool.call.name.starts_with("ask") && tool.resume.is_none() {
+            command.schedule_action::<ToolInterceptAction>(ToolInterceptPayload::Suspend(SuspendTicket {
+                suspension: Suspension {
+                    id: format!("perm_{}", tool.call.id).into(),
+                    action: ACTION_PERMISSION.into(),
+                    message: "run it?".into(),
+                    parameters: json!({}),
+                    response_schema: None,
+                    expires_at: match tool.call.name.as_str() {
+                        "ask_soon" => Some(SystemClock.now_ms() + 50),
+                        "ask_at_1000" => Some(1000),
+                        _ => None,
+                    },
+                },
+                pending: PendingToolCall {
+                    id: tool.call.id.as_str().into(),
+                    name: tool.call.name.clone(),
+                    arguments: tool.call.arguments.clone(),
+                },
+                resume_mode: ToolCallResumeMode::ReplayToolCall,
+            }))?;
+        }
+        Ok(command)
+    }
+}
+
+impl Plugin for Gatekeeper {
+    fn descriptor(&self) -> PluginDescriptor {
+        PluginDescriptor { name: "gatekeeper" }
+    }
+
+    fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+        registrar.register_phase_hook("gatekeeper", Phase::BeforeToolExecute, GateHook)
+    }
+}
+
+struct House {
+    store: Store,
+    runs: Arc<AtomicU32>,
+    /// Whether the tools that hang do.
+    hangs: Arc<AtomicBool>,
+    mode: ToolExecutionMode,
+}
+
+impl House {
+    fn new() -> Self {
+        Self {
+            store: Store::in_memory().unwrap(),
+            runs: Arc::default(),
+            hangs: Arc::new(AtomicBool::new(true)),
+            mode: ToolExecutionMode::Sequential,
+        }
+    }
+
+    /// A runtime as a new process would have it.
+    fn runtime(&self, script: &Arc<Script>) -> AgentRuntime {
+        self.builder(script).build().unwrap()
+    }
+
+    fn builder(&self, script: &Arc<Script>) -> AgentRuntimeBuilder {
+        let script: Arc<Script> = Arc::clone(script);
+        let tool = |name, class, hangs| -> Arc<dyn Tool> {
+            let hangs = Some(Arc::clone(&self.hangs)).filter(|_| hangs);
+            Arc::new(Counter { name, class, hangs, runs: Arc::clone(&self.runs) })
+        };
+        AgentRuntimeBuilder::new()
+            .with_store(self.store.clone())
+            .with_agent_spec(
+                AgentSpec::new("a")
+                    .with_model("m")
+                    .with_system_prompt("Be brief.")
+                    .with_tool_execution(self.mode),
+            )
+            .with_model("m", ModelEntry { provider: "p".into(), model_name: "m".into() })
+            .with_provider("p", script)
+            .with_tool("free", tool("free", ToolClass::Opaque, false))
+            .with_tool("ask", tool("ask", ToolClass::Opaque, false))
+            .with_tool("ask_soon", tool("ask_soon", ToolClass::Opaque, false))
+            .with_tool("ask_at_1000", tool("ask_at_1000", ToolClass::Opaque, false))
+            .with_tool("deny", tool("deny", ToolClass::Opaque, false))
+            .with_tool("hang", tool("hang", ToolClass::Opaque, true))
+            .with_tool("ask_hang", tool("ask_hang", ToolClass::Opaque, true))
+            .with_tool("hang_pure", tool("hang_pure", ToolClass::Pure, true))
+            .with_plugin("gatekeeper", Arc::new(Gatekeeper))
+            .with_owner(Owner {
+                token: uuid::Uuid::now_v7().to_string(),
+                boot_id: "boot".into(),
+                // No process has this id, so that a lease left behind is the lease of a dead process.
+                pid: u32::MAX,
+                pid_started: 1,
+            })
+    }
+
+    fn executed(&self) -> u32 {
+        self.runs.load(Ordering::SeqCst)
+    }
+}
+
+fn actor() -> Actor {
+    Actor { user: "me".into(), channel: "test".into(), pid: 1, ..Actor::default() }
+}
+
+fn answer(action: ResumeDecisionAction) -> ToolCallResume {
+    ToolCallResume {
+        decision_id: uuid::Uuid::now_v7().to_string().into(),
+        action,
+        result: Value::Null,
+        reason: None,
+        arguments: None,
+        updated_at: 1,
+    }
+}
+
+fn names(events: &[AgentEvent]) -> Vec<String> {
+    events
+        .iter()
+        .map(|event| {
+            let value = serde_json::to_value(event).unwrap();
+            let name = value["event_type"].as_str().unwrap().to_owned();
+            match value.get("outcome").and_then(Value::as_str) {
+                Some(outcome) => format!("{name}({outcome})"),
+                None => match value.pointer("/termination/type").and_then(Value::as_str) {
+                    Some(kind) => format!("{name}({kind})"),
+                    None => name,
+                },
+            }
+        })
+        .collect()
+}
+
+async fn say(runtime: &AgentRuntime, message: &str) -> (AgentRunResult, Vec<AgentEvent>) {
+    let sink = Arc::new(VecEventSink::new());
+    let result = runtime.run(RunRequest::new("t", vec![Message::user(message)]), sink.clone()).await.unwrap();
+    (result, sink.take())
+}
+
+async fn wake(runtime: &AgentRuntime, unknown: UnknownPolicy) -> (AgentRunResult, Vec<AgentEvent>) {
+    let sink = Arc::new(VecEventSink::new());
+    let result = runtime.resume(&"t".into(), sink.clone(), unknown).await.unwrap();
+    (result, sink.take())
+}
+
+#[tokio::test]
+async fn a_text_answer_has_the_events_of_the_book() {
+    let house = House::new();
+    let runtime = house.runtime(&Script::of([text("Hello!")]));
+    let (result, events) = say(&runtime, "hi").await;
+    assert_eq!(result.response, "Hello!");
+    assert_eq!(result.termination, TerminationReason::NaturalEnd);
+    assert_eq!(
+        names(&events),
+        [
+            "run_start",
+            "step_start",
+            "text_delta",
+            "inference_complete",
+            "step_end",
+            "run_finish(natural_end)"
+        ]
+    );
+    let stored = house.store.messages(&"t".into()).await.unwrap();
+    let roles: Vec<_> = stored.iter().map(|m| m.message.role).collect();
+    assert_eq!(roles, [Role::User, Role::Assistant]);
+}
+
+#[tokio::test]
+async fn one_tool_call_has_the_events_of_the_book() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "free")]), text("Did it.")]);
+    let (_, events) = say(&house.runtime(&script), "go").await;
+    assert_eq!(
+        names(&events),
+        [
+            "run_start",
+            "step_start",
+            "tool_call_start",
+            "tool_call_delta",
+            "tool_call_ready",
+            "inference_complete",
+            "tool_call_done(succeeded)",
+            "step_end",
+            "step_start",
+            "text_delta",
+            "inference_complete",
+            "step_end",
+            "run_finish(natural_end)"
+        ]
+    );
+    assert_eq!(house.executed(), 1);
+    assert!(script.result_of("c1").contains("ran"));
+}
+
+#[tokio::test]
+async fn yes_after_a_restart_runs_the_call_once() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "ask")]), text("It is noon.")]);
+    let (result, events) = say(&house.runtime(&script), "go").await;
+    assert_eq!(result.termination, TerminationReason::Suspended);
+    assert_eq!(house.executed(), 0);
+    assert_eq!(names(&events)[6..], ["tool_call_done(suspended)", "step_end", "run_finish(suspended)"]);
+    let id = result.waiting[0].id.clone();
+    assert_eq!(id.as_str(), "perm_c1");
+
+    let runtime = house.runtime(&script);
+    let (again, events) = wake(&runtime, UnknownPolicy::Ask).await;
+    assert_eq!(again.waiting[0].id, id, "the same question");
+    assert!(events.is_empty(), "a run that only waits says nothing: {events:?}");
+
+    let yes = answer(ResumeDecisionAction::Resume);
+    let outcome = runtime.decide(&id, yes.clone(), actor()).await.unwrap();
+    assert!(matches!(outcome, DecideOutcome::Accepted(_)));
+    let outcome = runtime.decide(&id, yes, actor()).await.unwrap();
+    assert!(matches!(outcome, DecideOutcome::Repeated(_)));
+    let outcome = runtime.decide(&id, answer(ResumeDecisionAction::Cancel), actor()).await.unwrap();
+    assert!(matches!(outcome, DecideOutcome::AlreadyDecided(_)));
+
+    let runtime = house.runtime(&script);
+    let (result, events) = wake(&runtime, UnknownPolicy::Ask).await;
+    assert_eq!(house.executed(), 1);
+    assert_eq!(result.response, "It is noon.");
+    assert_eq!(
+        names(&events)[..4],
+        ["run_start", "tool_call_resumed", "tool_call_done(succeeded)", "step_start"]
+    );
+    assert!(matches!(
+        runtime.resume(&"t".into(), Arc::new(VecEventSink::new()), UnknownPolicy::Ask).await,
+        Err(RuntimeError::NothingToResume { .. })
+    ));
+    assert_eq!(house.executed(), 1);
+}
+
+#[tokio::test]
+async fn no_is_told_to_the_model_with_the_reason_and_the_run_goes_on() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "ask")]), text("Fine.")]);
+    let runtime = house.runtime(&script);
+    let (result, _) = say(&runtime, "go").await;
+    let no = ToolCallResume { reason: Some("use make".into()), ..answer(ResumeDecisionAction::Cancel) };
+    runtime.decide(&result.waiting[0].id, no, actor()).await.unwrap();
+    let (result, events) = wake(&runtime, UnknownPolicy::Ask).await;
+    assert_eq!(result.termination, TerminationReason::NaturalEnd);
+    assert_eq!(names(&events)[2], "tool_call_done(cancelled)");
+    let told = script.result_of("c1");
+    assert!(told.contains("not run") && told.contains("use make"), "{told}");
+    assert_eq!(house.executed(), 0);
+}
+
+fn edited(arguments: Value) -> ToolCallResume {
+    ToolCallResume { arguments: Some(arguments), ..answer(ResumeDecisionAction::Resume) }
+}
+
+#[tokio::test]
+async fn an_edited_call_runs_as_edited_and_everything_says_so() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "ask")]), text("I see.")]);
+    let runtime = house.runtime(&script);
+    let (result, _) = say(&runtime, "go").await;
+    let id = result.waiting[0].id.clone();
+    let yes = ToolCallResume { reason: Some("only the docs".into()), ..edited(json!({"id": "other"})) };
+    assert!(matches!(runtime.decide(&id, yes, actor()).await.unwrap(), DecideOutcome::Accepted(_)));
+
+    // Another process carries it out.
+    let (result, events) = wake(&house.runtime(&script), UnknownPolicy::Ask).await;
+    assert_eq!(house.executed(), 1);
+    let told = script.result_of("c1");
+    assert_eq!(
+        told,
+        "The user edited the call before approving it. It ran as: {\"id\":\"other\"}\nComment: only the \
+         docs\n{\"ran\":{\"id\":\"other\"}}"
+    );
+    let done = events.iter().find_map(|event| match event {
+        AgentEvent::ToolCallDone { result, .. } => result.touched.clone(),
+        _ => None,
+    });
+    let done = done.expect("a front end is told too");
+    assert_eq!(done.arguments, Some(json!({"id": "other"})));
+    assert_eq!(done.comment.as_deref(), Some("only the docs"));
+
+    let row = house.store.suspension(&id).await.unwrap().unwrap();
+    assert_eq!(row.ticket.pending.arguments, json!({"id": "c1"}), "what was proposed");
+    assert_eq!(row.decision.unwrap().arguments, Some(json!({"id": "other"})), "what was allowed");
+    let intents = house.store.intents(&result.run_id).await.unwrap();
+    assert_eq!(intents[0].0.arguments, json!({"id": "other"}));
+    let audit = house.store.audit(aye_store_sqlite::AuditFilter::default()).await.unwrap();
+    let body = |kind: &str| &audit.iter().find(|row| row.kind.as_str() == kind).unwrap().body;
+    assert_eq!(body("asked")["arguments"], json!({"id": "c1"}));
+    assert_eq!(body("decided")["arguments"], json!({"id": "other"}));
+    assert_eq!(body("decided")["reason"], "only the docs");
+    assert_eq!(body("began")["arguments"], json!({"id": "other"}));
+}
+
+#[tokio::test]
+async fn edited_arguments_that_do_not_fit_are_refused_and_nothing_changes() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "ask")]), text("ok")]);
+    let runtime = house.runtime(&script);
+    say(&runtime, "go").await;
+    let id: SuspensionId = "perm_c1".into();
+    let no_with = ToolCallResume { action: ResumeDecisionAction::Cancel, ..edited(json!({})) };
+    let silent = ToolCallResume {
+        result: ToolCallResume::modify_payload(),
+        reason: Some("  ".into()),
+        ..answer(ResumeDecisionAction::Cancel)
+    };
+    for (wrong, why) in [
+        (edited(json!("ls")), "must be a JSON object"),
+        (edited(json!([])), "must be a JSON object"),
+        (edited(json!({"id": 7})), "`/id`"),
+        (edited(json!({"forbidden": true})), "forbidden"),
+        (no_with, "a denial takes no edited arguments"),
+        (silent, "the feedback is empty"),
+    ] {
+        let error = runtime.decide(&id, wrong, actor()).await.expect_err(why);
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    assert_eq!(house.store.suspension(&id).await.unwrap().unwrap().decision, None);
+    let audit = house.store.audit(aye_store_sqlite::AuditFilter::default()).await.unwrap();
+    assert!(!audit.iter().any(|row| row.kind.as_str() == "decided"));
+
+    // A question of another kind takes no arguments, and no feedback.
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "hang")]), text("ok")]);
+    kill_at(&house, &script, "tool_call_stream_delta").await;
+    let runtime = house.runtime(&script);
+    let (result, _) = wake(&runtime, UnknownPolicy::Ask).await;
+    let id = &result.waiting[0].id;
+    let error = runtime.decide(id, edited(json!({})), actor()).await.expect_err("unknown outcome");
+    assert!(error.to_string().contains("only an approval request takes edited arguments"), "{error}");
+    let modify = ToolCallResume {
+        result: ToolCallResume::modify_payload(),
+        reason: Some("x".into()),
+        ..answer(ResumeDecisionAction::Cancel)
+    };
+    let error = runtime.decide(id, modify, actor()).await.expect_err("unknown outcome");
+    assert!(error.to_string().contains("changes can be requested only"), "{error}");
+}
+
+#[tokio::test]
+async fn the_rules_judge_the_edited_version() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "ask")]), text("ok")]);
+    let runtime = house.runtime(&script);
+    say(&runtime, "go").await;
+    runtime.decide(&"perm_c1".into(), edited(json!({"id": "evil"})), actor()).await.unwrap();
+    wake(&runtime, UnknownPolicy::Ask).await;
+    assert_eq!(house.executed(), 0);
+    let told = script.result_of("c1");
+    assert!(told.contains("The user edited the call to: ") && told.contains("evil is denied"), "{told}");
+    assert!(!told.contains("It ran as"), "{told}");
+}
+
+#[tokio::test]
+async fn an_edited_call_that_is_lost_runs_again_as_edited_only() {
+    for edits in [true, false] {
+        let house = House::new();
+        let script = Script::of([calls(&[("c1", "ask_hang")]), text("ok")]);
+        let runtime = house.runtime(&script);
+        say(&runtime, "go").await;
+        let yes = if edits { edited(json!({"id": "other"})) } else { answer(ResumeDecisionAction::Resume) };
+        runtime.decide(&"perm_c1".into(), yes, actor()).await.unwrap();
+        kill_at_resume(&house, &script).await;
+
+        let runtime = house.runtime(&script);
+        let (result, _) = wake(&runtime, UnknownPolicy::Ask).await;
+        let question = &result.waiting[0];
+        let ran = if edits { json!({"id": "other"}) } else { json!({"id": "c1"}) };
+        assert_eq!(question.ticket.pending.arguments, ran, "the card shows what ran");
+        let again = ToolCallResume {
+            result: json!({"choice": "rerun"}),
+            reason: Some("it should be quick now".into()),
+            ..answer(ResumeDecisionAction::Resume)
+        };
+        house.hangs.store(false, Ordering::SeqCst);
+        runtime.decide(&question.id, again, actor()).await.unwrap();
+        wake(&runtime, UnknownPolicy::Ask).await;
+        assert_eq!(house.executed(), 2);
+        let told = script.result_of("c1");
+        assert!(told.ends_with(&json!({"ran": ran}).to_string()), "{told}");
+        assert_eq!(told.contains("It ran as: {\"id\":\"other\"}"), edits, "{told}");
+        assert!(told.contains("omment: it should be quick now"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn feedback_ends_the_call_with_its_own_words() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "ask")]), text("Fine.")]);
+    let runtime = house.runtime(&script);
+    say(&runtime, "go").await;
+    let modify = ToolCallResume {
+        result: ToolCallResume::modify_payload(),
+        reason: Some("use make instead".into()),
+        ..answer(ResumeDecisionAction::Cancel)
+    };
+    runtime.decide(&"perm_c1".into(), modify, actor()).await.unwrap();
+    let (_, events) = wake(&runtime, UnknownPolicy::Ask).await;
+    assert_eq!(names(&events)[2], "tool_call_done(cancelled)");
+    let told = script.result_of("c1");
+    assert!(told.contains("requested changes") && told.contains("use make instead"), "{told}");
+    assert!(!told.contains("declined"), "{told}");
+    assert_eq!(house.executed(), 0);
+    let audit = house.store.audit(aye_store_sqlite::AuditFilter::default()).await.unwrap();
+    let decided = &audit.iter().find(|row| row.kind.as_str() == "decided").unwrap().body;
+    assert_eq!(
+        (&decided["result"]["decision"], &decided["reason"]),
+        (&json!("modify"), &json!("use make instead"))
+    );
+}
+
+#[tokio::test]
+async fn a_comment_beside_any_answer_reaches_the_model() {
+    for (action, expected) in [
+        (ResumeDecisionAction::Resume, "The user approved this with the comment: go easy\n{\"ran\""),
+        (ResumeDecisionAction::Cancel, "denied this call. It did not run. Reason: go easy"),
+    ] {
+        let house = House::new();
+        let script = Script::of([calls(&[("c1", "ask")]), text("Fine.")]);
+        let runtime = house.runtime(&script);
+        say(&runtime, "go").await;
+        let decision = ToolCallResume { reason: Some("go easy".into()), ..answer(action) };
+        runtime.decide(&"perm_c1".into(), decision, actor()).await.unwrap();
+        wake(&runtime, UnknownPolicy::Ask).await;
+        let told = script.result_of("c1");
+        assert!(told.contains(expected), "{told}");
+    }
+    for choice in ["done", "skip"] {
+        let house = House::new();
+        let script = Script::of([calls(&[("c1", "hang")]), text("ok")]);
+        kill_at(&house, &script, "tool_call_stream_delta").await;
+        let runtime = house.runtime(&script);
+        let (result, _) = wake(&runtime, UnknownPolicy::Ask).await;
+        let decision = ToolCallResume {
+            result: json!({"choice": choice}),
+            reason: Some("I looked".into()),
+            ..answer(ResumeDecisionAction::Resume)
+        };
+        runtime.decide(&result.waiting[0].id, decision, actor()).await.unwrap();
+        wake(&runtime, UnknownPolicy::Ask).await;
+        let told = script.result_of("c1");
+        assert!(told.starts_with("The user's comment: I looked\n"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn siblings_are_answered_in_any_order_and_free_calls_run_meanwhile() {
+    for mode in [ToolExecutionMode::ParallelStreaming, ToolExecutionMode::ParallelBatchApproval] {
+        let house = House { mode, ..House::new() };
+        let script = Script::of([calls(&[("a", "ask"), ("b", "free"), ("c", "ask")])]);
+        let runtime = house.runtime(&script);
+        let (result, _) = say(&runtime, "go").await;
+        assert_eq!(house.executed(), 1, "{mode:?}");
+        assert_eq!(result.waiting.len(), 2);
+        let yes = answer(ResumeDecisionAction::Resume);
+        runtime.decide(&"perm_c".into(), yes, actor()).await.unwrap();
+        let (result, _) = wake(&runtime, UnknownPolicy::Ask).await;
+        let expected = if mode == ToolExecutionMode::ParallelStreaming { 2 } else { 1 };
+        assert_eq!(house.executed(), expected, "{mode:?}");
+        assert_eq!(result.waiting.len(), 1);
+        runtime.decide(&"perm_a".into(), answer(ResumeDecisionAction::Cancel), actor()).await.unwrap();
+        let (result, _) = wake(&runtime, UnknownPolicy::Ask).await;
+        assert_eq!(result.termination, TerminationReason::NaturalEnd);
+        assert_eq!(house.executed(), 2, "{mode:?}");
+        let stored = house.store.messages(&"t".into()).await.unwrap();
+        let order: Vec<_> = stored.iter().filter_map(|m| m.message.tool_call_id.clone()).collect();
+        assert_eq!(order, ["a", "b", "c"], "results stand in call order");
+    }
+}
+
+#[tokio::test]
+async fn a_new_message_closes_the_questions_that_wait() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "ask"), ("c2", "free")]), text("Another day.")]);
+    let runtime = house.runtime(&script);
+    let (result, _) = say(&runtime, "go").await;
+    let (next, events) = say(&runtime, "never mind").await;
+    assert_eq!(next.response, "Another day.");
+    assert_eq!(names(&events)[0], "run_finish(cancelled)");
+    assert!(script.result_of("c1").contains("new message"));
+    assert!(script.result_of("c2").contains("Not run"));
+    let late =
+        runtime.decide(&result.waiting[0].id, answer(ResumeDecisionAction::Resume), actor()).await.unwrap();
+    assert!(matches!(late, DecideOutcome::Closed(_)), "{late:?}");
+    assert_eq!(house.executed(), 0);
+}
+
+#[tokio::test]
+async fn unknown_tools_denied_calls_and_bad_arguments_are_results_and_the_run_goes_on() {
+    let house = House::new();
+    let mut bad = calls(&[("c1", "Bassh"), ("c2", "deny"), ("c3", "free")]);
+    bad.tool_calls[2].invalid = Some("they end in the middle".into());
+    let script = Script::of([bad, text("I see.")]);
+    let (result, _) = say(&house.runtime(&script), "go").await;
+    assert_eq!(result.termination, TerminationReason::NaturalEnd);
+    assert!(script.result_of("c1").contains("unknown tool `Bassh`"));
+    assert!(script.result_of("c2").contains("denied by rule"));
+    assert!(script.result_of("c3").contains("middle"));
+    assert_eq!(house.executed(), 0);
+}
+
+#[tokio::test]
+async fn a_reused_call_id_never_binds_to_an_old_result() {
+    let house = House::new();
+    let script = Script::of([calls(&[("x", "free"), ("x", "free")]), calls(&[("x", "free")])]);
+    let (_, events) = say(&house.runtime(&script), "go").await;
+    let mut ids: Vec<_> = events
+        .iter()
+        .filter_map(|e| match e {
+            AgentEvent::ToolCallDone { id, .. } => Some(id.clone()),
+            _ => None,
+        })
+        .collect();
+    ids.dedup();
+    assert_eq!(ids.len(), 3);
+    assert_eq!(house.executed(), 3);
+}
+
+#[tokio::test]
+async fn a_failed_inference_keeps_the_users_message() {
+    let house = House::new();
+    let script = Script::default();
+    script.answers.lock().unwrap().push_back(Err(InferenceExecutionError::Unauthorized("no key".into())));
+    let script = Arc::new(script);
+    let (result, events) = say(&house.runtime(&script), "hi").await;
+    assert_eq!(result.termination, TerminationReason::Error("no key".into()));
+    assert_eq!(result.error_code.as_deref(), Some("unauthorized"));
+    assert_eq!(names(&events), ["run_start", "step_start", "error", "step_end", "run_finish(error)"]);
+    assert_eq!(house.store.messages(&"t".into()).await.unwrap().len(), 1);
+}
+
+/// Starts a run, waits until the named event came, and drops it as a killed process would.
+async fn kill_at(house: &House, script: &Arc<Script>, event: &str) {
+    let runtime = house.runtime(script);
+    let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+    let sink = Arc::new(aye_core::contract::event_sink::ChannelEventSink(sender));
+    let request = RunRequest::new("t", vec![Message::user("go")]);
+    let run = tokio::spawn(async move { runtime.run(request, sink).await });
+    while let Some(got) = events.recv().await {
+        if names(&[got])[0] == event {
+            break;
+        }
+    }
+    run.abort();
+    let _ = run.await;
+}
+
+#[tokio::test]
+async fn an_opaque_call_that_was_running_is_asked_about_and_never_repeated_by_itself() {
+    for (choice, executed, told) in
+        [("skip", 1, "may have run"), ("done", 1, "marked it as done"), ("rerun", 2, "interrupted this call")]
+    {
+        let house = House::new();
+        let script = Script::of([calls(&[("c1", "hang")]), text("ok")]);
+        kill_at(&house, &script, "tool_call_stream_delta").await;
+        let runtime = house.runtime(&script);
+        let (result, events) = wake(&runtime, UnknownPolicy::Ask).await;
+        assert_eq!(house.executed(), 1);
+        assert_eq!(result.termination, TerminationReason::Suspended);
+        assert!(names(&events).contains(&"tool_call_done(suspended)".to_owned()));
+        let question = &result.waiting[0];
+        assert_eq!(question.ticket.suspension.action, "tool:UnknownOutcome");
+        let wrong =
+            ToolCallResume { result: json!({"choice": "maybe"}), ..answer(ResumeDecisionAction::Resume) };
+        assert!(matches!(
+            runtime.decide(&question.id, wrong, actor()).await,
+            Err(DecideError::Schema { .. })
+        ));
+        let resume =
+            ToolCallResume { result: json!({"choice": choice}), ..answer(ResumeDecisionAction::Resume) };
+        runtime.decide(&question.id, resume, actor()).await.unwrap();
+        if choice == "rerun" {
+            let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+            let sink = Arc::new(aye_core::contract::event_sink::ChannelEventSink(sender));
+            let other = runtime.clone();
+            let run = tokio::spawn(async move { other.resume(&"t".into(), sink, UnknownPolicy::Ask).await });
+            while let Some(got) = events.recv().await {
+                if names(&[got])[0] == "tool_call_stream_delta" {
+                    assert!(runtime.cancel(&"t".into()));
+                    break;
+                }
+            }
+            tokio::time::pause();
+            let result = run.await.unwrap().unwrap();
+            assert_eq!(result.termination, TerminationReason::Cancelled);
+            let stored = house.store.messages(&"t".into()).await.unwrap();
+            assert!(stored.last().unwrap().message.text().contains(told));
+            tokio::time::resume();
+        } else {
+            wake(&runtime, UnknownPolicy::Ask).await;
+            assert!(script.result_of("c1").contains(told), "{}", script.result_of("c1"));
+        }
+        assert_eq!(house.executed(), executed, "{choice}");
+    }
+}
+
+#[tokio::test]
+async fn headless_reports_an_unknown_outcome_to_the_model() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "hang")]), text("ok")]);
+    kill_at(&house, &script, "tool_call_stream_delta").await;
+    let (result, _) = wake(&house.runtime(&script), UnknownPolicy::Report).await;
+    assert_eq!(result.termination, TerminationReason::NaturalEnd);
+    assert!(script.result_of("c1").contains("may have run"));
+    assert_eq!(house.executed(), 1);
+    let stop = House::new();
+    let script = Script::of([calls(&[("c1", "hang")]), text("ok")]);
+    kill_at(&stop, &script, "tool_call_stream_delta").await;
+    let (result, _) = wake(&stop.runtime(&script), UnknownPolicy::Stop).await;
+    assert!(matches!(result.termination, TerminationReason::Error(_)));
+}
+
+#[tokio::test]
+async fn a_new_message_after_a_kill_runs_as_any_other() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "hang")]), calls(&[("c2", "free")]), text("ok")]);
+    kill_at(&house, &script, "tool_call_stream_delta").await;
+    let (result, _) = say(&house.runtime(&script), "something else").await;
+    assert_eq!(result.termination, TerminationReason::NaturalEnd);
+    assert_eq!(house.executed(), 2);
+    assert!(script.result_of("c1").contains("may have run"), "{}", script.result_of("c1"));
+}
+
+#[tokio::test]
+async fn a_pure_call_that_was_running_runs_again_without_a_question() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "hang_pure")]), text("ok")]);
+    kill_at(&house, &script, "tool_call_stream_delta").await;
+    kill_at_resume(&house, &script).await;
+    assert_eq!(house.executed(), 2);
+}
+
+async fn kill_at_resume(house: &House, script: &Arc<Script>) {
+    let runtime = house.runtime(script);
+    let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+    let sink = Arc::new(aye_core::contract::event_sink::ChannelEventSink(sender));
+    let run = tokio::spawn(async move { runtime.resume(&"t".into(), sink, UnknownPolicy::Ask).await });
+    while let Some(got) = events.recv().await {
+        if names(&[got])[0] == "tool_call_stream_delta" {
+            break;
+        }
+    }
+    run.abort();
+    let _ = run.await;
+}
+
+#[tokio::test]
+async fn rounds_are_counted_and_the_calls_of_the_last_one_are_settled() {
+    let house = House::new();
+    let script = Script::of((0..9).map(|n| calls(&[(format!("c{n}").leak(), "free")])));
+    let runtime = house.runtime(&script);
+    runtime.set_agent(AgentSpec::new("a").with_model("m").with_max_rounds(3));
+    let (result, _) = say(&runtime, "go").await;
+    assert!(matches!(&result.termination, TerminationReason::Stopped(r) if r.code == "max_rounds"));
+    assert_eq!(house.executed(), 3);
+    assert_eq!(result.steps, 3);
+}
+
+#[tokio::test]
+async fn every_outcome_is_in_the_journal() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "free")]), text("ok")]);
+    let (result, _) = say(&house.runtime(&script), "go").await;
+    let journal = house.store.intents(&result.run_id).await.unwrap();
+    assert_eq!(journal.len(), 1);
+    assert_eq!(journal[0].1.as_ref().unwrap().outcome, ToolCallOutcome::Succeeded);
+}

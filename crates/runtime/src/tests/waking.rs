@@ -1,0 +1,403 @@
+//! Leases with a time, answers from elsewhere, and questions whose time runs out.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use super::*;
+use crate::lease::{Lease, LeaseGuard, term};
+use aye_core::contract::event_sink::ChannelEventSink;
+use aye_core::contract::record::{Decision, Fence};
+use aye_store_sqlite::Term;
+
+/// The longest anything here may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Clocks whose hands a test moves.
+#[derive(Default)]
+struct Hands {
+    now: AtomicU64,
+    uptime: AtomicU64,
+}
+
+impl Clock for Hands {
+    fn now_ms(&self) -> u64 {
+        self.now.load(Ordering::SeqCst)
+    }
+
+    fn uptime_ms(&self) -> u64 {
+        self.uptime.load(Ordering::SeqCst)
+    }
+}
+
+fn other() -> Owner {
+    Owner { token: "other".into(), boot_id: "boot".into(), pid: u32::MAX, pid_started: 1 }
+}
+
+/// A run in another task, and the names of its events as they come.
+struct Awake {
+    events: tokio::sync::mpsc::UnboundedReceiver<AgentEvent>,
+    run: tokio::task::JoinHandle<Result<AgentRunResult, RuntimeError>>,
+}
+
+impl Awake {
+    fn say(runtime: &AgentRuntime) -> Self {
+        let (sender, events) = tokio::sync::mpsc::unbounded_channel();
+        let runtime = runtime.clone();
+        let run = tokio::spawn(async move {
+            let request = RunRequest::new("t", vec![Message::user("go")]);
+            runtime.run(request, Arc::new(ChannelEventSink(sender))).await
+        });
+        Self { events, run }
+    }
+
+    async fn until(&mut self, event: &str) {
+        let come = async {
+            while let Some(got) = self.events.recv().await {
+                if names(&[got])[0] == event {
+                    return;
+                }
+            }
+            panic!("{event} did not come");
+        };
+        tokio::time::timeout(PATIENCE, come).await.unwrap_or_else(|_| panic!("{event} does not come"));
+    }
+
+    async fn end(self) -> Result<AgentRunResult, RuntimeError> {
+        // Without a limit of its own: a test that stops tokio's clock would reach it at once.
+        self.run.await.unwrap()
+    }
+}
+
+/// Two houses over one file, as two processes are.
+fn neighbours() -> (tempfile::TempDir, House, House) {
+    let folder = tempfile::tempdir().unwrap();
+    let house = || House {
+        store: Store::open(&folder.path().join("aye.db")).unwrap(),
+        mode: ToolExecutionMode::ParallelStreaming,
+        ..House::new()
+    };
+    let (here, there) = (house(), house());
+    (folder, here, there)
+}
+
+fn bells(folder: &tempfile::TempDir) -> usize {
+    std::fs::read_dir(folder.path().join("bells")).map_or(0, Iterator::count)
+}
+
+async fn leased(lease: u64) -> (House, Arc<Hands>, LeaseGuard) {
+    let house = House::new();
+    let hands = Arc::new(Hands::default());
+    let runtime = house
+        .builder(&Script::of([]))
+        .with_clock(hands.clone())
+        .with_lease(Duration::from_millis(lease))
+        .build()
+        .unwrap();
+    let shared = Arc::clone(&runtime.inner.shared);
+    runtime.ensure_thread(&"t".into(), &[]).await.unwrap();
+    let term = term(&shared);
+    let fence = house.store.acquire(&"t".into(), &shared.owner, term, |_| true).await.unwrap();
+    let tenure = LeaseGuard::new(shared, fence, term);
+    (house, hands, tenure)
+}
+
+async fn take_over(house: &House, now: u64) -> Fence {
+    let term = Term { now, until: Some(now + 1000) };
+    house.store.acquire(&"t".into(), &other(), term, |_| true).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_lease_that_has_time_left_is_good_for_a_start_and_says_until_when() {
+    // So long that nothing is renewed behind the test's back.
+    let (house, hands, tenure) = leased(600_000).await;
+    let lease: &Lease = &tenure.lease;
+    assert_eq!(lease.confirm().await, Ok(540_000));
+    hands.uptime.store(299_000, Ordering::SeqCst);
+    assert_eq!(lease.confirm().await, Ok(540_000), "it is not renewed while more than half is left");
+    hands.uptime.store(300_000, Ordering::SeqCst);
+    assert_eq!(lease.confirm().await, Ok(840_000));
+    assert_eq!(house.store.lease(&"t".into()).await.unwrap().unwrap().until, Some(900_000));
+    // It slept through its end, and nobody wanted the thread.
+    hands.uptime.store(5_000_000, Ordering::SeqCst);
+    assert_eq!(lease.confirm().await, Ok(5_540_000));
+}
+
+#[tokio::test]
+async fn an_owner_that_slept_through_its_lease_starts_nothing_when_it_was_taken() {
+    let (house, hands, tenure) = leased(600_000).await;
+    let early = Term { now: 599_999, until: Some(700_000) };
+    let refused = house.store.acquire(&"t".into(), &other(), early, |_| true).await;
+    assert!(matches!(refused, Err(AcquireError::Busy { .. })));
+    take_over(&house, 600_000).await;
+    hands.uptime.store(600_001, Ordering::SeqCst);
+    let fenced = Err(RuntimeError::Fenced { thread_id: "t".into() });
+    assert_eq!(tenure.lease.confirm().await, fenced);
+    assert!(tenure.lease.lost().is_cancelled());
+    // Not even when its own clock says that there is time: it knows better now.
+    hands.uptime.store(0, Ordering::SeqCst);
+    assert_eq!(tenure.lease.confirm().await, fenced);
+}
+
+/// A process that is stopped when it is about to look at the clock before a start: when it goes on, the thread is
+/// another one's.
+struct Sleeper {
+    store: Store,
+    looks: AtomicU32,
+}
+
+impl Clock for Sleeper {
+    fn now_ms(&self) -> u64 {
+        1
+    }
+
+    fn uptime_ms(&self) -> u64 {
+        match self.looks.fetch_add(1, Ordering::SeqCst) {
+            // The lease begins.
+            0 => 0,
+            1 => {
+                let store = self.store.clone();
+                let slept = std::thread::spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    let term = Term { now: 600_000, until: Some(700_000) };
+                    runtime.block_on(store.acquire(&"t".into(), &other(), term, |_| true)).map(drop)
+                });
+                slept.join().unwrap().unwrap();
+                600_001
+            }
+            _ => 600_002,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_was_stopped_right_before_a_start_does_not_start() {
+    let house = House::new();
+    let clock = Arc::new(Sleeper { store: house.store.clone(), looks: AtomicU32::new(0) });
+    let script = Script::of([calls(&[("c1", "free")])]);
+    let builder = house.builder(&script).with_clock(clock).with_lease(Duration::from_mins(10));
+    let request = RunRequest::new("t", vec![Message::user("go")]);
+    let result = builder.build().unwrap().run(request, Arc::new(VecEventSink::new())).await;
+    assert_eq!(result, Err(RuntimeError::Fenced { thread_id: "t".into() }));
+    assert_eq!(house.executed(), 0);
+    // The intent stands, and whoever has the thread now judges it.
+    let run = house.store.latest_run(&"t".into()).await.unwrap().unwrap();
+    assert!(house.store.intents(&run.id).await.unwrap()[0].1.is_none());
+}
+
+#[tokio::test]
+async fn a_lease_is_renewed_while_its_driver_is_awake_and_given_back_after() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "hang")])]);
+    let runtime = house.builder(&script).with_lease(Duration::from_millis(150)).build().unwrap();
+    let mut awake = Awake::say(&runtime);
+    awake.until("tool_call_stream_delta").await;
+    let first = house.store.lease(&"t".into()).await.unwrap().unwrap();
+    let renewed = async {
+        // Several lengths: without renewals it would be over.
+        while house.store.lease(&"t".into()).await.unwrap().unwrap().until < first.until.map(|at| at + 500) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, renewed).await.expect("it is renewed");
+    assert_eq!(house.store.lease(&"t".into()).await.unwrap().unwrap().epoch, first.epoch);
+    assert!(runtime.cancel(&"t".into()));
+    tokio::time::pause();
+    awake.end().await.unwrap();
+    assert_eq!(house.store.lease(&"t".into()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_driver_that_lost_its_thread_stops_and_writes_nothing_more() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "hang")])]);
+    let runtime = house.builder(&script).with_lease(Duration::from_millis(150)).build().unwrap();
+    let mut awake = Awake::say(&runtime);
+    awake.until("tool_call_stream_delta").await;
+    let run = house.store.latest_run(&"t".into()).await.unwrap().unwrap();
+    // The other one takes this process for dead, whatever its lease says.
+    let fence = house.store.acquire(&"t".into(), &other(), Term::ENDLESS, |_| false).await.unwrap();
+    let (before, said) =
+        (house.store.run(&run.id).await.unwrap(), house.store.messages(&"t".into()).await.unwrap());
+    assert_eq!(awake.end().await, Err(RuntimeError::Fenced { thread_id: "t".into() }));
+    assert_eq!(house.store.run(&run.id).await.unwrap(), before);
+    assert_eq!(house.store.messages(&"t".into()).await.unwrap(), said);
+    assert!(house.store.intents(&run.id).await.unwrap()[0].1.is_none());
+    assert_eq!(
+        house.store.lease(&"t".into()).await.unwrap().unwrap().epoch,
+        fence.epoch,
+        "it gave nothing back"
+    );
+    assert!(!runtime.is_awake(&"t".into()));
+}
+
+#[tokio::test]
+async fn a_thread_that_is_driven_elsewhere_says_for_how_long() {
+    let (house, hands, tenure) = leased(600_000).await;
+    let runtime = house.builder(&Script::of([])).with_clock(hands.clone()).build().unwrap();
+    // Its owner has a number that no process has.
+    assert_eq!(runtime.driven_elsewhere(&"t".into()).await.unwrap(), None);
+    drop(tenure);
+    let alive = Owner { pid: std::process::id(), pid_started: 0, ..other() };
+    let term = Term { now: 0, until: Some(5000) };
+    house.store.acquire(&"t".into(), &alive, term, |_| false).await.unwrap();
+    hands.uptime.store(2000, Ordering::SeqCst);
+    assert_eq!(runtime.driven_elsewhere(&"t".into()).await.unwrap(), Some(Duration::from_secs(3)));
+    hands.uptime.store(5000, Ordering::SeqCst);
+    assert_eq!(runtime.driven_elsewhere(&"t".into()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_answer_from_another_process_reaches_the_run_that_is_awake() {
+    let (folder, here, there) = neighbours();
+    let script = Script::of([calls(&[("a", "ask"), ("b", "hang"), ("c", "ask")])]);
+    let runtime = here.runtime(&script);
+    assert_eq!(bells(&folder), 0);
+    let mut awake = Awake::say(&runtime);
+    awake.until("tool_call_stream_delta").await;
+    let asked = async {
+        while there.store.suspension(&"perm_c".into()).await.unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asked).await.expect("both are asked");
+    assert_eq!(bells(&folder), 1, "one watch for the driver that is awake");
+    let yes = Decision { resume: answer(ResumeDecisionAction::Resume), actor: actor() };
+    there.store.decide(&"perm_a".into(), yes, 1).await.unwrap();
+    awake.until("tool_call_done(succeeded)").await;
+    assert_eq!(here.executed(), 2);
+    let no = Decision { resume: answer(ResumeDecisionAction::Cancel), actor: actor() };
+    there.store.decide(&"perm_c".into(), no, 1).await.unwrap();
+    awake.until("tool_call_done(cancelled)").await;
+    assert!(runtime.cancel(&"t".into()));
+    tokio::time::pause();
+    awake.end().await.unwrap();
+    assert_eq!(bells(&folder), 0, "nothing is heard while nothing runs");
+}
+
+/// Never comes back from the event it was told about.
+struct Stuck {
+    at: &'static str,
+    reached: tokio::sync::Notify,
+}
+
+#[async_trait]
+impl EventSink for Stuck {
+    async fn emit(&self, event: AgentEvent) {
+        if names(&[event])[0] == self.at {
+            self.reached.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_several_answers_that_are_carried_out_at_once_a_crash_loses_none() {
+    for mode in [ToolExecutionMode::ParallelStreaming, ToolExecutionMode::ParallelBatchApproval] {
+        let house = House { mode, ..House::new() };
+        let script = Script::of([calls(&[("a", "ask"), ("b", "ask"), ("c", "ask"), ("d", "ask_at_1000")])]);
+        let hands = Arc::new(Hands::default());
+        let runtime = || house.builder(&script).with_clock(hands.clone()).build().unwrap();
+        say(&runtime(), "go").await;
+        for (id, action) in [
+            ("perm_a", ResumeDecisionAction::Cancel),
+            ("perm_b", ResumeDecisionAction::Cancel),
+            ("perm_c", ResumeDecisionAction::Resume),
+        ] {
+            runtime().decide(&id.into(), answer(action), actor()).await.unwrap();
+        }
+        hands.now.store(1000, Ordering::SeqCst);
+        // The first is written and told: there the process dies.
+        let stuck = Arc::new(Stuck { at: "tool_call_done(cancelled)", reached: tokio::sync::Notify::new() });
+        let (dying, sink) = (runtime(), stuck.clone());
+        let run = tokio::spawn(async move { dying.resume(&"t".into(), sink, UnknownPolicy::Ask).await });
+        stuck.reached.notified().await;
+        run.abort();
+        let _ = run.await;
+        let (result, _) = wake(&runtime(), UnknownPolicy::Ask).await;
+        assert_eq!(result.termination, TerminationReason::NaturalEnd, "{mode:?}");
+        for (call, told) in [("a", "denied"), ("b", "denied"), ("c", "ran"), ("d", "expired")] {
+            assert!(script.result_of(call).contains(told), "{call}: {}", script.result_of(call));
+        }
+        assert_eq!(house.executed(), 1);
+        for (id, status) in [
+            ("perm_a", SuspensionStatus::Applied),
+            ("perm_b", SuspensionStatus::Applied),
+            ("perm_c", SuspensionStatus::Applied),
+            ("perm_d", SuspensionStatus::Expired),
+        ] {
+            assert_eq!(house.store.suspension(&id.into()).await.unwrap().unwrap().status, status, "{id}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_crash_between_questions_leaves_none_that_its_run_does_not_know() {
+    let house = House { mode: ToolExecutionMode::ParallelStreaming, ..House::new() };
+    let script = Script::of([calls(&[("a", "ask"), ("b", "free"), ("c", "ask"), ("d", "ask")])]);
+    let stuck = Arc::new(Stuck { at: "tool_call_done(suspended)", reached: tokio::sync::Notify::new() });
+    let (dying, sink) = (house.runtime(&script), stuck.clone());
+    let request = RunRequest::new("t", vec![Message::user("go")]);
+    let run = tokio::spawn(async move { dying.run(request, sink).await });
+    stuck.reached.notified().await;
+    run.abort();
+    let _ = run.await;
+    let asked = async || {
+        let all = house.store.suspensions(SuspensionFilter::default()).await.unwrap();
+        all.into_iter().map(|question| (question.id.to_string(), question.status)).collect::<Vec<_>>()
+    };
+    // The machine knows of the first; what is answered now is not lost.
+    assert_eq!(asked().await, [("perm_a".to_owned(), SuspensionStatus::Open)]);
+    let (result, _) = wake(&house.runtime(&script), UnknownPolicy::Ask).await;
+    assert_eq!(result.waiting.len(), 3);
+    let ids = ["perm_a", "perm_c", "perm_d"].map(|id| (id.to_owned(), SuspensionStatus::Open));
+    assert_eq!(asked().await, ids, "the same questions under the same ids");
+    assert_eq!(house.executed(), 1);
+}
+
+#[tokio::test]
+async fn a_question_ends_by_itself_while_a_sibling_still_runs() {
+    let (_folder, here, there) = neighbours();
+    let script = Script::of([calls(&[("a", "ask_soon"), ("b", "hang")])]);
+    let runtime = here.runtime(&script);
+    let mut awake = Awake::say(&runtime);
+    awake.until("tool_call_done(failed)").await;
+    let row = there.store.suspension(&"perm_a".into()).await.unwrap().unwrap();
+    assert_eq!(row.status, SuspensionStatus::Expired);
+    let late = runtime.decide(&"perm_a".into(), answer(ResumeDecisionAction::Resume), actor()).await.unwrap();
+    assert!(matches!(late, DecideOutcome::Expired(_)), "{late:?}");
+    assert_eq!(here.executed(), 1);
+    assert!(runtime.cancel(&"t".into()));
+    tokio::time::pause();
+    awake.end().await.unwrap();
+    let stored = there.store.messages(&"t".into()).await.unwrap();
+    let told = stored.iter().find(|m| m.message.tool_call_id.as_deref() == Some("a")).unwrap();
+    assert!(told.message.text().contains("expired"), "{}", told.message.text());
+}
+
+#[tokio::test]
+async fn a_question_that_somebody_else_found_expired_is_closed_at_the_next_wake_up() {
+    let house = House::new();
+    let hands = Arc::new(Hands::default());
+    let script = Script::of([calls(&[("a", "ask_at_1000"), ("b", "ask")]), text("I see.")]);
+    let house = House { mode: ToolExecutionMode::ParallelStreaming, ..house };
+    let runtime = || house.builder(&script).with_clock(hands.clone()).build().unwrap();
+    let (result, _) = say(&runtime(), "go").await;
+    assert_eq!(result.waiting.len(), 2);
+    assert_eq!(runtime().next_expiry(&"t".into()).await.unwrap(), Some(1000));
+    hands.now.store(1000, Ordering::SeqCst);
+    let late =
+        runtime().decide(&"perm_a".into(), answer(ResumeDecisionAction::Resume), actor()).await.unwrap();
+    assert!(matches!(late, DecideOutcome::Expired(_)), "{late:?}");
+    assert_eq!(runtime().next_expiry(&"t".into()).await.unwrap(), None);
+    // A clock that goes back opens it no more.
+    hands.now.store(10, Ordering::SeqCst);
+    let (result, events) = wake(&runtime(), UnknownPolicy::Ask).await;
+    assert_eq!(names(&events)[..2], ["run_start", "tool_call_done(failed)"]);
+    assert_eq!(result.waiting.len(), 1);
+    assert_eq!(result.waiting[0].id.as_str(), "perm_b");
+    runtime().decide(&"perm_b".into(), answer(ResumeDecisionAction::Cancel), actor()).await.unwrap();
+    let (result, _) = wake(&runtime(), UnknownPolicy::Ask).await;
+    assert_eq!(result.response, "I see.");
+    assert!(script.result_of("a").contains("expired"), "{}", script.result_of("a"));
+    assert_eq!(house.executed(), 0);
+}

@@ -1,0 +1,523 @@
+//! What fits into a request, and summaries of what does not.
+
+use super::*;
+use aye_core::context::{CompactionConfig, CompactionConfigKey, is_summary};
+use aye_core::contract::inference::{StopReason, TokenUsage};
+use aye_core::contract::message::Visibility;
+use aye_core::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
+use aye_core::contract::spec::ContextWindowPolicy;
+use aye_core::contract::summary::{COMPACTED_ACTIVITY_TYPE, SummaryRecord};
+
+/// Says a long text, so that the conversation grows by about so many tokens.
+fn long(nth: usize, tokens: usize) -> StreamResult {
+    text(&format!("answer {nth} {}", "w".repeat(tokens * 4)))
+}
+
+fn small(window: usize) -> ContextWindowPolicy {
+    ContextWindowPolicy {
+        max_context_tokens: window,
+        max_output_tokens: 500,
+        min_recent_messages: 4,
+        ..ContextWindowPolicy::default()
+    }
+}
+
+struct Room {
+    house: House,
+    script: Arc<Script>,
+    /// The model that writes summaries.
+    writer: Arc<Script>,
+    policy: Option<ContextWindowPolicy>,
+    kept: Arc<Mutex<Vec<Artifact>>>,
+}
+
+impl Room {
+    fn new(policy: ContextWindowPolicy, answers: impl IntoIterator<Item = StreamResult>) -> Self {
+        Self {
+            house: House::new(),
+            script: Script::of(answers),
+            writer: Script::of([]),
+            policy: Some(policy),
+            kept: Arc::default(),
+        }
+    }
+
+    fn runtime(&self) -> AgentRuntime {
+        let mut spec = AgentSpec::new("a")
+            .with_model("m")
+            .with_system_prompt("Be brief.")
+            .with_config::<CompactionConfigKey>(CompactionConfig {
+                summary_model: Some("s".into()),
+                ..CompactionConfig::default()
+            })
+            .unwrap();
+        spec.context_policy = self.policy.clone();
+        let (writer, kept) = (Arc::clone(&self.writer), Arc::clone(&self.kept));
+        let builder = self
+            .house
+            .builder(&self.script)
+            .with_model("s", ModelEntry { provider: "writer".into(), model_name: "s".into() })
+            .with_provider("writer", writer)
+            .with_artifacts(Arc::new(move |artifact: &Artifact| {
+                kept.lock().unwrap().push(artifact.clone());
+                Some(format!("Read /kept/{}.", artifact.call_id))
+            }));
+        let runtime = builder.build().unwrap();
+        runtime.set_agent(spec);
+        runtime
+    }
+
+    fn writes(&self, summary: &str) {
+        let usage = TokenUsage { total_tokens: Some(77), ..TokenUsage::default() };
+        let result = StreamResult { usage: Some(usage), ..text(summary) };
+        self.writer.answers.lock().unwrap().push_back(Ok(result));
+    }
+
+    /// The messages of a request to the agent's model.
+    fn asked(&self, nth: usize) -> Vec<Message> {
+        self.script.requests.lock().unwrap()[nth].messages.clone()
+    }
+
+    fn last(&self) -> InferenceRequest {
+        self.script.requests.lock().unwrap().last().unwrap().clone()
+    }
+
+    /// The summary, once it is there.
+    async fn summary(&self) -> SummaryRecord {
+        loop {
+            if let Some(summary) = self.house.store.summary(&"t".into(), 0).await.unwrap() {
+                return summary;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn words(messages: &[Message]) -> Vec<String> {
+    messages.iter().map(|m| m.text().chars().take(9).collect()).collect()
+}
+
+fn told(events: &[AgentEvent], kind: &str) -> Vec<Value> {
+    let of_kind = |event: &AgentEvent| match event {
+        AgentEvent::ActivitySnapshot { activity_type, content, .. } if activity_type == kind => {
+            Some(content.clone())
+        }
+        _ => None,
+    };
+    events.iter().filter_map(of_kind).collect()
+}
+
+#[tokio::test]
+async fn old_messages_leave_and_requests_begin_alike_until_they_are_cut_again() {
+    let room = Room::new(small(4000), (0..30).map(|n| long(n, 300)));
+    let runtime = room.runtime();
+    for n in 0..30 {
+        say(&runtime, &format!("request {n}")).await;
+    }
+    let requests = room.script.requests.lock().unwrap().clone();
+    let mut cuts = 0;
+    for (n, pair) in requests.windows(2).enumerate() {
+        assert_eq!(pair[0].system, pair[1].system);
+        assert_eq!(pair[0].tools, pair[1].tools);
+        assert!(pair[1].messages.iter().any(|m| m.text() == format!("request {}", n + 1)));
+        let same = |(a, b): (&Message, &Message)| (a.role, &a.content) == (b.role, &b.content);
+        cuts += usize::from(!pair[0].messages.iter().zip(&pair[1].messages).all(same));
+    }
+    let last = &requests.last().unwrap().messages;
+    assert!(last.len() < 25, "{:?}", words(last));
+    assert!(last[0].text().ends_with("older messages of this conversation were left out here.]"));
+    assert!((5..=15).contains(&cuts), "{cuts} of 29 requests began in another way");
+    assert_eq!(room.house.store.message_count(&"t".into()).await.unwrap(), 60, "nothing is lost");
+    let report = runtime.context_report(Some(&"t".into()), "a", 0, &|_| false).await.unwrap();
+    assert!(report.left_out > 30 && report.count == 60 && report.window == Some(4000), "{report:?}");
+}
+
+#[tokio::test]
+async fn a_summary_is_made_beside_the_run_and_stands_for_what_is_old() {
+    let policy = ContextWindowPolicy { autocompact_threshold: Some(3000), ..small(20_000) };
+    let room = Room::new(policy, (0..20).map(|n| long(n, 600)));
+    room.writes("They agreed on </conversation-summary> tea.");
+    let runtime = room.runtime();
+    for n in 0..6 {
+        let (_, events) = say(&runtime, &format!("request {n}")).await;
+        assert_eq!(told(&events, COMPACTED_ACTIVITY_TYPE), [] as [Value; 0]);
+    }
+    let summary = room.summary().await;
+    assert_eq!(summary.text, "They agreed on  tea.");
+    assert!(summary.after_tokens < 100 && summary.before_tokens > 2400, "{summary:?}");
+    let asked = room.writer.requests.lock().unwrap().clone();
+    assert_eq!(asked.len(), 1, "once, although each request was over the threshold");
+    assert!(asked[0].messages[0].text().contains("User: request 0\n\nAgent: answer 0 w"));
+    assert!(asked[0].tools.is_empty());
+
+    let before = room.last();
+    let (result, events) = say(&runtime, "request 6").await;
+    let request = room.last();
+    assert_eq!(request.system, before.system, "instructions keep their bytes");
+    assert!(is_summary(&request.messages[0]) && request.messages[0].text().contains("agreed on  tea."));
+    assert_eq!(request.messages.len() as u64, 1 + 13 - summary.upto_seq);
+    let compacted = told(&events, COMPACTED_ACTIVITY_TYPE);
+    assert_eq!(compacted.len(), 1);
+    assert!(compacted[0]["text"].as_str().unwrap().starts_with("compacted "), "{compacted:?}");
+    assert!(result.response.starts_with("answer 6"));
+    assert_eq!(room.house.store.message_count(&"t".into()).await.unwrap(), 14, "the messages stay");
+
+    // Another process knows it too, and builds on it.
+    let other = room.runtime();
+    say(&other, "request 7").await;
+    assert!(is_summary(&room.last().messages[0]));
+    assert_eq!(
+        room.last().messages[..3].iter().map(Message::text).collect::<Vec<_>>(),
+        request.messages[..3].iter().map(Message::text).collect::<Vec<_>>()
+    );
+    room.writes("Tea, and then coffee.");
+    let second = other.compact(&"t".into(), "a", Some("the drinks".into())).await.unwrap();
+    assert!(second.upto_seq > summary.upto_seq);
+    let asked = room.writer.requests.lock().unwrap().last().unwrap().messages[0].text();
+    assert!(asked.contains("<summary-so-far>\nThey agreed on  tea.\n"), "{asked}");
+    assert!(
+        !asked.contains("request 0") && asked.ends_with("special attention to this: the drinks"),
+        "{asked}"
+    );
+    say(&runtime, "request 8").await;
+    assert!(room.last().messages[0].text().contains("then coffee"), "the first process takes it up");
+    assert_eq!(room.last().messages.iter().filter(|m| is_summary(m)).count(), 1);
+}
+
+#[tokio::test]
+async fn what_a_summary_costs_is_counted_to_the_run() {
+    let policy = ContextWindowPolicy { autocompact_threshold: Some(1500), ..small(20_000) };
+    let room = Room::new(policy, [long(0, 1500), long(1, 1500), calls(&[("c1", "free")]), text("Done.")]);
+    let runtime = room.runtime();
+    say(&runtime, "one").await;
+    let mut paid = say(&runtime, "two").await.0.usage.total();
+    room.writes("It was long.");
+    // The summary costs 77. Whichever run it was begun for may be over when it is written.
+    let request = RunRequest::new("t", vec![Message::user("three")]);
+    let (result, _) = tokio::join!(runtime.run(request, Arc::new(VecEventSink::new())), room.summary());
+    paid += result.unwrap().usage.total();
+    runtime.settle(&"t".into()).await;
+    paid += say(&runtime, "four").await.0.usage.total();
+    assert_eq!(paid, 77, "one run pays for it, and one only");
+}
+
+#[tokio::test]
+async fn what_a_run_says_behind_the_range_that_is_read_is_no_part_of_it() {
+    let room = Room::new(small(20_000), [text("one"), text("two"), text("three")]);
+    let runtime = room.runtime();
+    for message in ["1", "2", "3"] {
+        say(&runtime, message).await;
+    }
+    for (range, want) in [(0..6, 6), (0..3, 3), (1..4, 3), (2..2, 0), (3..9, 3)] {
+        let thread = ThreadId::from("t");
+        let found = crate::compact::read(&room.house.store, &thread, range.clone(), 100_000);
+        let found = tokio::time::timeout(Duration::from_secs(30), found).await.expect("it ends").unwrap();
+        let all = ["1", "one", "2", "two", "3", "three"];
+        let said: Vec<String> = found.iter().map(Message::text).collect();
+        assert_eq!(said, all[range.start..range.start + want], "{range:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_summariser_that_fails_ends_nothing_and_is_left_alone_for_a_while() {
+    let policy = ContextWindowPolicy { autocompact_threshold: Some(2000), ..small(20_000) };
+    let room = Room::new(policy, (0..20).map(|n| long(n, 600)));
+    for _ in 0..20 {
+        let error = InferenceExecutionError::Unauthorized("no".into());
+        room.writer.answers.lock().unwrap().push_back(Err(error));
+    }
+    let runtime = room.runtime();
+    for n in 0..8 {
+        let (result, _) = say(&runtime, &format!("request {n}")).await;
+        assert_eq!(result.termination, TerminationReason::NaturalEnd);
+        runtime.settle(&"t".into()).await;
+    }
+    let tries = room.writer.requests.lock().unwrap().len();
+    assert!((1..=3).contains(&tries), "{tries}");
+    assert_eq!(room.last().messages.len(), 15, "nothing is left out");
+    let error = runtime.compact(&"t".into(), "a", None).await.unwrap_err();
+    assert_eq!(error.to_string(), "the model could not write a summary: no");
+    // A summary that is as long as what it stands for is not taken.
+    room.writer.answers.lock().unwrap().clear();
+    room.writes(&"s".repeat(40_000));
+    assert!(matches!(runtime.compact(&"t".into(), "a", None).await, Err(CompactError::NoGain(_))));
+    assert_eq!(room.house.store.summary(&"t".into(), 0).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_long_is_shortened_and_asked_once_more() {
+    let mut room = Room::new(small(100_000), (0..6).map(|n| long(n, 600)));
+    room.policy = Some(small(100_000));
+    let runtime = room.runtime();
+    for n in 0..6 {
+        say(&runtime, &format!("request {n}")).await;
+    }
+    room.writes("In short: nothing.");
+    let overflow = || Err(InferenceExecutionError::ContextOverflow("too long".into()));
+    room.script.answers.lock().unwrap().extend([overflow(), Ok(text("Now it fits."))]);
+    let (result, events) = say(&runtime, "and now?").await;
+    assert_eq!(
+        (result.response.as_str(), result.termination),
+        ("Now it fits.", TerminationReason::NaturalEnd)
+    );
+    let request = room.last().messages;
+    assert!(is_summary(&request[0]), "{:?}", words(&request));
+    assert!(request.len() < 6 && request.last().unwrap().text() == "and now?");
+    assert_eq!(told(&events, INFERENCE_RETRY_ACTIVITY_TYPE)[0]["reset"], true);
+    assert_eq!(told(&events, COMPACTED_ACTIVITY_TYPE).len(), 1);
+
+    // The second time it is an error, and what was said is kept.
+    room.script.answers.lock().unwrap().extend([overflow(), overflow(), Ok(text("no third try"))]);
+    let (result, _) = say(&runtime, "once more").await;
+    assert_eq!(result.error_code.as_deref(), Some("context_overflow"));
+    let TerminationReason::Error(why) = result.termination else { panic!("{:?}", result.termination) };
+    assert!(why.starts_with("too long; it is still too long after older messages were left out"), "{why}");
+    assert_eq!(room.script.answers.lock().unwrap().len(), 1);
+    // Nothing of it sticks: the next message is tried anew.
+    assert_eq!(say(&runtime, "and again").await.0.response, "no third try");
+}
+
+fn cut(said: &str) -> StreamResult {
+    StreamResult { has_incomplete_tool_calls: true, stop_reason: Some(StopReason::MaxTokens), ..text(said) }
+}
+
+#[tokio::test]
+async fn an_answer_that_lost_a_call_is_asked_to_go_on_twice_a_run() {
+    let room = Room::new(small(100_000), [cut("I write"), cut("and write"), cut("and write again")]);
+    let runtime = room.runtime();
+    let (result, events) = say(&runtime, "write it").await;
+    assert_eq!(result.response, "and write again");
+    let TerminationReason::Stopped(why) = result.termination else { panic!("{:?}", result.termination) };
+    assert_eq!(why.code, "length", "it was cut off once more than it may be");
+    assert_eq!(result.stop_reason, Some(StopReason::MaxTokens));
+    let request = room.last().messages;
+    assert_eq!(words(&request), ["write it", "I write", "Your last", "and write", "Your last"]);
+    assert!(request[2].visibility == Visibility::Internal);
+    let notices = told(&events, aye_core::contract::activity::NOTICE_ACTIVITY_TYPE);
+    assert_eq!(notices.len(), 3);
+    assert_eq!(notices[2]["level"], "warning");
+    assert_eq!(names(&events).iter().filter(|name| *name == "step_start").count(), 1);
+
+    // Another run may again, also when other calls of the answer were whole: they run first.
+    let whole = StreamResult { has_incomplete_tool_calls: true, ..calls(&[("c1", "free")]) };
+    room.script.answers.lock().unwrap().extend([Ok(whole), Ok(text("Done."))]);
+    let (result, _) = say(&runtime, "and this").await;
+    assert_eq!(result.response, "Done.");
+    let request = room.last().messages;
+    let tail = &request[request.len() - 3..];
+    assert_eq!((tail[0].tool_calls.len(), tail[1].role), (1, Role::Tool));
+    assert!(tail[2].text().starts_with("Your last answer was cut off"));
+    assert_eq!(room.house.executed(), 1);
+}
+
+#[tokio::test]
+async fn a_large_result_is_whole_at_first_and_a_preview_when_it_is_old() {
+    let room =
+        Room::new(small(12_000), [calls(&[("c1", "big")]), text("I see."), text("Fine."), text("Good.")]);
+    struct Big;
+    #[async_trait]
+    impl Tool for Big {
+        fn descriptor(&self) -> ToolDescriptor {
+            ToolDescriptor::new("big", "big", "big")
+        }
+
+        async fn execute(&self, _: Value, _: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+            Ok(ToolResult::text("big", "a line\n".repeat(3000)).into())
+        }
+    }
+    let runtime = room.runtime();
+    runtime.set_tools("test", vec![Arc::new(Big)]);
+    say(&runtime, "look").await;
+    assert_eq!(
+        room.last().messages[2].text().len(),
+        21_000 - usize::from(room.last().messages[2].text().len() < 21_000)
+    );
+    say(&runtime, "and?").await;
+    say(&runtime, "so?").await;
+    let short = room.last().messages[2].text();
+    assert!(short.chars().count() <= 1600 && short.lines().count() <= 24, "{short}");
+    assert!(short.ends_with("Read /kept/c1.]"), "{short}");
+    let kept = room.kept.lock().unwrap().clone();
+    assert_eq!((kept.len(), kept[0].text.len() >= 20_999), (1, true));
+    // The conversation itself is as it was.
+    let stored = room.house.store.messages(&"t".into()).await.unwrap();
+    assert!(stored[2].message.text().len() >= 20_999);
+    let again = room.asked(3)[2].clone();
+    say(&runtime, "once more").await;
+    assert_eq!(room.last().messages[2].text(), again.text(), "the same bytes each time");
+}
+
+#[tokio::test]
+async fn nothing_is_cut_for_an_agent_that_knows_no_window() {
+    let mut room = Room::new(small(1), (0..9).map(|n| long(n, 9000)));
+    room.policy = None;
+    let runtime = room.runtime();
+    for n in 0..9 {
+        say(&runtime, &format!("request {n}")).await;
+    }
+    assert_eq!(room.last().messages.len(), 17);
+    assert!(room.writer.requests.lock().unwrap().is_empty());
+}
+
+/// A run finds the messages that the run before it loaded, unless the conversation is another one by now.
+#[tokio::test]
+async fn a_run_reads_what_is_new_since_the_last_one() {
+    let room = Room::new(small(20_000), (0..40).map(|n| text(&format!("answer {n}"))));
+    let id = ThreadId::from("t");
+    let (runtime, other) = (room.runtime(), room.runtime());
+    for n in 0..3 {
+        say(&runtime, &format!("request {n}")).await;
+    }
+    // What is before the last request is not read again.
+    let bodies =
+        "CREATE TABLE kept AS SELECT seq, body FROM message; UPDATE message SET body = 'x' WHERE seq < 5";
+    room.house.store.tamper(bodies).await;
+    say(&runtime, "request 3").await;
+    assert_eq!(room.last().messages.len(), 7);
+    assert_eq!(room.last().messages[0].text(), "request 0");
+    let restored =
+        "UPDATE message SET body = (SELECT body FROM kept WHERE kept.seq = message.seq) WHERE seq < 5";
+    room.house.store.tamper(restored).await;
+    // Another process says something.
+    say(&other, "from elsewhere").await;
+    say(&runtime, "request 4").await;
+    let said: Vec<_> = room.last().messages.iter().map(Message::text).collect();
+    assert_eq!(said[8..], ["from elsewhere", "answer 4", "request 4"]);
+    // Somebody put another conversation in its place.
+    let replaced =
+        "UPDATE message SET body = json_set(body, '$.id', 'm' || seq, '$.content[0].text', 'new ' || seq)";
+    room.house.store.tamper(replaced).await;
+    say(&runtime, "request 5").await;
+    let said: Vec<_> = room.last().messages.iter().map(Message::text).collect();
+    let all = room.house.store.messages(&id).await.unwrap();
+    let all: Vec<_> = all.iter().map(|stored| stored.message.text()).collect();
+    assert!(all[0] == "new 1" && all.len() == 14);
+    assert_eq!(said, all[..13]);
+}
+
+/// What the model is asked is what it would be asked with all of it loaded, and only its end is read.
+#[tokio::test]
+async fn only_the_end_of_a_long_conversation_is_read() {
+    let room = Room::new(small(4000), (0..400).map(|n| long(n, 20)));
+    let id = ThreadId::from("t");
+    let runtime = room.runtime();
+    room.script.answers.lock().unwrap().push_front(Ok(calls(&[("c1", "free")])));
+    for n in 0..200 {
+        say(&runtime, &format!("request {n} {}", "w".repeat(80))).await;
+    }
+    // Where an earlier process cut is not known to the next one.
+    let runtime = room.runtime();
+    let all: Vec<_> = room.house.store.messages(&id).await.unwrap().into_iter().map(|m| m.message).collect();
+    assert!(all.len() > 400);
+    room.house.store.tamper("UPDATE message SET body = 'x' WHERE seq < 100").await;
+    room.script.answers.lock().unwrap().push_front(Ok(calls(&[("c1", "free"), ("fresh", "free")])));
+    say(&runtime, "and now").await;
+    let requests = room.script.requests.lock().unwrap().len();
+    let asked = room.asked(requests - 2);
+    let mut whole = all.clone();
+    whole.push(asked.last().unwrap().clone());
+    let whole = aye_core::context::History::from(whole);
+    let sizes = aye_core::context::Sizes::of(&whole);
+    // The room that is left beside the instructions and the tools is the one that makes the same cut.
+    let fits = (1..400).rev().map(|tens| {
+        let limits = aye_core::context::Limits { room: 10 * tens, recent: 4 };
+        aye_core::context::fit(&sizes, 0, aye_core::context::Marks::default(), limits)
+    });
+    let sent = |fit: &aye_core::context::Fit| whole.len() - fit.marks.cut + fit.pinned.len() + 1;
+    let fit = fits.into_iter().find(|fit| sent(fit) == asked.len()).unwrap();
+    let wanted = aye_core::context::assemble(&whole, &sizes, &fit, None, |_| None);
+    assert_eq!(words(&asked), words(&wanted));
+    assert_eq!(asked[0].text(), wanted[0].text(), "it counts what is left out");
+    assert!(fit.left_out > 250, "{fit:?}");
+    let of_run = room.last().messages;
+    let ids: Vec<_> = of_run.iter().flat_map(|m| m.tool_calls.iter().map(|call| call.id.as_str())).collect();
+    assert!(
+        ids.len() == 2 && ids[0] != "c1" && ids[1] == "fresh",
+        "an id of long ago was given again: {ids:?}"
+    );
+    let report = runtime.context_report(Some(&id), "a", 0, &|_| false).await.unwrap();
+    assert!(report.count == whole.len() + 4 && report.left_out > 250, "{report:?}");
+}
+
+/// A summary of what was never loaded is made of the messages of the store.
+#[tokio::test]
+async fn what_is_not_loaded_is_summarised_all_the_same() {
+    let mut room = Room::new(small(4000), (0..100).map(|n| long(n, 100)));
+    let runtime = room.runtime();
+    for n in 0..60 {
+        say(&runtime, &format!("request {n}")).await;
+    }
+    room.policy = Some(ContextWindowPolicy { autocompact_threshold: Some(1000), ..small(4000) });
+    room.writes("They talked.");
+    let runtime = room.runtime();
+    say(&runtime, "and now").await;
+    let summary = room.summary().await;
+    let asked = room.writer.requests.lock().unwrap()[0].messages[0].text();
+    assert!(asked.contains("request 0\n") && !asked.contains("and now"), "{asked}");
+    let stored = room.house.store.messages(&"t".into()).await.unwrap();
+    assert_eq!(stored[summary.upto_seq as usize - 1].message.id, summary.upto);
+    assert!((4..60).contains(&summary.upto_seq) && summary.messages == summary.upto_seq, "{summary:?}");
+}
+
+#[tokio::test]
+async fn a_message_that_is_larger_than_the_window_is_refused_before_anything_is_stored() {
+    let room = Room::new(small(4000), [text("Yes."), text("Again.")]);
+    let runtime = room.runtime();
+    let asks = |tokens: usize| RunRequest::new("t", vec![Message::user("w".repeat(tokens * 4))]);
+    let refused = runtime.run(asks(4000), Arc::new(VecEventSink::new())).await.unwrap_err();
+    let why = "the message is about 4k tokens, and m takes 3.5k at once: nothing was sent; shorten it, put it into a \
+               file and name its path, or choose a model with a larger window";
+    assert_eq!(refused.to_string(), why);
+    let refused = runtime.enqueue(&"t".into(), asks(4000).messages).await.unwrap_err();
+    assert_eq!(refused.to_string(), why);
+    assert!(room.house.store.thread(&"t".into()).await.unwrap().is_none(), "nothing was stored");
+    runtime.run(asks(3000), Arc::new(VecEventSink::new())).await.unwrap();
+    // What only the person sees is in no request.
+    let mut own = asks(4000);
+    own.messages[0].visibility = Visibility::Person;
+    runtime.fits(&own).unwrap();
+}
+
+#[tokio::test]
+async fn a_message_is_refused_when_the_system_prompt_alone_fills_the_window() {
+    // "Be brief." alone is more than this.
+    let room = Room::new(small(1), [text("Yes.")]);
+    let asks = RunRequest::new("t", vec![Message::user("Hello.".repeat(10))]);
+    let refused = room.runtime().run(asks, Arc::new(VecEventSink::new())).await.unwrap_err();
+    assert!(matches!(refused, crate::RuntimeError::TooLarge { window: 0, .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn a_conversation_far_beyond_the_window_is_summarised_in_portions() {
+    let mut room = Room::new(small(200_000), (0..12).map(|n| long(n, 2000)));
+    let runtime = room.runtime();
+    for n in 0..12 {
+        say(&runtime, &format!("request {n}")).await;
+    }
+    // A message of its own that no request to a smaller model can hold.
+    room.script.answers.lock().unwrap().extend(["Read.", "And this.", "Go on."].map(|said| Ok(text(said))));
+    say(&runtime, &format!("FIRST {}", "w".repeat(80_000))).await;
+    say(&runtime, "and this").await;
+    room.policy = Some(small(10_000));
+    let runtime = room.runtime();
+    // The first try is more than the writer can read.
+    let overflow = InferenceExecutionError::ContextOverflow("too long".into());
+    room.writer.answers.lock().unwrap().push_back(Err(overflow));
+    for _ in 0..20 {
+        room.writes("They went on.");
+    }
+    let summary = runtime.compact(&"t".into(), "a", Some("the names".into())).await.unwrap();
+    assert_eq!((summary.upto_seq, summary.messages), (26, 26), "all but the two newest");
+    assert!(summary.before_tokens > 40_000 && summary.after_tokens < 200, "{summary:?}");
+    let asked: Vec<String> =
+        room.writer.requests.lock().unwrap().iter().map(|request| request.messages[0].text()).collect();
+    assert!(asked.len() > 4, "{}", asked.len());
+    assert!(asked[1].len() < asked[0].len());
+    for later in &asked[2..] {
+        assert!(later.contains("<summary-so-far>\nThey went on.") && later.len() < 40_000, "{}", later.len());
+    }
+    assert!(asked.iter().all(|asked| asked.ends_with("Pay special attention to this: the names")));
+    say(&runtime, "go on").await;
+    let request = room.last().messages;
+    assert!(is_summary(&request[0]) && request.len() == 4, "{:?}", words(&request));
+}

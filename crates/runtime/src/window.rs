@@ -1,0 +1,526 @@
+//! Chooses what part of a conversation goes into a request, and remembers it between requests.
+//!
+//! A request is cut where the previous one was, as long as that fits, so that the provider finds its start in a
+//! cache. The cuts and the correction of the estimates are kept for each conversation while the program runs; a new
+//! process finds them again, at the price of one uncached request.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use tokio::sync::Notify;
+
+use super::compact::Compaction;
+use super::driver::{Done, Driver};
+use super::{AgentRuntime, RunRequest, RuntimeError};
+use aye_core::context::{self, Calibration, Fit, History, Limits, Marks, Sizes, estimate};
+use aye_core::contract::content::ContentBlock;
+use aye_core::contract::event::AgentEvent;
+use aye_core::contract::executor::InferenceExecutionError;
+use aye_core::contract::ids::{CallId, ThreadId};
+use aye_core::contract::inference::TokenUsage;
+use aye_core::contract::message::{Message, Visibility};
+use aye_core::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
+use aye_core::contract::spec::ContextWindowPolicy;
+use aye_core::contract::summary::SummaryRecord;
+use aye_core::contract::tool::ToolDescriptor;
+use aye_store_sqlite::{Portion, Store, StoreError};
+
+/// As many bytes of messages are loaded at once.
+const LOADED: std::ops::Range<usize> = 64 << 10..4 << 20;
+/// Messages that no request needs any more are forgotten when there are so many.
+const FORGOTTEN: usize = 256;
+/// So many conversations are remembered.
+const REMEMBERED: usize = 64;
+const GO_ON: &str = "Your last answer was cut off at the output limit inside a tool call. That call was \
+                     dropped: it did not run. Continue, and split the work into several short calls instead \
+                     of one long call.";
+
+/// A tool result that becomes a preview, whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Artifact {
+    /// The conversation.
+    pub thread_id: ThreadId,
+    /// The call.
+    pub call_id: CallId,
+    /// The text.
+    pub text: String,
+}
+
+/// Keeps a result where the model can read it, and says how, in a sentence for the model. The same result may come
+/// more than once, and then leads to the same sentence. It may block.
+pub type Artifacts = Arc<dyn Fn(&Artifact) -> Option<String> + Send + Sync>;
+
+/// What the requests of a conversation taught.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory {
+    pub(super) marks: Marks,
+    /// By model: each counts in its own way.
+    pub(super) calibration: Calibration,
+    pub(super) model: String,
+    /// A request of so many estimated tokens was refused as too long; smaller ones are made since.
+    pub(super) ceiling: Option<usize>,
+    /// A summary is being written.
+    pub(super) compacting: bool,
+    /// The tokens that there were when one was last wanted and came to nothing.
+    pub(super) in_vain: Option<usize>,
+    /// What summaries cost that no run has paid for yet: the one that asked may be over when its summary is written.
+    pub(super) bill: Arc<Mutex<TokenUsage>>,
+}
+
+impl Memory {
+    /// What was learnt of another model does not hold.
+    fn of_model(mut self, model: &str) -> Self {
+        if self.model != model {
+            (self.calibration, self.ceiling, self.in_vain) = (Calibration::default(), None, None);
+            model.clone_into(&mut self.model);
+        }
+        self
+    }
+}
+
+/// The messages that a run loaded, and their sizes.
+pub(super) struct Kept {
+    pub(super) history: History,
+    pub(super) sizes: Sizes,
+}
+
+/// The [`Memory`] of each conversation.
+#[derive(Default)]
+pub(super) struct Windows {
+    known: Mutex<HashMap<ThreadId, Memory>>,
+    /// What the last run loaded: the next one is mostly of the same conversation.
+    kept: Mutex<Option<(ThreadId, Kept)>>,
+    /// A summary is not being written any more.
+    settled: Notify,
+}
+
+impl Windows {
+    pub(super) fn get(&self, thread: &ThreadId, model: &str) -> Memory {
+        let known = self.known.lock().expect("no panic while it is held");
+        known.get(thread).cloned().unwrap_or_default().of_model(model)
+    }
+
+    pub(super) fn change<T>(&self, thread: &ThreadId, change: impl FnOnce(&mut Memory) -> T) -> T {
+        let mut known = self.known.lock().expect("no panic while it is held");
+        if known.len() >= REMEMBERED && !known.contains_key(thread) {
+            let spare = known.iter().find(|(_, memory)| !memory.compacting).map(|(thread, _)| thread.clone());
+            spare.map(|spare| known.remove(&spare));
+        }
+        change(known.entry(thread.clone()).or_default())
+    }
+
+    /// Where requests of a conversation are cut.
+    pub(super) fn cut(&self, thread: &ThreadId) -> usize {
+        let known = self.known.lock().expect("no panic while it is held");
+        known.get(thread).map_or(0, |memory| memory.marks.cut)
+    }
+
+    /// Keeps what a run loaded that is over or waits.
+    fn keep(&self, thread: ThreadId, kept: Kept) {
+        *self.kept.lock().expect("no panic while it is held") = Some((thread, kept));
+    }
+
+    /// Takes out what the last run loaded, when it was of this conversation.
+    pub(super) fn take_kept(&self, thread: &ThreadId) -> Option<Kept> {
+        let mut kept = self.kept.lock().expect("no panic while it is held");
+        kept.take_if(|(known, _)| known == thread).map(|(_, kept)| kept)
+    }
+
+    /// Waits until no summary of the conversation is being written.
+    pub(super) async fn settle(&self, thread: &ThreadId) {
+        loop {
+            let settled = self.settled.notified();
+            tokio::pin!(settled);
+            // Before the look, so that what ends after it is heard.
+            settled.as_mut().enable();
+            let is_busy = self
+                .known
+                .lock()
+                .expect("no panic while it is held")
+                .get(thread)
+                .is_some_and(|m| m.compacting);
+            if !is_busy {
+                return;
+            }
+            settled.await;
+        }
+    }
+}
+
+/// Tools, and what each weighs in tokens by its id.
+type Weights = (Arc<[ToolDescriptor]>, HashMap<String, usize>);
+
+/// What a driver knows about its requests.
+#[derive(Default)]
+pub(super) struct Packing {
+    sizes: Sizes,
+    summary: Option<Arc<SummaryRecord>>,
+    /// The newest summary when the run was loaded, if there was one.
+    loaded: Option<SummaryRecord>,
+    /// It was not looked at yet, and the store need not be asked.
+    is_fresh: bool,
+    /// The outline of the conversation is not known of all its messages, and nobody sees to that yet.
+    is_assumed: bool,
+    previews: HashMap<usize, Message>,
+    tools: Option<Weights>,
+    /// What the request that is asked now was estimated at.
+    estimated: usize,
+    /// A request was refused as too long, and this is the other try.
+    is_second: bool,
+    /// The answer lost a call to the output limit, beside others that run.
+    pub(super) was_cut: bool,
+    /// It did, and the model is not asked to go on once more.
+    pub(super) is_exhausted: bool,
+}
+
+impl Packing {
+    /// Of a conversation whose newest summary is this one; `is_assumed`: whose outline is not known of all its messages.
+    pub(super) fn of(summary: Option<SummaryRecord>, sizes: Sizes, is_assumed: bool) -> Packing {
+        Packing { loaded: summary, is_fresh: true, sizes, is_assumed, ..Packing::default() }
+    }
+
+    fn tools_tokens(&mut self, all: &Arc<[ToolDescriptor]>, offered: &[ToolDescriptor]) -> usize {
+        if self.tools.as_ref().is_none_or(|(known, _)| !Arc::ptr_eq(known, all)) {
+            let sizes = all.iter().map(|tool| (tool.id.clone(), estimate::tool_tokens(tool))).collect();
+            self.tools = Some((Arc::clone(all), sizes));
+        }
+        let Some((_, sizes)) = &self.tools else { return 0 };
+        let size = |tool: &ToolDescriptor| {
+            sizes.get(&tool.id).copied().unwrap_or_else(|| estimate::tool_tokens(tool))
+        };
+        offered.iter().map(size).sum()
+    }
+}
+
+/// What is kept for the answer. A window that the answer could fill would leave nothing to answer to.
+pub(super) fn answer_of(policy: &ContextWindowPolicy) -> usize {
+    policy.max_output_tokens.min(policy.max_context_tokens / 2)
+}
+
+/// The room for messages in the terms of the estimate: the window without the answer and what else is sent.
+pub(super) fn room(policy: Option<&ContextWindowPolicy>, memory: &Memory, fixed: usize) -> usize {
+    let room = policy.map_or(usize::MAX, |policy| {
+        memory.calibration.before(policy.max_context_tokens - answer_of(policy))
+    });
+    room.min(memory.ceiling.unwrap_or(usize::MAX)).saturating_sub(fixed)
+}
+
+/// Loads as much of a conversation as a request holds, and measures it. `floor`: what is before it is not sent.
+pub(super) async fn load(
+    store: &Store,
+    thread: &ThreadId,
+    (history, sizes): (&mut History, &mut Sizes),
+    floor: usize,
+    limits: Limits,
+) -> Result<(), StoreError> {
+    sizes.take_in(history);
+    while !sizes.suffices(floor, limits) {
+        let base = history.base();
+        let loaded = base..history.end();
+        let missing = limits.room.saturating_sub(sizes.sum(loaded.clone(), usize::MAX));
+        let portion = Portion {
+            // What asked for a result may be before where it is cut.
+            floor: if base > floor { floor } else { 0 },
+            bytes: missing.saturating_mul(4).clamp(LOADED.start, LOADED.end),
+            count: limits.recent.saturating_sub(loaded.len()),
+        };
+        history.prepend(store.messages_back(thread, base, portion).await?);
+        sizes.take_in(history);
+    }
+    Ok(())
+}
+
+/// How a preview says where the rest is.
+pub(super) fn way_to_the_rest(artifacts: Option<&Artifacts>, thread: &ThreadId, message: &Message) -> String {
+    let kept = artifacts.and_then(|keep| {
+        keep(&Artifact {
+            thread_id: thread.clone(),
+            call_id: CallId::from(message.tool_call_id.as_deref().unwrap_or_default()),
+            text: message.text(),
+        })
+    });
+    kept.unwrap_or_else(|| "The rest was not saved; call again with a smaller range.".into())
+}
+
+impl AgentRuntime {
+    /// Checks that what is said fits into the window of the model that will read it, by the estimate.
+    ///
+    /// # Errors
+    /// [`RuntimeError::TooLarge`], [`RuntimeError::AgentNotFound`].
+    pub fn fits(&self, request: &RunRequest) -> Result<(), RuntimeError> {
+        let agent_id = self.agent_of(request)?;
+        let shared = &self.inner.shared;
+        let catalog = shared.catalog();
+        let Some(spec) = catalog.agents.get(&agent_id) else { return Ok(()) };
+        let Some(policy) = &spec.context_policy else { return Ok(()) };
+        let model = request.overrides.model.as_ref().unwrap_or(&spec.model);
+        let seen = request.messages.iter().filter(|message| message.visibility != Visibility::Person);
+        let tokens = estimate::messages_tokens(seen);
+        let Memory { calibration, .. } = shared.windows.get(&request.thread_id, model);
+        let system = spec.system_prompt.len() / 4;
+        if tokens <= room(Some(policy), &Memory { calibration, ..Memory::default() }, system) {
+            return Ok(());
+        }
+        let window =
+            (policy.max_context_tokens - answer_of(policy)).saturating_sub(calibration.apply(system));
+        Err(RuntimeError::TooLarge { tokens: calibration.apply(tokens), window, model: model.clone() })
+    }
+}
+
+impl Driver {
+    /// The messages of the next request, with the system text, the tools and the plugins' words that go beside them.
+    pub(super) async fn pack(
+        &mut self,
+        system: &[ContentBlock],
+        tools: &[ToolDescriptor],
+    ) -> Result<Vec<Message>, StoreError> {
+        self.look_for_summary().await;
+        let thread = self.record.thread_id.clone();
+        let whispers: usize = self.shape.context_messages.iter().map(|c| c.content.len() / 4 + 4).sum();
+        let system: usize =
+            system.iter().map(|block| block.as_text().unwrap_or_default().len() / 4 + 4).sum();
+        let fixed = whispers + system + self.packing.tools_tokens(&self.agent.descriptors, tools);
+        let memory = self.shared.windows.get(&thread, &self.agent.model_id);
+        let policy = self.agent.spec.context_policy.clone();
+        let summary = self.packing.summary.clone();
+        let from = summary.as_ref().map_or(0, |summary| place(summary));
+        let told =
+            summary.as_ref().map_or(0, |s| estimate::message_tokens(&context::summary_message(&s.text)));
+        let room = room(policy.as_ref(), &memory, fixed + told);
+        let recent = if self.packing.is_second {
+            1
+        } else {
+            policy.as_ref().map_or(usize::MAX, |policy| policy.min_recent_messages)
+        };
+        let limits = Limits { room, recent };
+        let loaded = (&mut self.history, &mut self.packing.sizes);
+        load(&self.shared.store, &thread, loaded, from.max(memory.marks.cut), limits).await?;
+        let fit = context::fit(&self.packing.sizes, from, memory.marks, limits);
+        self.packing.estimated = fixed + told + fit.tokens;
+        let model = self.agent.model_id.clone();
+        self.shared.windows.change(&thread, |known| {
+            *known = std::mem::take(known).of_model(&model);
+            known.marks = fit.marks;
+        });
+        self.shorten(&fit).await;
+        let mut messages = context::assemble(
+            &self.history,
+            &self.packing.sizes,
+            &fit,
+            summary.as_ref().map(|summary| summary.text.as_str()),
+            |at| self.packing.previews.get(&at).cloned(),
+        );
+        messages.retain(|message| message.visibility != Visibility::Person);
+        if fit.marks.cut > self.history.base() + FORGOTTEN {
+            self.history.forget_before(fit.marks.cut);
+        }
+        self.complete_outline();
+        if let Some(policy) = policy {
+            self.see_to_compaction(&policy, &memory, told + fit.tokens, fit.left_out > 0);
+        }
+        Ok(messages)
+    }
+
+    /// Has the rest of a conversation read, once and beside the request, of which only the end is known.
+    fn complete_outline(&mut self) {
+        if std::mem::take(&mut self.packing.is_assumed) {
+            let (store, thread) = (self.shared.store.clone(), self.record.thread_id.clone());
+            tokio::spawn(async move {
+                if let Err(error) = store.complete_outline(&thread).await {
+                    tracing::warn!(%thread, %error, "the outline of the conversation is not complete");
+                }
+            });
+        }
+    }
+
+    /// Takes the summary that counts now, whoever made it, and tells the person.
+    async fn look_for_summary(&mut self) {
+        let known = self.packing.summary.as_ref().map_or(0, |summary| summary.upto_seq);
+        let found = if std::mem::take(&mut self.packing.is_fresh) {
+            Ok(self.packing.loaded.take())
+        } else {
+            self.shared.store.summary(&self.record.thread_id, known).await
+        };
+        match found {
+            Ok(None) => {}
+            Ok(Some(summary))
+                // The store made sure of a message that is not loaded when it took the summary.
+                if place(&summary) <= self.history.len()
+                    && self.history.get(place(&summary) - 1).is_none_or(|m| m.id == summary.upto) =>
+            {
+                self.tell(vec![summary.activity()]).await;
+                self.packing.summary = Some(Arc::new(summary));
+            }
+            Ok(Some(summary)) => {
+                tracing::error!(thread = %self.record.thread_id, upto = %summary.upto, "a summary of other messages");
+            }
+            // The messages are all there: a request without the summary is only longer.
+            Err(error) => tracing::error!(%error, "the summary cannot be read"),
+        }
+    }
+
+    /// Makes the previews that are needed and not there yet, off the runtime's threads.
+    async fn shorten(&mut self, fit: &Fit) {
+        let (sizes, known) = (&self.packing.sizes, &self.packing.previews);
+        let wanted: Vec<(usize, Message)> = (fit.pinned.iter().copied())
+            .chain(fit.marks.cut..fit.marks.previewed)
+            .filter(|at| sizes.has_preview(*at) && !known.contains_key(at))
+            .filter_map(|at| Some((at, self.history.get(at)?.clone())))
+            .collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let (thread, artifacts) = (self.record.thread_id.clone(), self.shared.artifacts.clone());
+        let work = move || {
+            let make = |(at, message): (usize, Message)| {
+                let how = way_to_the_rest(artifacts.as_ref(), &thread, &message);
+                (at, context::preview(&message, &how))
+            };
+            wanted.into_iter().map(make).collect::<Vec<_>>()
+        };
+        match tokio::task::spawn_blocking(work).await {
+            Ok(made) => self.packing.previews.extend(made),
+            Err(error) => tracing::error!(%error, "large results stay whole"),
+        }
+    }
+
+    /// Has a summary made in the background when it is time.
+    fn see_to_compaction(
+        &mut self,
+        policy: &ContextWindowPolicy,
+        memory: &Memory,
+        tokens: usize,
+        is_cut: bool,
+    ) {
+        let Some(threshold) = policy.autocompact_threshold else { return };
+        let counted = memory.calibration.apply(tokens);
+        let grew = memory.in_vain.is_none_or(|before| counted >= before + (threshold / 8).max(1024));
+        if memory.compacting || !(counted >= threshold || is_cut) || !grew {
+            return;
+        }
+        let bill = self.shared.windows.change(&self.record.thread_id, |memory| {
+            memory.compacting = true;
+            Arc::clone(&memory.bill)
+        });
+        let compaction = self.compaction(policy.clone(), bill);
+        tokio::spawn(async move {
+            let (shared, thread) = (Arc::clone(&compaction.shared), compaction.thread_id.clone());
+            // Given back whatever happens, also when the task is dropped.
+            let _done = Compacting { shared: Arc::clone(&shared), thread: thread.clone() };
+            match compaction.run(None).await {
+                Ok(_) => shared.windows.change(&thread, |memory| memory.in_vain = None),
+                Err(error) => {
+                    tracing::info!(%thread, %error, "no summary was made");
+                    shared.windows.change(&thread, |memory| memory.in_vain = Some(counted));
+                }
+            }
+        });
+    }
+
+    fn compaction(&self, policy: ContextWindowPolicy, bill: Arc<Mutex<TokenUsage>>) -> Compaction {
+        Compaction {
+            shared: Arc::clone(&self.shared),
+            thread_id: self.record.thread_id.clone(),
+            agent_id: self.record.agent_id.clone(),
+            agent: self.agent.clone(),
+            policy,
+            bill,
+            existing: self.packing.summary.clone(),
+        }
+    }
+
+    /// Leaves the messages that are loaded to the next run of the conversation.
+    pub(super) fn leave_window(self) {
+        let Self { shared, record, history, packing, .. } = self;
+        shared.windows.keep(record.thread_id, Kept { history, sizes: packing.sizes });
+    }
+
+    /// Takes in what the provider counted for the request.
+    pub(super) fn learn(&mut self, usage: Option<&TokenUsage>) {
+        self.packing.is_second = false;
+        self.pay();
+        let Some(reported) = usage.and_then(|usage| usage.prompt_tokens) else { return };
+        let estimated = self.packing.estimated;
+        self.shared
+            .windows
+            .change(&self.record.thread_id, |memory| memory.calibration.learn(estimated, reported));
+    }
+
+    /// Adds what summaries cost to what the run cost.
+    pub(super) fn pay(&mut self) {
+        let bill = self.shared.windows.get(&self.record.thread_id, &self.agent.model_id).bill;
+        let bill = std::mem::take(&mut *bill.lock().expect("no panic while it is held"));
+        if bill != TokenUsage::default() {
+            self.record.usage.add(&bill);
+        }
+    }
+
+    /// The provider refused the request as too long: older messages are summarised and more is left out, and it is
+    /// asked once more. `false`: this was the other try.
+    pub(super) async fn overflowed(&mut self, error: &InferenceExecutionError) -> bool {
+        if std::mem::replace(&mut self.packing.is_second, true) {
+            return false;
+        }
+        let refused = self.packing.estimated;
+        let model = self.agent.model_id.clone();
+        let bill = self.shared.windows.change(&self.record.thread_id, |memory| {
+            *memory = std::mem::take(memory).of_model(&model);
+            memory.ceiling = Some(refused - refused / 4);
+            Arc::clone(&memory.bill)
+        });
+        self.partial.clear();
+        let told = AgentEvent::ActivitySnapshot {
+            message_id: self.message_id.to_string(),
+            activity_type: INFERENCE_RETRY_ACTIVITY_TYPE.into(),
+            content: json!({
+                "attempt": 1,
+                "max": 1,
+                "delay_ms": 0,
+                "model": self.agent.model_id,
+                "reason": format!("{error}; summarising older messages"),
+                "reset": true,
+            }),
+            replace: Some(true),
+        };
+        self.sink.emit(told).await;
+        let policy = self.agent.spec.context_policy.clone().unwrap_or_default();
+        let compaction = self.compaction(policy, bill);
+        self.in_flight.push(Box::pin(async move {
+            if let Err(error) = compaction.run(None).await {
+                // What is left out helps all the same.
+                tracing::info!(%error, "no summary was made");
+            }
+            Done::Compacted
+        }));
+        true
+    }
+
+    /// Whether a cut answer may be asked to go on once more: so often at most in a run, over all its restarts.
+    pub(super) fn may_go_on(&self) -> bool {
+        self.history.outline().continued < self.agent.spec.max_continuation_retries
+    }
+
+    /// Asks the model to go on with an answer that lost a call to the output limit.
+    pub(super) fn ask_to_go_on(&mut self) {
+        self.say(Message::continuation(GO_ON));
+    }
+}
+
+/// How many messages a summary stands for.
+pub(super) fn place(summary: &SummaryRecord) -> usize {
+    usize::try_from(summary.upto_seq).unwrap_or(usize::MAX).max(1)
+}
+
+/// The right to make the summary of a conversation, in this process.
+pub(super) struct Compacting {
+    pub(super) shared: Arc<super::Shared>,
+    pub(super) thread: ThreadId,
+}
+
+impl Drop for Compacting {
+    fn drop(&mut self) {
+        self.shared.windows.change(&self.thread, |memory| memory.compacting = false);
+        self.shared.windows.settled.notify_waiters();
+    }
+}

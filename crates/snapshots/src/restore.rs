@@ -1,0 +1,152 @@
+//! Making files as they were. Every step of a path is opened by itself and no link is followed, so that nothing outside
+//! of the folder can be reached.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, fchmod, mkdirat, openat, renameat, statat, symlinkat, unlinkat,
+};
+
+use super::tree::{Difference, Item, Kind};
+use aye_store_sqlite::objects::{Objects, Piece};
+
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Carries differences out: files that go first, then those that come. Gives what did not work, with why.
+pub(super) fn carry_out(
+    root: &Path,
+    objects: &Objects,
+    differences: &[Difference],
+) -> Vec<(Vec<u8>, String)> {
+    let mut failed = Vec::new();
+    let top = match openat(rustix::fs::CWD, root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(top) => top,
+        Err(error) => return vec![(Vec::new(), io::Error::from(error).to_string())],
+    };
+    // Deepest first, so that folders that became empty can go.
+    for difference in differences.iter().rev().filter(|difference| difference.after.is_none()) {
+        if let Err(error) = delete(&top, &difference.path) {
+            failed.push((difference.path.clone(), error.to_string()));
+        }
+    }
+    for difference in differences {
+        if let Some(item) = &difference.after
+            && let Err(error) = create(&top, objects, &difference.path, item)
+        {
+            failed.push((difference.path.clone(), error.to_string()));
+        }
+    }
+    failed
+}
+
+/// The folder that a path is in, and its name there.
+fn parent<'a>(top: &OwnedFd, path: &'a [u8], make: bool) -> io::Result<(OwnedFd, &'a OsStr)> {
+    let (above, name) = match path.iter().rposition(|b| *b == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (&path[..0], path),
+    };
+    let mut folder = top.try_clone()?;
+    for part in above.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
+        let part = OsStr::from_bytes(part);
+        if part == ".." || part == "." {
+            return Err(io::Error::other("its path leads out of the folder"));
+        }
+        let next = openat(&folder, part, FOLDER, Mode::empty());
+        folder = match next {
+            Err(rustix::io::Errno::NOENT) if make => {
+                match mkdirat(&folder, part, Mode::from_raw_mode(0o777)) {
+                    Err(error) if error != rustix::io::Errno::EXIST => return Err(error.into()),
+                    _ => {}
+                }
+                openat(&folder, part, FOLDER, Mode::empty())?
+            }
+            Err(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
+                return Err(io::Error::other(format!("{} is in the way", part.to_string_lossy())));
+            }
+            other => other?,
+        };
+    }
+    let name = OsStr::from_bytes(name);
+    if name.is_empty() || name == "." || name == ".." {
+        return Err(io::Error::other("its path leads out of the folder"));
+    }
+    Ok((folder, name))
+}
+
+fn delete(top: &OwnedFd, path: &[u8]) -> io::Result<()> {
+    let (folder, name) = match parent(top, path, false) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    match unlinkat(&folder, name, AtFlags::empty()) {
+        Err(error) if error != rustix::io::Errno::NOENT => return Err(error.into()),
+        _ => {}
+    }
+    // Folders that this left empty go too; the first one that is not empty stays, and all above it.
+    let mut rest = path;
+    while let Some(at) = rest.iter().rposition(|b| *b == b'/') {
+        rest = &rest[..at];
+        let Ok((folder, name)) = parent(top, rest, false) else { break };
+        if unlinkat(&folder, name, AtFlags::REMOVEDIR).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn create(top: &OwnedFd, objects: &Objects, path: &[u8], item: &Item) -> io::Result<()> {
+    if matches!(item.kind, Kind::LeftOut | Kind::Absent) {
+        return Ok(());
+    }
+    let bytes = objects.get(Piece::Bytes, &item.hash).map_err(io::Error::other)?;
+    let (folder, name) = parent(top, path, true)?;
+    let there = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(about) => Some(about),
+        Err(rustix::io::Errno::NOENT) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let kind = there.as_ref().map(|about| FileType::from_raw_mode(about.st_mode));
+    match kind {
+        None | Some(FileType::RegularFile | FileType::Symlink) => {}
+        // Files in it are not part of what goes back, or they would be gone by now.
+        Some(FileType::Directory) => unlinkat(&folder, name, AtFlags::REMOVEDIR)
+            .map_err(|_| io::Error::other("a folder that is not empty is in the way"))?,
+        Some(_) => return Err(io::Error::other("something that is not a file is in the way")),
+    }
+    // It takes the place of what is there in one moment.
+    let aside = format!(".aye-{}", uuid::Uuid::now_v7().simple());
+    let made =
+        write(&folder, &aside, item.kind, &bytes, there.filter(|_| kind == Some(FileType::RegularFile)))
+            .and_then(|()| Ok(renameat(&folder, aside.as_str(), &folder, name)?));
+    if made.is_err() {
+        let _ = unlinkat(&folder, aside.as_str(), AtFlags::empty());
+    }
+    made
+}
+
+fn write(
+    folder: &OwnedFd,
+    name: &str,
+    kind: Kind,
+    bytes: &[u8],
+    there: Option<rustix::fs::Stat>,
+) -> io::Result<()> {
+    if kind == Kind::Link {
+        return Ok(symlinkat(OsStr::from_bytes(bytes), folder, name)?);
+    }
+    let is_program = kind == Kind::Program;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = if is_program { 0o777 } else { 0o666 };
+    let file = openat(folder, name, flags, Mode::from_raw_mode(mode))?;
+    if let Some(there) = there {
+        let mode = there.st_mode & 0o777;
+        let mode = if is_program { mode | (mode & 0o444) >> 2 } else { mode & !0o111 };
+        fchmod(&file, Mode::from_raw_mode(mode))?;
+    }
+    File::from(file).write_all(bytes)
+}

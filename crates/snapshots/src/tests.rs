@@ -1,0 +1,473 @@
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use super::*;
+use aye_core::contract::clock::SystemClock;
+
+struct Folder {
+    dir: tempfile::TempDir,
+    snapshots: FolderSnapshots,
+}
+
+impl Folder {
+    fn new() -> Folder {
+        Folder::with(Limits::default())
+    }
+
+    fn with(limits: Limits) -> Folder {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap().join("work");
+        fs::create_dir(&root).unwrap();
+        let objects = Arc::new(Objects::in_memory());
+        let snapshots = FolderSnapshots::new(root, Vec::new(), objects, limits, Arc::new(SystemClock));
+        Folder { dir, snapshots }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.snapshots.inner.root.join(name)
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> Option<String> {
+        fs::read(self.path(name)).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn take(&self) -> TreeId {
+        self.snapshots.take_now().unwrap().0
+    }
+
+    fn back(&self, to: &TreeId) -> (Plan, Restored) {
+        let plan = self.snapshots.plan(to).unwrap();
+        let restored = self.snapshots.restore(&plan);
+        (plan, restored)
+    }
+}
+
+fn words(plan: &Plan) -> Vec<String> {
+    let word = |file: &ChangedFile| {
+        let counts = file.added.zip(file.removed).map_or_else(|| "?".into(), |(a, r)| format!("+{a} -{r}"));
+        format!("{} {} {counts}", file.change.letter(), file.path)
+    };
+    plan.files.iter().map(word).collect()
+}
+
+#[test]
+fn files_go_back_and_forth_again() {
+    let folder = Folder::new();
+    folder.write("a.txt", "one\r\ntwo\n");
+    folder.write("deep/er/b.txt", "b\n");
+    folder.write("run.sh", "#!/bin/sh\n");
+    fs::set_permissions(folder.path("run.sh"), fs::Permissions::from_mode(0o750)).unwrap();
+    folder.write("bytes", [0, 255, 7]);
+    symlink("a.txt", folder.path("link")).unwrap();
+    let first = folder.take();
+    assert_eq!(folder.take(), first, "nothing changed");
+
+    folder.write("a.txt", "one\r\n2\n3\n");
+    fs::remove_dir_all(folder.path("deep")).unwrap();
+    folder.write("new/c.txt", "c");
+    fs::remove_file(folder.path("link")).unwrap();
+    symlink("/etc/passwd", folder.path("link")).unwrap();
+    folder.write("run.sh", "#!/bin/bash\n");
+    fs::set_permissions(folder.path("run.sh"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::remove_file(folder.path("bytes")).unwrap();
+
+    let (plan, restored) = folder.back(&first);
+    assert_eq!(
+        words(&plan),
+        [
+            "M a.txt +1 -2",
+            "A bytes ?",
+            "A deep/er/b.txt +1 -0",
+            "M link +1 -1",
+            "D new/c.txt +0 -1",
+            "M run.sh +1 -1"
+        ]
+    );
+    assert_eq!((restored.changed, restored.failed), (6, Vec::new()));
+    assert_eq!(folder.read("a.txt").as_deref(), Some("one\r\ntwo\n"));
+    assert_eq!(folder.read("deep/er/b.txt").as_deref(), Some("b\n"));
+    assert!(!folder.path("new").exists(), "the folder that became empty is gone");
+    assert_eq!(fs::read_link(folder.path("link")).unwrap(), Path::new("a.txt"));
+    assert_eq!(fs::metadata(folder.path("run.sh")).unwrap().permissions().mode() & 0o777, 0o750);
+    assert_eq!(fs::read(folder.path("bytes")).unwrap(), [0, 255, 7]);
+    assert_eq!(folder.take(), first);
+
+    let (_, restored) = folder.back(&plan.now);
+    assert!(restored.failed.is_empty());
+    assert_eq!(folder.take(), plan.now, "the undo of the undo");
+    assert_eq!(fs::read_link(folder.path("link")).unwrap(), Path::new("/etc/passwd"));
+}
+
+#[test]
+fn what_is_ignored_is_neither_kept_nor_touched() {
+    let folder = Folder::new();
+    folder.write(".gitignore", "target/\n*.log\n");
+    folder.write("target/big", "x");
+    folder.write("a.log", "x");
+    folder.write(".git/config", "x");
+    folder.write(".env", "kept: nothing says otherwise");
+    folder.write("src/a", "1");
+    let first = folder.take();
+    // The rules change: what was ignored then is seen now, and must not go for that.
+    folder.write(".gitignore", "src/\n");
+    folder.write("target/big", "y");
+    folder.write("src/a", "2");
+    folder.write("b.log", "new");
+    folder.write("b.txt", "new");
+    let (plan, restored) = folder.back(&first);
+    assert_eq!(words(&plan), ["M .gitignore +2 -1", "D b.txt +0 -1", "M src/a +1 -1"]);
+    assert!(restored.failed.is_empty());
+    assert_eq!(folder.read("target/big").as_deref(), Some("y"));
+    assert_eq!(folder.read("b.log").as_deref(), Some("new"));
+    assert_eq!(folder.read(".git/config").as_deref(), Some("x"));
+    // What was ignored and written over can be had again.
+    let (_, restored) = folder.back(&plan.now);
+    assert!(restored.failed.is_empty());
+    assert_eq!(folder.read("src/a").as_deref(), Some("2"));
+    assert_eq!(folder.read("b.txt").as_deref(), Some("new"));
+}
+
+#[test]
+fn no_link_leads_out_of_the_folder() {
+    let folder = Folder::new();
+    folder.write("sub/a.txt", "old");
+    folder.write("gone/b.txt", "old");
+    let first = folder.take();
+    let outside = folder.dir.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("a.txt"), "theirs").unwrap();
+    fs::write(outside.join("c.txt"), "theirs").unwrap();
+    fs::remove_dir_all(folder.path("sub")).unwrap();
+    symlink(&outside, folder.path("sub")).unwrap();
+    let (plan, restored) = folder.back(&first);
+    assert_eq!(words(&plan), ["D sub +0 -1", "A sub/a.txt +1 -0"]);
+    assert!(restored.failed.is_empty(), "{restored:?}");
+    assert_eq!(folder.read("sub/a.txt").as_deref(), Some("old"));
+    assert_eq!(fs::read_to_string(outside.join("a.txt")).unwrap(), "theirs");
+    assert!(!folder.path("sub").is_symlink());
+
+    // The link comes between the look and the deed.
+    folder.write("sub/a.txt", "new");
+    let plan = folder.snapshots.plan(&first).unwrap();
+    fs::remove_dir_all(folder.path("sub")).unwrap();
+    symlink(&outside, folder.path("sub")).unwrap();
+    let restored = folder.snapshots.restore(&plan);
+    assert_eq!(restored.failed.len(), 1, "{restored:?}");
+    assert_eq!(fs::read_to_string(outside.join("a.txt")).unwrap(), "theirs");
+}
+
+#[test]
+fn what_is_too_large_is_said_and_left_alone() {
+    let folder = Folder::with(Limits { max_file: 10, max_files: 3, ..Limits::default() });
+    folder.write("big", "0123456789abc");
+    folder.write("small", "1");
+    let (first, note) = folder.snapshots.take_now().unwrap();
+    assert_eq!(note, "not in the snapshot: big (0 MiB)");
+    folder.write("big", "changed, and long");
+    folder.write("small", "2");
+    let (plan, _) = folder.back(&first);
+    assert_eq!(words(&plan), ["M small +1 -1"]);
+    assert_eq!(folder.read("big").as_deref(), Some("changed, and long"));
+    for n in 0..4 {
+        folder.write(&format!("more{n}"), "x");
+    }
+    let why = folder.snapshots.take_now().unwrap_err();
+    assert!(why.ends_with("has more than 3 files"), "{why}");
+}
+
+#[test]
+fn old_ones_make_room_and_the_rest_can_still_be_read() {
+    let folder = Folder::new();
+    let mut trees = Vec::new();
+    for n in 0..6_u8 {
+        let mut noise = n.wrapping_add(1);
+        let bytes: Vec<u8> = (0..200_000)
+            .map(|i: u32| {
+                noise = noise.wrapping_mul(31).wrapping_add((i % 251) as u8) ^ n;
+                noise
+            })
+            .collect();
+        folder.write("a", bytes);
+        folder.write("b", format!("{n}"));
+        trees.push(folder.take());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let objects = &folder.snapshots.inner.objects;
+    objects.make_room(1, tree::references).unwrap();
+    assert!(folder.snapshots.plan(&trees[0]).unwrap_err().contains("dropped to make room"));
+    let (_, restored) = folder.back(&trees[5]);
+    assert!(restored.failed.is_empty());
+    assert_eq!(folder.read("b").as_deref(), Some("5"));
+    // What was thought to be there is written again.
+    folder.write("b", "0");
+    let again = folder.take();
+    folder.write("b", "1");
+    assert_eq!(folder.back(&again).1.failed, []);
+    assert_eq!(folder.read("b").as_deref(), Some("0"));
+}
+
+#[test]
+#[ignore = "measures"]
+fn how_long_it_takes() {
+    let folder = Folder::new();
+    for n in 0..20_000 {
+        folder.write(&format!("d{}/e{}/f{n}.rs", n % 50, n % 400), format!("// {n}\n").repeat(400));
+    }
+    let timed = |what: &str| {
+        let start = Instant::now();
+        folder.take();
+        let took = start.elapsed();
+        assert!(took < Duration::from_mins(1), "{what}: {took:?}");
+        format!("{what}: {took:?}")
+    };
+    let first = timed("first");
+    std::thread::sleep(Duration::from_millis(1100));
+    let again = [timed("second"), timed("nothing changed")];
+    folder.write("d1/e1/f1.rs", "changed");
+    let changed = timed("one changed");
+    let report = std::env::temp_dir().join("aye-snapshots.txt");
+    fs::write(report, format!("{first}; {again:?}; {changed}\n")).unwrap();
+}
+
+impl Folder {
+    /// As before a tool that says which files it changes.
+    fn take_files(&self, names: &[&str]) -> TreeId {
+        let files: Vec<PathBuf> = names.iter().map(|name| self.path(name)).collect();
+        self.snapshots.inner.take_files(&files).unwrap().unwrap().tree.unwrap()
+    }
+
+    /// The tree of somebody who never looked before.
+    fn fresh(&self) -> TreeId {
+        let inner = &self.snapshots.inner;
+        let (objects, clock) = (Arc::clone(&inner.objects), Arc::clone(&inner.clock));
+        let other =
+            FolderSnapshots::new(inner.root.clone(), Vec::new(), objects, inner.limits.clone(), clock);
+        // What is written down of the folder is not read.
+        other.inner.hold().is_loaded = true;
+        other.take_now().unwrap().0
+    }
+}
+
+#[test]
+fn a_file_that_was_kept_by_itself_goes_back_and_no_other() {
+    let folder = Folder::new();
+    folder.write("src/a", "one\n");
+    folder.write("src/b", "mine\n");
+    folder.write(".gitignore", "hidden\n");
+    folder.write("hidden", "secret\n");
+    let before = folder.take_files(&["src/a", "new/c", "hidden"]);
+    assert!(!before.is_whole());
+    folder.write("src/a", "two\n");
+    folder.write("src/b", "changed by hand\n");
+    folder.write("new/c", "new\n");
+    folder.write("hidden", "other\n");
+    let (plan, restored) = folder.back(&before);
+    assert_eq!(words(&plan), ["M hidden +1 -1", "D new/c +0 -1", "M src/a +1 -1"]);
+    assert_eq!((restored.changed, restored.failed), (3, Vec::new()));
+    assert_eq!(folder.read("src/a").as_deref(), Some("one\n"));
+    assert_eq!(folder.read("src/b").as_deref(), Some("changed by hand\n"));
+    assert_eq!(folder.read("hidden").as_deref(), Some("secret\n"));
+    assert!(!folder.path("new").exists());
+    // And forth again.
+    let (_, restored) = folder.back(&plan.now);
+    assert!(restored.failed.is_empty());
+    let now = ["src/a", "new/c", "hidden"].map(|name| folder.read(name).unwrap());
+    assert_eq!(now, ["two\n", "new\n", "other\n"]);
+}
+
+#[test]
+fn what_was_kept_in_several_steps_goes_back_together() {
+    let folder = Folder::new();
+    for name in ["a", "b", "c"] {
+        folder.write(name, "0\n");
+    }
+    let first = folder.take_files(&["a"]);
+    folder.write("a", "1\n");
+    let second = folder.take_files(&["a", "b"]);
+    folder.write("a", "2\n");
+    folder.write("b", "2\n");
+    let third = folder.take();
+    folder.write("c", "3\n");
+    folder.write("d", "3\n");
+    let all = first.then(&second).then(&third);
+    let changes = folder.snapshots.changes_since(&all, "", 9).unwrap();
+    let shown = |change: &FileChange| format!("{} {}", change.about.change.letter(), change.about.path);
+    assert_eq!(changes.files.iter().map(shown).collect::<Vec<_>>(), ["M a", "M b", "M c", "A d"]);
+    let (plan, _) = folder.back(&all);
+    assert_eq!(words(&plan), ["M a +1 -1", "M b +1 -1", "M c +1 -1", "D d +0 -1"]);
+    assert_eq!(["a", "b", "c"].map(|name| folder.read(name).unwrap()), ["0\n", "0\n", "0\n"]);
+}
+
+#[test]
+fn one_file_can_be_kept_in_a_folder_that_is_too_large() {
+    let folder = Folder::with(Limits { max_files: 3, ..Limits::default() });
+    for n in 0..9 {
+        folder.write(&format!("f{n}"), "0");
+    }
+    assert!(folder.snapshots.take_now().is_err());
+    let before = folder.take_files(&["f1"]);
+    folder.write("f1", "1");
+    let (plan, restored) = folder.back(&before);
+    assert_eq!((restored.changed, folder.read("f1").as_deref()), (1, Some("0")));
+    folder.back(&plan.now);
+    assert_eq!(folder.read("f1").as_deref(), Some("1"));
+    let inner = &folder.snapshots.inner;
+    let outside = [PathBuf::from("/etc/passwd"), inner.root.join(".git/config"), inner.root.clone()];
+    assert_eq!(inner.take_files(&outside), Ok(None));
+}
+
+/// Keeps the files of a folder; it stops after it asked so often whether it should.
+fn look(folder: &Folder, seen: &mut Seen, asks: usize) -> Result<walk::Look, Trouble> {
+    let inner = &folder.snapshots.inner;
+    let asked = std::cell::Cell::new(0);
+    let is_stopped = || {
+        asked.set(asked.get() + 1);
+        asked.get() > asks
+    };
+    let place = Place {
+        root: &inner.root,
+        without: &[],
+        limits: &inner.limits,
+        objects: &inner.objects,
+        is_stopped: &is_stopped,
+        progress: &|_| {},
+    };
+    walk::look(&place, seen)
+}
+
+#[test]
+fn a_look_that_was_stopped_goes_on_where_it_was() {
+    let folder = Folder::with(Limits { settles: Duration::ZERO, ..Limits::default() });
+    for n in 0..60 {
+        folder.write(&format!("d{}/f{n}", n % 6), format!("file {n}"));
+    }
+    let mut seen = Seen::default();
+    let mut stops = 0;
+    let look = loop {
+        match look(&folder, &mut seen, 20) {
+            Ok(look) => break look,
+            Err(trouble) => assert!(matches!(trouble, Trouble::Stopped), "{trouble}"),
+        }
+        stops += 1;
+        assert!(stops < 20, "it begins anew each time");
+    };
+    assert!(stops > 2, "{stops}");
+    assert_eq!(TreeId::of_all(&hex(&look.tree)), folder.fresh());
+    let again = self::look(&folder, &mut seen, usize::MAX).unwrap();
+    assert_eq!((again.tree, again.read), (look.tree, 0), "nothing is read twice");
+    // And by the next program.
+    let mut seen = Seen::read_back(&seen.written()).unwrap();
+    assert_eq!(seen.len(), 60);
+    let later = self::look(&folder, &mut seen, usize::MAX).unwrap();
+    assert_eq!((later.tree, later.read), (look.tree, 0));
+}
+
+#[test]
+fn rules_are_read_wherever_they_are_and_never_waited_for() {
+    let folder = Folder::with(Limits { settles: Duration::ZERO, ..Limits::default() });
+    folder.write(".git/info/exclude", "excluded\n");
+    folder.write("a/.gitignore", "*.log\n!keep.log\n");
+    for name in ["excluded", "a/x.log", "a/keep.log", "a/b/y.log", "a/b/z", "x.log"] {
+        folder.write(name, name);
+    }
+    let names = |tree: &TreeId| -> Vec<String> {
+        let hash = parse_hash(tree.parts().0.unwrap()).unwrap();
+        tree::all(&folder.snapshots.inner.objects, &hash)
+            .unwrap()
+            .into_keys()
+            .map(|path| shown(&path))
+            .collect()
+    };
+    assert_eq!(names(&folder.take()), ["a/.gitignore", "a/b/z", "a/keep.log", "x.log"]);
+    folder.write("a/.gitignore", "z\n");
+    folder.write(".git/info/exclude", "");
+    assert_eq!(
+        names(&folder.take()),
+        ["a/.gitignore", "a/b/y.log", "a/keep.log", "a/x.log", "excluded", "x.log"]
+    );
+    fs::remove_file(folder.path("a/.gitignore")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        folder.path("a/.gitignore"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    assert_eq!(names(&folder.take()), ["a/b/y.log", "a/b/z", "a/keep.log", "a/x.log", "excluded", "x.log"]);
+}
+
+mod incremental {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Deed {
+        Write(usize, u8),
+        Delete(usize),
+        Rename(usize, usize),
+        Execute(usize),
+        Link(usize),
+        Ignore(usize, usize),
+        Look,
+    }
+
+    const NAMES: [&str; 8] = ["a", "b.log", "d/a", "d/b.log", "d/e/a", "d/e/f/c", "g/a", "g/h/b.log"];
+    const RULES: [&str; 4] = ["*.log\n", "a\n", "e/\n", "!a\nb*\n"];
+    const FOLDERS: [&str; 3] = ["", "d/", "d/e/"];
+
+    fn deed() -> impl Strategy<Value = Deed> {
+        let name = 0..NAMES.len();
+        prop_oneof![
+            4 => (name.clone(), any::<u8>()).prop_map(|(name, text)| Deed::Write(name, text % 4)),
+            2 => name.clone().prop_map(Deed::Delete),
+            1 => (name.clone(), name.clone()).prop_map(|(from, to)| Deed::Rename(from, to)),
+            1 => name.clone().prop_map(Deed::Execute),
+            1 => name.prop_map(Deed::Link),
+            1 => (0..FOLDERS.len(), 0..RULES.len()).prop_map(|(folder, rules)| Deed::Ignore(folder, rules)),
+            3 => Just(Deed::Look),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_look_at_what_changed_finds_what_a_first_look_finds(deeds in prop::collection::vec(deed(), 1..40)) {
+            let folder = Folder::new();
+            for deed in deeds {
+                match deed {
+                    Deed::Write(name, text) => {
+                        let path = folder.path(NAMES[name]);
+                        let _ = fs::create_dir_all(path.parent().unwrap());
+                        let _ = fs::write(path, vec![text; usize::from(text)]);
+                    }
+                    Deed::Delete(name) => drop(fs::remove_file(folder.path(NAMES[name]))),
+                    Deed::Rename(from, to) => {
+                        drop(fs::rename(folder.path(NAMES[from]), folder.path(NAMES[to])));
+                    }
+                    Deed::Execute(name) => {
+                        let mode = fs::Permissions::from_mode(0o755);
+                        let path = folder.path(NAMES[name]);
+                        if !path.is_symlink() {
+                            drop(fs::set_permissions(path, mode));
+                        }
+                    }
+                    Deed::Link(name) => drop(symlink("somewhere", folder.path(NAMES[name]))),
+                    Deed::Ignore(at, rules) => {
+                        let _ = fs::write(folder.path(&format!("{}.gitignore", FOLDERS[at])), RULES[rules]);
+                    }
+                    Deed::Look => prop_assert_eq!(folder.take(), folder.fresh()),
+                }
+            }
+            prop_assert_eq!(folder.take(), folder.fresh());
+        }
+    }
+}

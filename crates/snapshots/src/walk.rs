@@ -1,0 +1,732 @@
+//! Looking at a folder: what is there, and what changed since the last look.
+//!
+//! What was found stays in memory as a tree of folders ([`Seen`]). A folder whose times did not change is not listed
+//! again, only its files are asked for theirs; one in which nothing changed keeps its piece. So a look costs a call of the
+//! system for each file, and room for each name. Files are read one at a time and written in small batches.
+
+use std::ffi::OsStr;
+use std::io::Read as _;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
+
+use super::Limits;
+use super::tree::{self, Item, Kind};
+use aye_store_sqlite::objects::{Hash, Objects, Piece, hash_of};
+
+/// So many bytes are read before they are written: nobody else waits long for the database.
+const BATCH: usize = 1 << 20;
+/// A file of rules that is longer is not read.
+const MAX_RULES: u64 = 1 << 20;
+/// What is known is written down after so many bytes were read.
+const PROGRESS: u64 = 128 << 20;
+/// The deepest folder.
+const MAX_DEPTH: usize = 256;
+
+/// The form of a written index.
+const FORMAT: u8 = 2;
+
+/// What tells that a file is still the same one. Times are nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Stamp {
+    size: u64,
+    modified: i64,
+    changed: i64,
+    inode: u64,
+    mode: u32,
+}
+
+impl Stamp {
+    fn of(about: &Stat) -> Stamp {
+        let ns = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
+        Stamp {
+            size: about.st_size.cast_unsigned(),
+            modified: ns(about.st_mtime, about.st_mtime_nsec.cast_signed()),
+            changed: ns(about.st_ctime, about.st_ctime_nsec.cast_signed()),
+            inode: about.st_ino,
+            mode: about.st_mode,
+        }
+    }
+
+    /// It may change again without its time telling.
+    fn is_racy(&self, limits: &Limits) -> bool {
+        let settles = i64::try_from(limits.settles.as_nanos()).unwrap_or(i64::MAX);
+        now_ns().saturating_sub(self.modified.max(self.changed)) < settles
+    }
+
+    fn kind(&self) -> Kind {
+        if self.mode & 0o111 == 0 { Kind::File } else { Kind::Program }
+    }
+}
+
+/// What is in a folder under one name.
+#[derive(Debug)]
+enum What {
+    /// A file; without a hash it was not read, or may have changed since without its time telling.
+    File {
+        stamp: Stamp,
+        hash: Option<Hash>,
+    },
+    Link(Hash),
+    Folder(Box<Folder>),
+}
+
+#[derive(Debug)]
+struct Row {
+    name: Box<[u8]>,
+    what: What,
+}
+
+/// A folder as it was seen.
+#[derive(Debug, Default)]
+struct Folder {
+    /// Without one it has to be listed.
+    stamp: Option<Stamp>,
+    rules: Option<Arc<Rules>>,
+    /// Sorted by name.
+    rows: Vec<Row>,
+    /// The name of its piece; `None` when nothing is in it, or it is not known.
+    hash: Option<Hash>,
+}
+
+/// What a folder itself says is ignored.
+#[derive(Debug)]
+struct Rules {
+    sources: [Option<Stamp>; 2],
+    matcher: Gitignore,
+}
+
+/// What was seen of a folder.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    top: Folder,
+    files: usize,
+    /// All files were looked at once.
+    is_complete: bool,
+}
+
+impl Seen {
+    /// How many files there were.
+    pub(super) fn len(&self) -> usize {
+        self.files
+    }
+
+    /// Forgets it: pieces that are named in it may be gone.
+    pub(super) fn clear(&mut self) {
+        *self = Seen::default();
+    }
+
+    /// It as bytes, for the next start of the program.
+    pub(super) fn written(&self) -> Vec<u8> {
+        let mut bytes = vec![FORMAT];
+        self.top.write(&mut Vec::new(), &mut bytes);
+        bytes
+    }
+
+    /// It from its bytes; `None` when they are of another version or damaged: then all files are read.
+    pub(super) fn read_back(bytes: &[u8]) -> Option<Seen> {
+        let (FORMAT, mut rest) = bytes.split_first().map(|(format, rest)| (*format, rest))? else {
+            return None;
+        };
+        let mut seen = Seen { is_complete: true, ..Seen::default() };
+        while !rest.is_empty() {
+            let length = u32::from_le_bytes(take(&mut rest)?);
+            let (path, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+            rest = after;
+            let stamp = Stamp {
+                size: u64::from_le_bytes(take(&mut rest)?),
+                modified: i64::from_le_bytes(take(&mut rest)?),
+                changed: i64::from_le_bytes(take(&mut rest)?),
+                inode: u64::from_le_bytes(take(&mut rest)?),
+                mode: u32::from_le_bytes(take(&mut rest)?),
+            };
+            seen.top.put(path, What::File { stamp, hash: Some(take(&mut rest)?) });
+            seen.files += 1;
+        }
+        Some(seen)
+    }
+}
+
+impl Folder {
+    fn write(&self, above: &mut Vec<u8>, bytes: &mut Vec<u8>) {
+        let length = above.len();
+        for Row { name, what } in &self.rows {
+            above.extend_from_slice(name);
+            match what {
+                What::File { stamp, hash: Some(hash) } => {
+                    bytes.extend_from_slice(&(above.len() as u32).to_le_bytes());
+                    bytes.extend_from_slice(above);
+                    bytes.extend_from_slice(&stamp.size.to_le_bytes());
+                    bytes.extend_from_slice(&stamp.modified.to_le_bytes());
+                    bytes.extend_from_slice(&stamp.changed.to_le_bytes());
+                    bytes.extend_from_slice(&stamp.inode.to_le_bytes());
+                    bytes.extend_from_slice(&stamp.mode.to_le_bytes());
+                    bytes.extend_from_slice(hash);
+                }
+                What::Folder(folder) => {
+                    above.push(b'/');
+                    folder.write(above, bytes);
+                }
+                What::File { hash: None, .. } | What::Link(_) => {}
+            }
+            above.truncate(length);
+        }
+    }
+
+    /// Puts what is at a path where it belongs; paths come in order.
+    fn put(&mut self, path: &[u8], what: What) {
+        let (name, below) = match path.iter().position(|b| *b == b'/') {
+            Some(at) => (&path[..at], Some(&path[at + 1..])),
+            None => (path, None),
+        };
+        let Some(below) = below else {
+            self.rows.push(Row { name: name.into(), what });
+            return;
+        };
+        if self.rows.last().is_none_or(|last| *last.name != *name) {
+            self.rows.push(Row { name: name.into(), what: What::Folder(Box::default()) });
+        }
+        if let Some(Row { what: What::Folder(folder), .. }) = self.rows.last_mut() {
+            folder.put(below, what);
+        }
+    }
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, after) = rest.split_first_chunk::<N>()?;
+    *rest = after;
+    Some(*first)
+}
+
+/// The path below the folder, as the system has it.
+pub(super) fn path_of(relative: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(relative))
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(super) struct Look {
+    pub(super) tree: Hash,
+    /// Files that were left out, with why.
+    pub(super) left_out: Vec<(Vec<u8>, String)>,
+    /// How many files were read.
+    pub(super) read: usize,
+}
+
+/// Why a look came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    /// It was stopped. What was seen is kept, and the next look goes on from there.
+    #[error("it was stopped")]
+    Stopped,
+    #[error("{0}")]
+    TooLarge(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Where and how to look.
+pub(super) struct Place<'a> {
+    pub(super) root: &'a Path,
+    /// Folders that are none of its files.
+    pub(super) without: &'a [PathBuf],
+    pub(super) limits: &'a Limits,
+    pub(super) objects: &'a Objects,
+    /// Looks no further.
+    pub(super) is_stopped: &'a dyn Fn() -> bool,
+    /// Writes down what is known so far: reading all of it again takes long.
+    pub(super) progress: &'a dyn Fn(&Seen),
+}
+
+/// Looks at all files, and keeps those that were not kept before.
+pub(super) fn look(place: &Place<'_>, seen: &mut Seen) -> Result<Look, Trouble> {
+    if !seen.is_complete {
+        // A folder that is too large is not read at all.
+        run(place, seen, false)?;
+    }
+    let mut read = 0;
+    loop {
+        let (look, is_early) = run(place, seen, true)?;
+        read += look.read;
+        if !is_early {
+            seen.is_complete = true;
+            return Ok(Look { read, ..look });
+        }
+        (place.progress)(seen);
+    }
+}
+
+/// One look; with `true` it read so much that it ended early.
+fn run(place: &Place<'_>, seen: &mut Seen, reads: bool) -> Result<(Look, bool), Trouble> {
+    let top = openat(rustix::fs::CWD, place.root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let top = top.map_err(|error| Trouble::Failed(format!("{}: {error}", place.root.display())))?;
+    let about = fstat(&top).map_err(|error| Trouble::Failed(error.to_string()))?;
+    let mut eye = Eye {
+        place,
+        device: about.st_dev,
+        reads,
+        path: Vec::new(),
+        rules: Vec::new(),
+        files: 0,
+        total: 0,
+        read: 0,
+        bytes_read: 0,
+        left_out: Vec::new(),
+        batch: Vec::new(),
+        held: 0,
+    };
+    let looked = eye.visit(&top, Stamp::of(&about), &mut seen.top, false);
+    // What is known now is only true when it is written.
+    if let Err(trouble) = eye.flush() {
+        seen.clear();
+        return Err(trouble);
+    }
+    let is_early = match looked {
+        Ok(_) => false,
+        Err(End::Long) => true,
+        Err(End::Trouble(trouble)) => {
+            if matches!(trouble, Trouble::Failed(_)) {
+                seen.clear();
+            }
+            return Err(trouble);
+        }
+    };
+    seen.files = eye.files;
+    let (look, read) = (eye.left_out, eye.read);
+    let tree = match seen.top.hash {
+        Some(hash) => hash,
+        None if reads && !is_early => {
+            let hash = hash_of(Piece::Folder, b"");
+            place.objects.put(&[(hash, Vec::new())]).map_err(|error| Trouble::Failed(error.to_string()))?;
+            hash
+        }
+        None => [0; 32],
+    };
+    Ok((Look { tree, left_out: look, read }, is_early))
+}
+
+enum End {
+    /// It is time to write down what is known.
+    Long,
+    Trouble(Trouble),
+}
+
+impl From<Trouble> for End {
+    fn from(trouble: Trouble) -> Self {
+        End::Trouble(trouble)
+    }
+}
+
+struct Eye<'a> {
+    place: &'a Place<'a>,
+    device: u64,
+    /// Files are read; otherwise they are only counted.
+    reads: bool,
+    /// Where it looks, below the root; a folder ends in `/`.
+    path: Vec<u8>,
+    /// Those of the folders above, the nearest last.
+    rules: Vec<Arc<Rules>>,
+    files: usize,
+    total: u64,
+    read: usize,
+    bytes_read: u64,
+    left_out: Vec<(Vec<u8>, String)>,
+    batch: Vec<(Hash, Vec<u8>)>,
+    held: usize,
+}
+
+impl Eye<'_> {
+    fn flush(&mut self) -> Result<(), Trouble> {
+        self.held = 0;
+        let batch = std::mem::take(&mut self.batch);
+        self.place.objects.put(&batch).map_err(|error| Trouble::Failed(error.to_string()))
+    }
+
+    fn keep(&mut self, kind: Piece, bytes: Vec<u8>) -> Result<Hash, Trouble> {
+        let hash = hash_of(kind, &bytes);
+        self.held += bytes.len() + size_of::<(Hash, Vec<u8>)>();
+        self.batch.push((hash, bytes));
+        if self.held > BATCH {
+            self.flush()?;
+        }
+        Ok(hash)
+    }
+
+    /// Looks at a folder; `is_new`: what is ignored changed above it. Whether its piece changed.
+    fn visit(&mut self, fd: &OwnedFd, stamp: Stamp, folder: &mut Folder, is_new: bool) -> Result<bool, End> {
+        if (self.place.is_stopped)() {
+            return Err(Trouble::Stopped.into());
+        }
+        // A file of rules that came has changed the folder's times.
+        let may_differ = folder.rules.is_some() || folder.stamp != Some(stamp);
+        let is_new = may_differ && self.refresh_rules(fd, folder) || is_new;
+        self.rules.extend(folder.rules.clone());
+        let changed = self.visit_rows(fd, folder, stamp, is_new);
+        if folder.rules.is_some() {
+            self.rules.pop();
+        }
+        changed
+    }
+
+    fn visit_rows(
+        &mut self,
+        fd: &OwnedFd,
+        folder: &mut Folder,
+        stamp: Stamp,
+        is_new: bool,
+    ) -> Result<bool, End> {
+        let mut changed = false;
+        if is_new || folder.stamp != Some(stamp) {
+            // A change in the same moment would not be seen by its time.
+            folder.stamp = None;
+            if self.list(fd, folder).map_err(End::Trouble)? {
+                changed = true;
+            }
+            folder.stamp = (!stamp.is_racy(self.place.limits)).then_some(stamp);
+        }
+        let length = self.path.len();
+        let mut gone = false;
+        let mut rows = std::mem::take(&mut folder.rows);
+        let mut looked = Ok(());
+        for row in &mut rows {
+            self.path.extend_from_slice(&row.name);
+            let one = self.row(fd, row, is_new);
+            self.path.truncate(length);
+            match one {
+                Ok(State::Same) => {}
+                Ok(State::Changed) => changed = true,
+                Ok(State::Gone) => gone = true,
+                Err(end) => {
+                    looked = Err(end);
+                    break;
+                }
+            }
+        }
+        folder.rows = rows;
+        if let Err(end) = looked {
+            // Rows were looked at that the piece does not have.
+            folder.hash = None;
+            return Err(end);
+        }
+        if gone {
+            folder.stamp = None;
+            folder.hash = None;
+        }
+        if !self.reads {
+            return Ok(changed);
+        }
+        if changed || folder.hash.is_none() {
+            return self.name(folder).map_err(End::Trouble);
+        }
+        Ok(false)
+    }
+
+    /// Gives a folder the name of what is in it; whether that is another one.
+    fn name(&mut self, folder: &mut Folder) -> Result<bool, Trouble> {
+        let mut bytes = Vec::new();
+        for Row { name, what } in &folder.rows {
+            let (letter, hash) = match what {
+                What::File { stamp: Stamp { mode: 0, .. }, .. } => continue,
+                What::File { stamp, hash: Some(hash) } => (tree::letter(stamp.kind()), *hash),
+                What::File { hash: None, .. } => (tree::letter(Kind::LeftOut), [0; 32]),
+                What::Link(hash) => (tree::letter(Kind::Link), *hash),
+                What::Folder(below) => match below.hash {
+                    Some(hash) => (tree::FOLDER, hash),
+                    None => continue,
+                },
+            };
+            tree::row(&mut bytes, letter, &hash, name);
+        }
+        let hash = if bytes.is_empty() { None } else { Some(self.keep(Piece::Folder, bytes)?) };
+        let changed = folder.hash != hash;
+        folder.hash = hash;
+        Ok(changed)
+    }
+
+    fn row(&mut self, fd: &OwnedFd, row: &mut Row, is_new: bool) -> Result<State, End> {
+        match &mut row.what {
+            What::Link(_) => {
+                self.count(0).map_err(End::Trouble)?;
+                Ok(State::Same)
+            }
+            What::Folder(folder) => {
+                if self.path.split(|byte| *byte == b'/').count() > MAX_DEPTH + 1 {
+                    return Ok(State::Same);
+                }
+                let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+                let Ok(below) = openat(fd, &*row.name, flags, Mode::empty()) else {
+                    let changed = lose(folder);
+                    return Ok(if changed { State::Gone } else { State::Same });
+                };
+                // Another file system is none of its folders.
+                let about = fstat(&below).ok().filter(|about| about.st_dev == self.device);
+                let Some(about) = about else {
+                    let changed = lose(folder);
+                    return Ok(if changed { State::Changed } else { State::Same });
+                };
+                self.path.push(b'/');
+                let changed = self.visit(&below, Stamp::of(&about), folder, is_new)?;
+                Ok(if changed { State::Changed } else { State::Same })
+            }
+            What::File { stamp, hash } => {
+                let Ok(about) = statat(fd, &*row.name, AtFlags::SYMLINK_NOFOLLOW) else {
+                    (*stamp, *hash) = (Stamp::default(), None);
+                    return Ok(State::Gone);
+                };
+                if FileType::from_raw_mode(about.st_mode) != FileType::RegularFile {
+                    (*stamp, *hash) = (Stamp::default(), None);
+                    return Ok(State::Gone);
+                }
+                let now = Stamp::of(&about);
+                let (max, before) = (self.place.limits.max_file, (stamp.kind(), *hash));
+                self.count(if now.size <= max { now.size } else { 0 }).map_err(End::Trouble)?;
+                if *stamp == now && hash.is_some() {
+                    return Ok(State::Same);
+                }
+                *stamp = now;
+                if !self.reads {
+                    *hash = None;
+                    return Ok(State::Changed);
+                }
+                *hash = self.read(fd, &row.name, now).map_err(End::Trouble)?;
+                let after = (stamp.kind(), *hash);
+                if hash.is_some() && now.is_racy(self.place.limits) {
+                    // It is read again the next time.
+                    stamp.modified = i64::MIN;
+                }
+                if self.bytes_read > PROGRESS {
+                    return Err(End::Long);
+                }
+                Ok(if before == after { State::Same } else { State::Changed })
+            }
+        }
+    }
+
+    fn count(&mut self, size: u64) -> Result<(), Trouble> {
+        self.files += 1;
+        self.total += size;
+        let Limits { max_files, max_total, .. } = *self.place.limits;
+        let root = self.place.root.display();
+        if self.files > max_files {
+            return Err(Trouble::TooLarge(format!("{root} has more than {max_files} files")));
+        }
+        if self.total > max_total {
+            return Err(Trouble::TooLarge(format!(
+                "the files of {root} have more than {} MiB",
+                max_total >> 20
+            )));
+        }
+        Ok(())
+    }
+
+    /// Reads a file and keeps it; `None`: it is left out.
+    fn read(&mut self, fd: &OwnedFd, name: &[u8], stamp: Stamp) -> Result<Option<Hash>, Trouble> {
+        if (self.place.is_stopped)() {
+            return Err(Trouble::Stopped);
+        }
+        let max = self.place.limits.max_file;
+        let why = if stamp.size > max {
+            format!("{} MiB", stamp.size >> 20)
+        } else {
+            self.read += 1;
+            match read_at(fd.as_fd(), name, max) {
+                Ok(Some(bytes)) => {
+                    self.bytes_read += bytes.len() as u64;
+                    return self.keep(Piece::Bytes, bytes).map(Some);
+                }
+                Ok(None) => "it grew while it was read".to_owned(),
+                Err(error) => error.to_string(),
+            }
+        };
+        self.left_out.push((self.path.clone(), why));
+        Ok(None)
+    }
+
+    /// Lists a folder again; what is known of its rows stays. Whether other names are in it.
+    fn list(&mut self, fd: &OwnedFd, folder: &mut Folder) -> Result<bool, Trouble> {
+        let mut names: Vec<(Box<[u8]>, FileType)> = Vec::new();
+        let Ok(entries) = rustix::fs::Dir::read_from(fd) else {
+            let was = !folder.rows.is_empty();
+            folder.rows.clear();
+            return Ok(was);
+        };
+        for entry in entries {
+            let Ok(entry) = entry else { break };
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b".." | b".git") {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => statat(fd, name, AtFlags::SYMLINK_NOFOLLOW)
+                    .map_or(FileType::Unknown, |about| FileType::from_raw_mode(about.st_mode)),
+                kind => kind,
+            };
+            if matches!(kind, FileType::RegularFile | FileType::Symlink | FileType::Directory)
+                && !self.is_left_out(name, kind == FileType::Directory)
+            {
+                names.push((name.into(), kind));
+            }
+        }
+        names.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let mut old = std::mem::take(&mut folder.rows).into_iter().peekable();
+        let mut changed = false;
+        for (name, kind) in names {
+            while old.next_if(|row| *row.name < *name).is_some() {
+                changed = true;
+            }
+            let known = old.next_if(|row| row.name == name).map(|row| row.what);
+            let was = known.is_some();
+            let what = match (kind, known) {
+                (FileType::Directory, Some(what @ What::Folder(_)))
+                | (FileType::RegularFile, Some(what @ What::File { .. })) => what,
+                (FileType::Symlink, known) => {
+                    let Ok(target) = readlinkat(fd, &*name, Vec::new()) else { continue };
+                    let hash = self.keep(Piece::Bytes, target.into_bytes())?;
+                    changed |= !matches!(known, Some(What::Link(before)) if before == hash);
+                    folder.rows.push(Row { name, what: What::Link(hash) });
+                    continue;
+                }
+                (kind, _) => {
+                    changed = true;
+                    if kind == FileType::Directory {
+                        What::Folder(Box::default())
+                    } else {
+                        What::File { stamp: Stamp::default(), hash: None }
+                    }
+                }
+            };
+            changed |= !was;
+            folder.rows.push(Row { name, what });
+        }
+        Ok(changed || old.next().is_some())
+    }
+
+    /// Whether what is here under a name is none of the folder's files.
+    fn is_left_out(&self, name: &[u8], is_folder: bool) -> bool {
+        let relative = [&self.path[..], name].concat();
+        let path = self.place.root.join(path_of(&relative));
+        if is_folder && self.place.without.contains(&path) {
+            return true;
+        }
+        for rules in self.rules.iter().rev() {
+            let found = rules.matcher.matched(&path, is_folder);
+            if !found.is_none() {
+                return found.is_ignore();
+            }
+        }
+        false
+    }
+
+    /// Reads what a folder says is ignored, when that changed.
+    fn refresh_rules(&self, fd: &OwnedFd, folder: &mut Folder) -> bool {
+        let names: [&[u8]; 2] = [b".git/info/exclude", b".gitignore"];
+        let sources = names.map(|name| {
+            let about = statat(fd, name, AtFlags::empty()).ok()?;
+            let is_file = FileType::from_raw_mode(about.st_mode) == FileType::RegularFile;
+            is_file.then(|| Stamp::of(&about))
+        });
+        let known = folder.rules.as_ref().map_or([None; 2], |rules| rules.sources);
+        let is_racy = sources.iter().flatten().any(|stamp| stamp.is_racy(self.place.limits));
+        if sources == known && !is_racy {
+            return false;
+        }
+        if sources.iter().all(Option::is_none) {
+            folder.rules = None;
+            return true;
+        }
+        let mut builder = GitignoreBuilder::new(self.place.root.join(path_of(&self.path)));
+        for (name, _) in names.iter().zip(&sources).filter(|(_, source)| source.is_some()) {
+            let Ok(Some(bytes)) = read_rules_at(fd.as_fd(), name) else { continue };
+            for line in String::from_utf8_lossy(&bytes).lines() {
+                // A line that is no pattern ignores nothing.
+                let _ = builder.add_line(None, line);
+            }
+        }
+        let matcher = builder.build().unwrap_or_else(|_| Gitignore::empty());
+        folder.rules = Some(Arc::new(Rules { sources, matcher }));
+        true
+    }
+}
+
+/// Forgets a folder; whether anything was in it.
+fn lose(folder: &mut Folder) -> bool {
+    let was = folder.hash.is_some();
+    *folder = Folder::default();
+    was
+}
+
+/// What became of a row since the last look.
+enum State {
+    Same,
+    Changed,
+    Gone,
+}
+
+fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |now| i64::try_from(now.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// The bytes of a plain file; `None` when it is larger than that by now.
+fn read_at(folder: BorrowedFd<'_>, name: &[u8], most: u64) -> std::io::Result<Option<Vec<u8>>> {
+    open_and_read(folder, name, most, OFlags::NOFOLLOW)
+}
+
+/// The same, and it may be a link.
+fn read_rules_at(folder: BorrowedFd<'_>, name: &[u8]) -> std::io::Result<Option<Vec<u8>>> {
+    open_and_read(folder, name, MAX_RULES, OFlags::empty())
+}
+
+fn open_and_read(
+    folder: BorrowedFd<'_>,
+    name: &[u8],
+    most: u64,
+    flags: OFlags,
+) -> std::io::Result<Option<Vec<u8>>> {
+    // Opening a pipe would wait for somebody who writes to it.
+    let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::RDONLY;
+    let file = std::fs::File::from(openat(folder, name, flags, Mode::empty())?);
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(std::io::Error::other("it is no longer a plain file"));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(about.len().min(most)).unwrap_or(0));
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= most).then_some(bytes))
+}
+
+/// What is at one path now, with its bytes; `None`: nothing that could be kept is there.
+pub(super) fn one(root: &Path, relative: &[u8], limits: &Limits) -> Option<(Item, Option<Vec<u8>>, String)> {
+    let path = root.join(path_of(relative));
+    let about = rustix::fs::lstat(&path).ok()?;
+    let item = |kind, bytes: &[u8]| Item { kind, hash: hash_of(Piece::Bytes, bytes) };
+    match FileType::from_raw_mode(about.st_mode) {
+        FileType::Symlink => {
+            let target = std::fs::read_link(&path).ok()?.as_os_str().as_bytes().to_vec();
+            Some((item(Kind::Link, &target), Some(target), String::new()))
+        }
+        FileType::RegularFile => {
+            let stamp = Stamp::of(&about);
+            let left_out = |why: String| Some((Item { kind: Kind::LeftOut, hash: [0; 32] }, None, why));
+            if stamp.size > limits.max_file {
+                return left_out(format!("{} MiB", stamp.size >> 20));
+            }
+            match open_and_read(
+                rustix::fs::CWD,
+                path.as_os_str().as_bytes(),
+                limits.max_file,
+                OFlags::NOFOLLOW,
+            ) {
+                Ok(Some(bytes)) => Some((item(stamp.kind(), &bytes), Some(bytes), String::new())),
+                Ok(None) => left_out("it grew while it was read".to_owned()),
+                Err(error) => left_out(error.to_string()),
+            }
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,406 @@
+//! The audit chain: which rows do not follow from the row before, and how they were changed.
+//!
+//! A row's hash covers the hash of the row before, its own number and its content. So a changed row does not match,
+//! and trying numbers and predecessors shows what was done. One change cannot be detected: rewriting a row, every row
+//! after it and the end mark. Write access to the file is enough for that; a copy of the last hash kept elsewhere
+//! detects it.
+
+use super::Covered;
+use crate::StoreError;
+use aye_core::contract::audit::{AuditFault, AuditFaultKind as Kind};
+
+/// Rows that do not fit which are kept to be looked at. Of a file where more do, nobody reads the rest.
+const KEPT: usize = 256;
+/// So many of them are tried in every place.
+const TRIED: usize = 24;
+
+/// A row as it stands in the table.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) n: i64,
+    pub(super) at: i64,
+    pub(super) kind: String,
+    pub(super) about: [Option<String>; 3],
+    pub(super) body: String,
+    pub(super) hash: String,
+}
+
+impl Link {
+    /// The hash it would have with this number, behind this row.
+    fn hash_as(&self, n: i64, previous: &str) -> Result<String, StoreError> {
+        let about = [0, 1, 2].map(|at| self.about[at].as_deref());
+        Covered { n, at: self.at, kind: &self.kind, about, body: &self.body }.hash(previous)
+    }
+
+    fn fits(&self, n: i64, previous: &str) -> Result<bool, StoreError> {
+        Ok(self.hash_as(n, previous)? == self.hash)
+    }
+}
+
+/// A row that does not fit.
+#[derive(Debug)]
+struct Bad {
+    link: Link,
+    /// The hash it should have where it stands.
+    should: String,
+    /// The row before it is missing.
+    after_gap: bool,
+    /// The next row fits behind it.
+    followed: bool,
+    /// The next row fits behind the hash it should have.
+    hash_changed: bool,
+}
+
+/// From row `n` on, numbers are that much larger than they were written.
+#[derive(Clone, Copy, Debug)]
+struct Shift {
+    n: i64,
+    by: i64,
+    before: i64,
+}
+
+/// Looks up what the walk does not keep.
+pub(super) trait Table {
+    /// The hash of the row of this number; empty before the first.
+    fn hash_at(&self, n: i64) -> Result<Option<String>, StoreError>;
+    /// Another row with this hash.
+    fn twin(&self, hash: &str, n: i64) -> Result<Option<i64>, StoreError>;
+}
+
+/// The walk over the rows, by number.
+#[derive(Debug)]
+pub(super) struct Chain {
+    head: Option<(i64, String)>,
+    /// The number that comes next.
+    expected: i64,
+    /// The stored hash of the row before.
+    previous: String,
+    last_at: Option<u64>,
+    shift: i64,
+    shifts: Vec<Shift>,
+    /// First and last number of what is missing, and when the row before was written.
+    gaps: Vec<(i64, i64, Option<u64>)>,
+    bad: Vec<Bad>,
+    /// Whether the row before is the last of `bad`.
+    is_bad_before: bool,
+    /// Rows with numbers that none can have.
+    strays: Vec<Link>,
+    unlisted: u64,
+}
+
+fn time(at: i64) -> Option<u64> {
+    u64::try_from(at).ok()
+}
+
+impl Chain {
+    /// `head`: the last row that there should be, and its hash.
+    pub(super) fn new(head: Option<(i64, String)>) -> Chain {
+        Chain {
+            head,
+            expected: 1,
+            previous: String::new(),
+            last_at: None,
+            shift: 0,
+            shifts: Vec::new(),
+            gaps: Vec::new(),
+            bad: Vec::new(),
+            is_bad_before: false,
+            strays: Vec::new(),
+            unlisted: 0,
+        }
+    }
+
+    /// Takes the next row.
+    pub(super) fn step(&mut self, link: Link) -> Result<(), StoreError> {
+        let is_gap = link.n > self.expected;
+        let is_behind = self.head.as_ref().is_some_and(|(end, _)| link.n > *end);
+        if link.n < 1 || (is_gap && is_behind) {
+            if self.strays.len() < KEPT {
+                self.strays.push(link);
+            } else {
+                self.unlisted += 1;
+            }
+            return Ok(());
+        }
+        if is_gap {
+            if self.gaps.len() < KEPT {
+                self.gaps.push((self.expected, link.n - 1, self.last_at));
+            } else {
+                self.unlisted += 1;
+            }
+        }
+        let number = link.n.saturating_sub(self.shift);
+        let should = link.hash_as(number, &self.previous)?;
+        let fits = !is_gap && (should == link.hash || self.fits_otherwise(&link, number)?);
+        (self.expected, self.last_at) = (link.n.saturating_add(1), time(link.at));
+        let hash = link.hash.clone();
+        if fits {
+            if let Some(before) = self.before()
+                && !before.hash_changed
+            {
+                before.followed = true;
+            }
+            self.is_bad_before = false;
+        } else if self.bad.len() < KEPT {
+            let bad = Bad { link, should, after_gap: is_gap, followed: false, hash_changed: false };
+            self.bad.push(bad);
+            self.is_bad_before = true;
+        } else {
+            self.unlisted += 1;
+            self.is_bad_before = false;
+        }
+        self.previous = hash;
+        Ok(())
+    }
+
+    /// The row before, when it does not fit.
+    fn before(&mut self) -> Option<&mut Bad> {
+        if self.is_bad_before { self.bad.last_mut() } else { None }
+    }
+
+    fn fits_otherwise(&mut self, link: &Link, number: i64) -> Result<bool, StoreError> {
+        // The row before tells what it told, and only its hash is another.
+        if let Some(before) = self.before()
+            && link.fits(number, &before.should)?
+        {
+            before.hash_changed = true;
+            return Ok(true);
+        }
+        // A row was put in or taken out further up, and all behind it were numbered anew. One row alone that fits
+        // in this way was moved; so it counts only behind a row that does not fit.
+        if self.is_bad_before {
+            for by in [self.shift + 1, self.shift - 1] {
+                if link.fits(link.n - by, &self.previous)? {
+                    self.shifts.push(Shift { n: link.n, by, before: self.shift });
+                    self.shift = by;
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Ends the walk: what is wrong, by number, and how much more than that.
+    pub(super) fn end(mut self, table: &dyn Table) -> Result<(Vec<AuditFault>, u64), StoreError> {
+        let mut faults = Vec::new();
+        let added = self.look_at_end(table, &mut faults)?;
+        self.look_at_shifts(table, &mut faults)?;
+        for (first, last, at) in std::mem::take(&mut self.gaps) {
+            faults.push(missing(first, last, at));
+        }
+        self.look_at_bad(table, added, &mut faults)?;
+        // A row that was found elsewhere is not missing.
+        let found: Vec<i64> =
+            faults.iter().filter(|f| f.kind == Kind::Moved).filter_map(|f| f.last).collect();
+        faults.retain(|fault| {
+            fault.kind != Kind::Missing
+                || fault.last.is_some()
+                || !fault.n.is_some_and(|n| found.contains(&n))
+        });
+        for fault in faults.iter_mut().filter(|fault| fault.kind == Kind::Moved) {
+            fault.last = None;
+        }
+        faults.sort_by_key(|fault| fault.n);
+        Ok((faults, self.unlisted))
+    }
+
+    /// Compares the last row with the note of the end; gives the numbers of rows behind it.
+    fn look_at_end(
+        &mut self,
+        table: &dyn Table,
+        faults: &mut Vec<AuditFault>,
+    ) -> Result<Option<(i64, i64)>, StoreError> {
+        let last = self.expected - 1;
+        let Some((end, hash)) = self.head.clone() else {
+            if last > 0 || !self.strays.is_empty() {
+                let what = "the end mark of the audit is missing; rows at the end may be missing too";
+                faults.push(fault(Kind::Head, None, None, what.to_owned()));
+            }
+            return Ok(None);
+        };
+        let (shift, previous, is_bad) = (self.shift, self.previous.clone(), self.is_bad_before);
+        let written = last - shift;
+        // The last row, numbered anew; not a copy of it.
+        let is_last = is_bad && previous == hash && end.abs_diff(last) == 1;
+        if is_last && (end > last || table.hash_at(end)?.as_ref() != Some(&hash)) {
+            self.shifts.push(Shift { n: last + 1, by: last - end, before: shift });
+            return Ok(None);
+        }
+        if end > written {
+            self.gaps.push((last + 1, end.saturating_add(shift), self.last_at));
+            return Ok(None);
+        }
+        if end < written {
+            if !self.bad.iter().any(|bad| bad.link.n > end) {
+                let what = format!(
+                    "the end mark names row {end}, but rows continue to row {last}: they were inserted, or \
+                     the mark was changed"
+                );
+                faults.push(fault(Kind::Head, Some(end + 1), self.last_at, what));
+                return Ok(None);
+            }
+            return Ok(Some((end + 1, last)));
+        }
+        if previous == hash {
+            if let Some(before) = self.before() {
+                before.followed = true;
+            }
+        } else {
+            let changed = self.before().filter(|before| before.should == hash);
+            if let Some(before) = changed {
+                before.hash_changed = true;
+            } else if !is_bad {
+                let what = "differs from the row in the end mark: the row was rewritten, or the mark was \
+                            changed";
+                faults.push(fault(Kind::Head, (last > 0).then_some(last), self.last_at, what.to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Rows that were put in or taken out with all others numbered anew.
+    fn look_at_shifts(&mut self, table: &dyn Table, faults: &mut Vec<AuditFault>) -> Result<(), StoreError> {
+        for Shift { n, by, before } in std::mem::take(&mut self.shifts) {
+            let at = |bad: &[Bad], number: i64| bad.iter().position(|bad| bad.link.n == number);
+            if by < before {
+                // The first row behind the one that was taken out cannot be checked.
+                if let Some(first) = at(&self.bad, n - 1) {
+                    let bad = self.bad.remove(first);
+                    let what = "the original row of this number is missing, and the rows after it were \
+                              renumbered";
+                    faults.push(fault(Kind::Missing, Some(n - 1), time(bad.link.at), what.to_owned()));
+                }
+                continue;
+            }
+            let Some(first) = at(&self.bad, n - 1) else { continue };
+            let bad = &self.bad[first].link;
+            if table.hash_at(n - 2)?.as_ref() == Some(&bad.hash) {
+                faults.push(doubled(n - 1, n - 2, time(bad.at)));
+                self.bad.remove(first);
+                continue;
+            }
+            let is_next = match table.hash_at(n - 3)? {
+                Some(previous) => bad.fits(n - 2 - before, &previous)?,
+                None => false,
+            };
+            if is_next {
+                self.bad.remove(first);
+                let link = at(&self.bad, n - 2).map(|at| self.bad.remove(at).link);
+                let twin = match &link {
+                    Some(link) => table.twin(&link.hash, link.n)?,
+                    None => None,
+                };
+                let written = link.as_ref().and_then(|link| time(link.at));
+                faults.push(if let Some(twin) = twin {
+                    doubled(n - 2, twin, written)
+                } else {
+                    let what = "inserted, and the rows after it were renumbered";
+                    fault(Kind::Added, Some(n - 2), written, what.to_owned())
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at_bad(
+        &mut self,
+        table: &dyn Table,
+        added: Option<(i64, i64)>,
+        faults: &mut Vec<AuditFault>,
+    ) -> Result<(), StoreError> {
+        let is_few = self.bad.len() + self.strays.len() <= TRIED;
+        // Where a row that is in the wrong place may have been, and the hashes of rows that may have been before one.
+        let mut places: Vec<i64> = self.bad.iter().map(|bad| bad.link.n).collect();
+        let gaps = faults.iter().filter(|fault| fault.kind == Kind::Missing);
+        for (first, last) in gaps.filter_map(|gap| Some((gap.n?, gap.last.or(gap.n)?))) {
+            places.extend((first..=last).take(TRIED));
+        }
+        places.truncate(KEPT);
+        let hashes: Vec<String> = (self.bad.iter().map(|bad| &bad.link))
+            .chain(&self.strays)
+            .map(|link| link.hash.clone())
+            .collect();
+        let was = |link: &Link| -> Result<Option<i64>, StoreError> {
+            for place in &places {
+                let before = table.hash_at(place - 1)?;
+                for previous in before.iter().chain(&hashes) {
+                    if link.fits(*place, previous)? {
+                        return Ok(Some(*place));
+                    }
+                }
+            }
+            Ok(None)
+        };
+        for link in &self.strays {
+            let written = time(link.at);
+            let was = if is_few { was(link)? } else { None };
+            let twin = if is_few { table.twin(&link.hash, link.n)? } else { None };
+            faults.push(match (twin, was) {
+                (Some(twin), _) => doubled(link.n, twin, written),
+                (None, Some(was)) => moved(link.n, was, written),
+                (None, None) => {
+                    let what = "inserted: no such row was ever written";
+                    fault(Kind::Added, Some(link.n), written, what.to_owned())
+                }
+            });
+        }
+        for bad in &self.bad {
+            let (n, written) = (bad.link.n, time(bad.link.at));
+            if bad.hash_changed {
+                let what = "its hash was changed, its content was not";
+                faults.push(fault(Kind::Hash, Some(n), written, what.to_owned()));
+                continue;
+            }
+            if is_few {
+                if let Some(was) = was(&bad.link)? {
+                    // In its place, and only the row before it is not.
+                    if was != n {
+                        faults.push(moved(n, was, written));
+                    }
+                    continue;
+                }
+                if let Some(twin) = table.twin(&bad.link.hash, n)? {
+                    faults.push(doubled(n, twin, written));
+                    continue;
+                }
+            }
+            if added.is_some_and(|(first, last)| (first..=last).contains(&n)) {
+                let what = "inserted: the audit ended before it";
+                faults.push(fault(Kind::Added, Some(n), written, what.to_owned()));
+            } else if bad.after_gap && bad.followed {
+                // Nothing speaks against it, and it cannot be checked: told with what is missing.
+            } else if bad.followed {
+                let what = format!("changed, or row {} was rewritten with a new hash", n - 1);
+                faults.push(fault(Kind::Changed, Some(n), written, what));
+            } else {
+                let what =
+                    "changed together with its hash: it matches neither the row before nor the row after";
+                faults.push(fault(Kind::Changed, Some(n), written, what.to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fault(kind: Kind, n: Option<i64>, at: Option<u64>, what: String) -> AuditFault {
+    AuditFault { kind, n, last: None, at, what }
+}
+
+fn missing(first: i64, last: i64, at: Option<u64>) -> AuditFault {
+    let what = if first == last {
+        "missing; the row after it cannot be checked".to_owned()
+    } else {
+        format!("{} rows are missing; the row after them cannot be checked", last - first + 1)
+    };
+    AuditFault { last: (first < last).then_some(last), ..fault(Kind::Missing, Some(first), at, what) }
+}
+
+/// `last` holds, for a moment, where the row was.
+fn moved(n: i64, was: i64, at: Option<u64>) -> AuditFault {
+    let what = format!("its content was written as row {was}");
+    AuditFault { last: Some(was), ..fault(Kind::Moved, Some(n), at, what) }
+}
+
+fn doubled(n: i64, twin: i64, at: Option<u64>) -> AuditFault {
+    fault(Kind::Doubled, Some(n), at, format!("a copy of row {twin}"))
+}

@@ -1,0 +1,146 @@
+//! Verifies the whole audit in one transaction: the chain, the lists of rules, the tables beside it.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension, Row};
+use serde::Deserialize;
+
+use super::agree::Agree;
+use super::chain::{Chain, Link, Table};
+use crate::rows::{body, body_or_null, text};
+use crate::{Store, StoreError};
+use aye_core::contract::audit::{AuditFault, AuditFaultKind, AuditKind, AuditReport};
+use aye_core::contract::digest::sha256_hex;
+
+impl Store {
+    /// Looks at every row of the audit: whether each follows from the row before, whether the last one is the last
+    /// there was, whether the lists of rules are what they were, and whether the questions, executions and grants in
+    /// their tables are what it tells of them.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails. What is wrong in the audit is told in the report.
+    pub async fn verify_audit(&self) -> Result<AuditReport, StoreError> {
+        self.read(verify).await
+    }
+}
+
+/// What a judged row says of the rules.
+#[derive(Deserialize)]
+struct JudgedRow {
+    judgement: Tried,
+}
+
+#[derive(Deserialize)]
+struct Tried {
+    tried: String,
+}
+
+/// What is known of a list of rules: whether it is there, as it was, and which row named it first.
+struct List {
+    is_there: bool,
+    is_right: bool,
+    is_named: bool,
+}
+
+fn verify(conn: &Connection) -> Result<AuditReport, StoreError> {
+    let mut report = AuditReport::default();
+    let mut lists = rules(conn)?;
+    report.rules = lists.len() as u64;
+    let head = conn
+        .prepare_cached("SELECT n, hash FROM audit_head")?
+        .query_row((), |row| Ok((row.get(0)?, text(row, 1)?)))
+        .optional()?;
+    let mut chain = Chain::new(head);
+    let mut agree = Agree::new(conn)?;
+    let mut faults = Vec::new();
+    let mut statement = conn
+        .prepare_cached("SELECT n, at, kind, thread_id, run_id, call_id, body, hash FROM audit ORDER BY n")?;
+    let mut rows = statement.query(())?;
+    while let Some(row) = rows.next()? {
+        let link = link_of(row)?;
+        let at = u64::try_from(link.at).ok();
+        report.rows += 1;
+        report.first_at = report.first_at.or(at);
+        report.last_at = at.or(report.last_at);
+        let kind = AuditKind::parse(&link.kind).unwrap_or(AuditKind::Other);
+        if kind == AuditKind::Judged
+            && let Ok(told) = serde_json::from_str::<JudgedRow>(&link.body)
+        {
+            let hash = told.judgement.tried;
+            let list = lists.entry(hash).or_insert_with_key(|hash| {
+                let what = format!("its list of rules {hash} is missing");
+                faults.push(AuditFault {
+                    kind: AuditFaultKind::Rules,
+                    n: Some(link.n),
+                    last: None,
+                    at,
+                    what,
+                });
+                List { is_there: false, is_right: true, is_named: true }
+            });
+            if !list.is_named && !list.is_right {
+                let what = "its list of rules was changed";
+                let (kind, what) = (AuditFaultKind::Rules, what.to_owned());
+                faults.push(AuditFault { kind, n: Some(link.n), last: None, at, what });
+            }
+            list.is_named = true;
+        }
+        agree.take(kind, &link);
+        chain.step(link)?;
+    }
+    for (hash, _) in lists.iter().filter(|(_, list)| list.is_there && !list.is_named) {
+        let what = format!("the list of rules {hash} was inserted or changed: no row refers to it");
+        faults.push(AuditFault { kind: AuditFaultKind::Rules, n: None, last: None, at: None, what });
+    }
+    drop(rows);
+    let (mut found, unlisted) = chain.end(&Rows(conn))?;
+    found.append(&mut faults);
+    let (mut differences, more) = agree.end(conn)?;
+    found.append(&mut differences);
+    (report.faults, report.unlisted) = (found, unlisted + more);
+    Ok(report)
+}
+
+fn rules(conn: &Connection) -> Result<HashMap<String, List>, StoreError> {
+    let mut statement = conn.prepare_cached("SELECT hash, body FROM audit_rules")?;
+    let mut rows = statement.query(())?;
+    let mut lists = HashMap::new();
+    while let Some(row) = rows.next()? {
+        let hash = text(row, 0)?;
+        let is_right = sha256_hex(body(row, 1)?) == hash;
+        lists.insert(hash, List { is_there: true, is_right, is_named: false });
+    }
+    Ok(lists)
+}
+
+fn link_of(row: &Row<'_>) -> Result<Link, StoreError> {
+    let maybe = |at: usize| -> rusqlite::Result<Option<String>> {
+        Ok(body_or_null(row, at)?.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
+    };
+    Ok(Link {
+        n: row.get(0)?,
+        at: row.get(1)?,
+        kind: text(row, 2)?,
+        about: [maybe(3)?, maybe(4)?, maybe(5)?],
+        body: text(row, 6)?,
+        hash: text(row, 7)?,
+    })
+}
+
+struct Rows<'a>(&'a Connection);
+
+impl Table for Rows<'_> {
+    fn hash_at(&self, n: i64) -> Result<Option<String>, StoreError> {
+        if n == 0 {
+            return Ok(Some(String::new()));
+        }
+        let mut statement = self.0.prepare_cached("SELECT hash FROM audit WHERE n = ?1")?;
+        Ok(statement.query_row((n,), |row| text(row, 0)).optional()?)
+    }
+
+    fn twin(&self, hash: &str, n: i64) -> Result<Option<i64>, StoreError> {
+        let mut statement =
+            self.0.prepare_cached("SELECT n FROM audit WHERE hash = ?1 AND n <> ?2 LIMIT 1")?;
+        Ok(statement.query_row((hash, n), |row| row.get(0)).optional()?)
+    }
+}

@@ -1,0 +1,385 @@
+//! Publishes commits to other processes; nobody polls.
+//!
+//! A subscriber binds a datagram socket in the folder `bells` beside the store; each commit sends a message of a few
+//! bytes to every socket there. A message says only what to read: the truth is in the store, so a forged, duplicated
+//! or late message does no harm. A lost one would: a receiver whose queue is full gets [`Change::anything`].
+//!
+//! A message that was never sent (its process was killed, or the folder was deleted) is not noticed. So subscribers
+//! use [`ChangeSubscription::next_or_check`], which also reports a change every 30 seconds and restores its socket. A process
+//! without subscriptions is never woken.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Store, StoreError};
+use aye_core::contract::ids::ThreadId;
+
+/// Bytes of an address of a socket, with its end.
+const MAX_ADDRESS: usize = 100;
+/// So many messages without a pause mean that the queue may have been full: Linux holds 10 by default.
+const BURST: usize = 8;
+const MAX_MESSAGE: usize = 1024;
+/// How often somebody who waits checks for itself: a message that was never sent is not heard.
+const CHECK: Duration = Duration::from_secs(30);
+
+/// What kind of thing was committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// A run moved on: messages, questions, results, its end.
+    Run,
+    /// A question was answered, or its time ran out.
+    Decision,
+    /// Somebody began or ceased to drive a thread.
+    Owner,
+    /// A message was queued, or taken back.
+    Queue,
+    /// A grant was given or taken back.
+    Grant,
+    /// Messages may have been lost: look at everything.
+    Anything,
+}
+
+/// Something was committed by another handle than one's own: look at the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What kind of thing.
+    pub kind: ChangeKind,
+    /// The conversation, when it is about one.
+    pub thread: Option<ThreadId>,
+}
+
+impl Change {
+    /// Look at everything.
+    pub fn anything() -> Change {
+        Change { kind: ChangeKind::Anything, thread: None }
+    }
+
+    pub(super) fn of(kind: ChangeKind, thread: &ThreadId) -> Change {
+        Change { kind, thread: Some(thread.clone()) }
+    }
+
+    /// Whether it may be about this conversation, or a child's below it.
+    pub fn concerns(&self, thread: &ThreadId) -> bool {
+        self.thread.as_ref().is_none_or(|named| named.is_at_or_below(thread))
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let letter = match self.kind {
+            ChangeKind::Run => b'r',
+            ChangeKind::Decision => b'd',
+            ChangeKind::Owner => b'o',
+            ChangeKind::Queue => b'q',
+            ChangeKind::Grant => b'g',
+            ChangeKind::Anything => b'*',
+        };
+        let thread = self.thread.as_ref().map_or("", ThreadId::as_str);
+        [&[letter], thread.as_bytes()].concat()
+    }
+
+    /// What cannot be read may mean anything.
+    fn from_bytes(bytes: &[u8]) -> Change {
+        let kind = match bytes.first() {
+            Some(b'r') => ChangeKind::Run,
+            Some(b'd') => ChangeKind::Decision,
+            Some(b'o') => ChangeKind::Owner,
+            Some(b'q') => ChangeKind::Queue,
+            Some(b'g') => ChangeKind::Grant,
+            Some(_) | None => return Change::anything(),
+        };
+        let thread = std::str::from_utf8(&bytes[1..]).ok().filter(|id| !id.is_empty()).map(ThreadId::from);
+        Change { kind, thread }
+    }
+}
+
+/// Sends. One a store's handle; it does not hear itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ChangeNotifier {
+    place: Option<Arc<Place>>,
+}
+
+#[derive(Debug)]
+struct Place {
+    folder: PathBuf,
+    /// Begins the names of this handle's own sockets.
+    token: String,
+    socket: UnixDatagram,
+}
+
+impl ChangeNotifier {
+    /// For a store in a file. One that cannot be set up is logged: then others look when they have another reason to.
+    pub(super) fn beside(store: &Path) -> ChangeNotifier {
+        let place = store.parent().map(|parent| -> std::io::Result<Place> {
+            let socket = UnixDatagram::unbound()?;
+            socket.set_nonblocking(true)?;
+            Ok(Place {
+                folder: parent.join("bells"),
+                token: uuid::Uuid::now_v7().simple().to_string(),
+                socket,
+            })
+        });
+        match place {
+            Some(Ok(place)) => ChangeNotifier { place: Some(Arc::new(place)) },
+            Some(Err(error)) => {
+                tracing::warn!(%error, "other processes cannot be notified of changes");
+                ChangeNotifier::default()
+            }
+            None => ChangeNotifier::default(),
+        }
+    }
+
+    /// Tells everybody else. It never waits and never fails: the store has what matters.
+    pub(super) fn ring(&self, change: &Change) {
+        let Some(place) = &self.place else { return };
+        let Ok(entries) = std::fs::read_dir(&place.folder) else { return };
+        let message = change.to_bytes();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            if name.as_bytes().starts_with(place.token.as_bytes()) {
+                continue;
+            }
+            let sent = with_address(&place.folder, Path::new(&name), |address| {
+                place.socket.send_to(&message, address)
+            });
+            // The process behind it is gone and could not clean up.
+            if sent.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused) {
+                let _ = std::fs::remove_file(place.folder.join(&name));
+            }
+        }
+    }
+}
+
+impl ChangeNotifier {
+    /// How many sockets of others are there; those of dead processes count until the next message.
+    fn others(&self) -> usize {
+        let Some(place) = &self.place else { return 0 };
+        let Ok(entries) = std::fs::read_dir(&place.folder) else { return 0 };
+        let own = place.token.as_bytes();
+        entries.flatten().filter(|entry| !entry.file_name().as_bytes().starts_with(own)).count()
+    }
+}
+
+/// An address of at most as many bytes as a socket's may have: a long path is reached through its opened folder.
+fn with_address<T>(
+    folder: &Path,
+    name: &Path,
+    work: impl FnOnce(&Path) -> std::io::Result<T>,
+) -> std::io::Result<T> {
+    let whole = folder.join(name);
+    if whole.as_os_str().len() < MAX_ADDRESS {
+        return work(&whole);
+    }
+    use std::os::fd::AsRawFd as _;
+    let opened = std::fs::File::open(folder)?;
+    work(&PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd())).join(name))
+}
+
+/// Hears of what others commit, as long as it lives.
+#[derive(Debug)]
+pub struct ChangeSubscription {
+    /// `None` for a store in memory: nobody else can write to it.
+    socket: Option<tokio::net::UnixDatagram>,
+    place: Option<Arc<Place>>,
+    path: PathBuf,
+    burst: usize,
+    lost: bool,
+}
+
+impl ChangeSubscription {
+    /// As [`ChangeSubscription::next`], for somebody who waits for a change: after 30 seconds without one it returns
+    /// [`Change::anything`], and makes sure that others can reach it.
+    pub async fn next_or_check(&mut self) -> Change {
+        if self.socket.is_none() {
+            return self.next().await;
+        }
+        if let Ok(change) = tokio::time::timeout(CHECK, self.next()).await {
+            return change;
+        }
+        self.restore();
+        Change::anything()
+    }
+
+    /// Binds a new socket when the old one is gone from its folder.
+    fn restore(&mut self) {
+        let Some(place) = self.place.as_ref().filter(|_| !self.path.exists()) else { return };
+        match place.bind() {
+            Ok((socket, path)) => {
+                self.socket = Some(socket);
+                self.path = path;
+            }
+            Err(error) => tracing::warn!(%error, "changes by other processes are checked every 30 seconds"),
+        }
+    }
+
+    /// Waits for the next change. It costs nothing while there is none.
+    pub async fn next(&mut self) -> Change {
+        if std::mem::take(&mut self.lost) {
+            return Change::anything();
+        }
+        let Some(socket) = &self.socket else { return std::future::pending().await };
+        let mut bytes = [0; MAX_MESSAGE];
+        let read = match socket.try_recv(&mut bytes) {
+            Ok(read) => {
+                self.burst += 1;
+                if self.burst >= BURST {
+                    self.burst = 0;
+                    self.lost = true;
+                }
+                read
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                self.burst = 0;
+                match socket.recv(&mut bytes).await {
+                    Ok(read) => read,
+                    Err(error) => return broken(&error).await,
+                }
+            }
+            Err(error) => return broken(&error).await,
+        };
+        Change::from_bytes(&bytes[..read])
+    }
+}
+
+async fn broken(error: &std::io::Error) -> Change {
+    tracing::error!(%error, "changes by other processes are no longer received");
+    std::future::pending().await
+}
+
+impl Drop for ChangeSubscription {
+    fn drop(&mut self) {
+        if self.socket.is_some() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Store {
+    /// Whether somebody else hears of what is committed through this handle, as far as one can tell.
+    pub fn is_heard(&self) -> bool {
+        self.bell.others() > 0
+    }
+
+    /// Hears of what other handles, most of them in other processes, commit from now on. To be called where tokio
+    /// runs. Look at the store once after this returned: what was committed before is not told.
+    ///
+    /// # Errors
+    /// [`StoreError::Bell`] when no socket can be made beside the store.
+    pub fn watch(&self) -> Result<ChangeSubscription, StoreError> {
+        let Some(place) = &self.bell.place else {
+            let path = PathBuf::new();
+            return Ok(ChangeSubscription { socket: None, place: None, path, burst: 0, lost: false });
+        };
+        let (socket, path) = place.bind().map_err(StoreError::Bell)?;
+        Ok(ChangeSubscription {
+            socket: Some(socket),
+            place: Some(Arc::clone(place)),
+            path,
+            burst: 0,
+            lost: false,
+        })
+    }
+}
+
+impl Place {
+    /// A new socket in the folder, which is created when it is missing.
+    fn bind(&self) -> std::io::Result<(tokio::net::UnixDatagram, PathBuf)> {
+        use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+        let name = PathBuf::from(format!("{}-{}", self.token, uuid::Uuid::now_v7().simple()));
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        // Whatever the umask is: the owner must be able to enter, and nobody else.
+        std::fs::set_permissions(&self.folder, std::fs::Permissions::from_mode(0o700))?;
+        let socket = with_address(&self.folder, &name, |address| UnixDatagram::bind(address))?;
+        socket.set_nonblocking(true)?;
+        Ok((tokio::net::UnixDatagram::from_std(socket)?, self.folder.join(name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(id: &str) -> ThreadId {
+        ThreadId::from(id)
+    }
+
+    #[test]
+    fn messages_are_read_back() {
+        for kind in
+            [ChangeKind::Run, ChangeKind::Decision, ChangeKind::Owner, ChangeKind::Queue, ChangeKind::Grant]
+        {
+            let change = Change::of(kind, &thread("t1"));
+            assert_eq!(Change::from_bytes(&change.to_bytes()), change);
+        }
+        assert_eq!(Change::from_bytes(b""), Change::anything());
+        assert_eq!(Change::from_bytes(b"\xff\xff"), Change::anything());
+    }
+
+    #[tokio::test]
+    async fn others_hear_and_oneself_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        // Longer than an address may be.
+        let store = folder.path().join("d".repeat(120)).join("store.db");
+        std::fs::create_dir(store.parent().unwrap()).unwrap();
+        let (one, two) = (Store::open(&store).unwrap(), Store::open(&store).unwrap());
+        let (mut heard_by_one, mut heard_by_two) = (one.watch().unwrap(), two.watch().unwrap());
+        let change = Change::of(ChangeKind::Decision, &thread("t1"));
+        one.bell.ring(&change);
+        assert_eq!(heard_by_two.next().await, change);
+        assert!(one.is_heard() && two.is_heard());
+        two.bell.ring(&Change::of(ChangeKind::Run, &thread("t2")));
+        // The first thing it hears is the other's: its own was never sent to it.
+        assert_eq!(heard_by_one.next().await, Change::of(ChangeKind::Run, &thread("t2")));
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_is_told_as_anything() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let (one, two) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
+        let mut watch = two.watch().unwrap();
+        for n in 0..1000 {
+            one.bell.ring(&Change::of(ChangeKind::Run, &thread(&format!("t{n}"))));
+        }
+        loop {
+            if watch.next().await == Change::anything() {
+                break;
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_checks_by_itself_and_can_be_reached_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let (one, two) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
+        let mut watch = two.watch().unwrap();
+        std::fs::remove_dir_all(folder.path().join("bells")).unwrap();
+        let change = Change::of(ChangeKind::Decision, &thread("t1"));
+        one.bell.ring(&change);
+        let start = tokio::time::Instant::now();
+        assert_eq!(watch.next_or_check().await, Change::anything(), "that one was lost");
+        assert_eq!(start.elapsed().as_secs(), 30);
+        one.bell.ring(&change);
+        assert_eq!(watch.next_or_check().await, change);
+        assert_eq!(start.elapsed().as_secs(), 30, "heard at once");
+        // Who waits for nothing is not woken.
+        let idle = tokio::time::timeout(Duration::from_hours(1), watch.next());
+        assert!(idle.await.is_err());
+    }
+
+    #[tokio::test]
+    async fn what_a_dead_process_left_is_cleaned_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("store.db")).unwrap();
+        let bells = folder.path().join("bells");
+        std::fs::create_dir(&bells).unwrap();
+        drop(UnixDatagram::bind(bells.join("dead")).unwrap());
+        assert!(bells.join("dead").exists());
+        store.bell.ring(&Change::anything());
+        assert!(!bells.join("dead").exists() && !store.is_heard());
+        drop(store.watch().unwrap());
+        assert_eq!(std::fs::read_dir(&bells).unwrap().count(), 0);
+    }
+}

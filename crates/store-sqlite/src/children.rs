@@ -1,0 +1,318 @@
+//! Threads started by a call of another thread.
+
+use std::path::PathBuf;
+
+use rusqlite::{Connection, OptionalExtension, Row, Transaction};
+
+use super::rows::{body_or_null, int, path_bytes, text, uint};
+use super::{Change, ChangeKind, Store, StoreError, SuspensionFilter, runs, suspensions};
+use aye_core::contract::child::{ChildRecord, TaskRecord, TaskRun};
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::mailbox::{MailboxJob, MailboxJobOrigin};
+use aye_core::contract::message::Message;
+use aye_core::contract::record::{SuspensionRecord, SuspensionStatus};
+use aye_core::contract::suspension::ACTION_CHILD_RUN;
+
+const COLUMNS: &str = "c.thread_id, c.parent_thread, c.root_thread, c.parent_run, c.parent_call, c.agent, c.prompt, \
+                       c.model, c.depth, c.background, c.told, c.created_at, c.stop";
+
+/// The threads below a thread. With `?2` set, only those whose call waits for them, all the way down.
+const BELOW: &str = "WITH RECURSIVE below(id) AS ( \
+                     SELECT thread_id FROM child WHERE parent_thread = ?1 AND (?2 = 0 OR background = 0) \
+                     UNION SELECT c.thread_id FROM child c JOIN below b ON c.parent_thread = b.id \
+                     WHERE ?2 = 0 OR c.background = 0)";
+
+impl Store {
+    /// Makes the thread of a child, once for each call: the record of the one that is there.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`] when its parent was deleted, [`StoreError::Exists`] when its id names something else.
+    pub async fn create_child(
+        &self,
+        child: ChildRecord,
+        title: String,
+        cwd: PathBuf,
+    ) -> Result<ChildRecord, StoreError> {
+        let change = Change::of(ChangeKind::Run, &child.parent_thread);
+        let work = move |tx: &Transaction<'_>| {
+            if let Some(known) = one(tx, &child.thread_id)? {
+                let is_same = known.parent_run == child.parent_run && known.parent_call == child.parent_call;
+                return if is_same {
+                    Ok(known)
+                } else {
+                    Err(StoreError::Exists { what: format!("thread {}", child.thread_id) })
+                };
+            }
+            if !super::threads::exists(tx, &child.parent_thread)? {
+                return Err(StoreError::NoThread(child.parent_thread));
+            }
+            let added = tx
+                .prepare_cached(
+                    "INSERT INTO thread (id, title, cwd, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?4) \
+                     ON CONFLICT DO NOTHING",
+                )?
+                .execute((child.thread_id.as_str(), title, path_bytes(&cwd), int(child.created_at)))?;
+            if added == 0 {
+                return Err(StoreError::Exists { what: format!("thread {}", child.thread_id) });
+            }
+            tx.prepare_cached(
+                "INSERT INTO child (thread_id, parent_thread, root_thread, parent_run, parent_call, agent, prompt, \
+                                    model, depth, background, told, created_at) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11)",
+            )?
+            .execute((
+                child.thread_id.as_str(),
+                child.parent_thread.as_str(),
+                child.root_thread.as_str(),
+                child.parent_run.as_str(),
+                child.parent_call.as_str(),
+                &child.agent,
+                &child.prompt,
+                &child.model,
+                child.depth,
+                child.background,
+                int(child.created_at),
+            ))?;
+            Ok(child)
+        };
+        let places = ("store.child.before", "store.child.after");
+        self.write_and_tell(true, places, work, |_| Some(change)).await
+    }
+
+    /// What a thread serves; `None` for one that nothing but a person began.
+    pub async fn child(&self, thread: &ThreadId) -> Result<Option<ChildRecord>, StoreError> {
+        let thread = thread.clone();
+        self.read(move |conn| one(conn, &thread)).await
+    }
+
+    /// The thread whose driver drives this one: the first one above it that no call waits for. It may be itself.
+    pub async fn driven_with(&self, thread: &ThreadId) -> Result<ThreadId, StoreError> {
+        let mut thread = thread.clone();
+        self.read(move |conn| {
+            while let Some(child) = one(conn, &thread)? {
+                if child.background {
+                    break;
+                }
+                thread = child.parent_thread;
+            }
+            Ok(thread)
+        })
+        .await
+    }
+
+    /// The children below a thread, and theirs, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a run is unreadable.
+    pub async fn tasks(&self, thread: &ThreadId) -> Result<Vec<TaskRecord>, StoreError> {
+        let thread = thread.clone();
+        self.read(move |conn| tasks_below(conn, &thread, false)).await
+    }
+
+    /// The children of all threads, or only those that are not over, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a run is unreadable.
+    pub async fn all_tasks(&self, open_only: bool) -> Result<Vec<TaskRecord>, StoreError> {
+        self.read(move |conn| {
+            let mut statement =
+                conn.prepare_cached(&format!("SELECT {COLUMNS} FROM child c ORDER BY c.n"))?;
+            let children = statement.query_map((), child_of)?.collect::<Result<Vec<_>, _>>()?;
+            tasks_of(conn, children, open_only)
+        })
+        .await
+    }
+
+    /// Notes that a child is to end, for whoever drives it. `false`: there is no such child.
+    pub async fn stop_child(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        let thread = thread.clone();
+        let change = Change::of(ChangeKind::Decision, &thread);
+        let work = move |tx: &Transaction<'_>| {
+            Ok(tx
+                .prepare_cached("UPDATE child SET stop = 1 WHERE thread_id = ?1")?
+                .execute((thread.as_str(),))?
+                > 0)
+        };
+        self.write_and_tell(true, ("", ""), work, |found| found.then_some(change)).await
+    }
+
+    /// The questions that people have to answer before this thread, and the children its calls wait for, can go on.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a question is unreadable.
+    pub async fn waiting_below(&self, thread: &ThreadId) -> Result<Vec<SuspensionRecord>, StoreError> {
+        let thread = thread.clone();
+        self.read(move |conn| questions_below(conn, &thread, SuspensionStatus::Open, true)).await
+    }
+
+    /// Whether something was answered, or ended unanswered, at the thread or below it, that its unfinished run has not
+    /// heard of.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a question is unreadable.
+    pub async fn has_answers(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        let thread = thread.clone();
+        self.read(move |conn| {
+            let mut threads = below(conn, &thread, true)?;
+            threads.push(thread);
+            for thread in &threads {
+                if answers_of(conn, thread)? > 0 {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+        .await
+    }
+
+    /// Puts the end of a child in the background to its parent, once, for this agent to hear. `false`: that was done before.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn tell_child_end(
+        &self,
+        thread: &ThreadId,
+        agent: String,
+        messages: Vec<Message>,
+        now_ms: u64,
+    ) -> Result<bool, StoreError> {
+        let thread = thread.clone();
+        let work = move |tx: &Transaction<'_>| {
+            let parent: Option<String> = tx
+                .prepare_cached(
+                    "UPDATE child SET told = 1 WHERE thread_id = ?1 AND background = 1 AND told = 0 \
+                     RETURNING parent_thread",
+                )?
+                .query_row((thread.as_str(),), |row| text(row, 0))
+                .optional()?;
+            let Some(parent) = parent.map(ThreadId::from) else { return Ok(None) };
+            let mut job = MailboxJob::new(parent.clone(), messages, now_ms);
+            job.origin = MailboxJobOrigin::Internal;
+            job.agent_id = agent;
+            job.sender_id = Some(thread.to_string());
+            super::mailbox::insert(tx, job)?;
+            Ok(Some(parent))
+        };
+        let places = ("store.child_end.before", "store.child_end.after");
+        let told = self
+            .write_and_tell(true, places, work, |parent| {
+                parent.as_ref().map(|parent| Change::of(ChangeKind::Queue, parent))
+            })
+            .await?;
+        Ok(told.is_some())
+    }
+}
+
+pub(super) fn one(conn: &Connection, thread: &ThreadId) -> Result<Option<ChildRecord>, StoreError> {
+    Ok(conn
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM child c WHERE c.thread_id = ?1"))?
+        .query_row((thread.as_str(),), child_of)
+        .optional()?)
+}
+
+/// The threads below this one; `served`: only those that a call waits for.
+pub(super) fn below(conn: &Connection, thread: &ThreadId, served: bool) -> Result<Vec<ThreadId>, StoreError> {
+    let mut statement = conn.prepare_cached(&format!("{BELOW} SELECT id FROM below"))?;
+    let rows = statement.query_map((thread.as_str(), served), |row| Ok(ThreadId::from(text(row, 0)?)))?;
+    Ok(rows.collect::<Result<Vec<_>, _>>()?)
+}
+
+/// Questions to people, of the thread and of those below it, oldest first; `served` as for [`below`].
+pub(super) fn questions_below(
+    conn: &Connection,
+    thread: &ThreadId,
+    status: SuspensionStatus,
+    served: bool,
+) -> Result<Vec<SuspensionRecord>, StoreError> {
+    let mut threads = below(conn, thread, served)?;
+    threads.insert(0, thread.clone());
+    let mut found = Vec::new();
+    for thread in threads {
+        let filter =
+            SuspensionFilter { thread: Some(thread), status: Some(status), ..SuspensionFilter::default() };
+        found.extend(suspensions::listed(conn, &filter)?.into_iter().filter(|row| !row.ticket.is_served()));
+    }
+    found.sort_by_key(|row| row.created_at);
+    Ok(found)
+}
+
+/// Answers that a thread's unfinished run has not carried out.
+pub(super) fn answers_of(conn: &Connection, thread: &ThreadId) -> Result<usize, StoreError> {
+    let Some(run) = runs::latest(conn, thread)?.filter(|run| run.status != RunStatus::Done) else {
+        return Ok(0);
+    };
+    let count: i64 = conn
+        .prepare_cached("SELECT count(*) FROM suspension WHERE run_id = ?1 AND status = 'decided'")?
+        .query_row((run.id.as_str(),), |row| row.get(0))?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+/// The children below a thread, oldest first; `open_only`: those that are not over.
+pub(super) fn tasks_below(
+    conn: &Connection,
+    thread: &ThreadId,
+    open_only: bool,
+) -> Result<Vec<TaskRecord>, StoreError> {
+    let sql =
+        format!("{BELOW} SELECT {COLUMNS} FROM child c JOIN below b ON b.id = c.thread_id ORDER BY c.n");
+    let children = conn
+        .prepare_cached(&sql)?
+        .query_map((thread.as_str(), false), child_of)?
+        .collect::<Result<Vec<_>, _>>()?;
+    tasks_of(conn, children, open_only)
+}
+
+fn tasks_of(
+    conn: &Connection,
+    children: Vec<ChildRecord>,
+    open_only: bool,
+) -> Result<Vec<TaskRecord>, StoreError> {
+    let mut found = Vec::with_capacity(children.len());
+    for child in children {
+        let run = runs::latest(conn, &child.thread_id)?.map(|run| TaskRun {
+            run_id: run.id,
+            status: run.status,
+            steps: run.steps,
+            usage: run.usage,
+            active_ms: run.active_ms,
+            termination: run.termination,
+            created_at: run.created_at,
+            updated_at: run.updated_at,
+        });
+        if open_only && run.as_ref().is_some_and(|run| run.status == RunStatus::Done) {
+            continue;
+        }
+        let mut waiting = 0;
+        let mut threads = below(conn, &child.thread_id, true)?;
+        threads.push(child.thread_id.clone());
+        for thread in threads {
+            let count: i64 = conn
+                .prepare_cached(
+                    "SELECT count(*) FROM suspension WHERE thread_id = ?1 AND status = 'open' AND action IS NOT ?2",
+                )?
+                .query_row((thread.as_str(), ACTION_CHILD_RUN), |row| row.get(0))?;
+            waiting += uint(count);
+        }
+        found.push(TaskRecord { child, run, waiting });
+    }
+    Ok(found)
+}
+
+fn child_of(row: &Row<'_>) -> rusqlite::Result<ChildRecord> {
+    Ok(ChildRecord {
+        thread_id: text(row, 0)?.into(),
+        parent_thread: text(row, 1)?.into(),
+        root_thread: text(row, 2)?.into(),
+        parent_run: text(row, 3)?.into(),
+        parent_call: text(row, 4)?.into(),
+        agent: text(row, 5)?,
+        prompt: text(row, 6)?,
+        model: body_or_null(row, 7)?.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
+        depth: row.get(8)?,
+        background: row.get(9)?,
+        told: row.get(10)?,
+        created_at: uint(row.get(11)?),
+        stop: row.get(12)?,
+    })
+}

@@ -1,0 +1,116 @@
+//! A thread read in one transaction, for front ends.
+
+use rusqlite::Connection;
+
+use super::{Store, StoreError, children, journal, leases, mailbox, runs, summaries, threads};
+use aye_core::contract::child::TaskRecord;
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::record::{
+    LeaseRecord, OpenIntent, QueuedMessage, RunRecord, StoredMessage, SuspensionRecord, SuspensionStatus,
+    ThreadRecord,
+};
+use aye_core::contract::summary::SummaryRecord;
+
+/// A thread read in one transaction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadView {
+    /// The conversation.
+    pub thread: ThreadRecord,
+    /// Who has the right to write, alive or not, and until when.
+    pub lease: Option<LeaseRecord>,
+    /// Messages behind the place that was asked for.
+    pub messages: Vec<StoredMessage>,
+    /// How many messages there are in all.
+    pub total: u64,
+    /// The latest run.
+    pub run: Option<RunRecord>,
+    /// Questions that wait for a person, oldest first, those of the children below too.
+    pub waiting: Vec<SuspensionRecord>,
+    /// Answers that were not carried out yet, of the latest run and of the children that its calls wait for.
+    pub decided: usize,
+    /// The children below that are not over, oldest first.
+    pub children: Vec<TaskRecord>,
+    /// Executions of an unfinished latest run that were started and have no outcome yet.
+    pub running: Vec<OpenIntent>,
+    /// What begins when the thread is free.
+    pub queued: Vec<QueuedMessage>,
+    /// The newest summaries that stand for older messages, oldest first.
+    pub summaries: Vec<SummaryRecord>,
+}
+
+/// Which messages of a thread are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All.
+    All,
+    /// Those behind a place.
+    Behind(u64),
+    /// So many at the end.
+    Last(usize),
+}
+
+impl Store {
+    /// Looks at a thread: everything, or only the messages behind a place. `None`: there is no such thread.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when something is unreadable; with all messages, also when one is missing.
+    pub async fn glance(
+        &self,
+        thread: &ThreadId,
+        after: Option<u64>,
+    ) -> Result<Option<ThreadView>, StoreError> {
+        self.glance_at(thread, after.map_or(Part::All, Part::Behind)).await
+    }
+
+    /// The same with any part of the messages.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when something is unreadable, or a message is missing unless only those behind a place
+    /// are wanted.
+    pub async fn glance_at(&self, thread: &ThreadId, part: Part) -> Result<Option<ThreadView>, StoreError> {
+        let id = thread.clone();
+        self.read(move |conn| of_thread(conn, &id, part)).await
+    }
+}
+
+pub(super) fn of_thread(
+    conn: &Connection,
+    id: &ThreadId,
+    part: Part,
+) -> Result<Option<ThreadView>, StoreError> {
+    let Some(thread) = threads::one(conn, id)? else { return Ok(None) };
+    let run = runs::latest(conn, id)?;
+    let unfinished = run.as_ref().filter(|run| run.status != RunStatus::Done);
+    let mut decided = 0;
+    if unfinished.is_some() {
+        decided += children::answers_of(conn, id)?;
+        for thread in children::below(conn, id, true)? {
+            decided += children::answers_of(conn, &thread)?;
+        }
+    }
+    let (total, messages) = match part {
+        Part::All => threads::tail(conn, id, None)?,
+        Part::Last(count) => threads::tail(conn, id, Some(count))?,
+        Part::Behind(seq) => {
+            let messages = threads::after(conn, id, seq)?;
+            (messages.last().map_or(seq, |message| message.seq), messages)
+        }
+    };
+    Ok(Some(ThreadView {
+        total,
+        lease: leases::lease_of(conn, id)?,
+        messages,
+        waiting: children::questions_below(conn, id, SuspensionStatus::Open, false)?,
+        decided,
+        children: children::tasks_below(conn, id, true)?,
+        running: match unfinished {
+            Some(run) => journal::open_of(conn, &run.id)?,
+            None => Vec::new(),
+        },
+        queued: mailbox::of_thread(conn, id)?,
+        summaries: summaries::newest_of(conn, id)?,
+        run,
+        thread,
+    }))
+}

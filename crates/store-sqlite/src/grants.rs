@@ -1,0 +1,158 @@
+//! The grant ledger: allow rules that users granted with questions.
+
+use rusqlite::{Connection, Row, Rows, Transaction};
+
+use serde_json::json;
+
+use super::audit::{self, About};
+use super::rows::{body, encode, int, text, uint};
+use super::{Change, ChangeKind, Store, StoreError};
+use aye_core::contract::audit::AuditKind;
+use aye_core::contract::record::GrantRecord;
+
+/// Every process brings the grants into force anew.
+const CHANGED: Change = Change { kind: ChangeKind::Grant, thread: None };
+
+impl Store {
+    /// Adds a grant.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] when the id is taken.
+    pub async fn add_grant(&self, grant: GrantRecord) -> Result<(), StoreError> {
+        let work = move |tx: &Transaction<'_>| {
+            let added = tx
+                .prepare_cached(
+                    "INSERT INTO grant_row (id, expires_at, revoked_at, max_uses, uses, body) \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
+                )?
+                .execute((
+                    &grant.id,
+                    grant.expires_at.map(int),
+                    grant.revoked_at.map(int),
+                    grant.max_uses.map(int),
+                    int(grant.uses),
+                    encode("the grant", &grant)?,
+                ))?;
+            if added == 0 {
+                return Err(StoreError::Exists { what: format!("grant {}", grant.id) });
+            }
+            let told = serde_json::to_value(&grant).unwrap_or_default();
+            audit::append(tx, grant.created_at, AuditKind::Granted, About::default(), &told)
+        };
+        self.write_and_tell(true, ("", ""), work, |()| Some(CHANGED)).await
+    }
+
+    /// The grants that hold at a time, oldest first. One that was seen as expired once stays so, whatever the clock
+    /// says later; one that cannot be read does not hold.
+    pub async fn grants(&self, active_at: u64) -> Result<Vec<GrantRecord>, StoreError> {
+        self.call(move |conn| {
+            let due: i64 = conn
+                .prepare_cached(
+                    "SELECT count(*) FROM grant_row WHERE over = 0 AND expires_at IS NOT NULL AND expires_at <= ?1",
+                )?
+                .query_row((int(active_at),), |row| row.get(0))?;
+            if due > 0 {
+                super::transact(conn, "", "", |tx| {
+                    let sql = "UPDATE grant_row SET over = 1 \
+                               WHERE over = 0 AND expires_at IS NOT NULL AND expires_at <= ?1 RETURNING n, id";
+                    let mut statement = tx.prepare_cached(sql)?;
+                    let rows = statement
+                        .query_map((int(active_at),), |row| Ok((row.get::<_, i64>(0)?, text(row, 1)?)))?;
+                    let mut lapsed = rows.collect::<Result<Vec<_>, _>>()?;
+                    lapsed.sort_unstable();
+                    for (_, id) in lapsed {
+                        let told = json!({ "id": id });
+                        audit::append(tx, active_at, AuditKind::Lapsed, About::default(), &told)?;
+                    }
+                    Ok(())
+                })?;
+            }
+            let sql = "SELECT id, revoked_at, body, uses FROM grant_row \
+                       WHERE over = 0 AND revoked_at IS NULL AND (max_uses IS NULL OR uses < max_uses) ORDER BY n";
+            list(conn, sql)
+        })
+        .await
+    }
+
+    /// The newest grants that do not hold any more, newest first.
+    pub async fn ended_grants(&self, most: u64) -> Result<Vec<GrantRecord>, StoreError> {
+        self.read(move |conn| {
+            let sql = "SELECT id, revoked_at, body, uses FROM grant_row \
+                       WHERE over = 1 OR revoked_at IS NOT NULL OR uses >= max_uses ORDER BY n DESC LIMIT ?1";
+            collect(conn.prepare_cached(sql)?.query((int(most),))?)
+        })
+        .await
+    }
+
+    /// Every grant that was ever given, oldest first.
+    pub async fn all_grants(&self) -> Result<Vec<GrantRecord>, StoreError> {
+        self.read(|conn| list(conn, "SELECT id, revoked_at, body, uses FROM grant_row ORDER BY n")).await
+    }
+
+    /// Takes a grant back. `false` when there is none, or it was taken back before.
+    pub async fn revoke_grant(&self, id: &str, now_ms: u64) -> Result<bool, StoreError> {
+        let id = id.to_owned();
+        let work = move |tx: &Transaction<'_>| {
+            let sql = "UPDATE grant_row SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
+            if tx.prepare_cached(sql)?.execute((&id, int(now_ms)))? == 0 {
+                return Ok(false);
+            }
+            audit::append(tx, now_ms, AuditKind::Revoked, About::default(), &json!({ "id": id }))?;
+            Ok(true)
+        };
+        self.write_and_tell(true, ("", ""), work, |revoked| revoked.then_some(CHANGED)).await
+    }
+
+    /// Counts one use of each of these grants, or of none: then it names the first that does not hold any more, so that
+    /// the call is not allowed by it. Counting before the call begins means that a crash can lose a use, but never give
+    /// one twice.
+    ///
+    /// It does not wait for the disk by itself: the intent of the call that they allow does.
+    pub async fn spend_grants(&self, ids: Vec<String>, now_ms: u64) -> Result<Option<String>, StoreError> {
+        self.write_relaxed(move |tx| {
+            let holds = "SELECT count(*) FROM grant_row \
+                         WHERE id = ?1 AND over = 0 AND revoked_at IS NULL \
+                           AND (expires_at IS NULL OR expires_at > ?2) AND (max_uses IS NULL OR uses < max_uses)";
+            for id in &ids {
+                let held: i64 = tx.prepare_cached(holds)?.query_row((id, int(now_ms)), |row| row.get(0))?;
+                if held == 0 {
+                    return Ok(Some(id.clone()));
+                }
+            }
+            for id in &ids {
+                tx.prepare_cached("UPDATE grant_row SET uses = uses + 1 WHERE id = ?1")?.execute((id,))?;
+                audit::append(tx, now_ms, AuditKind::Spent, About::default(), &json!({ "id": id }))?;
+            }
+            Ok(None)
+        })
+        .await
+    }
+}
+
+fn list(conn: &Connection, sql: &str) -> Result<Vec<GrantRecord>, StoreError> {
+    collect(conn.prepare_cached(sql)?.query(())?)
+}
+
+fn collect(mut rows: Rows<'_>) -> Result<Vec<GrantRecord>, StoreError> {
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        if let Some(grant) = grant_of(row)? {
+            found.push(grant);
+        }
+    }
+    Ok(found)
+}
+
+/// An unreadable grant is left out and logged: it allows nothing, and the others still hold.
+fn grant_of(row: &Row<'_>) -> Result<Option<GrantRecord>, StoreError> {
+    let (id, revoked_at): (_, Option<i64>) = (text(row, 0)?, row.get(1)?);
+    match serde_json::from_slice::<GrantRecord>(body(row, 2)?) {
+        Ok(grant) => {
+            Ok(Some(GrantRecord { revoked_at: revoked_at.map(uint), uses: uint(row.get(3)?), ..grant }))
+        }
+        Err(error) => {
+            tracing::error!("grant {id} cannot be read ({error})");
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The pending questions of all threads.
+
+use rusqlite::Row;
+
+use super::rows::{body, body_or_null, int, path_from, text, uint};
+use super::{Store, StoreError};
+use aye_core::contract::display::{call_summary, visible_line};
+use aye_core::contract::ids::{SuspensionId, ThreadId};
+use aye_core::contract::judgement::Risk;
+use aye_core::contract::record::{InboxChild, InboxRow};
+use aye_core::contract::suspension::{ACTION_CHILD_RUN, SuspendTicket};
+
+/// Which questions to list; what is `None` does not matter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InboxFilter {
+    /// Of this thread.
+    pub thread: Option<ThreadId>,
+    /// About this tool, in letters of any case.
+    pub tool: Option<String>,
+    /// Asked before this time, in Unix milliseconds.
+    pub asked_before: Option<u64>,
+    /// Whose time is not over at this moment, in Unix milliseconds.
+    pub valid_at: Option<u64>,
+    /// Leaves out this many of them first.
+    pub offset: usize,
+    /// At most this many.
+    pub limit: Option<usize>,
+}
+
+/// What a list shows of a ticket.
+pub(super) struct Shown {
+    pub(super) action: String,
+    pub(super) tool: String,
+    pub(super) summary: String,
+    pub(super) why: String,
+    pub(super) risk: Option<Risk>,
+}
+
+impl Shown {
+    pub(super) fn of(ticket: &SuspendTicket) -> Shown {
+        let parameter = |key: &str| ticket.suspension.parameters.get(key).and_then(serde_json::Value::as_str);
+        let why = parameter("why").unwrap_or(&ticket.suspension.message);
+        Shown {
+            action: ticket.suspension.action.clone(),
+            tool: visible_line(&ticket.pending.name).into_owned(),
+            summary: call_summary(&ticket.pending.name, &ticket.pending.arguments),
+            why: visible_line(why).into_owned(),
+            risk: parameter("risk").and_then(Risk::parse),
+        }
+    }
+}
+
+/// The pending questions, oldest first. The index is named because SQLite would otherwise sort all of them for a page.
+pub(super) const INBOX: &str = "SELECT s.id, s.thread_id, t.title, t.cwd, s.run_id, r.parent_run_id, s.call_id, s.action, s.tool, \
+            s.summary, s.why, s.risk, s.created_at, s.expires_at, \
+            CASE WHEN s.tool IS NULL THEN s.ticket END, c.agent, c.root_thread \
+     FROM suspension s INDEXED BY suspension_waiting JOIN run r ON r.id = s.run_id \
+          LEFT JOIN child c ON c.thread_id = s.thread_id JOIN thread t ON t.id = coalesce(c.root_thread, s.thread_id) \
+     WHERE s.status = 'open' AND s.action IS NOT ?3 \
+       AND (?1 IS NULL OR s.thread_id = ?1 OR c.root_thread = ?1) \
+       AND (?2 IS NULL OR s.created_at < ?2) \
+       AND (?4 IS NULL OR s.expires_at IS NULL OR s.expires_at > ?4) \
+     ORDER BY s.n";
+
+impl Store {
+    /// The open questions that the filter leaves, oldest first. A row that cannot be read is left out and logged.
+    pub async fn inbox(&self, filter: InboxFilter) -> Result<Vec<InboxRow>, StoreError> {
+        self.read(move |conn| {
+            let mut statement = conn.prepare_cached(INBOX)?;
+            let thread = filter.thread.as_ref().map(ThreadId::as_str);
+            let (asked, valid) = (filter.asked_before.map(int), filter.valid_at.map(int));
+            let mut rows = statement.query((thread, asked, ACTION_CHILD_RUN, valid))?;
+            let (mut found, mut skip) = (Vec::new(), filter.offset);
+            while filter.limit.is_none_or(|limit| found.len() < limit)
+                && let Some(row) = rows.next()?
+            {
+                let Some(row) = row_of(row)? else { continue };
+                if filter.tool.as_ref().is_some_and(|tool| !tool.eq_ignore_ascii_case(&row.tool)) {
+                    continue;
+                }
+                if skip > 0 {
+                    skip -= 1;
+                } else {
+                    found.push(row);
+                }
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// How many questions wait, over all threads but the named one and the children below it. One whose time is over does not wait, although
+    /// nobody may have marked it yet.
+    pub async fn waiting_count(&self, except: Option<&ThreadId>, now_ms: u64) -> Result<u64, StoreError> {
+        let except = except.cloned();
+        self.read(move |conn| {
+            let sql = "SELECT count(*) FROM suspension s LEFT JOIN child c ON c.thread_id = s.thread_id \
+                       WHERE s.status = 'open' AND s.action IS NOT ?3 AND s.thread_id IS NOT ?1 \
+                       AND (?1 IS NULL OR c.root_thread IS NOT ?1) AND (s.expires_at IS NULL OR s.expires_at > ?2)";
+            let except = except.as_ref().map(ThreadId::as_str);
+            let mut statement = conn.prepare_cached(sql)?;
+            Ok(uint(statement.query_row((except, int(now_ms), ACTION_CHILD_RUN), |row| row.get(0))?))
+        })
+        .await
+    }
+
+    /// The beginning of each id that is enough for [`Store::find_suspension`], of at least so many bytes. It is the
+    /// whole id where nothing less is enough.
+    pub async fn short_ids(&self, ids: Vec<SuspensionId>, least: usize) -> Result<Vec<String>, StoreError> {
+        self.read(move |conn| {
+            let mut neighbours = conn.prepare_cached(
+                "SELECT (SELECT max(id) FROM suspension WHERE id < ?1), (SELECT min(id) FROM suspension WHERE id > ?1)",
+            )?;
+            let mut short = Vec::with_capacity(ids.len());
+            for id in &ids {
+                let id = id.as_str();
+                let shared = neighbours.query_row((id,), |row| {
+                    let mut shared = 0;
+                    for at in 0..2 {
+                        if let Some(other) = body_or_null(row, at)? {
+                            shared = shared.max(id.bytes().zip(other).take_while(|(a, b)| a == *b).count());
+                        }
+                    }
+                    Ok(shared)
+                })?;
+                let mut end = (shared + 1).max(least).min(id.len());
+                while !id.is_char_boundary(end) {
+                    end += 1;
+                }
+                short.push(id[..end].to_owned());
+            }
+            Ok(short)
+        })
+        .await
+    }
+}
+
+fn row_of(row: &Row<'_>) -> Result<Option<InboxRow>, StoreError> {
+    let id = text(row, 0)?;
+    let maybe = |at: usize| -> rusqlite::Result<Option<String>> {
+        Ok(body_or_null(row, at)?.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
+    };
+    let shown = match body_or_null(row, 14)? {
+        None => Shown {
+            action: maybe(7)?.unwrap_or_default(),
+            tool: text(row, 8)?,
+            summary: maybe(9)?.unwrap_or_default(),
+            why: maybe(10)?.unwrap_or_default(),
+            risk: maybe(11)?.as_deref().and_then(Risk::parse),
+        },
+        // An older version wrote it.
+        Some(ticket) => match serde_json::from_slice::<SuspendTicket>(ticket) {
+            Ok(ticket) => Shown::of(&ticket),
+            Err(error) => {
+                tracing::error!("question {id} cannot be read ({error})");
+                return Ok(None);
+            }
+        },
+    };
+    let Shown { action, tool, summary, why, risk } = shown;
+    Ok(Some(InboxRow {
+        id: id.into(),
+        thread_id: text(row, 1)?.into(),
+        thread_title: text(row, 2)?,
+        cwd: path_from(body(row, 3)?.to_vec()),
+        run_id: text(row, 4)?.into(),
+        parent_run_id: maybe(5)?.map(Into::into),
+        call_id: text(row, 6)?.into(),
+        action,
+        tool,
+        summary,
+        why,
+        risk,
+        created_at: uint(row.get(12)?),
+        expires_at: row.get::<_, Option<i64>>(13)?.map(uint),
+        child: match (maybe(15)?, maybe(16)?) {
+            (Some(agent), Some(root)) => Some(InboxChild { agent, root: root.into() }),
+            _ => None,
+        },
+    }))
+}

@@ -1,0 +1,271 @@
+//! The two transactions of a run: a stage is true, and a tool is about to start.
+
+use rusqlite::{Connection, OptionalExtension, Row, Transaction};
+
+use super::rows::{body, body_or_null, decode, encode, outcome_kind, text, uint};
+use super::{
+    Change, ChangeKind, Store, StoreError, audit, back, leases, mailbox, output, runs, statistics,
+    suspensions, threads,
+};
+use aye_core::contract::ids::{RunId, ThreadId};
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::message::Role;
+use aye_core::contract::record::{
+    AttemptId, Begin, Checkpoint, Fence, IntentRecord, OpenIntent, OutcomeRecord, RunRecord,
+};
+
+impl Store {
+    /// Writes what is true after a stage of a run, in one transaction.
+    ///
+    /// New messages get the next places and the time of the run's last change. When the run is done, what is still
+    /// open of its questions is superseded, so that no question outlives its run.
+    ///
+    /// It waits for the disk, unless all there is to write is an answer of the model in a run that goes on: whatever
+    /// follows it, the intent of a call or the end of the run, waits for both.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] when another process owns the thread now; see [`StoreError`] for the rest.
+    pub async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError> {
+        let durable = !is_only_an_answer(&checkpoint);
+        let change = Change::of(ChangeKind::Run, &checkpoint.run.thread_id);
+        let places = ("store.checkpoint.before", "store.checkpoint.after");
+        let work = move |tx: &Transaction<'_>| write_checkpoint(tx, &checkpoint);
+        self.write_and_tell(durable, places, work, |()| Some(change)).await
+    }
+
+    /// Writes that a tool is about to start, in one transaction that also spends the decision. Only after it returned
+    /// may the tool start.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`], [`StoreError::NotDecided`], [`StoreError::AlreadyStarted`]; see [`StoreError`] for the
+    /// rest. Whatever it is, the tool must not start.
+    pub async fn begin(&self, begin: Begin) -> Result<(), StoreError> {
+        let change = Change::of(ChangeKind::Run, &begin.run.thread_id);
+        let places = ("store.begin.before", "store.begin.after");
+        self.write_and_tell(true, places, move |tx| write_begin(tx, &begin), |()| Some(change)).await
+    }
+
+    /// [`Store::checkpoint`] and [`Store::begin`] in one transaction: what led to the call, and that it is about to
+    /// start. One wait for the disk, and no moment between the two.
+    ///
+    /// # Errors
+    /// As both. Whatever it is, nothing was written and the tool must not start.
+    pub async fn checkpoint_and_begin(&self, checkpoint: Checkpoint, begin: Begin) -> Result<(), StoreError> {
+        let change = Change::of(ChangeKind::Run, &begin.run.thread_id);
+        let places = ("store.begin.before", "store.begin.after");
+        let work = move |tx: &Transaction<'_>| {
+            write_checkpoint(tx, &checkpoint)?;
+            write_begin(tx, &begin)
+        };
+        self.write_and_tell(true, places, work, |()| Some(change)).await
+    }
+
+    /// The executions of a run that were started and never recorded as ended, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a row is unreadable.
+    pub async fn open_intents(&self, run: &RunId) -> Result<Vec<OpenIntent>, StoreError> {
+        let run = run.clone();
+        self.read(move |conn| open_of(conn, &run)).await
+    }
+
+    /// All executions of a run with their outcomes, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a row is unreadable.
+    pub async fn intents(
+        &self,
+        run: &RunId,
+    ) -> Result<Vec<(IntentRecord, Option<OutcomeRecord>)>, StoreError> {
+        let run = run.clone();
+        self.read(move |conn| {
+            let mut statement = conn.prepare_cached(
+                "SELECT thread_id, call_id, body, outcome FROM intent WHERE run_id = ?1 ORDER BY n",
+            )?;
+            let mut rows = statement.query((run.as_str(),))?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push((intent_of(row)?, outcome_of(row)?));
+            }
+            Ok(found)
+        })
+        .await
+    }
+}
+
+pub(super) fn open_of(conn: &Connection, run: &RunId) -> Result<Vec<OpenIntent>, StoreError> {
+    let mut statement = conn.prepare_cached(
+        "SELECT thread_id, call_id, body, outcome, n FROM intent \
+         WHERE run_id = ?1 AND outcome IS NULL ORDER BY n",
+    )?;
+    let mut rows = statement.query((run.as_str(),))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(OpenIntent { intent: intent_of(row)?, output: output::read(conn, row.get(4)?)? });
+    }
+    Ok(found)
+}
+
+/// Nothing that a person said, decided or was told is done, and nothing that a call did.
+fn is_only_an_answer(checkpoint: &Checkpoint) -> bool {
+    let Checkpoint {
+        fence: _,
+        run,
+        messages,
+        thread_state,
+        opened,
+        closed,
+        outcomes,
+        judged,
+        commands,
+        takes,
+    } = checkpoint;
+    run.status == RunStatus::Running
+        && !messages.is_empty()
+        && messages.iter().all(|message| message.role == Role::Assistant)
+        && thread_state.is_none()
+        && opened.is_empty()
+        && closed.is_empty()
+        && outcomes.is_empty()
+        && judged.is_empty()
+        && commands.is_empty()
+        && takes.is_none()
+}
+
+pub(super) fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+    let Checkpoint { fence, run, messages, thread_state, opened, closed, outcomes, judged, commands, takes } =
+        checkpoint;
+    write_run(tx, fence, run)?;
+    if let Some(taking) = takes {
+        mailbox::take(tx, run, taking)?;
+    }
+    threads::append(tx, &run.thread_id, &run.id, run.updated_at, messages)?;
+    if let Some(state) = thread_state {
+        threads::set_state(tx, &run.thread_id, state)?;
+        back::note_state(tx, &run.thread_id, state)?;
+    }
+    for call in judged {
+        audit::judged(tx, run, call)?;
+    }
+    for command in commands {
+        audit::hook(tx, run, command)?;
+    }
+    for outcome in outcomes {
+        write_outcome(tx, &run.thread_id, outcome)?;
+        audit::ended(tx, fence, run, outcome)?;
+    }
+    for (id, status) in closed {
+        suspensions::close(tx, run, id, *status)?;
+    }
+    for suspension in opened {
+        suspensions::insert(tx, run, suspension)?;
+    }
+    if run.status == RunStatus::Done {
+        suspensions::supersede(tx, run)?;
+        mailbox::settle(tx, run)?;
+    }
+    Ok(())
+}
+
+fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), StoreError> {
+    let Begin { fence, run, intent, spends, judged, commands, snapshot } = begin;
+    if intent.thread_id != run.thread_id || intent.id.run_id != run.id {
+        let what = format!("the intent for call {}", intent.id.call_id);
+        return Err(StoreError::Misplaced { what, place: format!("run {}", run.id) });
+    }
+    write_run(tx, fence, run)?;
+    if let Some((suspension, decision)) = spends {
+        suspensions::spend(tx, suspension, decision, &intent.id)?;
+    }
+    let added = tx
+        .prepare_cached(
+            "INSERT INTO intent (run_id, call_id, attempt, thread_id, body) VALUES (?1, ?2, ?3, ?4, ?5) \
+             ON CONFLICT DO NOTHING",
+        )?
+        .execute((
+            run.id.as_str(),
+            intent.id.call_id.as_str(),
+            intent.id.attempt,
+            run.thread_id.as_str(),
+            encode("the intent", intent)?,
+        ))?;
+    if added == 0 {
+        return Err(StoreError::AlreadyStarted { id: intent.id.clone() });
+    }
+    for call in judged {
+        audit::judged(tx, run, call)?;
+    }
+    for command in commands {
+        audit::hook(tx, run, command)?;
+    }
+    if let Some(snapshot) = snapshot {
+        back::insert(tx, snapshot)?;
+    }
+    audit::began(tx, begin)
+}
+
+/// What both transactions begin with: the right to write, and the run as it is now.
+fn write_run(conn: &Connection, fence: &Fence, run: &RunRecord) -> Result<(), StoreError> {
+    if fence.thread_id != run.thread_id {
+        let (what, place) = (format!("run {}", run.id), format!("thread {}", fence.thread_id));
+        return Err(StoreError::Misplaced { what, place });
+    }
+    leases::check(conn, fence)?;
+    runs::upsert(conn, run)?;
+    threads::touch(conn, &run.thread_id, run.updated_at)?;
+    Ok(())
+}
+
+/// The tool of an intent and when it began, as far as its row can be read.
+type Begun = (Option<String>, Option<i64>);
+
+/// An outcome is written once; only "nobody knows" may be replaced by what was found out.
+fn write_outcome(conn: &Connection, thread: &ThreadId, outcome: &OutcomeRecord) -> Result<(), StoreError> {
+    let AttemptId { run_id, call_id, attempt } = &outcome.id;
+    let stored: Option<(i64, Option<String>, Begun)> = conn
+        .prepare_cached(
+            "SELECT n, kind, iif(json_valid(body), body ->> 'tool', NULL), \
+             iif(json_valid(body), body ->> 'started_at', NULL) FROM intent WHERE run_id = ?1 AND call_id = ?2 AND attempt = ?3 AND thread_id = ?4",
+        )?
+        .query_row((run_id.as_str(), call_id.as_str(), attempt, thread.as_str()), |row| {
+            Ok((row.get(0)?, row.get(1)?, (row.get(2)?, row.get(3)?)))
+        })
+        .optional()?;
+    let Some((n, kind, begun)) = stored else {
+        return Err(StoreError::NotStarted { id: outcome.id.clone() });
+    };
+    let was_unknown = kind.as_deref() == Some("unknown");
+    if kind.is_some_and(|kind| kind != "unknown") {
+        return Err(StoreError::AlreadyEnded { id: outcome.id.clone() });
+    }
+    conn.prepare_cached("UPDATE intent SET kind = ?2, outcome = ?3 WHERE n = ?1")?.execute((
+        n,
+        outcome_kind(outcome.kind),
+        encode("the outcome", outcome)?,
+    ))?;
+    // What was found out later about an execution counts in place of "nobody knows", which was counted then.
+    if !was_unknown {
+        let (tool, started_at) = begun;
+        statistics::outcome(
+            conn,
+            tool.as_deref().unwrap_or("?"),
+            started_at.map_or(outcome.ended_at, uint),
+            outcome,
+        )?;
+    }
+    Ok(())
+}
+
+fn intent_of(row: &Row<'_>) -> Result<IntentRecord, StoreError> {
+    let thread = ThreadId::from(text(row, 0)?);
+    let call = text(row, 1)?;
+    decode(&thread, &format!("the intent for call {call}"), body(row, 2)?)
+}
+
+fn outcome_of(row: &Row<'_>) -> Result<Option<OutcomeRecord>, StoreError> {
+    let thread = ThreadId::from(text(row, 0)?);
+    let call = text(row, 1)?;
+    body_or_null(row, 3)?
+        .map(|body| decode(&thread, &format!("the outcome of call {call}"), body))
+        .transpose()
+}

@@ -1,0 +1,154 @@
+//! Leases: the right to write to a thread.
+
+use rusqlite::{Connection, OptionalExtension, Transaction};
+
+use super::rows::{body, decode, encode, int, uint};
+use super::{AcquireError, Change, ChangeKind, Store, StoreError};
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::record::{Fence, LeaseRecord, Owner};
+
+/// How long a lease holds, in milliseconds of the boot's monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// Now.
+    pub now: u64,
+    /// Until when; `None` is as long as its process lives.
+    pub until: Option<u64>,
+}
+
+impl Term {
+    /// As long as its process lives.
+    pub const ENDLESS: Term = Term { now: 0, until: None };
+}
+
+impl Store {
+    /// Takes the right to write to a thread.
+    ///
+    /// It is given when nobody has it, when it was released, when its time is over, when the one who has it is not
+    /// alive by `alive`, or is the same program start. Every taking counts the epoch up, so an older fence of the same
+    /// program fails too.
+    ///
+    /// It does not wait for the disk: a power cut that takes the lease away takes its owner away too, and what the
+    /// owner writes under it is durable only together with it.
+    ///
+    /// # Errors
+    /// [`AcquireError::Busy`] with the live owner; [`StoreError::NoThread`].
+    pub async fn acquire(
+        &self,
+        thread: &ThreadId,
+        owner: &Owner,
+        term: Term,
+        alive: impl Fn(&Owner) -> bool + Send + 'static,
+    ) -> Result<Fence, AcquireError> {
+        let (thread, me) = (thread.clone(), owner.clone());
+        let change = Change::of(ChangeKind::Owner, &thread);
+        let work = move |tx: &Transaction<'_>| take(tx, thread, me, term, alive);
+        let taken =
+            self.write_and_tell(false, ("", ""), work, |taken| taken.is_ok().then_some(change)).await?;
+        taken.map_err(|owner| AcquireError::Busy { owner })
+    }
+
+    /// Makes the right to write last until then, never less long than before. `false` when it was lost. Nobody is told:
+    /// who waits for its end looks again when that should have come.
+    pub async fn renew(&self, fence: &Fence, until: u64) -> Result<bool, StoreError> {
+        let fence = fence.clone();
+        self.write_relaxed(move |tx| {
+            let renewed = tx
+                .prepare_cached(
+                    "UPDATE lease SET until = max(until, ?4) WHERE thread_id = ?1 AND epoch = ?2 AND token = ?3",
+                )?
+                .execute((fence.thread_id.as_str(), int(fence.epoch), &fence.token, int(until)))?;
+            Ok(renewed > 0)
+        })
+        .await
+    }
+
+    /// Gives the right to write back. One that was lost meanwhile is no error.
+    pub async fn release(&self, fence: &Fence) -> Result<(), StoreError> {
+        let fence = fence.clone();
+        let change = Change::of(ChangeKind::Owner, &fence.thread_id);
+        let work = move |tx: &Transaction<'_>| {
+            tx.prepare_cached(
+                "UPDATE lease SET token = NULL, owner = NULL, until = NULL \
+                 WHERE thread_id = ?1 AND epoch = ?2 AND token = ?3",
+            )?
+            .execute((fence.thread_id.as_str(), int(fence.epoch), &fence.token))?;
+            Ok(())
+        };
+        self.write_and_tell(false, ("", ""), work, |()| Some(change)).await
+    }
+
+    /// Who has the right to write to a thread, alive or not.
+    pub async fn owner(&self, thread: &ThreadId) -> Result<Option<Owner>, StoreError> {
+        let thread = thread.clone();
+        self.read(move |conn| owner_of(conn, &thread)).await
+    }
+
+    /// Who has the right to write to a thread, alive or not, and until when.
+    pub async fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
+        let thread = thread.clone();
+        self.read(move |conn| lease_of(conn, &thread)).await
+    }
+}
+
+/// The right to write, or who has it.
+pub(super) fn take(
+    conn: &Connection,
+    thread: ThreadId,
+    me: Owner,
+    term: Term,
+    alive: impl Fn(&Owner) -> bool,
+) -> Result<Result<Fence, Owner>, StoreError> {
+    if let Some(lease) = lease_of(conn, &thread)?
+        && lease.owner.token != me.token
+        && lease.until.is_none_or(|until| term.now < until)
+        && alive(&lease.owner)
+    {
+        return Ok(Err(lease.owner));
+    }
+    let known: Option<i64> = conn
+        .prepare_cached("SELECT 1 FROM thread WHERE id = ?1")?
+        .query_row((thread.as_str(),), |row| row.get(0))
+        .optional()?;
+    if known.is_none() {
+        return Err(StoreError::NoThread(thread));
+    }
+    let epoch = conn
+        .prepare_cached(
+            "INSERT INTO lease (thread_id, epoch, token, owner, until) VALUES (?1, 1, ?2, ?3, ?4) \
+             ON CONFLICT (thread_id) DO UPDATE \
+             SET epoch = epoch + 1, token = excluded.token, owner = excluded.owner, \
+                 until = excluded.until RETURNING epoch",
+        )?
+        .query_row((thread.as_str(), &me.token, encode("the owner", &me)?, term.until.map(int)), |row| {
+            row.get(0)
+        })?;
+    Ok(Ok(Fence { thread_id: thread, epoch: uint(epoch), token: me.token }))
+}
+
+pub(super) fn owner_of(conn: &Connection, thread: &ThreadId) -> Result<Option<Owner>, StoreError> {
+    Ok(lease_of(conn, thread)?.map(|lease| lease.owner))
+}
+
+pub(super) fn lease_of(conn: &Connection, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
+    let sql = "SELECT owner, epoch, until FROM lease WHERE thread_id = ?1 AND token IS NOT NULL AND owner IS NOT NULL";
+    let row: Option<(Vec<u8>, i64, Option<i64>)> = conn
+        .prepare_cached(sql)?
+        .query_row((thread.as_str(),), |row| Ok((body(row, 0)?.to_vec(), row.get(1)?, row.get(2)?)))
+        .optional()?;
+    row.map(|(owner, epoch, until)| {
+        let owner = decode(thread, "its owner", &owner)?;
+        Ok(LeaseRecord { owner, epoch: uint(epoch), until: until.map(uint) })
+    })
+    .transpose()
+}
+
+/// Refuses a writer that lost its thread. It must be called inside the transaction that writes.
+pub(super) fn check(conn: &Connection, fence: &Fence) -> Result<(), StoreError> {
+    let sql = "SELECT 1 FROM lease WHERE thread_id = ?1 AND epoch = ?2 AND token = ?3";
+    let held: Option<i64> = conn
+        .prepare_cached(sql)?
+        .query_row((fence.thread_id.as_str(), int(fence.epoch), &fence.token), |row| row.get(0))
+        .optional()?;
+    if held.is_some() { Ok(()) } else { Err(StoreError::Fenced { thread: fence.thread_id.clone() }) }
+}

@@ -1,0 +1,113 @@
+//! What a worker can claim now, or what it waits for.
+
+use std::collections::HashSet;
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::super::queue::typed_into;
+use super::super::rows::{int, uint};
+use super::super::{StoreError, leases};
+use super::Mailbox;
+use super::jobs::readable;
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::mailbox::MailboxJob;
+use aye_core::contract::record::LeaseRecord;
+
+/// Jobs whose thread is free: nothing unfinished in it, or the job's own run, which can go on. A run goes on when a dead
+/// process left it, when one of its questions was answered, or when the time of one is over. A job that was
+/// tried keeps its place, although its time was moved: what was said behind it in its conversation does not overtake it.
+const READY: &str = "SELECT m.n, m.mailbox_id FROM mailbox m \
+     LEFT JOIN run r ON r.n = (SELECT max(n) FROM run WHERE thread_id = m.mailbox_id) \
+     WHERE m.status = 'queued' AND m.available_at <= ?1 \
+     AND NOT EXISTS (SELECT 1 FROM mailbox c WHERE c.mailbox_id = m.mailbox_id AND c.status = 'claimed') \
+     AND NOT EXISTS (SELECT 1 FROM mailbox e WHERE e.mailbox_id = m.mailbox_id AND e.status = 'queued' \
+          AND e.attempt_count > 0 AND (e.priority, e.n) < (m.priority, m.n)) \
+     AND (r.status IS NULL OR r.status = 'done' OR (r.id = m.run_id AND (r.status = 'running' OR EXISTS ( \
+          SELECT 1 FROM suspension s WHERE s.run_id = r.id AND (s.status = 'decided' \
+          OR (s.status = 'open' AND s.expires_at <= ?1)))))) \
+     ORDER BY m.priority, m.available_at, m.created_at, m.n";
+
+/// What a worker can claim now, or what it waits for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NextWork {
+    /// The job that may be claimed now.
+    pub next: Option<MailboxJob>,
+    /// Who holds threads that jobs are due for.
+    pub held: Vec<LeaseRecord>,
+    /// The live processes that jobs were typed into: those are theirs, and what is behind them in their conversations.
+    pub typed: Vec<LeaseRecord>,
+    /// Who claimed the jobs that are claimed, one for each.
+    pub claimed: Vec<String>,
+    /// How many wait for another try that is not due yet.
+    pub retrying: u64,
+    /// When to look again if nothing is heard until then.
+    pub wake_at: Option<u64>,
+}
+
+impl Mailbox {
+    /// What there is to do now. `is_held` says whether a lease keeps the caller out of its thread.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn outlook(
+        &self,
+        now: u64,
+        is_held: impl Fn(&LeaseRecord) -> bool + Send + 'static,
+    ) -> Result<NextWork, StoreError> {
+        self.store.read(move |conn| look(conn, now, is_held)).await
+    }
+}
+
+fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> Result<NextWork, StoreError> {
+    let mut outlook = NextWork::default();
+    let mut statement = conn.prepare_cached(READY)?;
+    let mut rows = statement.query((int(now),))?;
+    let mut behind_typed = HashSet::new();
+    while let Some(row) = rows.next()? {
+        let (n, thread): (i64, String) = (row.get(0)?, row.get(1)?);
+        if behind_typed.contains(&thread) {
+            continue;
+        }
+        let lease = leases::lease_of(conn, &ThreadId::from(thread.as_str()))?;
+        // A driver is asked after once in a look: if it died between two of its rows, the later one would overtake.
+        if lease.as_ref().is_some_and(|lease| outlook.held.contains(lease)) {
+            continue;
+        }
+        if let Some(lease) = lease.filter(|lease| is_held(lease)) {
+            outlook.held.push(lease);
+            continue;
+        }
+        let Some(job) = readable(conn, "SELECT {} FROM mailbox WHERE n = ?1", (n,))?.pop() else { continue };
+        let typed = typed_into(&job).map(|owner| LeaseRecord { owner, epoch: 0, until: None });
+        if let Some(lease) = typed.filter(|lease| outlook.typed.contains(lease) || is_held(lease)) {
+            if !outlook.typed.contains(&lease) {
+                outlook.typed.push(lease);
+            }
+            behind_typed.insert(thread);
+            continue;
+        }
+        outlook.next = Some(job);
+        break;
+    }
+    let number = |sql: &str| -> Result<Option<u64>, StoreError> {
+        let found: Option<Option<i64>> =
+            conn.prepare_cached(sql)?.query_row((int(now),), |row| row.get(0)).optional()?;
+        Ok(found.flatten().map(uint))
+    };
+    let mut statement = conn
+        .prepare_cached("SELECT coalesce(claimed_by, '') FROM mailbox WHERE status = 'claimed' ORDER BY n")?;
+    outlook.claimed = statement.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?;
+    outlook.retrying = number(
+        "SELECT count(*) FROM mailbox WHERE status = 'queued' AND available_at > ?1 AND attempt_count > 0",
+    )?
+    .unwrap_or(0);
+    let due = number("SELECT min(available_at) FROM mailbox WHERE status = 'queued' AND available_at > ?1")?;
+    // A lease is over behind its last millisecond.
+    let lease = number("SELECT min(lease_until) + 1 FROM mailbox WHERE status = 'claimed' AND ?1 = ?1")?;
+    let expiry = number(
+        "SELECT min(s.expires_at) FROM suspension s JOIN mailbox m ON m.run_id = s.run_id \
+         WHERE m.status = 'queued' AND s.status = 'open' AND s.expires_at > ?1",
+    )?;
+    outlook.wake_at = [due, lease, expiry].into_iter().flatten().min();
+    Ok(outlook)
+}

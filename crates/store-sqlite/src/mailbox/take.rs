@@ -1,0 +1,103 @@
+//! Jobs and the runs that serve them, in the transactions of those runs.
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::super::StoreError;
+use super::super::rows::int;
+use super::jobs::several;
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
+use aye_core::contract::mailbox::{MailboxJob, MailboxJobStatus};
+use aye_core::contract::record::{FailedTry, JobClaim, QueueId, QueuedMessage, RunRecord};
+
+/// Takes a job for the run that begins with it. A front end takes it out of the queue for good: the run is its own
+/// matter. A worker's job stays claimed until the run is over, and knows the run from now on.
+pub(crate) fn take(conn: &Connection, run: &RunRecord, taking: &JobClaim) -> Result<(), StoreError> {
+    let now = int(run.updated_at);
+    let (id, thread) = (int(taking.id), run.thread_id.as_str());
+    let taken = match &taking.claim {
+        None => conn
+            .prepare_cached(
+                "UPDATE mailbox SET status = 'accepted', run_id = ?3, updated_at = max(updated_at, ?4) \
+                 WHERE n = ?1 AND mailbox_id = ?2 AND status = 'queued'",
+            )?
+            .execute((id, thread, run.id.as_str(), now))?,
+        Some(token) => conn
+            .prepare_cached(
+                "UPDATE mailbox SET run_id = ?3, updated_at = max(updated_at, ?4) \
+                 WHERE n = ?1 AND mailbox_id = ?2 AND status = 'claimed' AND claim_token = ?5",
+            )?
+            .execute((id, thread, run.id.as_str(), now, token))?,
+    };
+    if taken == 1 {
+        return Ok(());
+    }
+    Err(StoreError::NotQueued { thread: run.thread_id.clone(), id: taking.id })
+}
+
+/// Ends the job of a run that is over, whoever drove it to its end. One whose run failed is left to a worker, which
+/// tries again or gives it up.
+pub(crate) fn settle(conn: &Connection, run: &RunRecord) -> Result<(), StoreError> {
+    if run.status != RunStatus::Done {
+        return Ok(());
+    }
+    let (status, error) = match &run.termination {
+        Some(TerminationReason::Error(_)) => return Ok(()),
+        Some(TerminationReason::Cancelled) => (MailboxJobStatus::Cancelled, None),
+        Some(TerminationReason::Blocked(why)) => {
+            (MailboxJobStatus::DeadLetter, Some(format!("its run was blocked: {why}")))
+        }
+        Some(
+            TerminationReason::NaturalEnd
+            | TerminationReason::BehaviorRequested
+            | TerminationReason::Stopped(_)
+            | TerminationReason::Suspended,
+        )
+        | None => (MailboxJobStatus::Accepted, None),
+    };
+    conn.prepare_cached(
+        "UPDATE mailbox SET status = ?2, last_error = coalesce(?3, last_error), updated_at = max(updated_at, ?4), \
+         claim_token = NULL, claimed_by = NULL, lease_until = NULL \
+         WHERE run_id = ?1 AND status IN ('queued', 'claimed')",
+    )?
+    .execute((run.id.as_str(), status.as_str(), error, int(run.updated_at)))?;
+    Ok(())
+}
+
+/// What begins in a thread when it is free, in order. Not what has begun already and waits for a person.
+pub(crate) fn of_thread(conn: &Connection, thread: &ThreadId) -> Result<Vec<QueuedMessage>, StoreError> {
+    let sql = "SELECT {} FROM mailbox WHERE mailbox_id = ?1 AND status = 'queued' \
+               AND (run_id IS NULL OR coalesce((SELECT status FROM run WHERE id = run_id), 'done') = 'done') \
+               ORDER BY priority, available_at, created_at, n";
+    Ok(several(conn, sql, (thread.as_str(),))?.into_iter().map(queued).collect())
+}
+
+pub(crate) fn queued(job: MailboxJob) -> QueuedMessage {
+    let failed = job.run_id.is_some().then(|| FailedTry {
+        attempts: job.attempt_count,
+        max_attempts: job.max_attempts,
+        error: job.last_error.clone().unwrap_or_default(),
+    });
+    QueuedMessage {
+        id: job.sequence,
+        job_id: job.job_id,
+        thread_id: job.mailbox_id,
+        agent_id: (!job.agent_id.is_empty()).then_some(job.agent_id),
+        created_at: job.created_at,
+        available_at: job.available_at,
+        messages: job.messages,
+        failed,
+    }
+}
+
+/// Takes a job back before its turn came. `None`: it is gone already, or begun.
+pub(crate) fn unqueue(conn: &Connection, id: QueueId, now: u64) -> Result<Option<ThreadId>, StoreError> {
+    let thread: Option<String> = conn
+        .prepare_cached(
+            "UPDATE mailbox SET status = 'cancelled', updated_at = max(updated_at, ?2) \
+             WHERE n = ?1 AND status = 'queued' RETURNING mailbox_id",
+        )?
+        .query_row((int(id), int(now)), |row| row.get(0))
+        .optional()?;
+    Ok(thread.map(ThreadId::from))
+}

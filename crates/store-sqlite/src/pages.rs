@@ -1,0 +1,119 @@
+//! Lists for programs that embed aye: page by page, in an order that later additions do not change.
+
+use super::mailbox::jobs_from;
+use super::rows::int;
+use super::runs::run_of;
+use super::suspensions::{SuspensionFilter, listed_from};
+use super::{JobFilter, Mailbox, Store, StoreError};
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::mailbox::MailboxJob;
+use aye_core::contract::record::{RunRecord, SuspensionRecord};
+
+/// Which part of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    offset: usize,
+    limit: usize,
+}
+
+impl Page {
+    /// Entries of a page when nobody says how many.
+    pub const DEFAULT_LIMIT: usize = 50;
+    /// Maximum entries of a page.
+    pub const MAX_LIMIT: usize = 200;
+
+    /// From the entry `offset` on, at most `limit`: 1 to [`Page::MAX_LIMIT`], other numbers count as the nearest of these.
+    pub fn new(offset: usize, limit: usize) -> Self {
+        Self { offset, limit: limit.clamp(1, Self::MAX_LIMIT) }
+    }
+
+    /// The page behind this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self { offset: self.offset.saturating_add(self.limit), ..self }
+    }
+
+    /// How many entries it may have.
+    pub fn limit(self) -> usize {
+        self.limit
+    }
+
+    /// How many entries stand before it.
+    pub fn offset(self) -> usize {
+        self.offset
+    }
+
+    /// Limit and offset for SQL.
+    fn bounds(self) -> (i64, i64) {
+        (int(self.limit as u64), int(self.offset as u64))
+    }
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self::new(0, Self::DEFAULT_LIMIT)
+    }
+}
+
+impl Store {
+    /// The ids of threads, oldest first. Those of children are left out.
+    ///
+    /// # Errors
+    /// [`StoreError`] when they cannot be read.
+    pub async fn list_threads(&self, page: Page) -> Result<Vec<ThreadId>, StoreError> {
+        self.read(move |conn| {
+            let sql = "SELECT id FROM thread WHERE NOT EXISTS (SELECT 1 FROM child c WHERE c.thread_id = thread.id) \
+                       ORDER BY n LIMIT ?1 OFFSET ?2";
+            let mut statement = conn.prepare_cached(sql)?;
+            let rows = statement.query_map(page.bounds(), |row| row.get::<_, String>(0))?;
+            Ok(rows.collect::<Result<Vec<_>, _>>()?.into_iter().map(ThreadId::from).collect())
+        })
+        .await
+    }
+
+    /// The runs of a thread, or of all threads, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a row is unreadable.
+    pub async fn list_runs(
+        &self,
+        thread: Option<&ThreadId>,
+        page: Page,
+    ) -> Result<Vec<RunRecord>, StoreError> {
+        let thread = thread.cloned();
+        self.read(move |conn| {
+            let (limit, offset) = page.bounds();
+            let sql = "SELECT thread_id, id, body FROM run WHERE (?1 IS NULL OR thread_id = ?1) ORDER BY n LIMIT ?2 OFFSET ?3";
+            let mut statement = conn.prepare_cached(sql)?;
+            let mut rows = statement.query((thread.as_ref().map(ThreadId::as_str), limit, offset))?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push(run_of(row)?);
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// The questions that the filter leaves, oldest first.
+    ///
+    /// # Errors
+    /// As [`Store::suspensions`].
+    pub async fn list_suspensions(
+        &self,
+        filter: SuspensionFilter,
+        page: Page,
+    ) -> Result<Vec<SuspensionRecord>, StoreError> {
+        self.read(move |conn| listed_from(conn, &filter, page.bounds())).await
+    }
+}
+
+impl Mailbox {
+    /// The jobs that the filter leaves, in the order of their numbers. The filter's own limit does not count.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a row is unreadable.
+    pub async fn page_of_jobs(&self, filter: JobFilter, page: Page) -> Result<Vec<MailboxJob>, StoreError> {
+        self.store.read(move |conn| jobs_from(conn, &filter, page.bounds())).await
+    }
+}

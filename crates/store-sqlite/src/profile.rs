@@ -1,0 +1,143 @@
+//! Values that outlive a thread.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, Row};
+use serde_json::Value;
+
+use super::rows::{body, encode, int, text, uint};
+use super::{Store, StoreError};
+use aye_core::contract::clock::Clock;
+use aye_core::contract::profile::{ProfileEntry, ProfileStore, StorageError};
+
+/// Bytes of a namespace or a key.
+const MAX_NAME: usize = 1024;
+/// Bytes of a value as JSON: these are notes and counters, not files.
+const MAX_VALUE: usize = 1024 * 1024;
+
+/// The values of a [`Store`], with the clock that says when they were written.
+struct Profiles {
+    store: Store,
+    clock: Arc<dyn Clock>,
+}
+
+impl Store {
+    /// The values that outlive a thread.
+    pub fn profiles(&self, clock: Arc<dyn Clock>) -> Arc<dyn ProfileStore> {
+        Arc::new(Profiles { store: self.clone(), clock })
+    }
+}
+
+impl From<StoreError> for StorageError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unwritable { .. } => Self::Serialization(error.to_string()),
+            StoreError::Sqlite(source) => Self::Io(format!("the store failed: {source}")),
+            other => Self::Io(other.to_string()),
+        }
+    }
+}
+
+fn names(namespace: &str, key: &str) -> Result<(String, String), StorageError> {
+    for (what, name) in [("namespace", namespace), ("key", key)] {
+        if name.is_empty() || name.len() > MAX_NAME || name.contains('\0') {
+            let wanted = format!("1 to {MAX_NAME} bytes without a NUL");
+            return Err(StorageError::Serialization(format!(
+                "the {what} of a profile value must be {wanted}"
+            )));
+        }
+    }
+    Ok((namespace.to_owned(), key.to_owned()))
+}
+
+fn entry(row: &Row<'_>) -> Result<ProfileEntry, StoreError> {
+    let key = text(row, 1)?;
+    let value = serde_json::from_slice(body(row, 3)?).map_err(|error| {
+        StoreError::Corrupt(format!("the profile value {} cannot be read: {error}", quoted(&key)))
+    })?;
+    Ok(ProfileEntry { key, version: uint(row.get(0)?), updated_at: uint(row.get(2)?), value })
+}
+
+fn quoted(key: &str) -> String {
+    Value::from(key).to_string()
+}
+
+fn version(conn: &Connection, namespace: &str, key: &str) -> Result<u64, StoreError> {
+    let sql = "SELECT n FROM profile WHERE namespace = ?1 AND key = ?2";
+    let found = conn.prepare_cached(sql)?.query_row((namespace, key), |row| row.get(0)).optional()?;
+    Ok(found.map_or(0, uint))
+}
+
+#[async_trait]
+impl ProfileStore for Profiles {
+    async fn get(&self, namespace: &str, key: &str) -> Result<Option<ProfileEntry>, StorageError> {
+        let names = names(namespace, key)?;
+        let found = self.store.read(move |conn| {
+            let sql = "SELECT n, key, updated_at, value FROM profile WHERE namespace = ?1 AND key = ?2";
+            let mut statement = conn.prepare_cached(sql)?;
+            let mut rows = statement.query(names)?;
+            rows.next()?.map(entry).transpose()
+        });
+        Ok(found.await?)
+    }
+
+    async fn put(
+        &self,
+        namespace: &str,
+        key: &str,
+        value: Value,
+        expected: Option<u64>,
+    ) -> Result<u64, StorageError> {
+        let (namespace, key) = names(namespace, key)?;
+        let now = self.clock.now_ms();
+        let value = encode("the profile value", &value)?;
+        if value.len() > MAX_VALUE {
+            let size = value.len();
+            return Err(StorageError::Serialization(format!(
+                "this profile value has {size} bytes; the maximum is {MAX_VALUE}"
+            )));
+        }
+        let written = self.store.write(move |tx| {
+            if let Some(expected) = expected {
+                let actual = version(tx, &namespace, &key)?;
+                if actual != expected {
+                    return Ok(Err(StorageError::VersionConflict { expected, actual }));
+                }
+            }
+            // A new row each time: its number is a version that was never there before.
+            tx.prepare_cached("DELETE FROM profile WHERE namespace = ?1 AND key = ?2")?
+                .execute((&namespace, &key))?;
+            tx.prepare_cached(
+                "INSERT INTO profile (namespace, key, updated_at, value) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute((&namespace, &key, int(now), &value))?;
+            Ok(Ok(uint(tx.last_insert_rowid())))
+        });
+        written.await?
+    }
+
+    async fn remove(&self, namespace: &str, key: &str) -> Result<bool, StorageError> {
+        let names = names(namespace, key)?;
+        let removed = self.store.write(move |tx| {
+            let sql = "DELETE FROM profile WHERE namespace = ?1 AND key = ?2";
+            Ok(tx.prepare_cached(sql)?.execute(names)? > 0)
+        });
+        Ok(removed.await?)
+    }
+
+    async fn list(&self, namespace: &str) -> Result<Vec<ProfileEntry>, StorageError> {
+        let (namespace, _) = names(namespace, "all")?;
+        let found = self.store.read(move |conn| {
+            let sql = "SELECT n, key, updated_at, value FROM profile WHERE namespace = ?1 ORDER BY key";
+            let mut statement = conn.prepare_cached(sql)?;
+            let mut rows = statement.query((namespace,))?;
+            let mut entries = Vec::new();
+            while let Some(row) = rows.next()? {
+                entries.push(entry(row)?);
+            }
+            Ok(entries)
+        });
+        Ok(found.await?)
+    }
+}

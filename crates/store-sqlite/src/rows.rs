@@ -1,0 +1,137 @@
+//! Conversion between rows and our types: JSON bodies, numbers, paths, words.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rusqlite::Row;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::StoreError;
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::json::depth_of;
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::record::{OutcomeKind, SuspensionStatus};
+
+/// `serde_json` refuses to read what is nested deeper than 128 levels but writes it happily: such a row would close
+/// its thread for ever, so it is refused before it is written.
+const MAX_DEPTH: usize = 127;
+
+/// A number as SQLite has it. What is beyond its range stands for "never" wherever it can occur.
+pub(super) fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A number as we have it; a negative one, which we never write, is 0.
+pub(super) fn uint(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+pub(super) fn path_bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+pub(super) fn path_from(bytes: Vec<u8>) -> PathBuf {
+    PathBuf::from(std::ffi::OsString::from_vec(bytes))
+}
+
+/// A body's bytes. SQLite does not look whether text is UTF-8; [`decode`] does, and names the thread.
+pub(super) fn body<'a>(row: &'a Row<'_>, at: usize) -> rusqlite::Result<&'a [u8]> {
+    Ok(row.get_ref(at)?.as_bytes()?)
+}
+
+/// The same for a body that may be null.
+pub(super) fn body_or_null<'a>(row: &'a Row<'_>, at: usize) -> rusqlite::Result<Option<&'a [u8]>> {
+    Ok(row.get_ref(at)?.as_bytes_or_null()?)
+}
+
+/// A word or a title. One that is not UTF-8 must not take a whole list away.
+pub(super) fn text(row: &Row<'_>, at: usize) -> rusqlite::Result<String> {
+    Ok(String::from_utf8_lossy(row.get_ref(at)?.as_bytes()?).into_owned())
+}
+
+/// Our type as a body.
+pub(super) fn encode<T: Serialize + ?Sized>(what: &'static str, value: &T) -> Result<String, StoreError> {
+    let text = serde_json::to_string(value)
+        .map_err(|error| StoreError::Unwritable { what, why: error.to_string() })?;
+    let depth = depth_of(&text);
+    if depth > MAX_DEPTH {
+        let why = format!("it is nested {depth} levels deep; the maximum is {MAX_DEPTH}");
+        return Err(StoreError::Unwritable { what, why });
+    }
+    Ok(text)
+}
+
+/// A body as our type; what cannot be read damages its thread.
+pub(super) fn decode<T: DeserializeOwned>(
+    thread: &ThreadId,
+    what: &str,
+    body: &[u8],
+) -> Result<T, StoreError> {
+    serde_json::from_slice(body).map_err(|error| StoreError::Damaged {
+        thread: thread.clone(),
+        why: format!("{what} cannot be read ({error})"),
+    })
+}
+
+pub(super) fn run_status(status: RunStatus) -> &'static str {
+    match status {
+        RunStatus::Running => "running",
+        RunStatus::Waiting => "waiting",
+        RunStatus::Done => "done",
+    }
+}
+
+pub(super) fn run_status_from(word: &str) -> Option<RunStatus> {
+    [RunStatus::Running, RunStatus::Waiting, RunStatus::Done].into_iter().find(|s| run_status(*s) == word)
+}
+
+pub(super) fn suspension_status(status: SuspensionStatus) -> &'static str {
+    match status {
+        SuspensionStatus::Open => "open",
+        SuspensionStatus::Decided => "decided",
+        SuspensionStatus::Applied => "applied",
+        SuspensionStatus::Superseded => "superseded",
+        SuspensionStatus::Expired => "expired",
+    }
+}
+
+pub(super) fn suspension_status_from(word: &str) -> Option<SuspensionStatus> {
+    [
+        SuspensionStatus::Open,
+        SuspensionStatus::Decided,
+        SuspensionStatus::Applied,
+        SuspensionStatus::Superseded,
+        SuspensionStatus::Expired,
+    ]
+    .into_iter()
+    .find(|s| suspension_status(*s) == word)
+}
+
+pub(super) fn outcome_kind(kind: OutcomeKind) -> &'static str {
+    match kind {
+        OutcomeKind::Returned => "returned",
+        OutcomeKind::Unknown => "unknown",
+        OutcomeKind::Cancelled => "cancelled",
+    }
+}
+
+/// A file name with something added at its end, whatever its bytes are.
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(OsStr::new(suffix));
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::depth_of;
+
+    #[test]
+    fn depth_counts_brackets_outside_strings_only() {
+        assert_eq!(depth_of("1"), 0);
+        assert_eq!(depth_of(r#"{"a":[1,{"b":2}],"c":[]}"#), 3);
+        assert_eq!(depth_of(r#"{"a":"[[[[\"[[[[\\"}"#), 1);
+    }
+}

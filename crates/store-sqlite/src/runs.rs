@@ -1,0 +1,128 @@
+//! Runs.
+
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::rows::{body, decode, encode, run_status, text};
+use super::{Store, StoreError, outlines, statistics};
+use aye_core::contract::ids::{RunId, ThreadId, check_given};
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::record::RunRecord;
+
+impl Store {
+    /// The run, when there is one.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when its row is unreadable.
+    pub async fn run(&self, id: &RunId) -> Result<Option<RunRecord>, StoreError> {
+        let id = id.clone();
+        self.read(move |conn| one(conn, "SELECT thread_id, id, body FROM run WHERE id = ?1", id.as_str()))
+            .await
+    }
+
+    /// The run of a thread that was born last.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when its row is unreadable.
+    pub async fn latest_run(&self, thread: &ThreadId) -> Result<Option<RunRecord>, StoreError> {
+        let thread = thread.clone();
+        self.read(move |conn| latest(conn, &thread)).await
+    }
+
+    /// All runs of a thread, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a row is unreadable.
+    pub async fn runs(&self, thread: &ThreadId) -> Result<Vec<RunRecord>, StoreError> {
+        let thread = thread.clone();
+        self.read(move |conn| {
+            let sql = "SELECT thread_id, id, body FROM run WHERE thread_id = ?1 ORDER BY n";
+            let mut statement = conn.prepare_cached(sql)?;
+            let mut rows = statement.query((thread.as_str(),))?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push(run_of(row)?);
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// All runs that are not done, oldest first. An unreadable one is left out and logged: it must not keep the
+    /// others from being resumed.
+    pub async fn unfinished_runs(&self) -> Result<Vec<RunRecord>, StoreError> {
+        self.read(|conn| {
+            let mut statement =
+                conn.prepare_cached("SELECT thread_id, id, body FROM run WHERE status <> 'done' ORDER BY n")?;
+            let mut rows = statement.query(())?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                match run_of(row) {
+                    Ok(run) => found.push(run),
+                    Err(error @ StoreError::Damaged { .. }) => tracing::error!("{error}"),
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(found)
+        })
+        .await
+    }
+}
+
+/// Whether there is such a run.
+pub(super) fn exists(conn: &Connection, id: &RunId) -> Result<bool, StoreError> {
+    Ok(conn.prepare_cached("SELECT 1 FROM run WHERE id = ?1")?.exists((id.as_str(),))?)
+}
+
+pub(super) fn latest(conn: &Connection, thread: &ThreadId) -> Result<Option<RunRecord>, StoreError> {
+    let sql = "SELECT thread_id, id, body FROM run WHERE thread_id = ?1 ORDER BY n DESC LIMIT 1";
+    one(conn, sql, thread.as_str())
+}
+
+fn one(conn: &Connection, sql: &str, key: &str) -> Result<Option<RunRecord>, StoreError> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query((key,))?;
+    rows.next()?.map(run_of).transpose()
+}
+
+pub(super) fn run_of(row: &Row<'_>) -> Result<RunRecord, StoreError> {
+    let thread = ThreadId::from(text(row, 0)?);
+    let id = text(row, 1)?;
+    decode(&thread, &format!("run {id}"), body(row, 2)?)
+}
+
+/// Writes a run, new or known. A finished run stays finished, and no run changes its thread.
+pub(super) fn upsert(conn: &Connection, run: &RunRecord) -> Result<(), StoreError> {
+    let mut was_over = false;
+    let stored: Option<(String, String)> = conn
+        .prepare_cached("SELECT thread_id, status FROM run WHERE id = ?1")?
+        .query_row((run.id.as_str(),), |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    if let Some((thread, status)) = stored {
+        if thread != run.thread_id.as_str() {
+            let (what, place) = (format!("run {}", run.id), format!("thread {}", run.thread_id));
+            return Err(StoreError::Misplaced { what, place });
+        }
+        if status == run_status(RunStatus::Done) && run.status != RunStatus::Done {
+            return Err(StoreError::RunOver { run: run.id.clone() });
+        }
+        was_over = status == run_status(RunStatus::Done);
+    } else {
+        check_given("run", run.id.as_str())?;
+    }
+    conn.prepare_cached(
+        "INSERT INTO run (id, thread_id, status, body, parent_run_id) VALUES (?1, ?2, ?3, ?4, ?5) \
+         ON CONFLICT (id) DO UPDATE SET status = excluded.status, body = excluded.body",
+    )?
+    .execute((
+        run.id.as_str(),
+        run.thread_id.as_str(),
+        run_status(run.status),
+        encode("the run", run)?,
+        run.parent_run_id.as_ref().map(RunId::as_str),
+    ))?;
+    if run.status == RunStatus::Done && !was_over {
+        statistics::ended(conn, run)?;
+        outlines::add_up(conn, &run.thread_id, outlines::RUNS)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! Usage counts, stored beside the full rows: those are long and are deleted with their thread.
+
+use rusqlite::Connection;
+use serde_json::Value;
+
+use super::rows::{int, text, uint};
+use super::{Store, StoreError};
+use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
+use aye_core::contract::message::{Message, Role};
+use aye_core::contract::record::{OutcomeKind, OutcomeRecord, RunRecord};
+use aye_core::contract::statistics::{SLICE_MS, Tally, TallyKind};
+
+/// A model's or tool's name as it is kept; real ones are shorter.
+const MAX_NAME: usize = 200;
+
+impl Store {
+    /// The counts since a moment, by slice of time, kind and name.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn tallies(&self, since: Option<u64>) -> Result<Vec<Tally>, StoreError> {
+        self.read(move |conn| {
+            let mut statement = conn.prepare_cached(
+                "SELECT at / ?2 AS slice, kind, name, count(*), sum(failed), sum(input), sum(output), sum(cached), \
+                 sum(duration_ms) FROM tally WHERE at >= ?1 GROUP BY slice, kind, name ORDER BY slice, kind, name",
+            )?;
+            let mut rows = statement.query((int(since.unwrap_or(0)), int(SLICE_MS)))?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                let number = |at: usize| row.get::<_, i64>(at).map(uint);
+                let Some(kind) = TallyKind::parse(&text(row, 1)?) else { continue };
+                found.push(Tally {
+                    from: number(0)?.saturating_mul(SLICE_MS),
+                    kind,
+                    name: text(row, 2)?,
+                    count: number(3)?,
+                    failed: number(4)?,
+                    input: number(5)?,
+                    output: number(6)?,
+                    cached: number(7)?,
+                    duration_ms: number(8)?,
+                });
+            }
+            Ok(found)
+        })
+        .await
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Row {
+    failed: bool,
+    input: u64,
+    output: u64,
+    cached: u64,
+    duration_ms: u64,
+}
+
+fn add(conn: &Connection, at: u64, kind: TallyKind, name: &str, row: Row) -> Result<(), StoreError> {
+    let name: String = name.chars().take(MAX_NAME).collect();
+    conn.prepare_cached(
+        "INSERT INTO tally (at, kind, name, failed, input, output, cached, duration_ms) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?
+    .execute((
+        int(at),
+        kind.as_str(),
+        name,
+        row.failed,
+        // So many that a sum over all rows stays in SQLite's numbers whatever a provider reports.
+        small(row.input),
+        small(row.output),
+        small(row.cached),
+        small(row.duration_ms),
+    ))?;
+    Ok(())
+}
+
+fn small(number: u64) -> i64 {
+    i64::from(i32::try_from(number).unwrap_or(i32::MAX))
+}
+
+/// Counts a message when it is a model's answer.
+pub(super) fn message(conn: &Connection, at: u64, message: &Message) -> Result<(), StoreError> {
+    if message.role != Role::Assistant {
+        return Ok(());
+    }
+    let Some(metadata) = &message.metadata else { return Ok(()) };
+    let Some(model) = metadata.get("model").and_then(Value::as_str) else { return Ok(()) };
+    let number = |path: &str| metadata.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+    let row = Row {
+        failed: false,
+        input: number("/usage/prompt_tokens"),
+        output: number("/usage/completion_tokens"),
+        cached: number("/usage/cache_read_tokens"),
+        duration_ms: number("/duration_ms"),
+    };
+    add(conn, at, TallyKind::Inference, model, row)
+}
+
+/// Counts a run that ends with an error.
+pub(super) fn ended(conn: &Connection, run: &RunRecord) -> Result<(), StoreError> {
+    let Some(TerminationReason::Error(_)) = &run.termination else { return Ok(()) };
+    add(conn, run.updated_at, TallyKind::FailedRun, &run.model, Row::default())
+}
+
+/// Counts an execution that ended. One that ended in a question is counted when it ran again behind the answer.
+pub(super) fn outcome(
+    conn: &Connection,
+    tool: &str,
+    started_at: u64,
+    outcome: &OutcomeRecord,
+) -> Result<(), StoreError> {
+    if outcome.outcome == ToolCallOutcome::Suspended {
+        return Ok(());
+    }
+    let failed = outcome.outcome == ToolCallOutcome::Failed || outcome.kind == OutcomeKind::Unknown;
+    let duration_ms = outcome.ended_at.saturating_sub(started_at);
+    add(conn, outcome.ended_at, TallyKind::Call, tool, Row { failed, duration_ms, ..Row::default() })
+}
+
+/// Counts an answer to a question.
+pub(super) fn answered(conn: &Connection, at: u64, tool: &str, asked_at: u64) -> Result<(), StoreError> {
+    let duration_ms = at.saturating_sub(asked_at);
+    add(conn, at, TallyKind::Wait, tool, Row { duration_ms, ..Row::default() })
+}

@@ -1,0 +1,93 @@
+//! Summaries that replace the older messages of a thread in requests. Summarised messages never change, so any
+//! process may write a summary, with a lease or without: the one that reaches farthest is used.
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::rows::{body, decode, encode, int};
+use super::{Change, ChangeKind, Store, StoreError};
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::summary::SummaryRecord;
+
+/// Front ends are shown so many of a thread.
+const NEWEST: i64 = 16;
+
+impl Store {
+    /// Keeps a summary. `false`: there is one that reaches as far or farther, and nothing was written.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`]; [`StoreError::Damaged`] when the message it ends at is not where it says.
+    pub async fn add_summary(&self, summary: SummaryRecord) -> Result<bool, StoreError> {
+        let change = Change::of(ChangeKind::Run, &summary.thread_id);
+        // What it stands for is still there: it is not worth a wait for the disk.
+        self.write_and_tell(
+            false,
+            ("context.summary", "context.summarised"),
+            move |tx| {
+                let thread = &summary.thread_id;
+                let seq = int(summary.upto_seq);
+                let sql = "SELECT body ->> '$.id' FROM message WHERE thread_id = ?1 AND seq = ?2";
+                let found: Option<String> =
+                    tx.prepare_cached(sql)?.query_row((thread.as_str(), seq), |row| row.get(0)).optional()?;
+                match found {
+                    Some(id) if id == summary.upto.as_str() => {}
+                    _ if !super::threads::exists(tx, thread)? => {
+                        return Err(StoreError::NoThread(thread.clone()));
+                    }
+                    _ => {
+                        return Err(StoreError::Damaged {
+                            thread: thread.clone(),
+                            why: format!(
+                                "message {} is not the one that a summary ends at",
+                                summary.upto_seq
+                            ),
+                        });
+                    }
+                }
+                let sql = "INSERT INTO summary (thread_id, upto_seq, body) SELECT ?1, ?2, ?3 \
+                       WHERE NOT EXISTS (SELECT 1 FROM summary WHERE thread_id = ?1 AND upto_seq >= ?2)";
+                let added = tx.prepare_cached(sql)?.execute((
+                    thread.as_str(),
+                    seq,
+                    encode("the summary", &summary)?,
+                ))?;
+                Ok(added > 0)
+            },
+            |added| added.then_some(change),
+        )
+        .await
+    }
+
+    /// The summary of a thread that counts, when it reaches farther than a place.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when it is unreadable.
+    pub async fn summary(&self, thread: &ThreadId, beyond: u64) -> Result<Option<SummaryRecord>, StoreError> {
+        let id = thread.clone();
+        self.read(move |conn| newest(conn, &id, beyond)).await
+    }
+}
+
+pub(super) fn newest(
+    conn: &Connection,
+    id: &ThreadId,
+    beyond: u64,
+) -> Result<Option<SummaryRecord>, StoreError> {
+    let sql =
+        "SELECT body FROM summary WHERE thread_id = ?1 AND upto_seq > ?2 ORDER BY upto_seq DESC LIMIT 1";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query((id.as_str(), int(beyond)))?;
+    rows.next()?.map(|row| decode(id, "its summary", body(row, 0)?)).transpose()
+}
+
+/// The newest summaries of a thread, oldest first.
+pub(super) fn newest_of(conn: &Connection, id: &ThreadId) -> Result<Vec<SummaryRecord>, StoreError> {
+    let sql = "SELECT body FROM (SELECT body, upto_seq FROM summary WHERE thread_id = ?1 \
+               ORDER BY upto_seq DESC LIMIT ?2) ORDER BY upto_seq";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query((id.as_str(), NEWEST))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(decode(id, "a summary of it", body(row, 0)?)?);
+    }
+    Ok(found)
+}

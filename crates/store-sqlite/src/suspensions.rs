@@ -1,0 +1,474 @@
+//! Pending questions and their decisions.
+
+use rusqlite::{Connection, OptionalExtension, Row, Transaction};
+
+use super::audit::{self, About};
+use super::inbox::Shown;
+use super::rows::{
+    body, body_or_null, decode, encode, int, suspension_status, suspension_status_from, text, uint,
+};
+use super::{Change, ChangeKind, Store, StoreError, statistics};
+use aye_core::contract::audit::AuditKind;
+use aye_core::contract::ids::{CallId, DecisionId, RunId, SuspensionId, ThreadId};
+use aye_core::contract::judgement::Risk;
+use aye_core::contract::record::{
+    AttemptId, DecideOutcome, Decision, RunRecord, SuspensionRecord, SuspensionStatus,
+};
+use aye_core::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use serde_json::json;
+
+const COLUMNS: &str = "id, thread_id, run_id, call_id, ticket, status, created_at, decision, decided_by";
+/// More matches than these are not worth a list.
+const LOOKUP_LIMIT: usize = 20;
+
+/// Which questions to list; what is `None` does not matter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SuspensionFilter {
+    /// Of this thread.
+    pub thread: Option<ThreadId>,
+    /// Of this run.
+    pub run: Option<RunId>,
+    /// That stand there.
+    pub status: Option<SuspensionStatus>,
+}
+
+/// What the beginning of an id stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SuspensionLookup {
+    /// Exactly this one.
+    One(Box<SuspensionRecord>),
+    /// Nothing.
+    None,
+    /// Several, open ones first, then oldest first, at most 20.
+    Many(Vec<SuspensionRecord>),
+}
+
+impl Store {
+    /// Stores an answer, once. The caller has checked its payload against the question's schema.
+    ///
+    /// Of several who answer at once exactly one is accepted. Before anything else, every question whose time is over
+    /// at `now_ms` is marked as expired, for good: a clock that goes back afterwards does not open it again. (A clock's
+    /// highest reading is not remembered instead, because questions asked after a clock was put back would then end
+    /// too early.)
+    ///
+    /// # Errors
+    /// When the store fails. Refusals are outcomes.
+    pub async fn decide(
+        &self,
+        id: &SuspensionId,
+        decision: Decision,
+        now_ms: u64,
+    ) -> Result<DecideOutcome, StoreError> {
+        let id = id.clone();
+        let work = move |tx: &Transaction<'_>| {
+            expire(tx, now_ms)?;
+            let Some(mut record) = get(tx, &id)? else { return Ok(DecideOutcome::NotFound) };
+            let same = record.decision.as_ref().is_some_and(|d| d.decision_id == decision.resume.decision_id);
+            Ok(match record.status {
+                SuspensionStatus::Open => {
+                    tx.prepare_cached(
+                        "UPDATE suspension SET status = 'decided', decision_id = ?2, decision = ?3, decided_by = ?4 \
+                         WHERE id = ?1 AND status = 'open'",
+                    )?
+                    .execute((
+                        id.as_str(),
+                        decision.resume.decision_id.as_str(),
+                        encode("the decision", &decision.resume)?,
+                        encode("the actor", &decision.actor)?,
+                    ))?;
+                    let about = About {
+                        thread: Some(&record.thread_id),
+                        run: Some(&record.run_id),
+                        call: Some(&record.call_id),
+                    };
+                    let resume = &decision.resume;
+                    let told = json!({
+                        "suspension": id,
+                        "decision": resume.decision_id,
+                        "action": resume.action,
+                        "reason": resume.reason,
+                        "result": resume.result,
+                        "arguments": resume.arguments,
+                        "actor": decision.actor,
+                        "delay_ms": now_ms.saturating_sub(record.created_at),
+                    });
+                    audit::append(tx, now_ms, AuditKind::Decided, about, &told)?;
+                    statistics::answered(tx, now_ms, &record.ticket.pending.name, record.created_at)?;
+                    record.status = SuspensionStatus::Decided;
+                    record.decision = Some(decision.resume);
+                    record.decided_by = Some(decision.actor);
+                    DecideOutcome::Accepted(Box::new(record))
+                }
+                SuspensionStatus::Decided | SuspensionStatus::Applied if same => {
+                    DecideOutcome::Repeated(Box::new(record))
+                }
+                SuspensionStatus::Decided | SuspensionStatus::Applied => {
+                    DecideOutcome::AlreadyDecided(Box::new(record))
+                }
+                SuspensionStatus::Superseded => DecideOutcome::Closed(Box::new(record)),
+                SuspensionStatus::Expired => DecideOutcome::Expired(Box::new(record)),
+            })
+        };
+        let places = ("store.decide.before", "store.decide.after");
+        self.write_and_tell(true, places, work, |outcome| match outcome {
+            DecideOutcome::Accepted(record) | DecideOutcome::Expired(record) => {
+                Some(Change::of(ChangeKind::Decision, &record.thread_id))
+            }
+            DecideOutcome::Repeated(_)
+            | DecideOutcome::AlreadyDecided(_)
+            | DecideOutcome::Closed(_)
+            | DecideOutcome::NotFound => None,
+        })
+        .await
+    }
+
+    /// The question, when there is one.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when its row is unreadable.
+    pub async fn suspension(&self, id: &SuspensionId) -> Result<Option<SuspensionRecord>, StoreError> {
+        let id = id.clone();
+        self.read(move |conn| get(conn, &id)).await
+    }
+
+    /// The question whose id begins like this. A whole id is always one; nothing at all is none.
+    ///
+    /// Questions that are over count too: what once named one question must never come to name another, which
+    /// somebody would then answer without having seen it.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a row is unreadable.
+    pub async fn find_suspension(&self, prefix: &str) -> Result<SuspensionLookup, StoreError> {
+        let prefix = prefix.to_owned();
+        self.read(move |conn| {
+            if prefix.is_empty() {
+                return Ok(SuspensionLookup::None);
+            }
+            if let Some(whole) = get(conn, &SuspensionId::from(prefix.as_str()))? {
+                return Ok(SuspensionLookup::One(Box::new(whole)));
+            }
+            // The bounds are for the index; what decides is the comparison.
+            let mut statement = conn.prepare_cached(&format!(
+                "SELECT {COLUMNS} FROM suspension \
+                 WHERE id >= ?1 AND id < ?1 || char(1114111) AND substr(id, 1, length(?1)) = ?1 \
+                 ORDER BY status <> 'open', n LIMIT {LOOKUP_LIMIT}"
+            ))?;
+            let mut rows = statement.query((&prefix,))?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push(record_of(row)?);
+            }
+            Ok(match found.len() {
+                0 => SuspensionLookup::None,
+                1 => SuspensionLookup::One(Box::new(found.remove(0))),
+                _ => SuspensionLookup::Many(found),
+            })
+        })
+        .await
+    }
+
+    /// The questions that the filter leaves, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a row of the wanted thread or run is unreadable. In a list over all threads such a
+    /// row is left out and logged.
+    pub async fn suspensions(&self, filter: SuspensionFilter) -> Result<Vec<SuspensionRecord>, StoreError> {
+        self.read(move |conn| listed(conn, &filter)).await
+    }
+
+    /// Marks every question whose time is over as expired, for good, and gives those that were still open.
+    pub async fn expire_due(&self, now_ms: u64) -> Result<Vec<SuspensionRecord>, StoreError> {
+        let bell = self.bell.clone();
+        self.call(move |conn| {
+            // Looked at first without the write lock: this is asked often, and seldom is anything due.
+            let due: i64 = conn
+                .prepare_cached(
+                    "SELECT count(*) FROM suspension WHERE status = 'open' AND expires_at IS NOT NULL AND expires_at <= ?1",
+                )?
+                .query_row((int(now_ms),), |row| row.get(0))?;
+            if due == 0 {
+                return Ok(Vec::new());
+            }
+            let found = super::transact(conn, "store.expire.before", "store.expire.after", |tx| {
+                let mut found = Vec::new();
+                for id in expire(tx, now_ms)? {
+                    match get(tx, &id) {
+                        Ok(record) => found.extend(record),
+                        Err(error @ StoreError::Damaged { .. }) => tracing::error!("{error}"),
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(found)
+            })?;
+            for record in &found {
+                bell.ring(&Change::of(ChangeKind::Decision, &record.thread_id));
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// Ends these questions as expired, whatever their own time, and gives those that were still open: one that was
+    /// answered before stays answered. For somebody who waited as long as they were told to.
+    pub async fn expire(
+        &self,
+        ids: Vec<SuspensionId>,
+        now_ms: u64,
+    ) -> Result<Vec<SuspensionRecord>, StoreError> {
+        let bell = self.bell.clone();
+        self.call(move |conn| {
+            let found = super::transact(conn, "store.expire.before", "store.expire.after", |tx| {
+                let mut update = tx.prepare_cached(
+                    "UPDATE suspension SET status = 'expired' WHERE id = ?1 AND status = 'open' \
+                     RETURNING n, id, thread_id, run_id, call_id",
+                )?;
+                let mut found = Vec::new();
+                for id in &ids {
+                    for id in tell_closed(tx, &mut update, (id.as_str(),), now_ms, AuditKind::Expired)? {
+                        found.extend(get(tx, &id)?);
+                    }
+                }
+                Ok(found)
+            })?;
+            for record in &found {
+                bell.ring(&Change::of(ChangeKind::Decision, &record.thread_id));
+            }
+            Ok(found)
+        })
+        .await
+    }
+}
+
+pub(super) fn listed(
+    conn: &Connection,
+    filter: &SuspensionFilter,
+) -> Result<Vec<SuspensionRecord>, StoreError> {
+    listed_from(conn, filter, (-1, 0))
+}
+
+/// A part of them: its limit (-1 is none) and its offset.
+pub(super) fn listed_from(
+    conn: &Connection,
+    filter: &SuspensionFilter,
+    (limit, offset): (i64, i64),
+) -> Result<Vec<SuspensionRecord>, StoreError> {
+    let everywhere = filter.thread.is_none() && filter.run.is_none();
+    let mut statement = conn.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM suspension WHERE (?1 IS NULL OR thread_id = ?1) \
+         AND (?2 IS NULL OR run_id = ?2) AND (?3 IS NULL OR status = ?3) ORDER BY n LIMIT ?4 OFFSET ?5"
+    ))?;
+    let mut rows = statement.query((
+        filter.thread.as_ref().map(ThreadId::as_str),
+        filter.run.as_ref().map(RunId::as_str),
+        filter.status.map(suspension_status),
+        limit,
+        offset,
+    ))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        match record_of(row) {
+            Ok(record) => found.push(record),
+            Err(error @ StoreError::Damaged { .. }) if everywhere => tracing::error!("{error}"),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+fn expire(conn: &Connection, now_ms: u64) -> Result<Vec<SuspensionId>, StoreError> {
+    let mut statement = conn.prepare_cached(
+        "UPDATE suspension SET status = 'expired' \
+         WHERE status = 'open' AND expires_at IS NOT NULL AND expires_at <= ?1 \
+         RETURNING n, id, thread_id, run_id, call_id",
+    )?;
+    tell_closed(conn, &mut statement, (int(now_ms),), now_ms, AuditKind::Expired)
+}
+
+/// Carries out an update that closes questions and gives number, id, thread, run and call of each: it is told in the
+/// audit, in the order in which they were asked.
+fn tell_closed(
+    conn: &Connection,
+    update: &mut rusqlite::Statement<'_>,
+    parameters: impl rusqlite::Params,
+    at: u64,
+    kind: AuditKind,
+) -> Result<Vec<SuspensionId>, StoreError> {
+    let rows = update.query_map(parameters, |row| {
+        Ok((row.get::<_, i64>(0)?, text(row, 1)?, text(row, 2)?, text(row, 3)?, text(row, 4)?))
+    })?;
+    let mut found = rows.collect::<Result<Vec<_>, _>>()?;
+    found.sort_unstable();
+    let mut ids = Vec::with_capacity(found.len());
+    for (_, id, thread, run, call) in found {
+        let (thread, run, call) = (ThreadId::from(thread), RunId::from(run), CallId::from(call));
+        let about = About { thread: Some(&thread), run: Some(&run), call: Some(&call) };
+        audit::append(conn, at, kind, about, &json!({ "suspension": id }))?;
+        ids.push(SuspensionId::from(id));
+    }
+    Ok(ids)
+}
+
+fn get(conn: &Connection, id: &SuspensionId) -> Result<Option<SuspensionRecord>, StoreError> {
+    let mut statement = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM suspension WHERE id = ?1"))?;
+    let mut rows = statement.query((id.as_str(),))?;
+    rows.next()?.map(record_of).transpose()
+}
+
+fn record_of(row: &Row<'_>) -> Result<SuspensionRecord, StoreError> {
+    let id = SuspensionId::from(text(row, 0)?);
+    let thread_id = ThreadId::from(text(row, 1)?);
+    let status = text(row, 5)?;
+    let what = format!("question {id}");
+    let status = suspension_status_from(&status).ok_or_else(|| StoreError::Damaged {
+        thread: thread_id.clone(),
+        why: format!("{what} has the invalid state \"{status}\""),
+    })?;
+    Ok(SuspensionRecord {
+        ticket: decode(&thread_id, &what, body(row, 4)?)?,
+        decision: body_or_null(row, 7)?.map(|body| decode(&thread_id, &what, body)).transpose()?,
+        decided_by: body_or_null(row, 8)?.map(|body| decode(&thread_id, &what, body)).transpose()?,
+        run_id: text(row, 2)?.into(),
+        call_id: text(row, 3)?.into(),
+        created_at: uint(row.get(6)?),
+        status,
+        thread_id,
+        id,
+    })
+}
+
+/// Adds a question of a run.
+pub(super) fn insert(
+    conn: &Connection,
+    run: &RunRecord,
+    record: &SuspensionRecord,
+) -> Result<(), StoreError> {
+    let what = || format!("question {}", record.id);
+    if record.thread_id != run.thread_id || record.run_id != run.id {
+        return Err(StoreError::Misplaced { what: what(), place: format!("run {}", run.id) });
+    }
+    if record.status != SuspensionStatus::Open || record.decision.is_some() {
+        let (from, to) = (SuspensionStatus::Open, record.status);
+        return Err(StoreError::IllegalMove { suspension: record.id.clone(), from, to });
+    }
+    if record.ticket.suspension.id != record.id {
+        let place = format!("the ticket of {}", record.ticket.suspension.id);
+        return Err(StoreError::Misplaced { what: what(), place });
+    }
+    let shown = Shown::of(&record.ticket);
+    let added = conn
+        .prepare_cached(
+            "INSERT INTO suspension (id, thread_id, run_id, call_id, status, created_at, expires_at, ticket, \
+                                     action, tool, summary, why, risk) \
+             VALUES (?1, ?2, ?3, ?4, 'open', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT DO NOTHING",
+        )?
+        .execute((
+            record.id.as_str(),
+            record.thread_id.as_str(),
+            record.run_id.as_str(),
+            record.call_id.as_str(),
+            int(record.created_at),
+            record.ticket.suspension.expires_at.map(int),
+            encode("the question", &record.ticket)?,
+            shown.action,
+            shown.tool,
+            shown.summary,
+            shown.why,
+            shown.risk.map(Risk::as_str),
+        ))?;
+    if added == 0 {
+        return Err(StoreError::Exists { what: what() });
+    }
+    let (suspension, pending) = (&record.ticket.suspension, &record.ticket.pending);
+    let told = json!({
+        "suspension": record.id,
+        "action": suspension.action,
+        "tool": pending.name,
+        "arguments": pending.arguments,
+        "why": suspension.parameters.get("why"),
+        "rule": suspension.parameters.get("rule"),
+        "expires_at": suspension.expires_at,
+    });
+    audit::append(conn, record.created_at, AuditKind::Asked, About::call(run, &record.call_id), &told)
+}
+
+/// Closes a question of a thread.
+///
+/// `Applied` spends an answer that starts no tool (a cancel, or an answer that is the result itself). `Superseded` and
+/// `Expired` are for questions without an answer; a question that is over already stays as it ended.
+pub(super) fn close(
+    conn: &Connection,
+    run: &RunRecord,
+    id: &SuspensionId,
+    to: SuspensionStatus,
+) -> Result<(), StoreError> {
+    use SuspensionStatus::{Applied, Decided, Expired, Open, Superseded};
+    let thread = &run.thread_id;
+    let found: Option<(String, String)> = conn
+        .prepare_cached("SELECT status, call_id FROM suspension WHERE id = ?1 AND thread_id = ?2")?
+        .query_row((id.as_str(), thread.as_str()), |row| Ok((text(row, 0)?, text(row, 1)?)))
+        .optional()?;
+    let Some((word, call)) = found else { return Err(StoreError::NoSuspension(id.clone())) };
+    let from = suspension_status_from(&word).ok_or_else(|| StoreError::Damaged {
+        thread: thread.clone(),
+        why: format!("question {id} has the invalid state \"{word}\""),
+    })?;
+    match (from, to) {
+        (Open, Superseded | Expired) | (Decided, Applied | Superseded) => {}
+        (Applied | Superseded | Expired, Superseded | Expired) | (Applied, Applied) => return Ok(()),
+        (Open | Superseded | Expired, Applied) => {
+            return Err(StoreError::NotDecided { suspension: id.clone() });
+        }
+        // An answer that came in time counts, whatever the clock of the closing process says.
+        (Decided, Expired) | (_, Open | Decided) => {
+            return Err(StoreError::IllegalMove { suspension: id.clone(), from, to });
+        }
+    }
+    conn.prepare_cached("UPDATE suspension SET status = ?2 WHERE id = ?1")?
+        .execute((id.as_str(), suspension_status(to)))?;
+    let kind = match to {
+        Superseded => AuditKind::Superseded,
+        Expired => AuditKind::Expired,
+        Applied => AuditKind::Applied,
+        Open | Decided => return Ok(()),
+    };
+    let call = CallId::from(call);
+    audit::append(conn, run.updated_at, kind, About::call(run, &call), &json!({ "suspension": id }))
+}
+
+/// Closes what is left of a run that is over.
+pub(super) fn supersede(conn: &Connection, run: &RunRecord) -> Result<(), StoreError> {
+    let mut statement = conn.prepare_cached(
+        "UPDATE suspension SET status = 'superseded' WHERE run_id = ?1 AND status IN ('open', 'decided') \
+         RETURNING n, id, thread_id, run_id, call_id",
+    )?;
+    tell_closed(conn, &mut statement, (run.id.as_str(),), run.updated_at, AuditKind::Superseded).map(drop)
+}
+
+/// Spends the decision that lets an execution start: it must be stored for this very call, say resume, be unspent.
+pub(super) fn spend(
+    conn: &Connection,
+    id: &SuspensionId,
+    decision: &DecisionId,
+    attempt: &AttemptId,
+) -> Result<(), StoreError> {
+    let refused = || StoreError::NotDecided { suspension: id.clone() };
+    let row: Option<(String, Vec<u8>)> = conn
+        .prepare_cached(
+            "SELECT thread_id, decision FROM suspension \
+             WHERE id = ?1 AND status = 'decided' AND decision_id = ?2 AND run_id = ?3 AND call_id = ?4",
+        )?
+        .query_row(
+            (id.as_str(), decision.as_str(), attempt.run_id.as_str(), attempt.call_id.as_str()),
+            |row| Ok((text(row, 0)?, body(row, 1)?.to_vec())),
+        )
+        .optional()?;
+    let (thread, body) = row.ok_or_else(refused)?;
+    let stored: ToolCallResume =
+        decode(&ThreadId::from(thread), &format!("the answer to question {id}"), &body)?;
+    if stored.action != ResumeDecisionAction::Resume || stored.decision_id != *decision {
+        return Err(refused());
+    }
+    conn.prepare_cached("UPDATE suspension SET status = 'applied' WHERE id = ?1 AND status = 'decided'")?
+        .execute((id.as_str(),))?;
+    Ok(())
+}

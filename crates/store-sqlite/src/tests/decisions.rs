@@ -1,0 +1,196 @@
+//! Questions and answers: the table of the design's decisions, as far as rows are concerned.
+
+use super::*;
+use crate::{SuspensionFilter, SuspensionLookup};
+
+#[tokio::test]
+async fn an_answer_counts_once() {
+    let store = Store::in_memory().unwrap();
+    waiting(&store, None).await;
+    let q = SuspensionId::from("q1");
+    let DecideOutcome::Accepted(first) = store.decide(&q, yes("d1"), 100).await.unwrap() else { panic!() };
+    assert_eq!(first.status, SuspensionStatus::Decided);
+    assert_eq!(Some(*first.clone()), store.suspension(&q).await.unwrap());
+    assert_eq!(store.decide(&q, yes("d1"), 101).await.unwrap(), DecideOutcome::Repeated(first.clone()));
+    let DecideOutcome::AlreadyDecided(told) = store.decide(&q, no("d2"), 102).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!(told.decided_by.unwrap().user, "ada");
+    assert_eq!(told.decision.unwrap().updated_at, 30);
+    assert_eq!(store.suspension(&q).await.unwrap(), Some(*first));
+    assert_eq!(store.decide(&"q9".into(), yes("d1"), 1).await.unwrap(), DecideOutcome::NotFound);
+}
+
+#[tokio::test]
+async fn a_spent_answer_is_repeated_and_a_closed_question_refuses() {
+    let store = Store::in_memory().unwrap();
+    let (fence, run) = waiting(&store, None).await;
+    let opened = vec![question("q2", &run, "c2", None)];
+    store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run) }).await.unwrap();
+    store.decide(&"q1".into(), yes("d1"), 1).await.unwrap();
+    store.begin(begin(&fence, &run, "c1", 1, Some(("q1", "d1")))).await.unwrap();
+    assert!(matches!(store.decide(&"q1".into(), yes("d1"), 1).await.unwrap(), DecideOutcome::Repeated(_)));
+    assert!(matches!(
+        store.decide(&"q1".into(), yes("d2"), 1).await.unwrap(),
+        DecideOutcome::AlreadyDecided(_)
+    ));
+    let closed = vec![("q2".into(), SuspensionStatus::Superseded)];
+    store.checkpoint(Checkpoint { closed, ..checkpoint(&fence, &run) }).await.unwrap();
+    assert!(matches!(store.decide(&"q2".into(), yes("d3"), 1).await.unwrap(), DecideOutcome::Closed(_)));
+}
+
+#[tokio::test]
+async fn what_expired_stays_expired() {
+    let store = Store::in_memory().unwrap();
+    let (fence, run) = waiting(&store, Some(1000)).await;
+    assert_eq!(store.expire_due(999).await.unwrap(), Vec::new());
+    let gone = store.expire_due(1000).await.unwrap();
+    assert_eq!(gone.iter().map(|q| q.id.as_str()).collect::<Vec<_>>(), ["q1"]);
+    assert_eq!(gone[0].status, SuspensionStatus::Expired);
+    assert_eq!(store.expire_due(2000).await.unwrap(), Vec::new());
+    // The clock goes back; the question does not come back, and one asked now gets all of its time.
+    assert!(matches!(store.decide(&"q1".into(), yes("d1"), 10).await.unwrap(), DecideOutcome::Expired(_)));
+    let opened = vec![question("q2", &run, "c2", Some(20))];
+    store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run) }).await.unwrap();
+    assert!(matches!(store.decide(&"q2".into(), yes("d2"), 19).await.unwrap(), DecideOutcome::Accepted(_)));
+}
+
+#[tokio::test]
+async fn one_look_at_the_clock_expires_all_that_is_due() {
+    let store = Store::in_memory().unwrap();
+    let (fence, run) = waiting(&store, Some(1000)).await;
+    let opened = vec![question("q2", &run, "c2", None)];
+    store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run) }).await.unwrap();
+    assert!(matches!(store.decide(&"q9".into(), no("d0"), 1001).await.unwrap(), DecideOutcome::NotFound));
+    assert_eq!(status(&store, "q1").await, SuspensionStatus::Expired);
+    assert!(matches!(store.decide(&"q1".into(), no("d1"), 0).await.unwrap(), DecideOutcome::Expired(_)));
+    assert!(matches!(
+        store.decide(&"q2".into(), no("d2"), u64::MAX).await.unwrap(),
+        DecideOutcome::Accepted(_)
+    ));
+}
+
+#[tokio::test]
+async fn an_answer_in_time_is_not_taken_back_by_the_clock() {
+    let store = Store::in_memory().unwrap();
+    let (fence, run) = waiting(&store, Some(1000)).await;
+    store.decide(&"q1".into(), yes("d1"), 999).await.unwrap();
+    assert_eq!(store.expire_due(5000).await.unwrap(), Vec::new());
+    let closed = vec![("q1".into(), SuspensionStatus::Expired)];
+    let error = store.checkpoint(Checkpoint { closed, ..checkpoint(&fence, &run) }).await.unwrap_err();
+    assert!(matches!(error, StoreError::IllegalMove { .. }), "{error}");
+    store.begin(begin(&fence, &run, "c1", 1, Some(("q1", "d1")))).await.unwrap();
+}
+
+#[tokio::test]
+async fn lists_are_oldest_first_and_filtered() {
+    let store = Store::in_memory().unwrap();
+    let (fence, run1) = waiting(&store, None).await;
+    let opened = vec![question("q0", &run1, "c2", None)];
+    store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run1) }).await.unwrap();
+    store.create_thread(thread("t2")).await.unwrap();
+    let fence2 = store.acquire(&"t2".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
+    let run2 = run("r2", "t2", RunStatus::Waiting);
+    let opened = vec![question("z", &run2, "c1", None)];
+    store.checkpoint(Checkpoint { opened, ..checkpoint(&fence2, &run2) }).await.unwrap();
+    store.decide(&"q1".into(), yes("d1"), 1).await.unwrap();
+    let list = async |filter| {
+        let found = store.suspensions(filter).await.unwrap();
+        found.into_iter().map(|q| q.id.to_string()).collect::<Vec<_>>()
+    };
+    let any = SuspensionFilter::default();
+    assert_eq!(list(any.clone()).await, ["q1", "q0", "z"]);
+    assert_eq!(list(SuspensionFilter { thread: Some("t1".into()), ..any.clone() }).await, ["q1", "q0"]);
+    assert_eq!(list(SuspensionFilter { run: Some("r2".into()), ..any.clone() }).await, ["z"]);
+    let open = SuspensionFilter { status: Some(SuspensionStatus::Open), ..any };
+    assert_eq!(list(open).await, ["q0", "z"]);
+    assert!(
+        matches!(store.find_suspension("q").await.unwrap(), SuspensionLookup::Many(found) if found.len() == 2)
+    );
+    assert!(matches!(store.find_suspension("q0").await.unwrap(), SuspensionLookup::One(_)));
+    assert!(matches!(store.find_suspension("z").await.unwrap(), SuspensionLookup::One(_)));
+    assert!(matches!(store.find_suspension("").await.unwrap(), SuspensionLookup::None));
+    assert_eq!(store.threads(None).await.unwrap().iter().map(|t| t.waiting).sum::<u64>(), 2);
+}
+
+/// The whole table of moves that a checkpoint may make.
+#[tokio::test]
+async fn closing_follows_the_table() {
+    use SuspensionStatus::{Applied, Decided, Expired, Open, Superseded};
+    for from in [Open, Decided, Applied, Superseded, Expired] {
+        for to in [Open, Decided, Applied, Superseded, Expired] {
+            let store = Store::in_memory().unwrap();
+            let (fence, run) = waiting(&store, Some(1000)).await;
+            let close = |to| Checkpoint { closed: vec![("q1".into(), to)], ..checkpoint(&fence, &run) };
+            match from {
+                Open => {}
+                Decided => drop(store.decide(&"q1".into(), no("d"), 1).await.unwrap()),
+                Applied => {
+                    store.decide(&"q1".into(), no("d"), 1).await.unwrap();
+                    store.checkpoint(close(Applied)).await.unwrap();
+                }
+                Superseded => store.checkpoint(close(Superseded)).await.unwrap(),
+                Expired => drop(store.expire_due(1000).await.unwrap()),
+            }
+            let after = match (from, to) {
+                (Open, Superseded | Expired) | (Decided, Applied | Superseded) => Some(to),
+                (Applied | Superseded | Expired, Superseded | Expired) | (Applied, Applied) => Some(from),
+                _ => None,
+            };
+            let done = store.checkpoint(close(to)).await;
+            assert_eq!(done.is_ok(), after.is_some(), "{from:?} -> {to:?}: {done:?}");
+            assert_eq!(status(&store, "q1").await, after.unwrap_or(from), "{from:?} -> {to:?}");
+        }
+    }
+}
+
+/// Two handles with a connection each, as two processes have them, and two tasks on each: one winner, the same for all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_two_who_decide_exactly_one_wins() {
+    const ROUNDS: usize = 1000;
+    let home = Home::new();
+    let first = home.open();
+    let (fence, run) = waiting(&first, None).await;
+    let opened =
+        (0..ROUNDS).map(|n| question(&format!("race{n}"), &run, &format!("call{n}"), None)).collect();
+    first.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run) }).await.unwrap();
+    let second = home.open();
+    // A commit here is about who wins, not about power cuts: without waiting for the disk the race is tighter.
+    for store in [&first, &second] {
+        on_connection(store, |conn| conn.execute_batch("PRAGMA synchronous = OFF").unwrap()).await;
+    }
+    let racer = |store: Store, name: &'static str, decision: fn(&str) -> Decision| {
+        tokio::spawn(async move {
+            let mut won = Vec::new();
+            for n in 0..ROUNDS {
+                match store.decide(&format!("race{n}").into(), decision(name), 1).await.unwrap() {
+                    DecideOutcome::Accepted(record) => won.push((n, record.decision.unwrap().decision_id)),
+                    DecideOutcome::AlreadyDecided(record) => {
+                        assert_ne!(record.decision.unwrap().decision_id.as_str(), name);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            won
+        })
+    };
+    let racers = [
+        racer(first.clone(), "y1", yes),
+        racer(first.clone(), "n1", no),
+        racer(second.clone(), "y2", yes),
+        racer(second.clone(), "n2", no),
+    ];
+    let mut winners = vec![Vec::new(); ROUNDS];
+    for racer in racers {
+        for (round, id) in racer.await.unwrap() {
+            winners[round].push(id);
+        }
+    }
+    for (round, winners) in winners.iter().enumerate() {
+        assert_eq!(winners.len(), 1, "round {round}: {winners:?}");
+        for store in [&first, &second] {
+            let stored = store.suspension(&format!("race{round}").into()).await.unwrap().unwrap();
+            assert_eq!(stored.decision.unwrap().decision_id, winners[0]);
+        }
+    }
+}

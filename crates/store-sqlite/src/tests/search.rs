@@ -1,0 +1,99 @@
+//! The search over all threads.
+
+use super::*;
+use aye_core::contract::message::Message;
+
+/// A thread in which this was said, in turns.
+async fn said(store: &Store, id: &str, texts: &[&str]) {
+    store.create_thread(thread(id)).await.unwrap();
+    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
+    let messages = texts.iter().enumerate().map(|(at, text)| match at % 2 {
+        0 => Message::user(*text),
+        _ => Message::assistant(*text),
+    });
+    let run = run(&format!("run-{id}"), id, RunStatus::Done);
+    store
+        .checkpoint(Checkpoint { messages: messages.collect(), ..Checkpoint::new(fence, run) })
+        .await
+        .unwrap();
+}
+
+async fn index(store: &Store) {
+    while store.index_messages().await.unwrap() {}
+}
+
+async fn found(store: &Store, words: &str) -> Vec<String> {
+    let found = store.search(words, 0, None).await.unwrap();
+    found.into_iter().map(|row| format!("{}: {}", row.thread.id, row.around)).collect()
+}
+
+async fn three(store: &Store) {
+    said(store, "a", &["Grüße, ÄPFEL", "nothing here", "more äpfel"]).await;
+    said(store, "b", &["a \"quoted\" word; it's OR NOT AND *", "the İstanbul trip"]).await;
+    said(store, "c", &["", "x\0y after a NUL", "日本語の文章"]).await;
+    for (at, id) in ["a", "b", "c"].into_iter().enumerate() {
+        store.touch(&id.into(), 100 + at as u64).await.unwrap();
+    }
+}
+
+/// What a search has to find, in the index and without it.
+async fn finds_all(store: &Store) {
+    assert_eq!(found(store, "äpfel").await, ["a: Grüße, ÄPFEL"], "once a thread, its first place");
+    assert_eq!(found(store, "\"QUOTED\" word").await.len(), 1);
+    assert_eq!(found(store, "OR NOT AND *").await.len(), 1, "no syntax");
+    assert_eq!(found(store, "i̇stanbul").await.len(), 1);
+    assert_eq!(found(store, "日本語").await.len(), 1);
+    assert_eq!(found(store, "本").await.len(), 1, "shorter than an entry");
+    assert_eq!(found(store, "after a nul").await.len(), 1);
+    assert_eq!(found(store, "y after a").await.len(), 1);
+    assert_eq!(found(store, "\0y after").await.len(), 1);
+    assert_eq!(found(store, "pfel more").await.len(), 0);
+    assert_eq!(found(store, "role").await.len(), 0, "only what was said");
+    let both = found(store, "re").await;
+    assert_eq!(both.iter().map(|row| &row[..1]).collect::<Vec<_>>(), ["c", "a"][1..], "{both:?}");
+}
+
+#[tokio::test]
+async fn a_search_finds_the_same_with_and_without_an_index() {
+    let store = Store::in_memory().unwrap();
+    three(&store).await;
+    assert_eq!(store.unindexed_messages().await.unwrap(), 8);
+    finds_all(&store).await;
+    index(&store).await;
+    assert_eq!(store.unindexed_messages().await.unwrap(), 0);
+    finds_all(&store).await;
+    // What comes later is found before it is indexed, and after.
+    said(&store, "d", &["äpfel again"]).await;
+    for _ in 0..2 {
+        assert_eq!(found(&store, "äpfel").await, ["a: Grüße, ÄPFEL", "d: äpfel again"]);
+        index(&store).await;
+    }
+    let page = |offset, limit| store.search("äpfel", offset, Some(limit));
+    assert_eq!(page(1, 1).await.unwrap()[0].thread.id.as_str(), "d");
+    assert_eq!(page(2, 1).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn what_is_deleted_leaves_the_index_too() {
+    let home = Home::new();
+    let store = home.open();
+    three(&store).await;
+    index(&store).await;
+    let entries = || {
+        let sql = "SELECT count(*) FROM said WHERE said MATCH '\"pfe\"'";
+        home.raw().query_row(sql, (), |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!(entries(), 2);
+    store.delete_thread(&"a".into(), &owner("me"), |_| false, by()).await.unwrap();
+    assert_eq!(entries(), 0);
+    assert_eq!(found(&store, "äpfel").await, Vec::<String>::new());
+    assert_eq!(found(&store, "quoted").await.len(), 1, "the others stay");
+    // A long one takes the whole index along: the next search builds a new one.
+    let many: Vec<String> = (0..300).map(|n| format!("many {n}")).collect();
+    said(&store, "long", &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    index(&store).await;
+    store.delete_thread(&"long".into(), &owner("me"), |_| false, by()).await.unwrap();
+    assert!(store.unindexed_messages().await.unwrap() > 0);
+    index(&store).await;
+    assert_eq!((found(&store, "quoted").await.len(), found(&store, "many").await.len()), (1, 0));
+}

@@ -1,0 +1,231 @@
+//! Deleting for good, pruning, backups, and conversations that go from one store to another.
+
+use super::*;
+use crate::{PrunePlace, ThreadCopy};
+use aye_core::contract::message::ToolCall;
+
+/// Words that must be nowhere in the file once they are deleted.
+const SECRET: &str = "xyzzy-plugh-9174";
+
+/// A finished conversation that was changed then.
+async fn over(store: &Store, id: &str, said: &str, updated_at: u64) -> (Fence, RunRecord) {
+    store.create_thread(thread(id)).await.unwrap();
+    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
+    let run = RunRecord { updated_at, ..run(&format!("run-{id}"), id, RunStatus::Done) };
+    let messages = vec![Message::user(said), Message::assistant(format!("about {said}"))];
+    store.checkpoint(Checkpoint { messages, ..checkpoint(&fence, &run) }).await.unwrap();
+    (fence, run)
+}
+
+fn bytes_of(home: &Home) -> Vec<u8> {
+    let mut all = Vec::new();
+    for suffix in ["", "-wal"] {
+        all.extend(std::fs::read(crate::rows::with_suffix(&home.path(), suffix)).unwrap_or_default());
+    }
+    all
+}
+
+fn holds(home: &Home, words: &str) -> bool {
+    bytes_of(home).windows(words.len()).any(|window| window == words.as_bytes())
+}
+
+#[tokio::test]
+async fn what_is_deleted_is_in_the_file_no_more_and_the_file_shrinks() {
+    let home = Home::new();
+    let store = home.open();
+    let long = format!("{SECRET} {}", "much more of it ".repeat(20_000));
+    over(&store, "gone", &long, 10).await;
+    over(&store, "kept", "something else", 10).await;
+    store.remember_prompt(Path::new("/work"), &long).await.unwrap();
+    while store.index_messages().await.unwrap() {}
+    assert!(store.shrink(false).await.unwrap());
+    let before = std::fs::metadata(home.path()).unwrap().len();
+    assert!(holds(&home, SECRET) && before > 500_000);
+    assert!(store.delete_thread(&"gone".into(), &owner("me"), |_| true, by()).await.unwrap());
+    assert!(store.shrink(false).await.unwrap());
+    let after = std::fs::metadata(home.path()).unwrap().len();
+    assert!(!holds(&home, SECRET), "it is still there");
+    assert!(!holds(&home, "ugh-9174"), "a part of it is still there");
+    assert!(after < before / 2, "{before} -> {after}");
+    assert!(holds(&home, "something else"));
+    assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
+    assert!(store.verify_audit().await.unwrap().is_whole());
+}
+
+#[tokio::test]
+async fn an_older_store_learns_to_shrink() {
+    let home = Home::new();
+    home.make();
+    // As an older version made it.
+    let conn = home.raw();
+    conn.execute_batch("PRAGMA auto_vacuum = NONE; VACUUM;").unwrap();
+    drop(conn);
+    let store = home.open();
+    over(&store, "gone", &SECRET.repeat(50_000), 10).await;
+    store.delete_thread(&"gone".into(), &owner("me"), |_| true, by()).await.unwrap();
+    assert!(store.shrink(true).await.unwrap());
+    assert!(!holds(&home, SECRET));
+    assert!(std::fs::metadata(home.path()).unwrap().len() < 500_000);
+    let mode: i64 = home.raw().query_row("PRAGMA auto_vacuum", (), |row| row.get(0)).unwrap();
+    assert_eq!(mode, 2);
+}
+
+#[tokio::test]
+async fn pruning_leaves_what_is_pinned_waiting_queued_running_or_owned() {
+    let store = Store::in_memory().unwrap();
+    for (id, at) in [("old", 10), ("older", 5), ("new", 900), ("pinned", 5), ("queued", 5), ("parent", 5)] {
+        over(&store, id, id, at).await;
+    }
+    store.pin_thread(&"pinned".into(), Some(1)).await.unwrap();
+    store.enqueue(&"queued".into(), vec![Message::user("later")], 5).await.unwrap();
+    waiting(&store, None).await;
+    store.create_thread(thread("running")).await.unwrap();
+    let fence = store.acquire(&"running".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
+    store.checkpoint(checkpoint(&fence, &run("r-running", "running", RunStatus::Running))).await.unwrap();
+    let dead = |_: &Owner| false;
+    let mut gone = Vec::new();
+    let mut place = PrunePlace::default();
+    loop {
+        let step = store.prune(Some(800), place, &owner("pruner"), dead, by()).await.unwrap();
+        gone.extend(step.threads.into_iter().map(|id| id.to_string()));
+        match step.next {
+            Some(next) => place = next,
+            None => break,
+        }
+    }
+    assert_eq!(gone, ["older", "parent", "old"], "the oldest first");
+    let mut left: Vec<_> =
+        store.threads(None).await.unwrap().into_iter().map(|row| row.thread.id.to_string()).collect();
+    left.sort();
+    assert_eq!(left, ["new", "pinned", "queued", "running", "t1"]);
+    // The owner of this one lives.
+    over(&store, "owned", "owned", 5).await;
+    let step = store.prune(Some(800), PrunePlace::default(), &owner("pruner"), |_| true, by()).await.unwrap();
+    assert_eq!(step.threads, []);
+    assert!(store.verify_audit().await.unwrap().is_whole(), "the audit stays");
+}
+
+#[tokio::test]
+async fn a_backup_is_the_whole_store_at_one_moment() {
+    let home = Home::new();
+    let store = home.open();
+    waiting(&store, None).await;
+    over(&store, "other", "something", 10).await;
+    let to = home.folder.path().join("copy.db");
+    store.backup(&to).await.unwrap();
+    assert_eq!(mode(&to), 0o600);
+    assert!(matches!(store.backup(&to).await, Err(StoreError::Exists { .. })), "nothing is overwritten");
+    over(&store, "later", "after the backup", 10).await;
+    let copy = Store::open_to_read(&to).unwrap();
+    assert_eq!(copy.threads(None).await.unwrap().len(), 2);
+    assert_eq!(copy.inbox(crate::InboxFilter::default()).await.unwrap().len(), 1);
+    assert_eq!(copy.check().await.unwrap(), Vec::<String>::new());
+    assert!(copy.verify_audit().await.unwrap().is_whole());
+    // Nothing half-made stays beside it.
+    let names = std::fs::read_dir(home.folder.path()).unwrap().count();
+    assert_eq!(names, 2);
+}
+
+#[tokio::test]
+async fn a_conversation_comes_back_in_another_store() {
+    let store = Store::in_memory().unwrap();
+    let (fence, run) = waiting(&store, None).await;
+    let call = ToolCall::new("c1", "Bash", json!({"command": "date"}));
+    let state = Some(BTreeMap::from([("k".to_owned(), json!([1, 2]))]));
+    let messages = vec![Message::assistant_with(Vec::new(), vec![call])];
+    store.checkpoint(Checkpoint { messages, thread_state: state, ..checkpoint(&fence, &run) }).await.unwrap();
+    store.rename_thread(&"t1".into(), "mine", NamedBy::Person).await.unwrap();
+    let copy = async || ThreadCopy {
+        thread: store.thread(&"t1".into()).await.unwrap().unwrap(),
+        messages: store.messages(&"t1".into()).await.unwrap(),
+        rest: store.thread_rest(&"t1".into()).await.unwrap(),
+    };
+    let other = Store::in_memory().unwrap();
+    other.import_thread(copy().await).await.unwrap();
+    let (there, here) = (copy().await, other.messages(&"t1".into()).await.unwrap());
+    assert_eq!(here[..2], there.messages[..]);
+    assert_eq!(here.len(), 3, "the call that waited has a result that says so");
+    assert_eq!(here[2].message.tool_call_id.as_deref(), Some("c1"));
+    assert_eq!(other.thread_state(&"t1".into()).await.unwrap(), there.rest.state);
+    assert_eq!(other.named_by(&"t1".into()).await.unwrap(), NamedBy::Person);
+    let runs = other.runs(&"t1".into()).await.unwrap();
+    assert_eq!((runs.len(), runs[0].status), (1, RunStatus::Done));
+    assert_eq!(other.threads(None).await.unwrap()[0].damaged, None);
+    assert!(other.verify_audit().await.unwrap().is_whole());
+    assert!(matches!(other.import_thread(copy().await).await, Err(StoreError::Exists { .. })));
+    let mut gap = copy().await;
+    gap.thread.id = "t2".into();
+    gap.messages.remove(0);
+    assert!(matches!(other.import_thread(gap).await, Err(StoreError::Unwritable { .. })));
+    assert_eq!(other.threads(None).await.unwrap().len(), 1, "nothing of it");
+}
+
+#[tokio::test]
+async fn nothing_is_written_to_a_file_that_nobody_would_find() {
+    let aside = |home: &Home| crate::rows::with_suffix(&home.path(), ".aside");
+    for how in ["deleted", "moved", "replaced"] {
+        let home = Home::new();
+        let store = home.open();
+        let (fence, run) = waiting(&store, None).await;
+        match how {
+            "deleted" => std::fs::remove_file(home.path()).unwrap(),
+            "moved" => std::fs::rename(home.path(), aside(&home)).unwrap(),
+            _ => {
+                std::fs::rename(home.path(), aside(&home)).unwrap();
+                std::fs::write(home.path(), "").unwrap();
+            }
+        }
+        let asks = Checkpoint { opened: vec![question("q2", &run, "c2", None)], ..checkpoint(&fence, &run) };
+        for refused in [
+            store.checkpoint(asks).await,
+            store.begin(begin(&fence, &run, "c1", 1, None)).await,
+            store.create_thread(thread("t2")).await,
+            store.enqueue(&"t1".into(), vec![Message::user("x")], 5).await.map(drop),
+            store.touch(&"t1".into(), 5).await,
+        ] {
+            let error = refused.unwrap_err();
+            assert!(matches!(error, StoreError::Gone { .. }), "{how}: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn names_from_outside_are_checked() {
+    let store = Store::in_memory().unwrap();
+    for wrong in ["", " ", "a b", "a\0b", "a\nb", ".", "..", "a/b", "é", &"x".repeat(129)] {
+        let error = store.create_thread(thread(wrong)).await.unwrap_err();
+        assert!(matches!(error, StoreError::InvalidId(_)), "{wrong:?}: {error}");
+        assert!(!error.to_string().contains('\n'), "{error}");
+    }
+    let id = format!("{}a-Z_0.9:", "x".repeat(120));
+    store.create_thread(thread(&id)).await.unwrap();
+    let job = aye_core::contract::mailbox::MailboxJob::new(id.as_str(), Vec::new(), 5);
+    assert!(matches!(store.mailbox().enqueue(job.clone()).await, Err(StoreError::NoMessage)));
+    let named = aye_core::contract::mailbox::MailboxJob {
+        job_id: "a b".into(),
+        messages: vec![Message::user("x")],
+        ..job
+    };
+    assert!(matches!(store.mailbox().enqueue(named).await, Err(StoreError::InvalidId(_))));
+    let fence = store.acquire(&id.as_str().into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
+    let odd = run("r\n1", &id, RunStatus::Running);
+    assert!(matches!(store.checkpoint(checkpoint(&fence, &odd)).await, Err(StoreError::InvalidId(_))));
+}
+
+#[tokio::test]
+async fn a_worker_leaves_what_was_typed_into_a_live_process_to_it() {
+    let store = Store::in_memory().unwrap();
+    for id in ["t1", "t2"] {
+        store.create_thread(thread(id)).await.unwrap();
+    }
+    let terminal = owner("terminal");
+    store.enqueue_typed(&"t1".into(), vec![Message::user("typed")], &terminal, 1).await.unwrap();
+    store.enqueue(&"t1".into(), vec![Message::user("behind it")], 2).await.unwrap();
+    store.enqueue(&"t2".into(), vec![Message::user("added")], 3).await.unwrap();
+    let next = async |is_alive: bool| store.mailbox().outlook(10, move |_| is_alive).await.unwrap();
+    let outlook = next(true).await;
+    assert_eq!(outlook.next.unwrap().mailbox_id.as_str(), "t2");
+    assert_eq!(outlook.typed.len(), 1, "its end is waited for");
+    let outlook = next(false).await;
+    assert_eq!(outlook.next.unwrap().messages[0].text(), "typed");
+}

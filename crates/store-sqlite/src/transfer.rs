@@ -1,0 +1,223 @@
+//! Export and import of whole conversations.
+
+use std::collections::{BTreeMap, HashSet};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rusqlite::{Connection, OptionalExtension as _};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::rows::{body, decode, encode, int, run_status, text};
+use super::{Store, StoreError, images, runs, threads};
+use aye_core::contract::ids::{RunId, ThreadId, check_given};
+use aye_core::contract::image::ImageRef;
+use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
+use aye_core::contract::message::{Message, Role};
+use aye_core::contract::record::{RunRecord, StoredMessage, ThreadRecord};
+use aye_core::contract::summary::SummaryRecord;
+
+/// What a model reads of a call that had no result when its conversation was exported.
+const NOT_HERE: &str = "The conversation was copied while this call was waiting. It did not run here.";
+
+/// What a conversation has besides its messages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadRest {
+    /// Its runs, oldest first.
+    #[serde(default)]
+    pub runs: Vec<RunRecord>,
+    /// Its state by key.
+    #[serde(default)]
+    pub state: BTreeMap<String, Value>,
+    /// Its summaries.
+    #[serde(default)]
+    pub summaries: Vec<SummaryRecord>,
+    /// The images that its messages name: base64 by SHA-256.
+    #[serde(default)]
+    pub images: BTreeMap<String, String>,
+    /// Who wrote its title, when that is not its first line: `model` or `person`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub named_by: Option<String>,
+    /// Since when it stands before the others, in Unix milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned_at: Option<i64>,
+    /// The branch it worked on last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+}
+
+/// A whole conversation.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct ThreadCopy {
+    /// What it is.
+    pub thread: ThreadRecord,
+    /// What was said.
+    pub messages: Vec<StoredMessage>,
+    /// The rest.
+    #[serde(flatten)]
+    pub rest: ThreadRest,
+}
+
+impl Store {
+    /// What a thread has besides its messages.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`]; [`StoreError::Damaged`] when something of it is unreadable.
+    pub async fn thread_rest(&self, id: &ThreadId) -> Result<ThreadRest, StoreError> {
+        let id = id.clone();
+        self.read(move |conn| rest_of(conn, &id)).await
+    }
+
+    /// Adds a thread that was written elsewhere, with all of it. Its runs are over here: what was open of them is
+    /// cancelled, and a call without a result gets one that says so.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] when there is a thread, or a run, of the same id; [`StoreError::Unwritable`] when the copy
+    /// is not whole.
+    pub async fn import_thread(&self, copy: ThreadCopy) -> Result<(), StoreError> {
+        self.write(move |tx| import(tx, copy)).await
+    }
+}
+
+fn rest_of(conn: &Connection, id: &ThreadId) -> Result<ThreadRest, StoreError> {
+    let (named_by, pinned_at, branch) = conn
+        .prepare_cached("SELECT named_by, pinned_at, branch FROM thread WHERE id = ?1")?
+        .query_row((id.as_str(),), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?
+        .ok_or_else(|| StoreError::NoThread(id.clone()))?;
+    let mut images = BTreeMap::new();
+    let sql = "SELECT i.hash, i.data FROM image_of o JOIN image i ON i.hash = o.hash WHERE o.thread_id = ?1";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query((id.as_str(),))?;
+    while let Some(row) = rows.next()? {
+        images.insert(text(row, 0)?, STANDARD.encode(body(row, 1)?));
+    }
+    let mut found = Vec::new();
+    let mut statement = conn.prepare_cached("SELECT id, body FROM run WHERE thread_id = ?1 ORDER BY n")?;
+    let mut rows = statement.query((id.as_str(),))?;
+    while let Some(row) = rows.next()? {
+        found.push(decode(id, &format!("run {}", text(row, 0)?), body(row, 1)?)?);
+    }
+    Ok(ThreadRest {
+        runs: found,
+        state: threads::state_of(conn, id)?,
+        summaries: summaries_of(conn, id)?,
+        images,
+        named_by,
+        pinned_at,
+        branch,
+    })
+}
+
+/// All summaries of a thread, not only the newest.
+fn summaries_of(conn: &Connection, id: &ThreadId) -> Result<Vec<SummaryRecord>, StoreError> {
+    let sql = "SELECT body FROM summary WHERE thread_id = ?1 ORDER BY upto_seq";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query((id.as_str(),))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(decode(id, "a summary of it", body(row, 0)?)?);
+    }
+    Ok(found)
+}
+
+fn import(tx: &Connection, copy: ThreadCopy) -> Result<(), StoreError> {
+    let ThreadCopy { thread, mut messages, rest } = copy;
+    let broken = |why: String| StoreError::Unwritable { what: "the conversation", why };
+    if let Some(at) = messages.iter().zip(1..).position(|(stored, seq)| stored.seq != seq) {
+        return Err(broken(format!("message {} is missing or not in its place", at + 1)));
+    }
+    if !threads::add(tx, &thread)? {
+        return Err(StoreError::Exists { what: format!("thread {}", thread.id) });
+    }
+    let id = &thread.id;
+    for (hash, data) in &rest.images {
+        let bytes = STANDARD.decode(data).map_err(|error| broken(format!("image {hash}: {error}")))?;
+        match ImageRef::of("image", &bytes) {
+            Ok(image) if image.hash == *hash => images::put(tx, hash, &bytes, thread.updated_at)?,
+            _ => return Err(broken(format!("image {hash} does not match its hash"))),
+        }
+    }
+    for mut run in rest.runs {
+        import_run(tx, id, &mut run)?;
+    }
+    close_calls(&thread, &mut messages);
+    let mut insert = tx.prepare_cached(
+        "INSERT INTO message (thread_id, seq, run_id, created_at, body) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    for stored in &messages {
+        let kept = images::keep(tx, id, stored.created_at, &stored.message)?;
+        let body = encode("the message", &*kept)?;
+        insert.execute((
+            id.as_str(),
+            int(stored.seq),
+            stored.run_id.as_str(),
+            int(stored.created_at),
+            body,
+        ))?;
+    }
+    tx.prepare_cached(
+        "UPDATE thread SET messages = ?2, named_by = ?3, pinned_at = ?4, branch = ?5 WHERE id = ?1",
+    )?
+    .execute((
+        id.as_str(),
+        messages.len() as i64,
+        rest.named_by.filter(|by| matches!(by.as_str(), "model" | "person")),
+        rest.pinned_at,
+        rest.branch,
+    ))?;
+    if !rest.state.is_empty() {
+        threads::set_state(tx, id, &rest.state)?;
+    }
+    for summary in rest.summaries {
+        let summary = SummaryRecord { thread_id: id.clone(), ..summary };
+        tx.prepare_cached("INSERT INTO summary (thread_id, upto_seq, body) VALUES (?1, ?2, ?3)")?
+            .execute((id.as_str(), int(summary.upto_seq), encode("the summary", &summary)?))?;
+    }
+    Ok(())
+}
+
+fn import_run(tx: &Connection, thread: &ThreadId, run: &mut RunRecord) -> Result<(), StoreError> {
+    check_given("run", run.id.as_str())?;
+    if runs::exists(tx, &run.id)? {
+        return Err(StoreError::Exists { what: format!("run {}", run.id) });
+    }
+    run.thread_id = thread.clone();
+    if run.status != RunStatus::Done {
+        run.status = RunStatus::Done;
+        run.termination = Some(TerminationReason::Cancelled);
+    }
+    // Not counted: what it took was counted where it ran.
+    let sql = "INSERT INTO run (id, thread_id, status, body, parent_run_id) VALUES (?1, ?2, ?3, ?4, ?5)";
+    tx.prepare_cached(sql)?.execute((
+        run.id.as_str(),
+        thread.as_str(),
+        run_status(run.status),
+        encode("the run", run)?,
+        run.parent_run_id.as_ref().map(RunId::as_str),
+    ))?;
+    Ok(())
+}
+
+/// Gives the calls at the end that have no result one: no model takes a call without.
+fn close_calls(thread: &ThreadRecord, messages: &mut Vec<StoredMessage>) {
+    let answered: HashSet<String> =
+        messages.iter().filter_map(|stored| stored.message.tool_call_id.clone()).collect();
+    let Some(asks) = messages.iter().rfind(|stored| stored.message.role == Role::Assistant) else { return };
+    let run = asks.run_id.clone();
+    let open: Vec<String> = asks
+        .message
+        .tool_calls
+        .iter()
+        .map(|call| call.id.clone())
+        .filter(|id| !answered.contains(id))
+        .collect();
+    for call in open {
+        messages.push(StoredMessage {
+            seq: messages.len() as u64 + 1,
+            run_id: run.clone(),
+            created_at: thread.updated_at,
+            message: Message::tool(call, NOT_HERE),
+        });
+    }
+}

@@ -1,0 +1,54 @@
+//! A tool result as a file that the model can read a page at a time.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use super::exec::{Spill, private_file};
+use aye_core::contract::digest::sha256_hex;
+
+/// What the names of these files begin with.
+pub const RESULT_FILES: &str = "result-";
+
+/// Writes a result into a private file of the folder and gives its path. The same result of the same call is the same
+/// file, which is whole from the moment it has its name.
+///
+/// # Errors
+/// Any of the file system.
+pub fn keep_result(dir: &Path, thread: &str, call: &str, text: &str) -> std::io::Result<PathBuf> {
+    // The call's id is the model's word, and no part of a path.
+    let hash = sha256_hex(format!("{thread}\0{call}\0{text}"));
+    let path = dir.join(format!("{RESULT_FILES}{}.txt", &hash[..32]));
+    if path.symlink_metadata().is_ok_and(|about| about.is_file() && about.len() == text.len() as u64) {
+        return Ok(path);
+    }
+    let name = format!("part-{}", uuid::Uuid::now_v7());
+    let (part, mut file) = private_file(&Spill { dir: dir.to_owned(), name })?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&part, &path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    written.map(|()| path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_result_is_written_once_and_is_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("output");
+        let path = keep_result(&folder, "t", "../../etc/passwd", "all of it\n").unwrap();
+        assert_eq!(path.parent(), Some(folder.as_path()));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "all of it\n");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(keep_result(&folder, "t", "../../etc/passwd", "all of it\n").unwrap(), path);
+        assert_ne!(keep_result(&folder, "t", "c2", "all of it\n").unwrap(), path);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "nothing half is left");
+        std::fs::write(&path, "cut").unwrap();
+        keep_result(&folder, "t", "../../etc/passwd", "all of it\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "all of it\n");
+    }
+}

@@ -1,0 +1,200 @@
+//! Bash: runs a command line.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::ToolEnv;
+use super::args::{Args, invalid};
+use super::exec::{self, Env, ExecRequest, ExecResult, signal_name};
+use super::words;
+use aye_core::contract::display::visible_line;
+use aye_core::contract::tool::{
+    SpawnContext, Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+};
+
+const NAME: &str = "Bash";
+
+/// Runs a command line in the working directory.
+pub(super) struct Bash {
+    pub(super) env: Arc<ToolEnv>,
+}
+
+struct Call<'a> {
+    command: &'a str,
+    timeout: Duration,
+}
+
+impl Bash {
+    fn parse<'a>(&self, args: &'a Value) -> Result<Call<'a>, ToolError> {
+        let args = Args::new(NAME, args, &["command", "timeout", "description"])?;
+        let command = args.filled("command")?;
+        if command.contains('\0') {
+            return Err(invalid("`command` contains a NUL byte"));
+        }
+        args.opt_text("description")?;
+        let config = &self.env.exec;
+        let timeout = match args.opt_count("timeout", 1)? {
+            Some(ms) if u128::from(ms) > config.max_timeout.as_millis() => {
+                return Err(invalid(format!(
+                    "`timeout` is in milliseconds and at most {}, not {ms}",
+                    config.max_timeout.as_millis()
+                )));
+            }
+            Some(ms) => Duration::from_millis(ms),
+            None => config.default_timeout,
+        };
+        Ok(Call { command, timeout })
+    }
+
+    fn request(&self, call: &Call<'_>, on_behalf: SpawnContext) -> ExecRequest {
+        let env = self.env.child_env(Env::new());
+        ExecRequest {
+            program: shell(&env).into(),
+            args: vec!["-c".into(), call.command.into()],
+            cwd: self.env.workspace.cwd.clone(),
+            env,
+            timeout: call.timeout,
+            max_output: self.env.exec.max_output,
+            output_dir: Some(self.env.output_dir.clone()),
+            on_behalf,
+        }
+    }
+}
+
+/// `bash` where there is one, else `sh`.
+fn shell(env: &Env) -> &'static str {
+    let found = env.get(OsStr::new("PATH")).is_some_and(|path| {
+        path.as_bytes().split(|b| *b == b':').any(|dir| {
+            let bash = Path::new(OsStr::from_bytes(dir)).join("bash");
+            bash.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+        })
+    });
+    if found {
+        "bash"
+    } else if Path::new("/bin/bash").exists() {
+        "/bin/bash"
+    } else {
+        "/bin/sh"
+    }
+}
+
+#[async_trait]
+impl Tool for Bash {
+    fn descriptor(&self) -> ToolDescriptor {
+        super::describe(NAME, include_str!("bash.md"))
+            .with_parameters(json!({
+                "type": "object",
+                "properties": {
+                    "command": {"type": "string"},
+                    "timeout": {"type": "integer", "description": "ms, default 120000, max 600000"},
+                    "description": {"type": "string", "description": "what the command does, in a few words"}
+                },
+                "required": ["command"]
+            }))
+            .with_category("exec")
+            .with_primary_argument("command")
+    }
+
+    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
+        self.parse(args).map(|_| ())
+    }
+
+    fn touches(&self, args: &Value, _ctx: &ToolCallContext) -> Vec<PathBuf> {
+        self.parse(args).map(|call| words::files(&self.env.workspace, call.command)).unwrap_or_default()
+    }
+
+    async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        let call = self.parse(&args)?;
+        let mut request = self.request(&call, ctx.on_behalf());
+        if ctx.guards_git {
+            let guarded = exec::guard_git(&mut request.env, &request.cwd).await;
+            guarded.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))?;
+        }
+        // Unbounded, because `run` bounds what it hands out by time, and a slow screen must not stop the command.
+        let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel::<String>();
+        let run = async {
+            let tx = tx;
+            exec::run(&self.env.exec, request, |text| drop(tx.send(text.to_owned())), &ctx.cancellation).await
+        };
+        let forward = async {
+            while let Some(text) = rx.recv().await {
+                ctx.stream_output(text).await;
+            }
+        };
+        let (result, ()) = tokio::join!(run, forward);
+        let result = result.map_err(|error| ToolError::ExecutionFailed(error.to_string()))?;
+        Ok(answer(&result, call.timeout).into())
+    }
+}
+
+/// The result that the model and the person read.
+fn answer(result: &ExecResult, timeout: Duration) -> ToolResult {
+    let mut text = result.output.trim_end_matches('\n').to_owned();
+    if text.trim().is_empty() {
+        text = "(no output)".into();
+    }
+    let mut note = |line: String| {
+        let _ = write!(text, "\n{line}");
+    };
+    if result.timed_out {
+        note(format!("timed out after {} s and was stopped", timeout.as_secs_f64()));
+    }
+    if result.cancelled {
+        note("cancelled and stopped".into());
+    }
+    if result.supervisor_lost && !result.timed_out && !result.cancelled {
+        note("the command killed its supervisor; its remaining processes were stopped".into());
+    }
+    match (result.exit_code, result.signal) {
+        (Some(0), _) => {}
+        (Some(code), _) => note(format!("exit status {code}")),
+        (None, Some(signal)) => note(format!("ended by {}", signal_name(signal))),
+        (None, None) => {}
+    }
+    if !result.left_behind.is_empty() {
+        let names: Vec<_> = result.left_behind.iter().map(|name| visible_line(name)).collect();
+        note(format!("still running when the command ended, and stopped: {}", names.join(", ")));
+    }
+    let details = json!({
+        "exit_code": result.exit_code,
+        "signal": result.signal,
+        "timed_out": result.timed_out,
+        "cancelled": result.cancelled,
+        "duration_ms": u64::try_from(result.duration.as_millis()).unwrap_or(u64::MAX),
+        "truncated": result.truncated,
+        "total_bytes": result.total_bytes,
+        "output_file": result.output_file,
+        "left_behind": result.left_behind,
+    });
+    let answer =
+        if result.is_success() { ToolResult::text(NAME, text) } else { ToolResult::error(NAME, text) };
+    answer.with_details(details)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::Sandbox;
+    use aye_core::contract::tool::ToolCallContext;
+
+    #[tokio::test]
+    async fn git_is_guarded_only_where_the_call_says_so() {
+        let sandbox = Sandbox::new();
+        let line = json!({"command": "echo ${GIT_CONFIG_COUNT:-none} $GIT_ALLOW_PROTOCOL"});
+        for guards_git in [false, true] {
+            let ctx = ToolCallContext { guards_git, ..ToolCallContext::test_default() };
+            let output = sandbox.tool("Bash").execute(line.clone(), &ctx).await.expect("it runs");
+            let text = output.result.model_text();
+            assert_eq!(text.trim().ends_with(" none"), guards_git, "{text}");
+        }
+    }
+}

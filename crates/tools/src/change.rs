@@ -1,0 +1,205 @@
+//! What Write and Edit share: a planned change of one file, its preview, its diff, and doing it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use similar::{ChangeTag, TextDiff};
+
+use super::ToolEnv;
+use super::atomic::{FileError, Target};
+use super::ledger::{Seen, hash};
+use super::paths::{absolute, resolve, shown};
+use aye_core::contract::path_policy::PathAccess;
+use aye_core::contract::tool::{FilePreview, ToolCallContext, ToolError, ToolOutput, ToolResult};
+
+/// Texts above this are not shown on a card, and diffs are cut here.
+const MAX_SHOWN: usize = 256 << 10;
+
+impl From<FileError> for ToolError {
+    fn from(error: FileError) -> Self {
+        Self::ExecutionFailed(error.to_string())
+    }
+}
+
+/// A file, looked at.
+pub(super) struct Subject {
+    pub(super) real: PathBuf,
+    /// As the model knows it.
+    pub(super) name: String,
+    pub(super) before: Option<Vec<u8>>,
+    target: Option<Target>,
+}
+
+impl Subject {
+    /// Looks at a file; nothing is made yet.
+    pub(super) fn look(env: &ToolEnv, file_path: &str) -> Result<Self, ToolError> {
+        if file_path.ends_with('/') {
+            return Err(ToolError::InvalidArguments(
+                "`file_path` ends with a slash; it must name a file".into(),
+            ));
+        }
+        let path = absolute(&env.workspace, "file_path", file_path)?;
+        let real = resolve(&env.workspace, &path)?;
+        let name = shown(&env.workspace, &path);
+        if real.starts_with("/proc") || real.starts_with("/sys") || real.starts_with("/dev") {
+            return Err(ToolError::ExecutionFailed(format!(
+                "{name} belongs to the system and is not a file"
+            )));
+        }
+        // Folders are made when the change is made, not when it is only looked at.
+        if real.parent().is_some_and(|parent| parent.symlink_metadata().is_err()) {
+            return Ok(Self { real, name, before: None, target: None });
+        }
+        let mut target = Target::open(&real, false)?;
+        let before = target.read()?;
+        Ok(Self { real, name, before, target: Some(target) })
+    }
+
+    /// What the thread knows about the file's content.
+    pub(super) fn seen(&self, env: &ToolEnv, ctx: &ToolCallContext) -> Seen {
+        match &self.before {
+            Some(bytes) => env.ledger.compare(thread(ctx), &self.real, &hash(bytes)),
+            None => Seen::Current,
+        }
+    }
+}
+
+fn thread(ctx: &ToolCallContext) -> &str {
+    ctx.run_identity.thread_id.as_str()
+}
+
+/// Notes that the thread knows this content.
+pub(super) fn note(env: &ToolEnv, ctx: &ToolCallContext, real: &Path, bytes: &[u8]) {
+    env.ledger.note(thread(ctx), real, hash(bytes));
+}
+
+/// A person decided about exactly this call, or it is repeated after a crash: the ledger of then may be gone, and what
+/// was shown is what counts.
+pub(super) fn is_decided(ctx: &ToolCallContext) -> bool {
+    ctx.resume.is_some() || ctx.attempt > 1
+}
+
+/// What a person was shown is what may be changed: a file that is another one now is asked about again. Called under
+/// the ledger's lock, so that no other call of this process comes between.
+fn still_agreed(change: &Change, ctx: &ToolCallContext) -> Result<(), ToolError> {
+    if ctx.agreed.is_empty() {
+        return Ok(());
+    }
+    let name = &change.subject.name;
+    let agreed = ctx.agreed.iter().find(|file| file.path == change.subject.real);
+    match agreed {
+        Some(file) if file.before == change.subject.before.as_deref().map(hash) => Ok(()),
+        Some(_) => Err(ToolError::Moved(format!("{name} changed since the question"))),
+        None => Err(ToolError::Moved(format!("{name} leads to another file since the question"))),
+    }
+}
+
+/// Says of a call what it would change.
+type Plan = fn(&ToolEnv, &Value, &ToolCallContext) -> Result<Change, ToolError>;
+
+/// What a call would change, to be looked at.
+pub(super) async fn preview(
+    env: &Arc<ToolEnv>,
+    plan: Plan,
+    args: &Value,
+    ctx: &ToolCallContext,
+) -> Result<Vec<FilePreview>, ToolError> {
+    let (env, args, call) = (Arc::clone(env), args.clone(), ctx.clone());
+    super::blocking(ctx, move |_| Ok(vec![plan(&env, &args, &call)?.preview()])).await
+}
+
+/// Makes the change of a call, when it is still the one that was agreed to.
+pub(super) async fn make(
+    env: &Arc<ToolEnv>,
+    (name, plan): (&'static str, Plan),
+    args: Value,
+    ctx: &ToolCallContext,
+) -> Result<ToolOutput, ToolError> {
+    let (env, call) = (Arc::clone(env), ctx.clone());
+    super::blocking(ctx, move |cancel| {
+        let _changing = env.ledger.changing();
+        let change = plan(&env, &args, &call)?;
+        env.must_not_be_denied(&call, &change.subject.real, PathAccess::Write)?;
+        still_agreed(&change, &call)?;
+        Ok(change.apply(name, &env, &call, || cancel.is_cancelled())?.into())
+    })
+    .await
+}
+
+/// A change that can be made.
+pub(super) struct Change {
+    pub(super) subject: Subject,
+    pub(super) after: Vec<u8>,
+}
+
+impl Change {
+    pub(super) fn preview(&self) -> FilePreview {
+        FilePreview {
+            path: self.subject.real.clone(),
+            before: self.subject.before.as_deref().map(hash),
+            after: hash(&self.after),
+            old_text: self.subject.before.as_deref().and_then(showable),
+            new_text: showable(&self.after),
+        }
+    }
+
+    /// Makes it.
+    pub(super) fn apply(
+        mut self,
+        tool: &str,
+        env: &ToolEnv,
+        ctx: &ToolCallContext,
+        cancelled: impl Fn() -> bool,
+    ) -> Result<ToolResult, ToolError> {
+        let name = &self.subject.name;
+        let diff = Diff::of(name, self.subject.before.as_deref(), &self.after);
+        if self.subject.before.as_deref() != Some(&self.after) {
+            let target = match self.subject.target.take() {
+                Some(target) => target,
+                None => Target::open(&self.subject.real, true)?,
+            };
+            target.replace(&self.after, cancelled)?;
+        }
+        note(env, ctx, &self.subject.real, &self.after);
+        let verb = match &self.subject.before {
+            None => "created",
+            Some(before) if *before == self.after => "already has this content:",
+            Some(_) => "changed",
+        };
+        let message = format!("{verb} {name} (+{} -{})", diff.added, diff.removed);
+        let details = json!({"path": self.subject.real, "added": diff.added, "removed": diff.removed, "diff": diff.text});
+        Ok(ToolResult::text(tool, message).with_details(details))
+    }
+}
+
+fn showable(bytes: &[u8]) -> Option<String> {
+    if bytes.len() > MAX_SHOWN {
+        return None;
+    }
+    std::str::from_utf8(bytes).ok().map(Into::into)
+}
+
+struct Diff {
+    added: usize,
+    removed: usize,
+    text: String,
+}
+
+impl Diff {
+    fn of(name: &str, before: Option<&[u8]>, after: &[u8]) -> Self {
+        let old = String::from_utf8_lossy(before.unwrap_or_default());
+        let new = String::from_utf8_lossy(after);
+        let diff = TextDiff::configure().timeout(Duration::from_millis(300)).diff_lines(&*old, &*new);
+        let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
+        let (added, removed) = (count(ChangeTag::Insert), count(ChangeTag::Delete));
+        let from = if before.is_none() { "/dev/null".to_owned() } else { format!("a/{name}") };
+        let mut text = diff.unified_diff().header(&from, &format!("b/{name}")).to_string();
+        if text.len() > MAX_SHOWN {
+            text.truncate(text.floor_char_boundary(MAX_SHOWN));
+            text.push_str("\n[… diff cut …]\n");
+        }
+        Self { added, removed, text }
+    }
+}

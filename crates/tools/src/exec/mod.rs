@@ -1,0 +1,164 @@
+//! Runs programs so that nothing of them is left when the call is over, whichever way it ends.
+//!
+//! [`run`] is the one way in, for the Bash tool and for scripts of skills. Given a supervisor (aye's own binary, see
+//! [`supervise_main`]), not even `kill -9` of aye leaves something running; without one, an embedder gets a process
+//! group that is killed when the future is dropped.
+
+mod capture;
+mod duty;
+mod env;
+mod git;
+mod live;
+mod plain;
+mod proc_tree;
+mod run;
+mod serve;
+#[cfg(target_os = "linux")]
+mod supervisor;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use aye_core::contract::tool::SpawnContext;
+
+pub(crate) use capture::{Spill, private_file};
+pub use env::{Env, child_env, holds_password, is_secret};
+pub use git::{GIT_SETTINGS, GIT_VARIABLES, guard_git, harmless};
+pub use run::{Said, converse, end_of_run, run};
+pub use serve::server_command;
+#[cfg(target_os = "linux")]
+pub use supervisor::{Report, SUPERVISE_ARG, supervise_main};
+
+/// How programs are run.
+#[derive(Clone, Debug)]
+pub struct ExecConfig {
+    /// aye's own binary, best as `/proc/self/exe`, which an upgrade does not take away. `None` when the program is not
+    /// aye: then a `kill -9` of it leaves commands running.
+    pub supervisor: Option<PathBuf>,
+    /// How long a command may run when the call does not say.
+    pub default_timeout: Duration,
+    /// How long a call may ask for.
+    pub max_timeout: Duration,
+    /// How many bytes of output the model reads; the rest is in a file.
+    pub max_output: usize,
+    /// Between TERM and KILL.
+    pub grace: Duration,
+}
+
+impl Default for ExecConfig {
+    fn default() -> Self {
+        Self {
+            supervisor: None,
+            default_timeout: Duration::from_mins(2),
+            max_timeout: Duration::from_mins(10),
+            max_output: 30_000,
+            grace: Duration::from_secs(2),
+        }
+    }
+}
+
+/// One program to run. Its stdin is `/dev/null`; stdout and stderr are one stream.
+#[derive(Clone, Debug)]
+pub struct ExecRequest {
+    /// The program, looked up in `PATH` of `env` when it has no slash.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Its working directory.
+    pub cwd: PathBuf,
+    /// All of its environment: see [`child_env`].
+    pub env: Env,
+    /// How long it may run.
+    pub timeout: Duration,
+    /// How many bytes of output are kept, head and tail.
+    pub max_output: usize,
+    /// Where output that is longer goes, as a file of its own; `None` when it is dropped.
+    pub output_dir: Option<PathBuf>,
+    /// For whom it runs.
+    pub on_behalf: SpawnContext,
+}
+
+/// How a program ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExecResult {
+    /// What it wrote: without escape sequences, progress bars collapsed, the middle left out when it is too long.
+    pub output: String,
+    /// Bytes it wrote, counted in the same way.
+    pub total_bytes: u64,
+    /// Whether `output` leaves something out.
+    pub truncated: bool,
+    /// The file with the whole output, when `output` leaves something out.
+    pub output_file: Option<PathBuf>,
+    /// Its exit status, when it exited.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// It ran longer than it may.
+    pub timed_out: bool,
+    /// The call was cancelled while it ran.
+    pub cancelled: bool,
+    /// It killed its supervisor; whatever was found of it was killed too.
+    pub supervisor_lost: bool,
+    /// Processes that outlived it and were killed.
+    pub left_behind: Vec<String>,
+    /// How long it ran.
+    pub duration: Duration,
+}
+
+impl ExecResult {
+    /// Whether it exited with status 0 in time.
+    pub fn is_success(&self) -> bool {
+        self.exit_code == Some(0) && !self.timed_out && !self.cancelled && !self.supervisor_lost
+    }
+}
+
+/// Why a program was not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    /// It could not be started.
+    #[error("cannot start {program}: {reason}")]
+    Start {
+        /// The program.
+        program: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// No pipe, no process.
+    #[error("cannot run a program")]
+    Io(#[from] std::io::Error),
+}
+
+/// The name of a signal, such as `SIGKILL`.
+pub fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        _ => return format!("signal {signal}"),
+    };
+    name.into()
+}
+
+/// Stands in where there is no supervisor.
+#[cfg(not(target_os = "linux"))]
+pub fn supervise_main(_args: impl Iterator<Item = OsString>) -> std::process::ExitCode {
+    std::process::ExitCode::from(2)
+}
+/// The hidden first argument of a supervisor.
+#[cfg(not(target_os = "linux"))]
+pub const SUPERVISE_ARG: &str = "__supervise";

@@ -1,0 +1,406 @@
+//! [`run`]: start, read, stop, and see that nothing is left.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::capture::{Capture, Decoder, Spill};
+use super::duty::SupervisorSpec;
+use super::live::Live;
+use super::plain::Plain;
+use super::proc_tree::{self, in_session, signal, signal_group};
+use super::{ExecConfig, ExecError, ExecRequest, ExecResult};
+
+/// How long output may go on after the process that was waited for ended.
+const DRAIN: Duration = Duration::from_millis(500);
+/// How many bytes of a stdout of its own are kept, where no supervisor bounds it.
+const MAX_SAID: usize = 256 << 10;
+/// How often it is looked whether the supervisor was stopped.
+const LOOK: Duration = Duration::from_secs(1);
+/// What a supervisor may need beyond the grace between TERM and KILL, until it is killed itself.
+const SUPERVISOR_SLACK: Duration = Duration::from_secs(4);
+
+/// A process that must not outlive the call.
+struct Running {
+    child: Child,
+    pid: i32,
+    supervised: bool,
+    done: bool,
+    /// Held open while the command may run; dropping it makes the supervisor stop it.
+    lifeline: Option<tokio::process::ChildStdin>,
+}
+
+impl Running {
+    fn kill(&self) {
+        if self.supervised {
+            // The supervisor leads the session; what is in it is the command's.
+            for process in in_session(self.pid) {
+                signal(process.pid, Signal::KILL);
+            }
+            signal(self.pid, Signal::KILL);
+        } else {
+            signal_group(self.pid, Signal::KILL);
+        }
+    }
+
+    /// A command may stop its supervisor, taking it for aye: then the supervisor is woken.
+    fn wake(&self) {
+        if proc_tree::process(self.pid).is_some_and(|p| p.state == b'T') {
+            signal(self.pid, Signal::CONT);
+        }
+    }
+
+    /// Asks it to end.
+    fn stop(&mut self) {
+        if self.supervised {
+            self.lifeline = None;
+        } else {
+            signal_group(self.pid, Signal::TERM);
+            signal_group(self.pid, Signal::CONT);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Supervised: the lifeline closes with this value, and the supervisor does the rest.
+        if !self.done && !self.supervised {
+            signal_group(self.pid, Signal::KILL);
+        }
+    }
+}
+
+fn start(
+    config: &ExecConfig,
+    request: &ExecRequest,
+    input: Option<&[u8]>,
+) -> Result<(Running, pipe::Receiver), ExecError> {
+    let (reader, writer) = std::io::pipe()?;
+    let output = pipe::Receiver::from_owned_fd(reader.into())?;
+    let supervisor = config.supervisor.as_ref().filter(|_| cfg!(target_os = "linux"));
+    let mut command = Command::new(supervisor.map_or(request.program.as_os_str(), |path| path.as_os_str()));
+    if supervisor.is_some() {
+        command
+            .arg(super::SUPERVISE_ARG)
+            .arg(SupervisorSpec::of(config.grace, input.map(<[u8]>::len), &request.on_behalf).to_string())
+            .arg(&request.program)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+    } else {
+        if input.is_some() {
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        } else {
+            command.stdin(Stdio::null()).stdout(writer.try_clone()?);
+        }
+        command.process_group(0).kill_on_drop(true);
+    }
+    command.args(&request.args).current_dir(&request.cwd).env_clear().envs(&request.env).stderr(writer);
+    let mut child = command.spawn().map_err(|error| ExecError::Start {
+        program: request.program.to_string_lossy().into_owned(),
+        reason: match error.kind() {
+            std::io::ErrorKind::NotFound if !request.cwd.is_dir() => {
+                format!("the working directory {} does not exist", request.cwd.display())
+            }
+            _ => error.to_string(),
+        },
+    })?;
+    let pid = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or(0);
+    let lifeline = child.stdin.take();
+    let running = Running { child, pid, supervised: supervisor.is_some(), done: false, lifeline };
+    Ok((running, output))
+}
+
+/// Kills the remaining commands of a run whose owner lost it. Returns once they are gone, within seconds in any case.
+///
+/// When the owner is dead, their supervisors end them. When it lives (it was stopped, or its machine stood still), they
+/// do not know that anything happened: then TERM goes to the commands from here, and KILL after the grace. Nobody may
+/// start another of the run meanwhile: a supervisor that comes late refuses, see
+/// [`ToolCallContext::start_before`](aye_core::contract::tool::ToolCallContext::start_before).
+pub async fn end_of_run(owner: u32, run: String) {
+    let grace = ExecConfig::default().grace;
+    let is_dead = i32::try_from(owner).ok().and_then(proc_tree::process).is_none_or(|p| p.state == b'Z');
+    let now = Instant::now();
+    let term_at = if is_dead { now + grace + Duration::from_secs(1) } else { now };
+    let (kill_at, end) = (term_at + grace, term_at + grace + SUPERVISOR_SLACK);
+    let mut told = Vec::new();
+    loop {
+        let supervisors = proc_tree::supervisors_of(&run);
+        let now = Instant::now();
+        if supervisors.is_empty() {
+            return;
+        }
+        if now >= end {
+            tracing::warn!(%run, ?supervisors, "commands of a run that was taken over do not end");
+            return;
+        }
+        for supervisor in supervisors {
+            // A stopped one takes no notice of the end of its command.
+            signal(supervisor, Signal::CONT);
+            for process in proc_tree::descendants(supervisor) {
+                if now >= kill_at {
+                    signal(process.pid, Signal::KILL);
+                } else if now >= term_at && !told.contains(&process.pid) {
+                    told.push(process.pid);
+                    signal(process.pid, Signal::TERM);
+                    signal(process.pid, Signal::CONT);
+                }
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Runs a program to its end. `on_output` gets what it writes while it runs, about 25 times a second at most; a program
+/// that floods is shown in part. After the timeout, or when `cancel` is cancelled, TERM goes to all of it, and KILL
+/// after the grace. When the future is dropped the same happens behind its back.
+///
+/// # Errors
+/// [`ExecError`] when it was not started; everything else is a result.
+pub async fn run(
+    config: &ExecConfig,
+    request: ExecRequest,
+    on_output: impl FnMut(&str) + Send,
+    cancel: &CancellationToken,
+) -> Result<ExecResult, ExecError> {
+    carry_out(config, request, None, on_output, cancel).await.map(|(result, _)| result)
+}
+
+/// As [`run`], for a program that is given something on its stdin and answers on its stdout: [`ExecResult::output`] is
+/// what it wrote to stderr.
+///
+/// # Errors
+/// As [`run`].
+pub async fn converse(
+    config: &ExecConfig,
+    request: ExecRequest,
+    input: &[u8],
+    cancel: &CancellationToken,
+) -> Result<(ExecResult, Said), ExecError> {
+    carry_out(config, request, Some(input), |_| {}, cancel).await
+}
+
+/// The stdout of a program that was given something on its stdin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The text.
+    pub text: String,
+    /// Whether it is only the beginning.
+    pub is_cut: bool,
+}
+
+/// Writes the next piece, as far as there is somebody to read it.
+async fn write_some(
+    lifeline: &mut Option<tokio::process::ChildStdin>,
+    rest: &[u8],
+) -> std::io::Result<usize> {
+    match lifeline {
+        Some(lifeline) => lifeline.write(rest).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads the next piece while there is something to read from.
+async fn read_some(pipe: &mut Option<tokio::process::ChildStdout>, buf: &mut [u8]) -> std::io::Result<usize> {
+    match pipe {
+        Some(pipe) => pipe.read(buf).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn carry_out(
+    config: &ExecConfig,
+    request: ExecRequest,
+    input: Option<&[u8]>,
+    mut on_output: impl FnMut(&str) + Send,
+    cancel: &CancellationToken,
+) -> Result<(ExecResult, Said), ExecError> {
+    let began = Instant::now();
+    let (mut running, output) = start(config, &request, input)?;
+    let mut unwritten = input.unwrap_or_default();
+    if input.is_some() && unwritten.is_empty() && !running.supervised {
+        running.lifeline = None;
+    }
+    // Reports, or the stdout of a program that has one of its own and no supervisor.
+    let mut reports = Vec::new();
+    let mut piece = vec![0_u8; if input.is_some() { 8 << 10 } else { 0 }];
+    let mut status_pipe = running.child.stdout.take();
+    let spill = request
+        .output_dir
+        .as_ref()
+        .map(|dir| Spill { dir: dir.clone(), name: format!("output-{}.txt", uuid::Uuid::now_v7()) });
+    let mut capture = Capture::new(request.max_output, spill);
+    let mut decoder = Decoder::default();
+    let mut plain = Plain::default();
+    let mut live = Live::new();
+    let mut output = Some(output);
+    let mut buf = vec![0_u8; 32 << 10];
+    let mut text = String::new();
+    let mut result = ExecResult::default();
+    let mut exit = None;
+    let timeout = began + request.timeout;
+    // Set once it was told to stop: what is there after that is killed from here.
+    let mut kill_at: Option<Instant> = None;
+    // Set once the process ended: how long its output may go on.
+    let mut end_at: Option<Instant> = None;
+    let mut look_at = began + LOOK;
+    while exit.is_none() || output.is_some() || (input.is_some() && status_pipe.is_some()) {
+        let read = async {
+            match &mut output {
+                Some(output) => output.read(&mut buf).await,
+                None => std::future::pending().await,
+            }
+        };
+        let far = began + Duration::from_hours(24);
+        tokio::select! {
+            () = cancel.cancelled(), if kill_at.is_none() => {
+                result.cancelled = true;
+                running.stop();
+                kill_at = Some(Instant::now() + config.grace + slack(&running));
+            }
+            () = sleep_until(timeout), if kill_at.is_none() => {
+                result.timed_out = true;
+                running.stop();
+                kill_at = Some(Instant::now() + config.grace + slack(&running));
+            }
+            () = sleep_until(kill_at.unwrap_or(far)), if kill_at.is_some() => {
+                running.kill();
+                kill_at = Some(Instant::now() + Duration::from_millis(100));
+            }
+            // Whoever still holds the output after that is none of ours any more.
+            () = sleep_until(end_at.unwrap_or(far)), if end_at.is_some() => {
+                output = None;
+                if input.is_some() {
+                    status_pipe = None;
+                }
+            }
+            written = write_some(&mut running.lifeline, unwritten), if !unwritten.is_empty() => {
+                // Who does not want to read it need not.
+                unwritten = written.map_or(&[], |n| &unwritten[n..]);
+                if unwritten.is_empty() && !running.supervised {
+                    running.lifeline = None;
+                }
+            }
+            told = read_some(&mut status_pipe, &mut piece), if input.is_some() => match told {
+                Ok(0) | Err(_) => status_pipe = None,
+                // A supervisor bounds what it tells.
+                Ok(n) if running.supervised || reports.len() <= MAX_SAID => {
+                    reports.extend_from_slice(&piece[..n]);
+                }
+                Ok(_) => {}
+            },
+            () = sleep_until(look_at), if running.supervised && exit.is_none() => {
+                running.wake();
+                look_at = Instant::now() + LOOK;
+            }
+            status = running.child.wait(), if exit.is_none() => {
+                exit = Some(status?);
+                if running.supervised {
+                    result.supervisor_lost = status_is_signal(exit);
+                    if result.supervisor_lost {
+                        running.kill();
+                    }
+                } else {
+                    signal_group(running.pid, Signal::KILL);
+                }
+                end_at = Some(Instant::now() + DRAIN);
+            }
+            () = sleep_until(live.due().unwrap_or(far)), if live.due().is_some() => on_output(&live.take()),
+            read = read => match read {
+                Ok(0) | Err(_) => output = None,
+                Ok(n) => {
+                    text.clear();
+                    decoder.push(&buf[..n], &mut text);
+                    keep(&mut capture, &mut plain, &text);
+                    live.push(&text);
+                }
+            },
+        }
+    }
+    running.done = true;
+    text.clear();
+    decoder.finish(&mut text);
+    keep(&mut capture, &mut plain, &text);
+    live.push(&text);
+    if live.due().is_some() {
+        on_output(&live.take());
+    }
+    result.duration = began.elapsed();
+    if let Some(pipe) = &mut status_pipe {
+        // Only the supervisor held the other end, and it is gone.
+        let _ = pipe.read_to_end(&mut reports).await;
+    }
+    let mut said = Said::default();
+    if running.supervised {
+        read_reports(&request, &reports, &mut result, &mut said)?;
+    } else if let Some(status) = exit {
+        use std::os::unix::process::ExitStatusExt as _;
+        result.exit_code = status.code();
+        result.signal = status.signal();
+        said.is_cut = reports.len() > MAX_SAID;
+        reports.truncate(MAX_SAID);
+        said.text = String::from_utf8_lossy(&reports).into_owned();
+    }
+    let captured = capture.finish();
+    result.output = captured.text;
+    result.total_bytes = captured.total;
+    result.truncated = captured.omitted > 0;
+    result.output_file = captured.file;
+    Ok((result, said))
+}
+
+/// A model reads text; a person's screen gets the colours.
+fn keep(capture: &mut Capture, plain: &mut Plain, text: &str) {
+    let mut kept = String::with_capacity(text.len());
+    plain.push(text, &mut kept);
+    capture.push(&kept);
+}
+
+fn slack(running: &Running) -> Duration {
+    if running.supervised { SUPERVISOR_SLACK } else { Duration::ZERO }
+}
+
+fn status_is_signal(status: Option<std::process::ExitStatus>) -> bool {
+    use std::os::unix::process::ExitStatusExt as _;
+    status.and_then(|s| s.signal()).is_some()
+}
+
+#[cfg(target_os = "linux")]
+fn read_reports(
+    request: &ExecRequest,
+    reports: &[u8],
+    result: &mut ExecResult,
+    to: &mut Said,
+) -> Result<(), ExecError> {
+    use super::Report;
+    let mut ended = false;
+    for line in reports.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
+        match serde_json::from_slice(line) {
+            Ok(Report::Started { .. }) => {}
+            Ok(Report::Said { said, cut }) => (to.text, to.is_cut) = (said, cut),
+            Ok(Report::NotStarted { error }) => {
+                let program = request.program.to_string_lossy().into_owned();
+                return Err(ExecError::Start { program, reason: error });
+            }
+            Ok(Report::Ended { code, signal, left }) => {
+                ended = true;
+                result.exit_code = code;
+                result.signal = signal;
+                result.left_behind = left;
+            }
+            Err(error) => tracing::warn!(%error, "a supervisor's report cannot be read"),
+        }
+    }
+    result.supervisor_lost |= !ended;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read_reports(_: &ExecRequest, _: &[u8], _: &mut ExecResult, _: &mut Said) -> Result<(), ExecError> {
+    Ok(())
+}

@@ -1,0 +1,397 @@
+//! The process between aye and a command: it outlives aye by two seconds at most, and the command never outlives it.
+//!
+//! aye starts itself again with the hidden first argument [`SUPERVISE_ARG`]. That process leads a session of its own
+//! (no controlling terminal, no signals from the terminal), is the subreaper of everything below it (a daemon that
+//! leaves its group and session still becomes its child), and starts the command in a group of its own. The descriptors:
+//!
+//! - 0 is the lifeline: when it ends or says anything, the command is to stop. `kill -9` of aye ends it too.
+//! - 1 takes the reports, one JSON object a line: [`Report`].
+//! - 2 is what the command gets as stdout and stderr.
+//!
+//! A command with an input (`SupervisorSpec::input`) gets it from the beginning of 0, and its stdout is not 2: it is told in a
+//! report.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "its stdin, stdout and stderr are pipes to the tool that started it"
+)]
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{PidfdFlags, Signal, WaitOptions, WaitStatus};
+use serde::{Deserialize, Serialize};
+
+use super::duty::SupervisorSpec;
+use super::proc_tree::{command_line, descendants, signal, signal_group};
+use aye_core::contract::clock::uptime_ms;
+
+/// The hidden first argument that makes aye a supervisor.
+pub const SUPERVISE_ARG: &str = "__supervise";
+
+/// How long processes that outlive the command may take to end by themselves: `> >(cat)` needs a moment.
+const LINGER: Duration = Duration::from_millis(100);
+/// How long its stdout is waited for when the command and all of its are gone.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How many bytes of a stdout that is told in a report are kept.
+const MAX_SAID: usize = 256 << 10;
+/// How many survivors are named.
+const MAX_NAMES: usize = 20;
+
+/// What a supervisor reports.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", untagged)]
+pub enum Report {
+    /// First: the command runs.
+    Started {
+        /// The command's process.
+        pid: i32,
+        /// Its group.
+        pgid: i32,
+    },
+    /// Instead: it could not be started.
+    NotStarted {
+        /// Why.
+        error: String,
+    },
+    /// What it wrote to its stdout, when it had one of its own.
+    Said {
+        /// The text.
+        said: String,
+        /// Whether it is only the beginning.
+        cut: bool,
+    },
+    /// Last: it ended, and nothing of it is left.
+    Ended {
+        /// The exit status, when it exited.
+        code: Option<i32>,
+        /// The signal, when one ended it.
+        signal: Option<i32>,
+        /// Processes that outlived the command and were killed.
+        left: Vec<String>,
+    },
+}
+
+fn report(report: &Report) {
+    // aye may be gone: then nobody is left to tell, and the work below goes on.
+    if let Ok(mut line) = serde_json::to_vec(report) {
+        line.push(b'\n');
+        let mut out = std::io::stdout().lock();
+        let _ = out.write_all(&line).and_then(|()| out.flush());
+    }
+}
+
+/// Supervises one command: `args` are what stands behind [`SUPERVISE_ARG`], that is its `SupervisorSpec`, the program, and its
+/// arguments. The exit status is the command's own, or 128 and the signal.
+pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let mut args = args;
+    let first = args.next();
+    if first.as_deref().is_some_and(|word| word == super::serve::SERVE_WORD) {
+        return serve_main(args);
+    }
+    let duty = first.and_then(|word| word.to_str()?.parse::<SupervisorSpec>().ok());
+    let (Some(duty), Some(program)) = (duty, args.next()) else {
+        report(&Report::NotStarted { error: "only aye starts a supervisor".into() });
+        return ExitCode::from(2);
+    };
+    match start(&duty, program, args) {
+        Ok((child, said)) => {
+            let (code, signal, left) = Supervisor {
+                child,
+                grace: duty.grace,
+                lifeline: PollFlags::IN,
+                patience: None,
+                main: None,
+                stop_at: None,
+            }
+            .watch();
+            if let Some(said) = said {
+                let (said, cut) = said.recv_timeout(LAST_WORDS).unwrap_or_default();
+                report(&Report::Said { said: String::from_utf8_lossy(&said).into_owned(), cut });
+            }
+            report(&Report::Ended { code, signal, left });
+            ExitCode::from(u8::try_from(code.unwrap_or(128 + signal.unwrap_or(0))).unwrap_or(1))
+        }
+        Err(error) => {
+            report(&Report::NotStarted { error: error.to_string() });
+            ExitCode::from(127)
+        }
+    }
+}
+
+/// Supervises a server: a program that aye speaks with over the program's own standard input and output. The lifeline
+/// is that input: it ends when aye closes it or dies. `args` are the grace in milliseconds, the program, its arguments.
+fn serve_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    let grace = args.next().and_then(|word| word.to_str()?.parse().ok()).map(Duration::from_millis);
+    let (Some(grace), Some(program)) = (grace, args.next()) else { return ExitCode::from(2) };
+    match start_server(&program, args) {
+        Ok(child) => {
+            let (code, signal, _) = Supervisor {
+                child,
+                grace,
+                // What is in the pipe is for the server; only its end is looked at.
+                lifeline: PollFlags::empty(),
+                patience: Some(grace),
+                main: None,
+                stop_at: None,
+            }
+            .watch();
+            ExitCode::from(u8::try_from(code.unwrap_or(128 + signal.unwrap_or(0))).unwrap_or(1))
+        }
+        Err(error) => {
+            // The server's standard error: aye reads it.
+            let _ = writeln!(std::io::stderr(), "cannot start {}: {error}", program.to_string_lossy());
+            ExitCode::from(127)
+        }
+    }
+}
+
+fn start_server(program: &OsString, args: impl Iterator<Item = OsString>) -> std::io::Result<i32> {
+    let _ = rustix::process::setsid();
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    shed_ptrace();
+    let child = Command::new(program).args(args).process_group(0).spawn()?;
+    // Only the server's own processes hold its output from here on, so its end means that they are gone.
+    let nothing = File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&nothing)?;
+    rustix::stdio::dup2_stderr(&nothing)?;
+    i32::try_from(child.id()).map_err(std::io::Error::other)
+}
+
+/// Takes the right to look into other processes from what is started: with it, a command that runs as root reads the
+/// keys out of aye's memory, although that process is not dumpable. Its own processes it may still trace. Whoever is
+/// not root has no such right.
+fn shed_ptrace() {
+    use caps::{CapSet, Capability};
+    // The bounding set first: taking from it needs a right that stays, and an `exec` by root asks only there.
+    for set in [CapSet::Bounding, CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted]
+    {
+        let _ = caps::drop(None, set, Capability::CAP_SYS_PTRACE);
+    }
+}
+
+/// Whether the lifeline ended already: then nobody waits for the command, and it must not begin.
+fn is_alone() -> bool {
+    let stdin = std::io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    matches!(rustix::event::poll(&mut fds, Some(&Timespec::default())), Ok(1..))
+}
+
+/// The stdout of the command, once it is closed, and whether that is only its beginning.
+type Said = mpsc::Receiver<(Vec<u8>, bool)>;
+
+/// The input that stands at the beginning of the lifeline.
+fn input(duty: &SupervisorSpec) -> std::io::Result<Option<Vec<u8>>> {
+    let Some(length) = duty.input else { return Ok(None) };
+    let mut input = vec![0; length];
+    File::from(std::io::stdin().as_fd().try_clone_to_owned()?).read_exact(&mut input)?;
+    Ok(Some(input))
+}
+
+/// Gives the command its input and takes its stdout, each at the pace of the command.
+fn converse(child: &mut Child, input: Vec<u8>) -> Said {
+    if let Some(mut stdin) = child.stdin.take() {
+        // Who does not want to read it need not.
+        std::thread::spawn(move || stdin.write_all(&input));
+    }
+    let (tell, said) = mpsc::channel();
+    if let Some(stdout) = child.stdout.take() {
+        std::thread::spawn(move || {
+            let (mut kept, mut stdout) = (Vec::new(), stdout);
+            let _ = stdout.by_ref().take(MAX_SAID as u64).read_to_end(&mut kept);
+            // A full pipe must not stop it.
+            let more = std::io::copy(&mut stdout, &mut std::io::sink()).unwrap_or_default();
+            let _ = tell.send((kept, more > 0));
+        });
+    }
+    said
+}
+
+fn start(
+    duty: &SupervisorSpec,
+    program: OsString,
+    args: impl Iterator<Item = OsString>,
+) -> std::io::Result<(i32, Option<Said>)> {
+    let input = input(duty)?;
+    if is_alone() {
+        return Err(std::io::Error::other("the process that started it is gone"));
+    }
+    // Refused only when it leads a group already, which a plainly spawned process does not.
+    let _ = rustix::process::setsid();
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let output: OwnedFd = std::io::stderr().as_fd().try_clone_to_owned()?;
+    // The last thing before the start: whoever wanted it may have been stopped, and another process may go on by now.
+    if duty.start_before.is_some_and(|end| uptime_ms() >= end) {
+        return Err(std::io::Error::other("it came too late: another process may resume the run"));
+    }
+    shed_ptrace();
+    let mut command = Command::new(&program);
+    command.args(args).process_group(0);
+    if input.is_some() {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    } else {
+        command.stdin(Stdio::null()).stdout(Stdio::from(output.try_clone()?));
+    }
+    let mut child = command.stderr(Stdio::from(output)).spawn()?;
+    drop(command);
+    let said = input.map(|input| converse(&mut child, input));
+    // From here on only the command's own processes hold the output, so its end means that they are gone.
+    rustix::stdio::dup2_stderr(File::options().write(true).open("/dev/null")?)?;
+    let pid = i32::try_from(child.id()).map_err(std::io::Error::other)?;
+    report(&Report::Started { pid, pgid: pid });
+    Ok((pid, said))
+}
+
+struct Supervisor {
+    child: i32,
+    grace: Duration,
+    /// What of the lifeline is looked at besides its end.
+    lifeline: PollFlags,
+    /// How long the command may take to end by itself once the lifeline ended; `None` sends TERM at once.
+    patience: Option<Duration>,
+    main: Option<WaitStatus>,
+    /// When KILL follows, once TERM was sent.
+    stop_at: Option<Instant>,
+}
+
+type Ended = (Option<i32>, Option<i32>, Vec<String>);
+
+impl Supervisor {
+    fn watch(mut self) -> Ended {
+        self.wait_for_main();
+        let left = self.end_the_rest();
+        let (code, signal) = self.main.map_or((None, None), |s| (s.exit_status(), s.terminating_signal()));
+        (code, signal, left)
+    }
+
+    /// Takes the exit statuses of all children that ended. Gives whether a child is left.
+    fn reap(&mut self) -> bool {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => {
+                    if pid.as_raw_nonzero().get() == self.child {
+                        self.main = Some(status);
+                    }
+                }
+                Ok(None) => return true,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn wait_for_main(&mut self) {
+        let pidfd = rustix::process::Pid::from_raw(self.child)
+            .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
+        let stdin = std::io::stdin();
+        let mut lifeline = true;
+        let mut killed = false;
+        let mut term_at: Option<Instant> = None;
+        loop {
+            if !self.reap() || self.main.is_some() {
+                return;
+            }
+            let now = Instant::now();
+            if term_at.is_some_and(|at| at <= now) {
+                term_at = None;
+                self.signal_all(Signal::TERM);
+                self.stop_at = Some(now + self.grace);
+            }
+            if self.stop_at.is_some_and(|at| at <= now) {
+                self.signal_all(Signal::KILL);
+                killed = true;
+                self.stop_at = Some(now + Duration::from_millis(50));
+            }
+            let wait = match self.stop_at.or(term_at) {
+                Some(at) => at.saturating_duration_since(now),
+                // Orphans that end while the command runs are reaped now and then; nothing waits for that.
+                None if pidfd.is_some() => Duration::from_secs(30),
+                // Before Linux 5.3 there is no descriptor for a process.
+                None => Duration::from_millis(5),
+            };
+            let mut fds = Vec::with_capacity(2);
+            if lifeline {
+                fds.push(PollFd::new(&stdin, self.lifeline));
+            }
+            if let Some(pidfd) = &pidfd {
+                fds.push(PollFd::new(pidfd, PollFlags::IN));
+            }
+            let timeout = Timespec::try_from(wait).ok();
+            let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+            if lifeline && fds.first().is_some_and(|fd| !fd.revents().is_empty()) {
+                lifeline = false;
+                if let Some(patience) = self.patience {
+                    term_at = Some(Instant::now() + patience);
+                } else if !killed {
+                    self.signal_all(Signal::TERM);
+                    self.stop_at = Some(Instant::now() + self.grace);
+                }
+            }
+        }
+    }
+
+    /// Signals the command's group and everything that left it.
+    fn signal_all(&self, sig: Signal) {
+        signal_group(self.child, sig);
+        for process in descendants(own_pid()) {
+            if process.group != self.child {
+                signal(process.pid, sig);
+                // A stopped process takes a TERM only once it goes on.
+                signal(process.pid, Signal::CONT);
+            }
+        }
+        signal_group(self.child, Signal::CONT);
+    }
+
+    /// Ends what outlived the command. Gives what it was.
+    fn end_the_rest(&mut self) -> Vec<String> {
+        if !self.reap() {
+            return Vec::new();
+        }
+        if self.stop_at.is_none() && self.wait_until_alone(LINGER) {
+            return Vec::new();
+        }
+        let left: Vec<_> = descendants(own_pid())
+            .iter()
+            .take(MAX_NAMES)
+            .map(|p| format!("{} (pid {})", command_line(p.pid), p.pid))
+            .collect();
+        let grace = self.stop_at.map_or(self.grace, |at| at.saturating_duration_since(Instant::now()));
+        self.signal_all(Signal::TERM);
+        if !self.wait_until_alone(grace) {
+            // A process may start another one while it is being killed; so it is done until none is left.
+            let end = Instant::now() + Duration::from_secs(3);
+            while Instant::now() < end {
+                self.signal_all(Signal::KILL);
+                if self.wait_until_alone(Duration::from_millis(20)) {
+                    break;
+                }
+            }
+        }
+        left
+    }
+
+    fn wait_until_alone(&mut self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        loop {
+            if !self.reap() {
+                return true;
+            }
+            let now = Instant::now();
+            if now >= end {
+                return false;
+            }
+            std::thread::sleep((end - now).min(Duration::from_millis(3)));
+        }
+    }
+}
+
+fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}

@@ -1,0 +1,73 @@
+//! What each thread knows about files: the content it saw last.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(super) use aye_core::contract::digest::sha256_hex as hash;
+
+/// More entries than this and the ledger starts afresh; then a Write asks for a Read again.
+const MAX_ENTRIES: usize = 20_000;
+
+/// What a thread knows about a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It saw this content.
+    Current,
+    /// It saw another content.
+    Stale,
+    /// Nothing: it never read it, or aye was started anew since.
+    Unknown,
+}
+
+/// The hash of each file at its last Read, Write or Edit, by thread. Kept in memory only: after a restart nothing is
+/// known, which costs a Write another Read, and an Edit nothing as long as its text is there once.
+#[derive(Debug, Default)]
+pub(super) struct FileLedger {
+    seen: Mutex<HashMap<(String, PathBuf), String>>,
+    changing: Mutex<()>,
+}
+
+impl FileLedger {
+    /// Held from the look at a file to its replacement: the calls of one answer run side by side, and of two changes
+    /// of one file the second has to be made to what the first one left.
+    pub(super) fn changing(&self) -> MutexGuard<'_, ()> {
+        // A panic under it left the file as it was: replacing is one rename.
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what a thread saw.
+    pub(super) fn note(&self, thread: &str, real: &Path, hash: String) {
+        let mut seen = self.seen.lock().expect("no panic while the ledger is held");
+        if seen.len() >= MAX_ENTRIES {
+            seen.clear();
+        }
+        seen.insert((thread.to_owned(), real.to_owned()), hash);
+    }
+
+    /// Compares what a thread saw with what is there now.
+    pub(super) fn compare(&self, thread: &str, real: &Path, hash: &str) -> Seen {
+        let seen = self.seen.lock().expect("no panic while the ledger is held");
+        match seen.get(&(thread.to_owned(), real.to_owned())) {
+            None => Seen::Unknown,
+            Some(known) if known == hash => Seen::Current,
+            Some(_) => Seen::Stale,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_do_not_know_what_others_saw() {
+        let ledger = FileLedger::default();
+        let path = Path::new("/x");
+        ledger.note("a", path, hash(b"1"));
+        assert_eq!(ledger.compare("a", path, &hash(b"1")), Seen::Current);
+        assert_eq!(ledger.compare("a", path, &hash(b"2")), Seen::Stale);
+        assert_eq!(ledger.compare("b", path, &hash(b"1")), Seen::Unknown);
+        assert_eq!(hash(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    }
+}

@@ -1,0 +1,176 @@
+//! The built-in tools: one file each, the description the model reads beside it as .md.
+//!
+//! [`builtin`] makes them from a [`ToolEnv`], which holds all they know about the world. No tool knows whether it was
+//! permitted. Together their names, descriptions and schemas stay below 6,000 bytes: they go out with each request.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
+
+mod args;
+mod artifact;
+mod ask_user;
+mod atomic;
+mod bash;
+mod change;
+mod edit;
+pub mod exec;
+mod glob;
+mod grep;
+mod hint;
+mod ledger;
+mod list;
+mod page;
+mod paths;
+mod read;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod text;
+pub mod todo;
+mod walk;
+mod web_fetch;
+mod web_net;
+mod web_page;
+mod words;
+mod write;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+pub use artifact::{RESULT_FILES, keep_result};
+use aye_core::contract::path_policy::{PathAccess, PathPolicies};
+use aye_core::contract::tool::{Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError};
+use aye_core::contract::workspace::Workspace;
+use aye_core::state::KeyRegistration;
+use exec::{Env, ExecConfig};
+use ledger::FileLedger;
+
+/// Makes the beginnings of an HTTP client: roots, proxies, names. What guards against private addresses is added here.
+pub type HttpFactory = Arc<dyn Fn() -> reqwest::ClientBuilder + Send + Sync>;
+
+/// What the tools know about the world; made by the composition root.
+#[derive(Clone)]
+pub struct ToolEnv {
+    /// Where the thread works.
+    pub workspace: Workspace,
+    /// Where output that is too long for the model is written, one file a call. It is made when needed, mode 0700.
+    pub output_dir: PathBuf,
+    /// How programs are run.
+    pub exec: ExecConfig,
+    /// The variables that programs may inherit; secrets are filtered out here: see [`exec::child_env`].
+    pub variables: Env,
+    /// Names of variables that the configuration calls keys: never inherited.
+    pub secret_variables: Vec<String>,
+    /// Makes WebFetch's client, with its first call. `None`: a plain one without a proxy.
+    pub http: Option<HttpFactory>,
+    /// Hosts that WebFetch may reach although they are not public: `localhost:8080`, `127.0.0.1`.
+    pub web_allow_hosts: Vec<String>,
+    /// The rules about files, for what a call comes across by itself. `None`: there are no rules.
+    pub policies: Option<Arc<dyn PathPolicies>>,
+    ledger: Arc<FileLedger>,
+}
+
+impl ToolEnv {
+    /// The usual settings, without a supervisor and without any variables.
+    pub fn new(workspace: Workspace, output_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            workspace,
+            output_dir: output_dir.into(),
+            exec: ExecConfig::default(),
+            variables: Env::new(),
+            secret_variables: Vec::new(),
+            http: None,
+            web_allow_hosts: Vec::new(),
+            policies: None,
+            ledger: Arc::default(),
+        }
+    }
+
+    /// Refuses a file that a rule denies. The gate did so before, by the arguments; a link may have moved since.
+    fn must_not_be_denied(
+        &self,
+        ctx: &ToolCallContext,
+        path: &Path,
+        access: PathAccess,
+    ) -> Result<(), ToolError> {
+        let policy = self.policies.as_ref().map(|policies| policies.policy(&ctx.agent_spec));
+        match policy.and_then(|policy| policy.restriction(path, access)) {
+            Some(rule) if rule.is_denied => Err(ToolError::Denied(rule.why)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The environment of a program that is started: see [`exec::child_env`]. What `more` names comes on top, secret or
+    /// not: somebody chose it for this program.
+    pub fn child_env<K: Into<OsString>, V: Into<OsString>>(
+        &self,
+        more: impl IntoIterator<Item = (K, V)>,
+    ) -> Env {
+        let mut env = exec::child_env(&self.variables, &self.secret_variables);
+        env.extend(more.into_iter().map(|(name, value)| (name.into(), value.into())));
+        env
+    }
+}
+
+/// All built-in tools, in the order in which the model reads them.
+pub fn builtin(env: ToolEnv) -> Vec<Arc<dyn Tool>> {
+    let env = Arc::new(env);
+    vec![
+        Arc::new(read::Read { env: env.clone() }),
+        Arc::new(write::Write { env: env.clone() }),
+        Arc::new(edit::Edit { env: env.clone() }),
+        Arc::new(list::List { env: env.clone() }),
+        Arc::new(glob::Glob { env: env.clone() }),
+        Arc::new(grep::Grep { env: env.clone() }),
+        Arc::new(bash::Bash { env: env.clone() }),
+        Arc::new(web_fetch::WebFetch::new(env)),
+        Arc::new(ask_user::AskUser),
+        Arc::new(todo::TodoWrite),
+    ]
+}
+
+/// The state keys that the tools write; the composition root registers them.
+pub fn state_keys() -> Vec<KeyRegistration> {
+    vec![todo::registration()]
+}
+
+/// Does file work on a thread that may block. The token it gets is cancelled with the call, and when the call's future
+/// is dropped; the work looks at it and ends.
+async fn blocking<T: Send + 'static>(
+    ctx: &ToolCallContext,
+    work: impl FnOnce(CancellationToken) -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    let token = ctx.cancellation.child_token();
+    let _guard = token.clone().drop_guard();
+    match tokio::task::spawn_blocking(move || work(token)).await {
+        Ok(result) => result,
+        Err(error) => Err(ToolError::Internal(format!("the tool failed: {error}"))),
+    }
+}
+
+/// After a cancellation, how long a tool that only reads may take to return what it found so far.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// As [`blocking`], for work that changes nothing: after a cancellation it is left behind when it hangs in the file
+/// system, as on a dead network mount.
+async fn looking<T: Send + 'static>(
+    ctx: &ToolCallContext,
+    work: impl FnOnce(CancellationToken) -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    let given_up = async {
+        ctx.cancellation.cancelled().await;
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        result = blocking(ctx, work) => result,
+        () = given_up => Err(ToolError::ExecutionFailed("cancelled".into())),
+    }
+}
+
+/// A descriptor with the parts that all built-in tools share.
+fn describe(name: &str, description: &str) -> ToolDescriptor {
+    ToolDescriptor::new(name, name, description.trim()).with_class(ToolClass::Opaque)
+}

@@ -1,0 +1,225 @@
+//! Read: shows a page of a text file, or a picture.
+
+use std::fmt::Write as _;
+use std::fs::{File, Metadata};
+use std::io::{BufRead, BufReader, Cursor, Read as _, Seek as _};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::ToolEnv;
+use super::args::Args;
+use super::atomic::MAX_FILE;
+use super::change::note;
+use super::page::{self, Page};
+use super::paths::{absolute, shown};
+use super::text::binary_kind;
+use aye_core::contract::content::ContentBlock;
+use aye_core::contract::image::{ImageError, ImageFormat, ImageRef, MAX_IMAGE_BYTES};
+use aye_core::contract::path_policy::PathAccess;
+use aye_core::contract::tool::{
+    Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+};
+
+const NAME: &str = "Read";
+const LINES: usize = 2000;
+
+/// Shows a page of a text file, or a picture.
+pub(super) struct Read {
+    pub(super) env: Arc<ToolEnv>,
+}
+
+struct Call<'a> {
+    file_path: &'a str,
+    offset: usize,
+    limit: usize,
+}
+
+fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
+    let args = Args::new(NAME, args, &["file_path", "offset", "limit"])?;
+    let count = |name, min| -> Result<Option<usize>, ToolError> {
+        Ok(args.opt_count(name, min)?.map(|n| usize::try_from(n).unwrap_or(usize::MAX)))
+    };
+    Ok(Call {
+        file_path: args.filled("file_path")?,
+        // Line 0 is what some models call the first one.
+        offset: count("offset", 0)?.unwrap_or(1).max(1),
+        limit: count("limit", 1)?.unwrap_or(LINES),
+    })
+}
+
+fn refuse(message: String) -> ToolError {
+    ToolError::ExecutionFailed(message)
+}
+
+/// Opens a regular file; anything else is refused by what it is, without opening it.
+fn open(path: &Path, name: &str) -> Result<(File, Metadata), ToolError> {
+    let real = path.canonicalize().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound if path.symlink_metadata().is_ok() => {
+            ToolError::NotFound(format!("{name} is a link to a missing file"))
+        }
+        std::io::ErrorKind::NotFound => ToolError::NotFound(format!("{name} does not exist")),
+        _ => refuse(format!("cannot read {name}: {error}")),
+    })?;
+    let in_proc = real.strip_prefix("/proc").is_ok_and(|rest| {
+        rest.iter().next().and_then(|n| n.to_str()).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
+    });
+    if in_proc {
+        // `environ` of aye itself holds the keys of providers.
+        return Err(refuse(format!("{name} belongs to a process and is not shown")));
+    }
+    let meta = real.metadata().map_err(|error| refuse(format!("cannot read {name}: {error}")))?;
+    regular(&meta, &real, name)?;
+    // A file may be replaced by a FIFO after the look: then opening must not wait for a writer.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = File::options()
+        .read(true)
+        .custom_flags(flags)
+        .open(&real)
+        .map_err(|error| refuse(format!("cannot read {name}: {error}")))?;
+    let meta = file.metadata().map_err(|error| refuse(format!("cannot read {name}: {error}")))?;
+    regular(&meta, &real, name)?;
+    Ok((file, meta))
+}
+
+fn regular(meta: &Metadata, real: &Path, name: &str) -> Result<(), ToolError> {
+    let kind = meta.file_type();
+    let what = if kind.is_dir() {
+        return Err(refuse(format!("{name} is a folder; use List")));
+    } else if kind.is_fifo() {
+        "a FIFO"
+    } else if kind.is_socket() {
+        "a socket"
+    } else if !kind.is_file() || real.starts_with("/dev") && !real.starts_with("/dev/shm") {
+        "a device"
+    } else {
+        return Ok(());
+    };
+    Err(refuse(format!("{name} is {what}, not a regular file")))
+}
+
+fn read(
+    env: &ToolEnv,
+    call: &Call<'_>,
+    ctx: &ToolCallContext,
+    cancel: &CancellationToken,
+) -> Result<ToolResult, ToolError> {
+    let path = absolute(&env.workspace, "file_path", call.file_path)?;
+    let name = shown(&env.workspace, &path);
+    env.must_not_be_denied(ctx, &path, PathAccess::Read)?;
+    let (mut file, meta) = open(&path, &name)?;
+    let failed = |error: std::io::Error| refuse(format!("cannot read {name}: {error}"));
+    let mut head = Vec::with_capacity(8192);
+    file.by_ref().take(8192).read_to_end(&mut head).map_err(failed)?;
+    if ImageFormat::of(&head).is_some() {
+        return image(file, head, meta.len(), &name);
+    }
+    if head.len() == 8192 && head.iter().all(|b| *b == 0) {
+        let text = format!(
+            "[truncated: {name} has {} bytes and starts with NUL bytes; no text to show]",
+            meta.len()
+        );
+        return Ok(ToolResult::text(NAME, text).with_details(json!({"truncated": true, "size": meta.len()})));
+    }
+    if let Some(kind) = binary_kind(&head) {
+        return Err(refuse(format!("{name} is {kind}, {} bytes; it is not shown as text", meta.len())));
+    }
+    let page = if meta.len() <= MAX_FILE {
+        let mut bytes = head;
+        file.by_ref().take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if let Ok(real) = path.canonicalize() {
+            note(env, ctx, &real, &bytes);
+        }
+        page::read(&mut Cursor::new(bytes), call.offset, call.limit, true, cancel)
+    } else {
+        file.rewind().map_err(failed)?;
+        let mut reader: Box<dyn BufRead> = Box::new(BufReader::with_capacity(64 << 10, file));
+        page::read(&mut reader, call.offset, call.limit, false, cancel)
+    }
+    .map_err(failed)?;
+    answer(&name, call, &page)
+}
+
+fn answer(name: &str, call: &Call<'_>, page: &Page) -> Result<ToolResult, ToolError> {
+    if page.shown == 0 {
+        if page.first_missing == 1 && page.ended {
+            return Ok(ToolResult::text(NAME, format!("({name} is empty)")));
+        }
+        let message = if page.ended {
+            format!("{name} has only {} lines; line {} does not exist", page.first_missing - 1, call.offset)
+        } else {
+            format!("{name} is too long: line {} was not reached in time", call.offset)
+        };
+        return Err(refuse(message));
+    }
+    let mut text = page.text.clone();
+    let last = call.offset + page.shown - 1;
+    if page.more {
+        let of = page.total.map_or_else(String::new, |total| format!(" of {total}"));
+        let _ = writeln!(
+            text,
+            "[truncated: lines {}-{last}{of}; continue with offset {}]",
+            call.offset,
+            last + 1
+        );
+    }
+    if page.lossy {
+        text.push_str("[not UTF-8: undecodable bytes are shown as \u{fffd}; this file cannot be edited]\n");
+    }
+    if Path::new(name).extension().is_some_and(|e| e.eq_ignore_ascii_case("ipynb")) {
+        text.push_str("[notebook, shown as JSON]\n");
+    }
+    let details = json!({"lines": page.shown, "first": call.offset, "total": page.total, "truncated": page.more || page.cut});
+    Ok(ToolResult::text(NAME, text.trim_end_matches('\n')).with_details(details))
+}
+
+fn image(file: File, head: Vec<u8>, size: u64, name: &str) -> Result<ToolResult, ToolError> {
+    let refused = |error| refuse(format!("{name} is not shown: {error}"));
+    if size > MAX_IMAGE_BYTES {
+        return Err(refused(ImageError::Heavy(size)));
+    }
+    let mut bytes = head;
+    file.take(MAX_IMAGE_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(|error| refuse(format!("cannot read {name}: {error}")))?;
+    let image = ImageRef::of(name, &bytes).map_err(refused)?;
+    let ImageRef { format, width, height, .. } = &image;
+    let text = format!("{name}: {}, {width}×{height} pixels, {} bytes", format.media_type(), bytes.len());
+    let data = base64::engine::general_purpose::STANDARD.encode(&bytes);
+    let mut result = ToolResult::text(NAME, text);
+    result.images.push(ContentBlock::image(format.media_type(), data));
+    Ok(result)
+}
+
+#[async_trait]
+impl Tool for Read {
+    fn descriptor(&self) -> ToolDescriptor {
+        super::describe(NAME, include_str!("read.md"))
+            .with_parameters(json!({
+                "type": "object",
+                "properties": {
+                    "file_path": {"type": "string"},
+                    "offset": {"type": "integer", "description": "first line"},
+                    "limit": {"type": "integer", "description": "lines, default 2000"}
+                },
+                "required": ["file_path"]
+            }))
+            .with_category("file")
+            .with_class(ToolClass::Pure)
+            .with_primary_argument("file_path")
+    }
+
+    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
+        parse(args).map(|_| ())
+    }
+
+    async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        let (env, call_ctx) = (self.env.clone(), ctx.clone());
+        super::looking(ctx, move |cancel| Ok(read(&env, &parse(&args)?, &call_ctx, &cancel)?.into())).await
+    }
+}

@@ -1,0 +1,269 @@
+use std::os::unix::fs::PermissionsExt;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::testing::Sandbox;
+use aye_core::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use aye_core::contract::tool::{FilePreview, ToolCallContext};
+
+fn edit(path: &str, old: &str, new: &str) -> Value {
+    json!({"file_path": path, "old_string": old, "new_string": new})
+}
+
+fn write(path: &str, content: &str) -> Value {
+    json!({"file_path": path, "content": content})
+}
+
+fn decided() -> ToolCallContext {
+    let mut ctx = ToolCallContext::test_default();
+    ctx.resume = Some(ToolCallResume {
+        decision_id: "d".into(),
+        action: ResumeDecisionAction::Resume,
+        result: Value::Null,
+        reason: None,
+        arguments: None,
+        updated_at: 0,
+    });
+    ctx
+}
+
+async fn preview(sandbox: &Sandbox, tool: &str, args: &Value, ctx: &ToolCallContext) -> FilePreview {
+    sandbox.tool(tool).preview(args, ctx).await.expect("a preview").remove(0)
+}
+
+#[tokio::test]
+async fn write_makes_files_and_folders() {
+    let sandbox = Sandbox::new();
+    let args = write("a/b/c.txt", "hello\n");
+    let shown = preview(&sandbox, "Write", &args, &ToolCallContext::test_default()).await;
+    assert!(!sandbox.path("a").exists(), "a preview makes nothing");
+    let result = sandbox.call("Write", args).await.expect("written");
+    assert_eq!(result.model_text(), "created a/b/c.txt (+1 -0)");
+    assert_eq!(sandbox.read("a/b/c.txt"), b"hello\n");
+    let details = result.details.expect("details");
+    assert_eq!(details["diff"], "--- /dev/null\n+++ b/a/b/c.txt\n@@ -0,0 +1 @@\n+hello\n");
+    assert_eq!(details["path"], json!(sandbox.path("a/b/c.txt")));
+    assert_eq!((shown.before, shown.new_text.as_deref()), (None, Some("hello\n")));
+    assert_eq!(shown.after, crate::ledger::hash(b"hello\n"));
+    assert_eq!(shown.path, sandbox.path("a/b/c.txt"));
+}
+
+#[tokio::test]
+async fn write_replaces_only_what_was_read() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a", "old\n");
+    let text = sandbox.refused("Write", write("a", "new\n")).await;
+    assert_eq!(text, "a exists; Read it before replacing it, or use Edit");
+    sandbox.ok("Read", json!({"file_path": "a"})).await;
+    assert_eq!(sandbox.ok("Write", write("a", "new\n")).await, "changed a (+1 -1)");
+    // What was written is known as well.
+    assert_eq!(sandbox.ok("Write", write("a", "newer\n")).await, "changed a (+1 -1)");
+    sandbox.write("a", "by hand\n");
+    let text = sandbox.refused("Write", write("a", "mine\n")).await;
+    assert_eq!(text, "a changed since it was read; Read it again before replacing it");
+    assert_eq!(sandbox.read("a"), b"by hand\n");
+    let other = ToolCallContext {
+        run_identity: aye_core::contract::identity::RunIdentity {
+            thread_id: "thread-2".into(),
+            ..ToolCallContext::test_default().run_identity
+        },
+        ..ToolCallContext::test_default()
+    };
+    assert!(
+        sandbox.call_in("Write", write("a", "mine\n"), &other).await.is_err(),
+        "another thread read nothing"
+    );
+}
+
+#[tokio::test]
+async fn a_decided_or_repeated_call_needs_no_read_after_a_restart() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a", "old\n");
+    let ctx = decided();
+    let shown = preview(&sandbox, "Write", &write("a", "new\n"), &ctx).await;
+    assert_eq!(shown.old_text.as_deref(), Some("old\n"));
+    assert!(sandbox.call_in("Write", write("a", "new\n"), &ctx).await.expect("written").is_success());
+    sandbox.write("b", "old\n");
+    let ctx = ToolCallContext { attempt: 2, ..ToolCallContext::test_default() };
+    assert!(sandbox.call_in("Write", write("b", "new\n"), &ctx).await.expect("written").is_success());
+    assert_eq!(sandbox.read("b"), b"new\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn edits_of_one_file_that_run_side_by_side_are_all_kept() {
+    let sandbox = Sandbox::new();
+    let lines: Vec<String> = (0..40).map(|n| format!("<{n}>")).collect();
+    sandbox.write("a", lines.join("\n"));
+    let edits = (0..40).map(|n| sandbox.call("Edit", edit("a", &format!("<{n}>"), &format!("[{n}]"))));
+    for result in futures::future::join_all(edits).await {
+        assert!(result.expect("edited").is_success());
+    }
+    let text = String::from_utf8(sandbox.read("a")).unwrap();
+    assert!(!text.contains('<'), "{text}");
+}
+
+#[tokio::test]
+async fn edit_replaces_one_text_or_all() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a", "x = 1\ny = 1\n");
+    let args = edit("a", "x = 1", "x = 2");
+    let shown = preview(&sandbox, "Edit", &args, &ToolCallContext::test_default()).await;
+    let result = sandbox.call("Edit", args).await.expect("edited");
+    assert_eq!(sandbox.read("a"), b"x = 2\ny = 1\n");
+    assert_eq!(shown.before, Some(crate::ledger::hash(b"x = 1\ny = 1\n")));
+    assert_eq!(shown.after, crate::ledger::hash(b"x = 2\ny = 1\n"));
+    let details = result.details.expect("details");
+    assert_eq!((&details["added"], &details["removed"]), (&json!(1), &json!(1)));
+    assert_eq!(details["diff"], "--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n-x = 1\n+x = 2\n y = 1\n");
+    sandbox.write("b", "1 1\n1\n");
+    let text = sandbox.refused("Edit", edit("b", "1", "2")).await;
+    assert!(text.contains("3 times in b, at lines 1, 1, 2;"), "{text}");
+    let mut all = edit("b", "1", "2");
+    all["replace_all"] = json!(true);
+    let text = sandbox.refused("Edit", all.clone()).await;
+    assert!(text.contains("Read it before"), "{text}");
+    sandbox.ok("Read", json!({"file_path": "b"})).await;
+    sandbox.ok("Edit", all).await;
+    assert_eq!(sandbox.read("b"), b"2 2\n2\n");
+}
+
+#[tokio::test]
+async fn edit_refuses_what_it_cannot_do_right() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a", "let x = 1;\naaa\n");
+    sandbox.write("bin", b"\xff\xfe\0");
+    sandbox.write("ro", "x");
+    std::fs::set_permissions(sandbox.path("ro"), PermissionsExt::from_mode(0o444)).expect("set");
+    std::fs::create_dir(sandbox.path("dir")).expect("made");
+    sandbox.link("../../out", "dangling");
+    sandbox.link("/etc", "etc");
+    for (args, word) in [
+        (edit("a", "let y = 1;", "z"), "`old_string` is not in a; the nearest line is 1: let x = 1;"),
+        (edit("a", "let  x = 1;", "z"), "differ from it in white space only"),
+        (edit("a", "aa", "b"), "2 times in a"),
+        (edit("a", "x", "x"), "are the same"),
+        (edit("a", "", "x"), "`old_string` is empty"),
+        (edit("gone", "a", "x"), "gone does not exist"),
+        (edit("bin", "\u{fffd}", "x"), "not UTF-8"),
+        (edit("ro", "x", "y"), "read-only (mode 0444)"),
+        (edit("dir", "x", "y"), "is a folder"),
+        (edit("dangling", "x", "y"), "a link to a missing file"),
+        (edit("etc/passwd", "root", "y"), "leads out of the workspace"),
+        (edit("/dev/null", "x", "y"), "belongs to the system"),
+        (
+            json!({"file_path": "a", "old_string": 1, "new_string": ""}),
+            "`old_string` must be a string, not 1",
+        ),
+        (json!({"path": "a"}), "unknown field \"path\""),
+    ] {
+        let text = sandbox.refused("Edit", args.clone()).await;
+        assert!(text.contains(word), "{args}: {text}");
+    }
+    assert_eq!(sandbox.read("bin"), b"\xff\xfe\0");
+    let text = sandbox.refused("Write", write("dangling", "x")).await;
+    assert!(text.contains("link"), "{text}");
+    assert!(!sandbox.workspace.cwd.join("../out").exists());
+    let text =
+        sandbox.call_in("Write", write("bin", "x"), &decided()).await.expect_err("refused").to_string();
+    assert!(text.contains("not UTF-8"), "{text}");
+}
+
+#[tokio::test]
+async fn a_file_that_changed_since_it_was_read_is_not_edited() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a", "one two\n");
+    sandbox.ok("Read", json!({"file_path": "a"})).await;
+    sandbox.write("a", "one two three\n");
+    assert_eq!(
+        sandbox.refused("Edit", edit("a", "one", "1")).await,
+        "a changed since it was read; Read it again"
+    );
+    sandbox.ok("Read", json!({"file_path": "./x/../a"})).await;
+    sandbox.ok("Edit", edit("a", "one", "1")).await;
+    // A file that was never read, or before a restart: the text itself is the proof.
+    sandbox.write("b", "one two\n");
+    sandbox.ok("Edit", edit("b", "one", "1")).await;
+}
+
+#[tokio::test]
+async fn a_folder_swapped_for_a_link_is_not_written_through() {
+    let sandbox = Sandbox::new();
+    sandbox.write("src/main.rs", "fn main() {}\n");
+    let outside = tempfile::tempdir().expect("a folder");
+    std::fs::write(outside.path().join("main.rs"), "fn main() {}\n").expect("written");
+    let args = edit("src/main.rs", "main", "other");
+    preview(&sandbox, "Edit", &args, &decided()).await;
+    // After the approval:
+    std::fs::rename(sandbox.path("src"), sandbox.path("moved")).expect("renamed");
+    sandbox.link(outside.path(), "src");
+    let error = sandbox.call_in("Edit", args, &decided()).await.expect_err("refused");
+    assert!(error.to_string().contains("leads out of the workspace"), "{error}");
+    assert!(sandbox.call_in("Write", write("src/new.rs", "x"), &decided()).await.is_err());
+    assert_eq!(std::fs::read(outside.path().join("main.rs")).expect("there"), b"fn main() {}\n");
+    assert!(!outside.path().join("new.rs").exists());
+}
+
+#[tokio::test]
+async fn mode_line_ends_mark_and_missing_newline_stay() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.write("x.sh", "\u{feff}a\r\nb\r\nc");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("set");
+    sandbox.ok("Edit", edit("x.sh", "a\nb", "a\nnew\nb")).await;
+    assert_eq!(sandbox.read("x.sh"), "\u{feff}a\r\nnew\r\nb\r\nc".as_bytes());
+    sandbox.ok("Write", write("x.sh", "all\nnew\n")).await;
+    assert_eq!(sandbox.read("x.sh"), "\u{feff}all\r\nnew\r\n".as_bytes());
+    assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o7777, 0o755);
+    sandbox.write("mixed", "a\r\nb\r\nc\nd\n");
+    sandbox.ok("Edit", edit("mixed", "a\nb", "x\ny")).await;
+    sandbox.ok("Edit", edit("mixed", "c\nd", "c\ne")).await;
+    assert_eq!(sandbox.read("mixed"), b"x\r\ny\r\nc\ne\n");
+}
+
+#[tokio::test]
+async fn a_link_inside_the_workspace_stays_a_link() {
+    let sandbox = Sandbox::new();
+    sandbox.write("real", "one\n");
+    sandbox.link("real", "link");
+    sandbox.ok("Edit", edit("link", "one", "two")).await;
+    assert_eq!(sandbox.read("real"), b"two\n");
+    assert!(sandbox.path("link").symlink_metadata().expect("there").is_symlink());
+}
+
+#[tokio::test]
+async fn a_newline_in_a_name_is_escaped_in_the_diff() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a\nb.rs", "x\n");
+    let result = sandbox.call("Edit", edit("a\nb.rs", "x", "y")).await.expect("edited");
+    let diff = result.details.expect("details")["diff"].as_str().expect("text").to_owned();
+    assert!(diff.starts_with("--- a/a\\x0ab.rs\n+++ b/a\\x0ab.rs\n@@"), "{diff}");
+    assert_eq!(result.message.as_deref(), Some("changed a\\x0ab.rs (+1 -1)"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn an_edit_changes_nothing_but_its_place(
+        before in prop::collection::vec("[a-z \\t]{0,12}", 0..8),
+        after in prop::collection::vec("[a-z \\t]{0,12}", 0..8),
+        new in prop::collection::vec("[A-Z]{0,5}", 1..4),
+        crlf in any::<bool>(),
+        bom in any::<bool>(),
+        newline in any::<bool>(),
+        mode in prop::sample::select(vec![0o644_u32, 0o600, 0o755, 0o4755, 0o664]),
+    ) {
+        let eol = if crlf { "\r\n" } else { "\n" };
+        let mark = if bom { "\u{feff}" } else { "" };
+        let end = if newline { eol } else { "" };
+        let lines = |lines: &[String]| lines.join(eol);
+        let (head, tail) = (lines(&before), lines(&after));
+        let file = |middle: &str| format!("{mark}{head}{eol}{middle}{eol}{tail}{end}");
+        let sandbox = Sandbox::new();
+        let path = sandbox.write("f", file(&format!("OLD{eol}TEXT#")));
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("set");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(sandbox.ok("Edit", edit("f", "OLD\nTEXT#", &(new.join("\n") + "!"))));
+        prop_assert_eq!(sandbox.read("f"), file(&(lines(&new) + "!")).into_bytes());
+        prop_assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o7777, mode);
+    }
+}

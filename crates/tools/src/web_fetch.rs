@@ -1,0 +1,225 @@
+//! WebFetch: reads a page of the public web as text.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::header::{CONTENT_TYPE, LOCATION};
+use reqwest::{Client, Response, Url};
+use serde_json::{Value, json};
+
+use super::ToolEnv;
+use super::args::{Args, invalid};
+use super::exec::{Spill, private_file};
+use super::text::binary_kind;
+use super::web_net::{Allowed, guarded, plain_builder};
+use super::web_page;
+use aye_core::contract::tool::{
+    Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+};
+
+const NAME: &str = "WebFetch";
+const MAX_BODY: usize = 5 << 20;
+/// Characters that the model reads; the rest is in a file.
+const MAX_TEXT: usize = 50_000;
+const MAX_REDIRECTS: usize = 5;
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Reads a page of the public web.
+pub(super) struct WebFetch {
+    env: Arc<ToolEnv>,
+    allowed: Allowed,
+    client: OnceLock<Client>,
+}
+
+fn parse(args: &Value) -> Result<Url, ToolError> {
+    // Models know `prompt` from elsewhere; the page is given as it is.
+    let args = Args::new(NAME, args, &["url", "prompt"])?;
+    args.opt_text("prompt")?;
+    let text = args.filled("url")?.trim();
+    Url::parse(text).map_err(|error| {
+        invalid(format!("invalid `url`: {error}; expected a full URL such as https://example.org/page"))
+    })
+}
+
+fn failed(message: impl Into<String>) -> ToolError {
+    ToolError::ExecutionFailed(message.into())
+}
+
+/// The innermost cause says it; the outer ones say that there was one.
+fn cause(error: &reqwest::Error) -> String {
+    let mut inner: &dyn std::error::Error = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    inner.to_string()
+}
+
+impl WebFetch {
+    pub(super) fn new(env: Arc<ToolEnv>) -> Self {
+        let allowed = Allowed(env.web_allow_hosts.clone().into());
+        Self { env, allowed, client: OnceLock::new() }
+    }
+
+    /// Made with the first call, because it costs milliseconds and most threads fetch nothing.
+    fn client(&self) -> Result<&Client, ToolError> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let builder = self.env.http.as_ref().map_or_else(plain_builder, |factory| factory());
+        let client = guarded(builder, &self.allowed)
+            .build()
+            .map_err(|error| ToolError::Internal(format!("no HTTP client: {}", cause(&error))))?;
+        Ok(self.client.get_or_init(|| client))
+    }
+
+    async fn get(&self, url: Url) -> Result<(Url, Response), ToolError> {
+        let client = self.client()?;
+        let mut url = url;
+        for _ in 0..=MAX_REDIRECTS {
+            self.allowed.check(&url).map_err(failed)?;
+            let response = client
+                .get(url.clone())
+                .header("accept", "text/markdown, text/html, text/plain, application/json;q=0.9, */*;q=0.5")
+                .send()
+                .await
+                .map_err(|error| failed(format!("cannot fetch {url}: {}", cause(&error))))?;
+            let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+            match location.filter(|_| response.status().is_redirection()) {
+                Some(location) => {
+                    url = url.join(location).map_err(|error| {
+                        failed(format!("{url} redirects to {location:?}, which is not a URL: {error}"))
+                    })?;
+                }
+                None => return Ok((url, response)),
+            }
+        }
+        Err(failed(format!("more than {MAX_REDIRECTS} redirects; the last one was to {url}")))
+    }
+
+    async fn fetch(&self, url: Url) -> Result<ToolResult, ToolError> {
+        let (url, response) = self.get(url).await?;
+        let status = response.status();
+        let media_type = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        let (body, cut) = body(response).await.map_err(|error| failed(format!("{url}: {error}")))?;
+        let kind = media_type.split(';').next().unwrap_or_default().trim().to_owned();
+        if is_binary(&kind, &body) {
+            let what = if kind.is_empty() { "binary data" } else { &kind };
+            return Err(failed(format!("{url} is {what}, {} bytes; it is not shown as text", body.len())));
+        }
+        let text = web_page::decode(&body, &media_type);
+        let text = if web_page::is_html(&kind, &text) { web_page::markdown(text).await } else { text };
+        let (text, file) = self.shorten(&url, text, cut);
+        let details = json!({
+            "url": url.as_str(), "status": status.as_u16(), "content_type": media_type,
+            "bytes": body.len(), "truncated": cut || file.is_some(), "output_file": file,
+        });
+        let result = if status.is_success() {
+            ToolResult::text(NAME, text)
+        } else {
+            ToolResult::error(NAME, format!("{url} answered {status}\n{text}"))
+        };
+        Ok(result.with_details(details))
+    }
+
+    /// Cuts a long text and writes all of it into a file.
+    fn shorten(&self, url: &Url, text: String, cut: bool) -> (String, Option<std::path::PathBuf>) {
+        let note = if cut { format!("\n[cut at {MAX_BODY} bytes]") } else { String::new() };
+        let Some((at, _)) = text.char_indices().nth(MAX_TEXT) else {
+            let text = if text.trim().is_empty() { "(no text)".into() } else { text };
+            return (text + &note, None);
+        };
+        let spill =
+            Spill { dir: self.env.output_dir.clone(), name: format!("web-{}.txt", uuid::Uuid::now_v7()) };
+        let written = private_file(&spill).and_then(|(path, mut file)| {
+            std::io::Write::write_all(&mut file, text.as_bytes())?;
+            Ok(path)
+        });
+        let more = text.len() - at;
+        match written {
+            Ok(path) => {
+                let text =
+                    format!("{}\n[… {more} more bytes; Read {} for all]{note}", &text[..at], path.display());
+                (text, Some(path))
+            }
+            Err(error) => {
+                tracing::warn!(%error, %url, "a long page was not written to a file");
+                (format!("{}\n[… {more} more bytes]{note}", &text[..at]), None)
+            }
+        }
+    }
+}
+
+/// The body up to the cap, and whether there was more.
+async fn body(mut response: Response) -> Result<(Vec<u8>, bool), String> {
+    let mut body = Vec::new();
+    while let Some(chunk) =
+        response.chunk().await.map_err(|error| format!("the response broke off: {}", cause(&error)))?
+    {
+        let room = MAX_BODY - body.len();
+        if chunk.len() > room {
+            body.extend_from_slice(&chunk[..room]);
+            return Ok((body, true));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok((body, false))
+}
+
+fn is_binary(kind: &str, body: &[u8]) -> bool {
+    let texty = kind.is_empty()
+        || kind.starts_with("text/")
+        || [
+            "json",
+            "xml",
+            "javascript",
+            "yaml",
+            "toml",
+            "x-sh",
+            "form-urlencoded",
+            "graphql",
+            "octet-stream",
+        ]
+        .iter()
+        .any(|word| kind.contains(word));
+    let head = &body[..body.len().min(8192)];
+    !texty || (binary_kind(head).is_some() && !kind.contains("charset=utf-16"))
+}
+
+#[async_trait]
+impl Tool for WebFetch {
+    fn descriptor(&self) -> ToolDescriptor {
+        super::describe(NAME, include_str!("web_fetch.md"))
+            .with_parameters(json!({
+                "type": "object",
+                "properties": {"url": {"type": "string"}},
+                "required": ["url"]
+            }))
+            .with_category("web")
+            // A GET may do something on the other side: one that was interrupted is not sent again by itself.
+            .with_class(ToolClass::Opaque)
+            .with_primary_argument("url")
+    }
+
+    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
+        let url = parse(args)?;
+        self.allowed.check(&url).map_err(invalid)
+    }
+
+    async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        let url = parse(&args)?;
+        tokio::select! {
+            biased;
+            () = ctx.cancellation.cancelled() => Err(failed("cancelled")),
+            result = tokio::time::timeout(TIMEOUT, self.fetch(url)) => match result {
+                Ok(result) => Ok(result?.into()),
+                Err(_) => Err(failed(format!("no complete response within {} s", TIMEOUT.as_secs()))),
+            },
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Write: makes a file or replaces all of it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::ToolEnv;
+use super::args::Args;
+use super::change::{self, Change, Subject, is_decided};
+use super::ledger::Seen;
+use super::text::{LineEnding, TextFile, to_crlf};
+use aye_core::contract::tool::{
+    FilePreview, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput,
+};
+
+const NAME: &str = "Write";
+
+/// Makes a file or replaces all of it.
+pub(super) struct Write {
+    pub(super) env: Arc<ToolEnv>,
+}
+
+fn parse(args: &Value) -> Result<(&str, &str), ToolError> {
+    let args = Args::new(NAME, args, &["file_path", "content"])?;
+    Ok((args.filled("file_path")?, args.text("content")?))
+}
+
+fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<Change, ToolError> {
+    let (file_path, content) = parse(args)?;
+    let subject = Subject::look(env, file_path)?;
+    let name = &subject.name;
+    let after = match &subject.before {
+        None => content.as_bytes().to_vec(),
+        Some(bytes) => {
+            match subject.seen(env, ctx) {
+                // Who decided saw the difference to the file as it is, and is asked again when it changes once more.
+                Seen::Stale if !is_decided(ctx) => {
+                    let message =
+                        format!("{name} changed since it was read; Read it again before replacing it");
+                    return Err(ToolError::ExecutionFailed(message));
+                }
+                Seen::Unknown if !is_decided(ctx) && *bytes != content.as_bytes() => {
+                    let message = format!("{name} exists; Read it before replacing it, or use Edit");
+                    return Err(ToolError::ExecutionFailed(message));
+                }
+                Seen::Stale | Seen::Unknown | Seen::Current => {}
+            }
+            let Some(old) = TextFile::decode(bytes) else {
+                let message = format!("{name} is not UTF-8 text and cannot be replaced");
+                return Err(ToolError::ExecutionFailed(message));
+            };
+            if old.ending == LineEnding::Crlf && !content.contains('\r') {
+                old.encode(&to_crlf(content))
+            } else {
+                old.encode(content)
+            }
+        }
+    };
+    Ok(Change { subject, after })
+}
+
+#[async_trait]
+impl Tool for Write {
+    fn descriptor(&self) -> ToolDescriptor {
+        super::describe(NAME, include_str!("write.md"))
+            .with_parameters(json!({
+                "type": "object",
+                "properties": {"file_path": {"type": "string"}, "content": {"type": "string"}},
+                "required": ["file_path", "content"]
+            }))
+            .with_category("file")
+            .with_class(ToolClass::Verifiable)
+            .with_primary_argument("file_path")
+    }
+
+    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
+        parse(args).map(|_| ())
+    }
+
+    async fn preview(&self, args: &Value, ctx: &ToolCallContext) -> Result<Vec<FilePreview>, ToolError> {
+        change::preview(&self.env, plan, args, ctx).await
+    }
+
+    async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        change::make(&self.env, (NAME, plan), args, ctx).await
+    }
+}

@@ -1,0 +1,528 @@
+//! The model: everything the screen shows, and nothing else. It changes in [`App::update`] only.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use super::approval::{Batch, Card, CardKind, QUIET_MS};
+use super::back::Back;
+use super::composer::Composer;
+use super::composer::vim::Vim;
+use super::diff::DiffLayout;
+use super::gallery::ImageCache;
+use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UserInput};
+use super::keymap::{Chord, Keymap};
+use super::palette::Palette;
+use super::picker::{Picker, PickerKind};
+use super::reader::Reader;
+use super::status::{Segment, StatusCommand};
+use super::theme::{Background, Theme, ThemeChoice, ThemeRow};
+use super::transcript::{Moment, Transcript};
+use aye_core::contract::event::AgentEvent;
+use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
+use aye_core::contract::record::{InboxRow, QueueId, ThreadRecord};
+
+#[cfg(test)]
+mod back_tests;
+#[cfg(test)]
+mod cards_tests;
+#[cfg(test)]
+mod comfort_tests;
+#[cfg(test)]
+mod compose_tests;
+#[cfg(test)]
+mod edited_tests;
+#[cfg(test)]
+mod images_tests;
+#[cfg(test)]
+mod states_tests;
+#[cfg(test)]
+pub(super) mod tests;
+#[cfg(test)]
+mod widths_tests;
+
+/// How often the picture moves while a run is awake.
+pub const TICK_MS: u64 = 125;
+/// So long after something came the picture still moves.
+pub const STILL_MS: u64 = 2000;
+/// How long a second Ctrl-C has, and how long a hint is shown.
+pub const QUIT_MS: u64 = 2000;
+/// How long a hint stays.
+pub const HINT_MS: u64 = 5000;
+
+/// What the run is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RunState {
+    /// Nothing.
+    #[default]
+    Idle,
+    /// A message was sent and nothing came back yet.
+    Starting(Moment),
+    /// It is awake.
+    Running(Moment),
+    /// It was told to stop.
+    Stopping(Moment),
+    /// Questions are open and nothing is in flight.
+    Waiting,
+}
+
+impl RunState {
+    /// Since when something is being done, while it is.
+    pub fn awake_since(self) -> Option<Moment> {
+        match self {
+            RunState::Starting(since) | RunState::Running(since) | RunState::Stopping(since) => Some(since),
+            RunState::Idle | RunState::Waiting => None,
+        }
+    }
+}
+
+/// Something that was told of a conversation before it was open.
+#[derive(Clone, Debug)]
+pub(super) enum Early {
+    /// A run of this process told it.
+    Agent(Box<AgentEvent>),
+    /// The store told it.
+    Synced(Box<ThreadSync>),
+    /// A queued message began.
+    Began(QueuedRow),
+}
+
+/// Where keys go, as long as no list is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Focus {
+    /// To the text.
+    #[default]
+    Composer,
+    /// To the card.
+    Card,
+}
+
+/// The wall clock at the start, so that times of records can be written for the person.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WallClock {
+    /// Unix milliseconds when [`Moment`] was zero.
+    pub at_zero: u64,
+    /// Seconds east of UTC.
+    pub offset: i32,
+}
+
+impl WallClock {
+    /// The hour and minute of a Unix time in milliseconds, where the person is.
+    pub fn hour_and_minute(&self, unix_ms: u64) -> String {
+        let seconds = (unix_ms / 1000) as i64 + i64::from(self.offset);
+        let of_day = seconds.rem_euclid(86_400);
+        format!("{:02}:{:02}", of_day / 3600, of_day % 3600 / 60)
+    }
+
+    /// How long ago a Unix time in milliseconds was.
+    pub fn ago(&self, now: Moment, unix_ms: u64) -> String {
+        let minutes = (self.at_zero + now.0).saturating_sub(unix_ms) / 60_000;
+        match minutes {
+            0 => "just now".to_owned(),
+            1..=59 => format!("{minutes} min ago"),
+            60..=2879 => format!("{} h ago", minutes / 60),
+            _ => format!("{} days ago", minutes / 1440),
+        }
+    }
+}
+
+/// The whole model.
+#[derive(Debug)]
+pub struct App {
+    /// What the host says about itself.
+    pub info: HostInfo,
+    /// Which key does what.
+    pub keymap: Keymap,
+    /// The wall clock at the start.
+    pub clock: WallClock,
+    /// Columns and rows of the terminal.
+    pub size: (u16, u16),
+    /// The time of the last message.
+    pub now: Moment,
+    /// When a run last told something.
+    pub moved: Moment,
+    /// The conversation, once it is open.
+    pub thread: Option<ThreadRecord>,
+    /// Counts conversations that were opened, so that the screen knows when another one begins.
+    pub epoch: u32,
+    /// What was said and done.
+    pub transcript: Transcript,
+    /// What the run is doing.
+    pub run: RunState,
+    /// The latest run.
+    pub run_id: Option<RunId>,
+    /// Who is awake on the conversation, when it is another process.
+    pub driver: Driver,
+    /// What will be said when the conversation is open.
+    pub queue: VecDeque<UserInput>,
+    /// What the store keeps to be said when the conversation is free.
+    pub queued: Vec<QueuedRow>,
+    /// The one of them that the arrows are at.
+    pub queued_at: Option<QueueId>,
+    /// Messages do not close open questions: they begin behind them.
+    pub keeps_waiting: bool,
+    /// Open questions, oldest first.
+    pub cards: Vec<Card>,
+    /// The card that is shown whole.
+    pub card: usize,
+    /// Several cards that are about to get one answer.
+    pub batch: Option<(Batch, Vec<SuspensionId>)>,
+    /// Where keys go.
+    pub focus: Focus,
+    /// The text that is written.
+    pub composer: Composer,
+    /// The keys of vi, while they are in use.
+    pub vim: Option<Vim>,
+    /// What is offered while it is written.
+    pub palette: Option<Palette>,
+    /// What the status line shows, when the person chose it.
+    pub segments: Option<Vec<Segment>>,
+    /// A command that writes the status line.
+    pub feed: StatusCommand,
+    /// How changes are laid out.
+    pub layout: DiffLayout,
+    /// Nothing moves by itself but the seconds.
+    pub is_calm: bool,
+    /// It is written for a screen reader: cards are answered in words and do not take the keys by themselves.
+    pub is_linear: bool,
+    /// Agents at work in the background.
+    pub tasks: usize,
+    /// How long the last run took.
+    pub last_run_ms: Option<u64>,
+    /// A list in place of the text.
+    pub picker: Option<Picker>,
+    /// Everything that was said and done on a screen of its own, while it is looked at.
+    pub viewer: Option<Reader>,
+    /// The conversation on the whole screen, while that is the terminal's other one.
+    pub pane: Option<Reader>,
+    /// What waits over all conversations, while the list of it is open.
+    pub inbox: Vec<InboxRow>,
+    /// How many questions wait in other conversations.
+    pub elsewhere: u64,
+    /// The colours in use.
+    pub theme: ThemeChoice,
+    /// Themes that can be chosen, while the list of them is open.
+    pub themes: Vec<ThemeRow>,
+    /// What is behind the text, as far as it is known.
+    pub background: Option<Background>,
+    /// Skills that can be called.
+    pub skills: Vec<SkillRow>,
+    /// Going back, and the list of conversations.
+    pub back: Back,
+    /// The ledger of grants, while it is looked at.
+    pub grants: Vec<GrantRow>,
+    /// Pictures of the conversation that are shown.
+    pub gallery: ImageCache,
+    /// Whether running tools show more of their output.
+    pub expanded: bool,
+    /// The keys of a sequence that was begun.
+    pub begun: Vec<Chord>,
+    /// A line for the person that goes away by itself.
+    pub hint: Option<(String, Moment)>,
+    pub(super) quit_armed: Option<Moment>,
+    /// The last key that went into the text.
+    pub(super) typed_at: Option<Moment>,
+    /// When a card took the focus by itself.
+    pub(super) focused_at: Moment,
+    /// The last key that a card took.
+    pub(super) card_key_at: Option<Moment>,
+    /// The person left the cards for the text: they do not take the focus by themselves again.
+    pub(super) stays: bool,
+    /// The palette was closed for the word that begins here.
+    pub(super) dismissed: Option<usize>,
+    pub(super) files_asked: u64,
+    /// The last entry that was shown whole.
+    pub(super) unfolded: Option<u64>,
+    pub(super) resumes_by_list: bool,
+    /// The question that was chosen from the list and is being fetched.
+    pub(super) chosen_question: Option<SuspensionId>,
+    /// What was queued here, as it was written.
+    pub(super) own_queued: HashMap<QueueId, UserInput>,
+    /// Queued messages that are taken back and not wanted any more.
+    pub(super) dropped: HashSet<QueueId>,
+    /// Ids a run consumed; a stale listing must not restore them.
+    pub(super) steered: HashSet<QueueId>,
+    /// Questions of the conversation that are over, with what became of them as far as it is known: a look at the store
+    /// from before that does not bring them back.
+    pub(super) over: HashMap<SuspensionId, String>,
+    /// The place of the last message that the transcript has from the store.
+    pub(super) seen: u64,
+    /// The last run whose end was told.
+    pub(super) ended: Option<RunId>,
+    /// Whether the terminal is in front. Until it says otherwise it is.
+    pub(super) has_focus: bool,
+    /// Whether a question rings while the terminal is not in front.
+    pub(super) rings: bool,
+    /// When the host was told that a question has ended.
+    pub(super) expiry_told: Option<Moment>,
+    /// Whether the first frame was shown.
+    pub(super) is_shown: bool,
+    /// When the terminal was asked for its background.
+    pub(super) asked_background: Option<Moment>,
+    /// Models of the list that need a key first, with the provider that it is stored for.
+    pub(super) need_key: Vec<(String, String)>,
+    /// How many conversations are being opened, and what was told that may belong to them.
+    pub(super) opening: usize,
+    pub(super) early: Vec<(ThreadId, Early)>,
+    /// Where the conversation began when it was opened, once more of it was fetched; whether some is on its way.
+    pub(super) fetched_from: Option<u64>,
+    pub(super) fetching: bool,
+    /// How many books were opened in the viewer.
+    pub(super) books: u32,
+    /// Where the beginning of the conversation is cut off is being asked.
+    pub(super) cutting: bool,
+    /// What is kept of the text that is written.
+    pub(super) kept: KeptDraft,
+    /// Pictures on their way into the text.
+    pub(super) attaching: Attaching,
+}
+
+/// Pictures that are being read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Attaching {
+    /// The words that each will stand in the place of; none for one of the clipboard.
+    pub(super) open: HashSet<String>,
+    /// The text is sent when they were read; `true`: behind open questions.
+    pub(super) sends: Option<bool>,
+    /// Words that were looked at and are no picture.
+    pub(super) tried: HashSet<String>,
+}
+
+/// What was told of the text that is written, so that it outlives the program.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeptDraft {
+    /// The text that is kept.
+    pub(super) text: String,
+    /// The conversation that it is kept for.
+    pub(super) thread: Option<ThreadId>,
+    /// When it has to be told again.
+    pub(super) due: Option<Moment>,
+    /// How often it was told.
+    pub(super) number: u64,
+}
+
+impl App {
+    /// An empty model.
+    pub fn new(info: HostInfo, keymap: Keymap, clock: WallClock, size: (u16, u16)) -> App {
+        let mut app = App {
+            info,
+            keymap,
+            clock,
+            size,
+            now: Moment::default(),
+            moved: Moment::default(),
+            thread: None,
+            epoch: 0,
+            transcript: Transcript::default(),
+            run: RunState::Idle,
+            run_id: None,
+            driver: Driver::Nobody,
+            queue: VecDeque::new(),
+            queued: Vec::new(),
+            queued_at: None,
+            dropped: HashSet::new(),
+            keeps_waiting: false,
+            cards: Vec::new(),
+            card: 0,
+            batch: None,
+            focus: Focus::Composer,
+            composer: Composer::default(),
+            vim: None,
+            palette: None,
+            segments: None,
+            feed: StatusCommand::default(),
+            layout: DiffLayout::Auto,
+            is_calm: false,
+            is_linear: false,
+            tasks: 0,
+            last_run_ms: None,
+            picker: None,
+            viewer: None,
+            pane: None,
+            inbox: Vec::new(),
+            elsewhere: 0,
+            theme: ThemeChoice::default(),
+            themes: Vec::new(),
+            background: None,
+            skills: Vec::new(),
+            back: Back::default(),
+            grants: Vec::new(),
+            gallery: ImageCache::default(),
+            expanded: false,
+            begun: Vec::new(),
+            hint: None,
+            quit_armed: None,
+            typed_at: None,
+            focused_at: Moment(0),
+            card_key_at: None,
+            stays: false,
+            dismissed: None,
+            files_asked: 0,
+            unfolded: None,
+            resumes_by_list: false,
+            chosen_question: None,
+            own_queued: HashMap::new(),
+            steered: HashSet::new(),
+            over: HashMap::new(),
+            seen: 0,
+            ended: None,
+            has_focus: true,
+            rings: false,
+            expiry_told: None,
+            is_shown: false,
+            asked_background: None,
+            need_key: Vec::new(),
+            opening: 0,
+            early: Vec::new(),
+            kept: KeptDraft::default(),
+            attaching: Attaching::default(),
+            fetched_from: None,
+            fetching: false,
+            books: 0,
+            cutting: false,
+        };
+        app.resize(size.0, size.1);
+        app
+    }
+
+    pub(super) fn resize(&mut self, width: u16, height: u16) {
+        self.size = (width, height);
+        self.cards_are_laid_out_anew();
+        // The prompt mark and its blank, a column for the caret, one for a blank that hangs over.
+        self.composer.set_width(width.saturating_sub(4));
+    }
+
+    /// Rows that were read of a card are other ones now: what was not shown to its end is read from its beginning.
+    pub(super) fn cards_are_laid_out_anew(&mut self) {
+        for card in self.cards.iter_mut().filter(|card| card.is_unread) {
+            card.read = 0;
+        }
+    }
+
+    /// Unix milliseconds now.
+    pub(super) fn unix_now(&self) -> u64 {
+        self.clock.at_zero + self.now.0
+    }
+
+    /// The card that is shown whole.
+    pub fn current_card(&self) -> Option<&Card> {
+        self.cards.get(self.card)
+    }
+
+    /// The colours to draw with: those of the row that is chosen in the list of themes, else those in use.
+    pub fn theme(&self) -> &Theme {
+        let looked_at = self.picker.as_ref().filter(|picker| picker.kind == PickerKind::Themes);
+        let row = looked_at.and_then(Picker::chosen);
+        let found = row.and_then(|row| self.themes.iter().find(|theme| theme.name == row.value));
+        let choice = found.and_then(|row| row.theme.as_ref().ok()).unwrap_or(&self.theme);
+        choice.on(self.background)
+    }
+
+    /// How many open questions of this conversation there are.
+    pub fn own_cards(&self) -> usize {
+        self.cards.iter().filter(|card| card.elsewhere.is_none() && card.kind != CardKind::Plan).count()
+    }
+
+    /// Whether the terminal's other screen is wanted.
+    pub fn wants_other_screen(&self) -> bool {
+        self.viewer.is_some() || self.pane.is_some()
+    }
+
+    /// How many questions wait in other conversations and are not shown here.
+    pub fn unseen_elsewhere(&self) -> u64 {
+        let shown = self.cards.iter().filter(|card| card.elsewhere.is_some()).count();
+        self.elsewhere.saturating_sub(shown as u64)
+    }
+
+    /// The conversation's id, once it is open.
+    pub fn thread_id(&self) -> Option<&ThreadId> {
+        self.thread.as_ref().map(|thread| &thread.id)
+    }
+
+    /// Whether the run is awake.
+    pub fn is_awake(&self) -> bool {
+        self.run.awake_since().is_some()
+    }
+
+    /// Whether the person has not typed for a while.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.typed_at.is_none_or(|typed| self.now.since(typed) >= QUIET_MS)
+    }
+
+    pub(super) fn say_hint(&mut self, text: impl Into<String>) {
+        self.hint = Some((text.into(), self.now.plus(HINT_MS)));
+    }
+
+    /// Whether the last run was stopped by a limit and can go on: then Enter on an empty text does that.
+    pub fn can_go_on(&self) -> bool {
+        self.transcript.is_stopped()
+            && matches!(self.run, RunState::Idle)
+            && matches!(self.driver, Driver::Nobody | Driver::Own)
+            && self.cards.is_empty()
+            && self.queued.is_empty()
+    }
+
+    /// The next time at which the picture changes without anybody doing anything; `None`: never.
+    pub fn deadline(&self) -> Option<Moment> {
+        let tick = self.run.awake_since().filter(|_| !self.is_linear).map(|since| {
+            // Until an inference is tried again only the seconds change.
+            if let Some(again) = self.transcript.retry_at(self.now) {
+                let rest = again.since(self.now) % 1000;
+                return self.now.plus(if rest == 0 { 1000 } else { rest });
+            }
+            // When nothing comes, only the seconds change.
+            let is_still = self.now.since(self.moved.max(since)) >= STILL_MS;
+            let tick = if is_still || self.is_calm { 1000 } else { TICK_MS };
+            let passed = self.now.since(since);
+            since.plus((passed / tick + 1) * tick)
+        });
+        let focus = self.wants_focus().then(|| self.typed_at.map(|typed| typed.plus(QUIET_MS))).flatten();
+        let hint = self.hint.as_ref().map(|(_, until)| *until);
+        let quit = self.quit_armed.map(|armed| armed.plus(QUIT_MS));
+        [
+            tick,
+            focus,
+            hint,
+            quit,
+            self.expiry_deadline(),
+            self.kept.due,
+            self.feed.deadline(),
+            self.gallery.held_until(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Whether a card would take the focus, were the person quiet.
+    fn wants_focus(&self) -> bool {
+        self.focus == Focus::Composer
+            && !self.cards.is_empty()
+            && self.composer.is_empty()
+            && self.begun.is_empty()
+            && self.picker.is_none()
+            && self.viewer.is_none()
+            && !self.stays
+            && !self.is_linear
+    }
+
+    /// Brings focus, card number and hints in line with what happened.
+    pub(super) fn settle(&mut self) {
+        if self.hint.as_ref().is_some_and(|(_, until)| *until <= self.now) {
+            self.hint = None;
+        }
+        if self.quit_armed.is_some_and(|armed| self.now.since(armed) >= QUIT_MS) {
+            self.quit_armed = None;
+        }
+        self.see_to_chosen_queued();
+        self.see_to_late_cards();
+        self.see_to_plan();
+        self.card = self.card.min(self.cards.len().saturating_sub(1));
+        if self.cards.is_empty() {
+            self.batch = None;
+            self.focus = Focus::Composer;
+            self.stays = false;
+        } else if self.wants_focus() && self.is_quiet() {
+            self.focus = Focus::Card;
+            self.focused_at = self.now;
+        }
+    }
+}

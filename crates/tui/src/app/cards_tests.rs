@@ -1,0 +1,375 @@
+//! Cards: which answers a key may give, what has to be read first, and what a card says of a call.
+
+use serde_json::{Value, json};
+
+use super::Focus;
+use super::tests::{TestApp, suspended, ticket};
+use crate::approval::{Answer, QUIET_MS};
+use crate::composer::Composer;
+use crate::msg::Msg;
+use aye_core::contract::lifecycle::TerminationReason;
+use aye_core::contract::suspension::{ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction};
+use aye_core::contract::tool::FilePreview;
+
+fn preview(path: &str, old: Option<&str>, new: &str) -> FilePreview {
+    FilePreview {
+        path: path.into(),
+        before: old.map(|_| "h".into()),
+        after: format!("hash of {}", new.len()),
+        old_text: old.map(Into::into),
+        new_text: Some(new.into()),
+    }
+}
+
+fn numbered(word: &str, count: usize) -> String {
+    (1..=count).flat_map(|n| [format!("{word} {n}"), "\n".to_owned()]).collect()
+}
+
+fn asked(width: u16, height: u16, tool: &str, arguments: Value, mut parameters: Value) -> TestApp {
+    let mut test = TestApp::new(width, height);
+    test.start("go");
+    parameters["proposals"] = json!([{"pattern": "X", "text": "x"}]);
+    test.ask("a", tool, arguments, ACTION_PERMISSION, parameters);
+    test
+}
+
+/// An edit whose change is longer than the card.
+fn long_edit(height: u16) -> TestApp {
+    let (old, new) = (numbered("old", 60), numbered("new", 60));
+    let arguments = json!({"file_path": "a.rs", "content": new});
+    let files = json!({"preview": [preview("/home/me/proj/a.rs", Some(&old), &new)]});
+    asked(100, height, "Write", arguments, files)
+}
+
+#[test]
+fn a_change_is_read_to_its_end_before_it_is_allowed() {
+    for key in ["y", "1", "a", "2"] {
+        let mut test = long_edit(24);
+        test.keys(key);
+        assert!(test.decisions().is_empty(), "{key}");
+        assert!(test.live().contains("the end of the change was not shown yet"), "{key}: {}", test.live());
+        assert!(test.app.cards[0].form().is_none(), "{key}: no rule is granted either");
+    }
+    // A jump over rows is no reading of them: pages follow each other without a gap.
+    let mut test = long_edit(24);
+    test.app.cards[0].scroll = 200;
+    test.draw();
+    test.keys("y");
+    assert!(test.decisions().is_empty(), "{}", test.live());
+    let mut test = long_edit(24);
+    for _ in 0..20 {
+        test.keys("<pagedown>");
+    }
+    test.keys("y");
+    assert_eq!(test.decisions(), [&Answer::yes(Value::Null)], "{}", test.live());
+}
+
+#[test]
+fn arguments_of_any_tool_are_read_to_their_end_too() {
+    let body = numbered("line", 80);
+    let mut test = asked(80, 20, "mcp__mail__send", json!({ "body": body }), json!({}));
+    test.keys("y");
+    assert!(test.decisions().is_empty(), "{}", test.live());
+    assert!(test.live().contains("the end of the call was not shown yet"), "{}", test.live());
+
+    // A call that may have run is run again by the same rule.
+    let mut test = TestApp::new(80, 20);
+    test.start("go");
+    test.ask("a", "Bash", json!({ "command": body }), ACTION_UNKNOWN_OUTCOME, Value::Null);
+    test.keys("r");
+    assert!(test.decisions().is_empty(), "{}", test.live());
+    test.keys("s");
+    assert_eq!(test.decisions()[0].result, json!({"choice": "skip"}), "leaving it runs nothing");
+}
+
+#[test]
+fn a_wider_window_does_not_make_rows_read_that_were_not_shown() {
+    let command = "x".repeat(58 * 40) + "; rm -r /";
+    let mut test = asked(60, 20, "Bash", json!({ "command": command }), json!({}));
+    for _ in 0..4 {
+        test.keys("<pagedown>");
+    }
+    test.send(Msg::Resize(140, 20));
+    test.keys("<pageup><pageup><pageup><pageup><pageup><pageup>");
+    test.keys("y");
+    assert!(test.decisions().is_empty() || test.live().contains("rm -r"), "{}", test.live());
+}
+
+#[test]
+fn digits_answer_as_the_letters_do() {
+    let ask = || asked(100, 30, "Bash", json!({"command": "git push"}), json!({}));
+    let mut test = ask();
+    let live = test.live();
+    for row in ["1. [y] allow once", "2. [a] always allow…", "3. [n] deny"] {
+        assert!(live.contains(row), "{row}\n{live}");
+    }
+    test.keys("1");
+    assert_eq!(test.decisions(), [&Answer::yes(Value::Null)]);
+    test.keys("11");
+    assert_eq!((test.decisions().len(), test.app.composer.text()), (1, ""), "pressed twice, it is no text");
+
+    let mut test = ask();
+    test.keys("2");
+    assert!(test.live().contains("Enter grants: X"), "{}", test.live());
+
+    let mut test = ask();
+    test.keys("3busy<enter>");
+    assert_eq!(test.decisions()[0].action, ResumeDecisionAction::Cancel);
+    assert_eq!(test.decisions()[0].reason.as_deref(), Some("busy"));
+
+    let mut test = ask();
+    test.keys("47");
+    assert!(test.decisions().is_empty() && test.live().contains("press 1, 2 or 3"), "{}", test.live());
+    assert_eq!(test.app.composer.text(), "");
+
+    for (key, choice) in [("1", "rerun"), ("2", "done"), ("3", "skip")] {
+        let mut test = TestApp::new(100, 30);
+        test.start("go");
+        test.ask("a", "Bash", json!({"command": "make"}), ACTION_UNKNOWN_OUTCOME, Value::Null);
+        test.keys(key);
+        assert_eq!(test.decisions()[0].result, json!({ "choice": choice }));
+    }
+}
+
+#[test]
+fn enter_answers_only_what_an_arrow_key_selected() {
+    let ask = || asked(100, 30, "Bash", json!({"command": "git push"}), json!({}));
+    let mut test = ask();
+    assert!(!test.live().contains('▸'), "nothing is selected: {}", test.live());
+    test.keys("<enter><enter>");
+    assert!(test.decisions().is_empty() && test.live().contains("nothing is selected"), "{}", test.live());
+    test.keys("<down>");
+    assert!(test.live().contains("▸ 1. [y] allow once"), "{}", test.live());
+    test.keys("<enter>");
+    assert_eq!(test.decisions(), [&Answer::yes(Value::Null)]);
+
+    let mut test = ask();
+    test.keys("<down><down><down><down><up>");
+    assert!(test.live().contains("▸ 2. [a]"), "{}", test.live());
+    test.keys("<up><up><enter>");
+    assert!(test.decisions().is_empty(), "the arrows left the answers: {}", test.live());
+
+    // Through the body first: what was not shown cannot be selected.
+    let mut test = long_edit(24);
+    test.keys("<down><enter>");
+    assert!(test.decisions().is_empty() && !test.live().contains('▸'), "{}", test.live());
+    for _ in 0..200 {
+        test.keys("<down>");
+    }
+    assert!(test.live().contains("▸ 3. [n] deny"), "{}", test.live());
+    test.keys("<up><up><enter>");
+    assert_eq!(test.decisions(), [&Answer::yes(Value::Null)]);
+}
+
+#[test]
+fn a_selection_typed_ahead_is_no_answer() {
+    let mut test = TestApp::new(100, 30);
+    test.start("go");
+    test.wait(5000);
+    test.call("a", "Bash", json!({"command": "git push"}));
+    let ticket =
+        super::tests::ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null);
+    test.event(super::tests::suspended(ticket));
+    test.keys("<down><enter>");
+    assert!(test.decisions().is_empty());
+    test.app.focus = Focus::Card;
+    test.wait(400);
+    test.keys("<enter>");
+    assert!(test.decisions().is_empty(), "the arrow came before the card was read");
+}
+
+#[test]
+fn digits_never_start_a_message_while_a_question_waits() {
+    let mut test = asked(100, 30, "Bash", json!({"command": "git push"}), json!({}));
+    test.keys("<tab>");
+    assert_eq!(test.app.focus, Focus::Composer);
+    test.keys("1");
+    assert_eq!((test.app.composer.text(), test.decisions().len()), ("", 0));
+    assert!(test.screen().contains("digits answer the question"), "{}", test.screen());
+    test.keys("use 2 of them");
+    assert_eq!(test.app.composer.text(), "use 2 of them", "words go to the message, digits in them, too");
+
+    let mut test = asked(100, 30, "Bash", json!({"command": "git push"}), json!({}));
+    test.keys("wait");
+    assert_eq!((test.app.focus, test.app.composer.text()), (Focus::Composer, "wait"));
+    assert!(test.decisions().is_empty());
+}
+
+#[test]
+fn a_digit_that_is_swallowed_holds_the_card_back_as_any_key_does() {
+    let mut test = TestApp::new(80, 24);
+    test.start("go");
+    test.keys("x<backspace>");
+    let arguments = json!({"command": "git push"});
+    test.call("c1", "Bash", arguments.clone());
+    test.event(suspended(ticket("c1", "Bash", arguments, ACTION_PERMISSION, json!(null))));
+    test.wait(QUIET_MS - 1);
+    assert_eq!(test.app.focus, Focus::Composer);
+    test.keys("1");
+    test.wait(QUIET_MS - 1);
+    assert_eq!(test.app.focus, Focus::Composer, "the next key may be meant for the text");
+    test.wait(1);
+    assert_eq!(test.app.focus, Focus::Card);
+}
+
+#[test]
+fn a_small_window_shows_the_answers_in_one_row() {
+    let mut test = asked(60, 15, "Bash", json!({"command": "git push"}), json!({}));
+    assert!(test.live().contains("1 [y] allow once  2 [a] always allow…"), "{}", test.live());
+    test.keys("<down><down><down>");
+    assert!(test.live().contains("▸3 [n] deny"), "{}", test.live());
+}
+
+#[test]
+fn a_card_says_what_will_happen() {
+    let title = |tool: &str, arguments: Value, parameters: Value| {
+        let test = asked(100, 30, tool, arguments, parameters);
+        let live = test.live();
+        let row = live.lines().find(|row| row.starts_with('┃')).expect("a card").to_owned();
+        row.trim_start_matches('┃').trim().to_owned()
+    };
+    let shadow = json!({"does": "opens /etc/shadow, outside this project", "outside": true});
+    let told = title("Read", json!({"file_path": "/etc/shadow"}), shadow);
+    assert_eq!(told, "Read opens /etc/shadow, outside this project");
+    let told =
+        title("Bash", json!({"command": "rm x"}), json!({"does": "runs a command that deletes files"}));
+    assert_eq!(told, "Bash runs a command that deletes files");
+    let file = |path: &str, old: Option<&str>| preview(path, old, "new\n");
+    let one = |path: &str, old: Option<&str>| json!({"preview": [file(path, old)], "outside": false});
+    let write = || json!({"file_path": "x", "content": "new\n"});
+    assert_eq!(title("Write", write(), one("/home/me/proj/src/a.rs", Some("a\n"))), "Write changes src/a.rs");
+    assert_eq!(title("Write", write(), one("/home/me/proj/b.rs", None)), "Write creates b.rs");
+    let outside = json!({"preview": [file("/home/me/x", Some("a\n"))], "outside": true});
+    assert_eq!(title("Write", write(), outside), "Write changes ~/x, outside this project");
+    let two = json!({"preview": [file("/home/me/proj/a", None), file("/home/me/proj/b", None)]});
+    assert_eq!(title("Patch", json!({}), two), "Patch changes 2 files");
+    assert_eq!(title("Bash", json!({"command": "make"}), json!({})), "Bash runs a command");
+    assert_eq!(title("Memory", json!({"action": "add"}), json!({})), "Memory needs approval");
+}
+
+#[test]
+fn hunks_show_the_file_and_every_place_that_changes() {
+    let old = format!("fn a() {{}}\nlet x = 1;\n{}let x = 1;\n", numbered("// filler", 40));
+    let new = old.replace("x = 1", "x = 2");
+    let arguments = json!({
+        "file_path": "src/lib.rs", "old_string": "x = 1;", "new_string": "x = 2;", "replace_all": true,
+    });
+    let parameters = json!({"preview": [preview("/home/me/proj/src/lib.rs", Some(&old), &new)]});
+    let mut test = asked(100, 40, "Edit", arguments.clone(), parameters.clone());
+    test.keys("h");
+    let live = test.live();
+    assert!(live.contains("~/proj/src/lib.rs, replaced in 2 places"), "{live}");
+    assert!(live.contains("▸ [x] 1 of 1, lines 2 and 43: kept"), "{live}");
+    assert!(live.contains("2 - x = 1;") && live.contains("2 + x = 2;"), "{live}");
+
+    // One place only, and a file with the line ends of Windows.
+    let (old, new) = (old.replace('\n', "\r\n"), new.replace('\n', "\r\n"));
+    let mut arguments = arguments;
+    arguments["replace_all"] = json!(false);
+    arguments["old_string"] = json!("fn a() {}\nlet x = 1;");
+    arguments["new_string"] = json!("fn a() {}\nlet x = 2;");
+    let parameters = json!({"preview": [preview("/home/me/proj/src/lib.rs", Some(&old), &new)]});
+    let mut test = asked(100, 40, "Edit", arguments, parameters);
+    test.keys("h");
+    assert!(test.live().contains("▸ [x] 1 of 1, line 2: kept"), "{}", test.live());
+    assert!(test.live().contains("┃ ~/proj/src/lib.rs\n"), "{}", test.live());
+}
+
+#[test]
+fn a_bar_puts_a_change_side_by_side_and_back() {
+    let (old, new) = (numbered("old", 3), numbered("new", 3));
+    let parameters = json!({"preview": [preview("/home/me/proj/a.txt", Some(&old), &new)]});
+    let mut test = asked(120, 40, "Write", json!({"file_path": "a.txt", "content": new}), parameters);
+    assert!(!test.live().contains(" │ 1 + new 1"), "below each other: {}", test.live());
+    test.keys("|");
+    assert!(test.live().contains(" │ 1 + new 1"), "{}", test.live());
+    assert_eq!(test.app.composer.text(), "");
+    test.keys("|");
+    assert!(!test.live().contains(" │ 1 + new 1"), "{}", test.live());
+    test.keys("n|");
+    assert_eq!(test.app.cards[0].line().map(Composer::text), Some("|"), "in a text it is a character");
+}
+
+/// A run in plan mode that ended with words.
+fn planned() -> TestApp {
+    use aye_core::contract::event::AgentEvent as E;
+    let mut test = TestApp::new(100, 30);
+    test.app.info.mode = crate::host::Mode::Plan;
+    test.start("how would you do it?");
+    test.event(E::TextDelta { delta: "First the tests, then the parser.".into() });
+    test.event(E::InferenceComplete { model: "m1".into(), usage: None, duration_ms: 1, stop_reason: None });
+    test.event(E::StepEnd);
+    test.finish(TerminationReason::NaturalEnd);
+    test.wait(1000);
+    test.wait(1000);
+    test
+}
+
+#[test]
+fn a_plan_ends_with_three_ways_to_go_on() {
+    use crate::host::{Mode, UserInput};
+    use crate::msg::Cmd;
+    let test = planned();
+    let live = test.live();
+    for row in ["Plan is ready", "1. go ahead", "2. go ahead and accept edits", "3. keep planning"] {
+        assert!(live.contains(row), "{row}\n{live}");
+    }
+    assert_eq!((test.app.own_cards(), test.app.focus), (0, Focus::Card), "it is no question of the store");
+    for (keys, mode) in [
+        ("1", Mode::Ask),
+        ("2", Mode::AcceptEdits),
+        ("<down><enter>", Mode::Ask),
+        ("<down><down><enter>", Mode::AcceptEdits),
+    ] {
+        let mut test = planned();
+        test.keys(keys);
+        assert_eq!(test.app.info.mode, mode, "{keys}");
+        assert!(test.cmds.contains(&Cmd::SetMode(mode)), "{keys}");
+        let go = Cmd::Start("t".into(), UserInput::text("Go ahead: carry out the plan."));
+        let at = |wanted: &Cmd| test.cmds.iter().position(|cmd| cmd == wanted);
+        assert!(at(&Cmd::SetMode(mode)) < at(&go), "{keys}: {:?}", test.cmds);
+        assert!(test.app.cards.is_empty(), "{keys}");
+    }
+    for keys in ["3", "<esc>"] {
+        let mut test = planned();
+        test.keys(keys);
+        assert_eq!((test.app.info.mode, test.app.cards.len()), (Mode::Plan, 0), "{keys}");
+        assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Start(..) | Cmd::Cancel(_))), "{keys}");
+    }
+    // Words are an answer, too, and no letter of them decides anything; Enter alone does not either.
+    let mut test = planned();
+    test.keys("<enter>yes, and name it well");
+    assert_eq!((test.app.composer.text(), test.app.info.mode), ("yes, and name it well", Mode::Plan));
+    test.keys("<enter>");
+    assert!(test.app.cards.is_empty());
+    // Another mode needs no such card.
+    let mut test = planned();
+    test.app.info.mode = Mode::Ask;
+    test.wait(10);
+    assert!(test.app.cards.is_empty());
+}
+
+/// The colours of code on a card are those of a finished change.
+#[test]
+fn a_change_on_a_card_has_the_colours_of_its_code() {
+    use crate::highlight::Highlighter;
+    use crate::theme::{Role, Theme};
+    use crate::view::{self, Look, feed::Feed};
+    let parameters =
+        json!({"preview": [preview("/home/me/proj/a.rs", Some("let a = 1;\n"), "let b = 1;\n")]});
+    let test = asked(100, 40, "Write", json!({"file_path": "a.rs", "content": "let b = 1;\n"}), parameters);
+    let theme = Theme::builtin("dark").expect("it is there");
+    let look = Look { theme: theme.clone(), highlighter: Highlighter::waiting() };
+    let picture = view::live(&test.app, &mut Feed::default(), &look);
+    let keyword = picture.lines.iter().flat_map(|line| &line.spans).find(|span| span.content == "let");
+    let style = keyword.expect("a span of its own").style;
+    assert_eq!(style.fg, theme.style(Role::CodeKeyword).fg);
+    // The bar of the card has no background of a changed line.
+    let added = theme.style(Role::DiffAdd).bg;
+    for line in picture.lines.iter().filter(|line| line.to_string().contains("let b")) {
+        assert_eq!(line.style.bg, None);
+        assert_ne!(line.spans[0].style.bg, added);
+        assert_eq!(line.spans.last().and_then(|span| span.style.bg), added);
+        assert_eq!(line.width(), 100);
+    }
+}

@@ -1,0 +1,278 @@
+//! Themes, sequences of keys, help, the status line, and what the terminal is told.
+
+use serde_json::json;
+
+use super::tests::TestApp;
+use crate::host::{Choice, ModelRow, Secret};
+use crate::keymap::Keymap;
+use crate::msg::{Cmd, Msg};
+use crate::theme::{Background, Depth, ThemeChoice, ThemeRow};
+
+fn themes() -> Vec<ThemeRow> {
+    let row = |name: &str| ThemeRow {
+        name: name.into(),
+        detail: String::new(),
+        theme: ThemeChoice::find(name, Depth::True, |_| None)
+            .map_err(|e| e.to_string())
+            .map(|t| t.expect("known")),
+    };
+    let broken =
+        ThemeRow { name: "mine".into(), detail: "yours".into(), theme: Err("mine.toml:2: no".into()) };
+    vec![row("auto"), row("default"), row("nord"), row("solarized"), broken]
+}
+
+#[test]
+fn a_theme_is_shown_while_it_is_looked_at_and_kept_by_enter() {
+    let mut test = TestApp::new(80, 24);
+    test.keys("/theme<enter>");
+    assert!(test.cmds.contains(&Cmd::Themes(None)) && test.cmds.contains(&Cmd::AskBackground));
+    test.send(Msg::Themes(themes(), None));
+    assert_eq!(test.app.theme().name(), "default", "the one in use is chosen");
+    test.keys("<down>");
+    assert_eq!(test.app.theme().name(), "nord");
+    test.keys("<esc>");
+    assert_eq!(test.app.theme().name(), "default", "Esc gives the old one back");
+    assert!(!test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Keep(..))));
+
+    test.keys("/theme<enter>");
+    test.send(Msg::Themes(themes(), None));
+    test.keys("sol");
+    assert_eq!(test.app.theme().name(), "solarized-dark");
+    test.send(Msg::Background(Background::Light));
+    assert_eq!(test.app.theme().name(), "solarized-light");
+    test.keys("<enter>");
+    assert_eq!(test.app.theme().name(), "solarized-light");
+    assert!(test.cmds.contains(&Cmd::Keep(Choice::Theme, "solarized".into())));
+}
+
+#[test]
+fn a_theme_by_name_and_a_broken_one() {
+    let mut test = TestApp::new(80, 24);
+    test.keys("/theme nord<enter>");
+    test.send(Msg::Themes(themes(), Some("nord".into())));
+    assert!(
+        test.cmds.contains(&Cmd::Keep(Choice::Theme, "nord".into())) && test.app.theme().name() == "nord"
+    );
+    test.send(Msg::Themes(themes(), Some("mine".into())));
+    assert!(test.screen().contains("mine.toml:2: no") && test.app.theme().name() == "nord");
+    test.send(Msg::Themes(themes(), Some("nix".into())));
+    assert!(test.screen().contains("unknown theme nix"), "{}", test.screen());
+}
+
+#[test]
+fn a_late_answer_of_the_terminal_changes_nothing() {
+    let mut test = TestApp::new(80, 24);
+    test.send(Msg::Background(Background::Light));
+    assert_eq!(test.app.background, None, "nobody asked");
+    test.app.theme = ThemeChoice::find("auto", Depth::True, |_| None).expect("right").expect("known");
+    test.app.is_shown = false;
+    let cmds = test.app.update(test.app.now, Msg::Drawn);
+    assert_eq!(cmds, [Cmd::AskBackground], "with the first frame");
+    assert_eq!(test.app.update(test.app.now, Msg::Drawn), [], "and with no other");
+    test.wait(5000);
+    test.send(Msg::Background(Background::Light));
+    assert_eq!(test.app.theme().name(), "default");
+}
+
+#[test]
+fn a_sequence_is_seen_and_cancelled_without_a_clock() {
+    let mut test = TestApp::new(100, 24);
+    test.keys("hi<ctrl-x>");
+    assert!(
+        test.live().contains("Ctrl-X …  Ctrl-E: edit the text in your editor · Esc: cancel"),
+        "{}",
+        test.live()
+    );
+    test.wait(60_000);
+    assert!(test.live().contains("Ctrl-X …"), "it waits as long as it takes");
+    test.keys("<esc>");
+    assert!(!test.live().contains("Ctrl-X") && test.live().contains("❯ hi"), "{}", test.live());
+    test.keys("<ctrl-x>q");
+    assert!(test.live().contains("Ctrl-X q does nothing here") && test.live().contains("❯ hi"));
+    test.keys("<ctrl-x><ctrl-e>");
+    assert!(test.cmds.contains(&Cmd::Compose("hi".into())));
+    // A paste ends it, and is not lost.
+    test.keys("<ctrl-x>");
+    test.send(Msg::Paste(" all".into()));
+    assert!(test.live().contains("❯ hi all") && test.app.begun.is_empty());
+}
+
+#[test]
+fn a_sequence_that_is_begun_keeps_a_question_from_the_keys() {
+    let mut test = TestApp::new(80, 24);
+    test.start("go");
+    test.app.keymap = Keymap::with_file("k", "[composer]\n\"ctrl-x y\" = \"undo\"\n").expect("right");
+    test.keys("<ctrl-x>");
+    test.ask_bash("c", "git push");
+    test.wait(10_000);
+    test.keys("y");
+    assert!(test.decisions().is_empty(), "the y belongs to the sequence");
+}
+
+#[test]
+fn help_begins_with_what_works_now() {
+    let mut test = TestApp::new(80, 30);
+    test.keys("?");
+    insta::assert_snapshot!("help_when_nothing_is_written", test.live());
+    test.keys("<esc>a?");
+    assert!(test.live().contains("❯ a?"), "in a text it is a character");
+    test.start("go");
+    test.ask_bash("c", "git push");
+    test.send(Msg::Key(crossterm::event::KeyEvent::from(crossterm::event::KeyCode::F(1))));
+    assert!(test.live().contains("Question card (now)"), "{}", test.live());
+}
+
+#[test]
+fn a_screen_reader_hears_words_and_answers_with_them() {
+    use crate::terminal::Linear;
+    use crate::view::linear;
+    let mut test = TestApp::new(80, 24);
+    test.app.is_linear = true;
+    test.start("go");
+    test.ask_bash("c", "git push origin main");
+    assert_eq!(test.app.focus, super::Focus::Composer, "a question takes no keys by itself");
+    let said: Vec<String> = linear::topics(&test.app).into_iter().flat_map(|(_, lines)| lines).collect();
+    insta::assert_snapshot!("what_a_screen_reader_hears", said.join("\n"));
+    assert!(
+        !said.iter().any(|line| line.chars().any(|c| ('\u{2500}'..='\u{257f}').contains(&c))),
+        "{said:?}"
+    );
+    let mut reader = Linear::default();
+    let first = reader.frame(&[], linear::topics(&test.app), &linear::prompt(&test.app));
+    assert!(!first.contains(&0x1b), "no sequences at all");
+    test.keys("what?");
+    assert_eq!(linear::prompt(&test.app), "> what?");
+    test.keys("<ctrl-u>yes<enter>");
+    assert_eq!(test.decisions().len(), 1, "{:?}", test.cmds);
+}
+
+#[test]
+fn a_screen_reader_hears_a_form_once_and_then_only_where_it_is() {
+    use crate::terminal::Linear;
+    use crate::view::linear;
+    use aye_core::contract::surface::ACTION_SURFACE;
+    let mut test = TestApp::new(80, 24);
+    test.app.is_linear = true;
+    test.start("go");
+    let surface = super::widths_tests::surface();
+    test.ask("a", "render_a2ui", json!({}), ACTION_SURFACE, json!({"surface": surface}));
+    let mut reader = Linear::default();
+    let mut all = String::new();
+    let mut heard = |test: &mut TestApp, keys: &str| {
+        for key in keys.split_inclusive('>') {
+            test.keys(key);
+            let bytes = reader.frame(&[], linear::topics(&test.app), &linear::prompt(&test.app));
+            all.push_str(&String::from_utf8(bytes).expect("it is text"));
+        }
+    };
+    heard(&mut test, "");
+    heard(&mut test, "<tab>");
+    test.wait(1000);
+    heard(&mut test, "<down><enter>A<left>d<right>");
+    heard(&mut test, "a");
+    heard(&mut test, "<enter><down><enter>1<enter><enter><down>");
+    insta::assert_snapshot!("a_form_in_words", all.replace('\r', ""));
+    assert_eq!(all.matches("New order").count(), 1, "nothing is said twice");
+    assert!(!all.contains('\u{1b}') && !all.contains('\u{202e}'), "{all:?}");
+}
+
+#[test]
+fn the_first_start_says_who_answers_and_keys_go_to_the_text() {
+    let mut test = TestApp::new(80, 24);
+    test.app.welcome();
+    test.keys("hello");
+    assert!(test.app.picker.is_none() && test.app.composer.text() == "hello");
+    let words = |test: &TestApp| test.screen().split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown = words(&test);
+    assert!(shown.contains("I am the demo model") && shown.contains("type /login"), "{shown}");
+    for width in [40, 140] {
+        let mut test = TestApp::new(width, 24);
+        test.app.info.is_demo = false;
+        test.app.info.provider = "anthropic".into();
+        test.app.info.model = "claude-sonnet-5".into();
+        test.app.info.model_why = "ANTHROPIC_API_KEY is set".into();
+        test.app.welcome();
+        test.draw();
+        let shown = words(&test);
+        assert!(
+            shown.contains(
+                "Using anthropic/claude-sonnet-5 (ANTHROPIC_API_KEY is set). /model lists the others"
+            ),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn models_that_need_a_key_stand_below_the_rest_and_ask_for_it() {
+    let mut test = TestApp::new(80, 24);
+    let row = |name: &str| ModelRow { name: name.into(), note: "listed".into(), ..ModelRow::default() };
+    let locked = |name: &str, provider: &str| ModelRow {
+        unusable: Some(format!("set KEY or run `aye login {provider}`")),
+        login: Some(provider.to_owned()),
+        ..row(name)
+    };
+    let rows = vec![
+        ModelRow { is_current: true, ..row("box/b") },
+        row("box/a"),
+        row("demo"),
+        locked("anthropic/claude", "anthropic"),
+        locked("openai/gpt", "openai"),
+    ];
+    test.keys("/model<enter>");
+    test.send(Msg::Models(rows.clone()));
+    insta::assert_snapshot!("models_in_two_parts", test.live());
+    test.keys("<down>");
+    test.send(Msg::Offered(rows.clone()));
+    test.keys("<enter>");
+    assert!(test.cmds.contains(&Cmd::SetModel("box/a".into())), "the choice stays when servers answer");
+    test.send(Msg::Offered(rows.clone()));
+    assert!(test.app.picker.is_none(), "a list that was closed stays closed");
+    test.keys("/model<enter>");
+    test.send(Msg::Models(rows));
+    // Three rows down there is the heading: the cursor is on the first model below it.
+    test.keys("<down><down><down><enter>");
+    test.send(Msg::Paste("sk-canary\n".into()));
+    let shown = test.live();
+    assert!(shown.contains("Key:") && shown.contains("anthropic") && !shown.contains("canary"), "{shown}");
+    insta::assert_snapshot!("a_key_is_asked_for", shown);
+    test.cmds.clear();
+    test.keys("<enter>");
+    assert!(test.cmds.contains(&Cmd::LogIn("anthropic".into(), Secret("sk-canary".into()))));
+    assert!(!format!("{:?}", test.cmds).contains("canary"), "nor is it in what is logged");
+    test.keys("/login openai sk-typed<enter>");
+    assert!(test.app.picker.as_ref().is_some_and(|picker| picker.filter().is_empty()));
+    test.keys("<esc>/logout<enter>");
+    assert!(test.cmds.contains(&Cmd::LogOut(None)));
+}
+
+#[test]
+fn the_effort_is_chosen_like_a_model_and_shown_beside_it() {
+    use aye_core::contract::inference::ReasoningEffort;
+    let mut test = TestApp::new(80, 24);
+    test.keys("/effort high<enter>");
+    assert!(test.cmds.contains(&Cmd::SetEffort(Some(ReasoningEffort::High))));
+    test.app.info.is_demo = false;
+    test.app.info.effort = Some(ReasoningEffort::High);
+    test.draw();
+    assert!(test.live().contains("m1 · effort high"), "{}", test.live());
+    test.keys("/effort<enter>");
+    assert!(test.live().contains("in use"), "{}", test.live());
+    test.keys("<enter>");
+    assert!(test.cmds.contains(&Cmd::SetEffort(None)), "the first row leaves it to the model");
+    test.keys("/effort huge<enter>");
+    assert!(test.live().contains("unknown effort huge"), "{}", test.live());
+}
+
+#[test]
+fn lists_of_themes_at_three_widths() {
+    for width in [40, 80, 140] {
+        let mut test = TestApp::new(width, 16);
+        test.keys("/theme<enter>");
+        let mut rows = themes();
+        rows[3].detail = "für 宽的 terminals, 👩‍👩‍👧 and e\u{301}\u{202e}x".into();
+        test.send(Msg::Themes(rows, None));
+        test.keys("<down><down>");
+        insta::assert_snapshot!(format!("themes_{width}"), test.live());
+    }
+}

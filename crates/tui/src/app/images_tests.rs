@@ -1,0 +1,317 @@
+//! Pictures: attached in every way, sent, queued and taken back, and shown.
+
+use ratatui::style::Color;
+use serde_json::json;
+
+use super::tests::{TestApp, opened};
+use crate::gallery::{ImageCache, Images};
+use crate::graphics::{Reply, TerminalKind};
+use crate::host::{Attach, Attached, OpenedThread, QueuedRow, UserInput};
+use crate::msg::{Cmd, Msg};
+use crate::theme::Depth;
+use aye_core::contract::content::ContentBlock;
+use aye_core::contract::event::AgentEvent as E;
+use aye_core::contract::image::{Drawing, Drawn, ImageRef, Packed, Pixels};
+use aye_core::contract::lifecycle::ToolCallOutcome;
+use aye_core::contract::message::{Message, ToolCall};
+use aye_core::contract::record::StoredMessage;
+use aye_core::contract::tool::ToolResult;
+
+fn image(name: &str) -> ImageRef {
+    ImageRef::of(name, b"GIF89a\x80\x02\xe0\x01").unwrap()
+}
+
+fn attached(test: &mut TestApp, words: &str, name: &str) {
+    test.send(Msg::Attached(words.into(), Ok(Attached::Image(image(name)))));
+}
+
+fn started(cmds: &[Cmd]) -> Option<&UserInput> {
+    cmds.iter().find_map(|cmd| match cmd {
+        Cmd::Start(_, input) => Some(input),
+        _ => None,
+    })
+}
+
+/// Red above, blue below, see-through at the right.
+fn pixels() -> Pixels {
+    let row = |colour: [u8; 3]| {
+        [[colour[0], colour[1], colour[2], 255]; 6].into_iter().chain([[0; 4]; 2]).flatten()
+    };
+    let rgba = (0..4).flat_map(|y| row(if y < 2 { [250, 0, 0] } else { [0, 0, 250] })).collect();
+    Pixels { width: 8, height: 4, rgba }
+}
+
+#[test]
+fn a_dropped_file_becomes_a_mark_and_goes_with_the_message() {
+    let mut test = TestApp::new(80, 24);
+    test.keys("what is ");
+    test.send(Msg::Paste("'/home/me/My Shot.gif' ".into()));
+    assert!(test.cmds.contains(&Cmd::Attach(
+        "'/home/me/My Shot.gif'".into(),
+        Attach::Path("/home/me/My Shot.gif".into())
+    )));
+    attached(&mut test, "'/home/me/My Shot.gif'", "My Shot.gif");
+    assert_eq!(test.app.composer.text(), "what is [image 1: My Shot.gif 640×480] ");
+    test.keys("?<enter>");
+    let input = started(&test.cmds).expect("sent").clone();
+    assert_eq!(input.text, "what is [image 1: My Shot.gif 640×480] ?");
+    assert_eq!(input.images, [image("My Shot.gif")]);
+    test.keys("and <ctrl-v>");
+    assert!(test.cmds.contains(&Cmd::Attach(String::new(), Attach::Clipboard)));
+    attached(&mut test, "", "clipboard");
+    assert_eq!(test.app.composer.text(), "and [image 2: clipboard 640×480] ");
+}
+
+#[test]
+fn enter_waits_for_what_is_named_with_an_at() {
+    let mut test = TestApp::new(80, 24);
+    test.keys("see @a.gif and @no.png.<enter>");
+    assert!(started(&test.cmds).is_none(), "{:?}", test.cmds);
+    attached(&mut test, "@a.gif", "a.gif");
+    test.send(Msg::Attached("@no.png".into(), Ok(Attached::Nothing)));
+    let input = started(&test.cmds).expect("sent");
+    assert_eq!(input.text, "see [image 1: a.gif 640×480] and @no.png.");
+    assert_eq!(input.images.len(), 1);
+}
+
+#[test]
+fn what_cannot_be_attached_is_said_and_nothing_is_sent() {
+    let mut test = TestApp::new(80, 24);
+    test.keys("see @a.gif<esc><enter>");
+    test.send(Msg::Attached("@a.gif".into(), Err("a.gif is not attached: it has 9.00 MiB".into())));
+    assert!(test.screen().contains("a.gif is not attached: it has 9.00 MiB"), "{}", test.screen());
+    assert!(started(&test.cmds).is_none());
+    assert_eq!(test.app.composer.text(), "see @a.gif");
+    test.keys("<enter>");
+    assert_eq!(started(&test.cmds).expect("as words").text, "see @a.gif");
+}
+
+#[test]
+fn queued_messages_keep_their_pictures() {
+    let mut test = TestApp::new(80, 24);
+    test.keys("go<enter>");
+    test.keys("later ");
+    test.send(Msg::Paste("/a.gif".into()));
+    attached(&mut test, "/a.gif", "a.gif");
+    test.keys("<enter>");
+    let input = test.cmds.iter().find_map(|cmd| match cmd {
+        Cmd::Enqueue(_, input) => Some(input.clone()),
+        _ => None,
+    });
+    let input = input.expect("queued");
+    assert_eq!(input.images, [image("a.gif")]);
+    // As another process has it: words and pictures of the store.
+    let row = QueuedRow {
+        id: 9,
+        text: input.text.clone(),
+        shown: None,
+        images: input.images.clone(),
+        note: String::new(),
+        steers: false,
+    };
+    test.app.queued.push(row);
+    test.send(Msg::Unqueued { back: vec![9], gone: Vec::new() });
+    assert_eq!(test.app.composer.attached(), [image("a.gif")]);
+}
+
+fn stored(messages: Vec<Message>) -> OpenedThread {
+    let stored = |(message, seq)| StoredMessage { seq, run_id: "r".into(), created_at: 1, message };
+    opened(messages.into_iter().zip(1..).map(stored).collect())
+}
+
+fn shown(width: u16) -> String {
+    let mut test = TestApp::new(width, 30);
+    test.app.gallery = ImageCache::new(Some(Depth::True));
+    let said = Message::user_with(vec![
+        ContentBlock::text("漢字 🎉 see [image 1: größe 漢字.gif 640×480]"),
+        ContentBlock::StoredImage(image("größe 漢字.gif")),
+        ContentBlock::StoredImage(ImageRef { hash: "b".into(), ..image("broken.gif") }),
+    ]);
+    test.send(Msg::Opened(Ok(Box::new(stored(vec![said, Message::assistant("Seen.")])))));
+    assert!(
+        test.scrollback.iter().all(|line| !line.contains("see [image")),
+        "it waits: {:?}",
+        test.scrollback
+    );
+    let asked = test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::Picture(_))).count();
+    assert_eq!(asked, 2);
+    test.send(Msg::Picture(image("").hash, Ok(pixels())));
+    test.send(Msg::Picture("b".into(), Err("it cannot be decoded: its palette is \u{1b}[31mred".into())));
+    assert!(test.scrollback.iter().any(|line| line.contains("Seen.")), "{:?}", test.scrollback);
+    test.screen()
+}
+
+#[test]
+fn pictures_are_shown_in_half_blocks_with_what_they_are() {
+    for width in [40, 80, 140] {
+        insta::assert_snapshot!(format!("pictures_{width}"), shown(width));
+    }
+}
+
+#[test]
+fn without_colours_there_is_only_what_they_are() {
+    let mut test = TestApp::new(80, 24);
+    let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
+    test.send(Msg::Opened(Ok(Box::new(stored(vec![said])))));
+    assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Picture(_))));
+    assert!(test.screen().contains("a.gif: GIF, 640×480, 10 bytes"), "{}", test.screen());
+}
+
+#[test]
+fn the_viewer_shows_them_too() {
+    let mut test = TestApp::new(80, 24);
+    test.app.gallery = ImageCache::new(Some(Depth::Indexed));
+    let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
+    test.send(Msg::Opened(Ok(Box::new(stored(vec![said])))));
+    test.keys("<ctrl-o>");
+    assert!(!test.screen().contains('▀'));
+    test.send(Msg::Picture(image("").hash, Ok(pixels())));
+    assert!(test.screen().contains("a.gif: GIF"), "{}", test.screen());
+    assert_eq!(Depth::Indexed.map(Color::Rgb(250, 0, 0)), Color::Indexed(196));
+}
+
+fn asked(cmds: &[Cmd]) -> (usize, usize) {
+    let count = |is: fn(&Cmd) -> bool| cmds.iter().filter(|cmd| is(cmd)).count();
+    (count(|cmd| matches!(cmd, Cmd::Picture(_))), count(|cmd| matches!(cmd, Cmd::Pack(_))))
+}
+
+#[test]
+fn a_terminal_that_draws_pixels_gets_places_for_pictures() {
+    let packed = Packed { width: 640, height: 480, has_alpha: false, zlib: vec![1, 2, 3] };
+    let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
+    let mut test = TestApp::new(80, 24);
+    test.app.gallery = ImageCache::new(Some(Depth::True)).on(true, false);
+    test.send(Msg::Opened(Ok(Box::new(stored(vec![said])))));
+    assert_eq!(asked(&test.cmds), (1, 0));
+    // The answer comes while the small one is on its way, which is of no use any more then.
+    test.send(Msg::Reply(Reply::Name(TerminalKind::Places)));
+    test.send(Msg::Reply(Reply::Name(TerminalKind::Places)));
+    assert_eq!(asked(&test.cmds), (1, 1));
+    test.send(Msg::Picture(image("").hash, Ok(pixels())));
+    assert!(!test.screen().contains('▀') && test.scrollback.iter().all(|line| !line.contains("a.gif")));
+    test.send(Msg::Packed(image("").hash, Ok(packed)));
+    let rows = test.scrollback.iter().filter(|line| line.contains("\u{10eeee}"));
+    assert_eq!(rows.map(|row| row.matches('\u{10eeee}').count()).collect::<Vec<_>>(), [33; 12]);
+    test.keys("<ctrl-o>");
+    assert_eq!(test.screen().matches('\u{10eeee}').count() % 64, 0, "larger: {}", test.screen());
+}
+
+#[test]
+fn a_person_may_want_half_blocks_or_none() {
+    for (images, want) in [(Images::Blocks, (1, 0)), (Images::Off, (0, 0))] {
+        let said =
+            Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
+        let mut test = TestApp::new(80, 24);
+        test.app.gallery = ImageCache::new(Some(Depth::True)).shown(images);
+        test.send(Msg::Opened(Ok(Box::new(stored(vec![said])))));
+        test.send(Msg::Reply(Reply::Name(TerminalKind::Places)));
+        assert_eq!(asked(&test.cmds), want, "{images:?}");
+    }
+}
+
+#[test]
+fn cells_are_asked_about_once_for_each_size() {
+    let mut test = TestApp::new(80, 24);
+    test.app.gallery = ImageCache::new(Some(Depth::True)).on(true, false);
+    test.send(Msg::Reply(Reply::Cell(9, 18)));
+    test.send(Msg::Reply(Reply::Attributes { sixel: true, cell: None }));
+    test.send(Msg::Reply(Reply::Attributes { sixel: true, cell: None }));
+    test.cmds.clear();
+    for (width, times) in [(80, 0), (90, 1), (90, 1), (91, 2)] {
+        test.send(Msg::Resize(width, 24));
+        let asked = test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::AskTerminal(_))).count();
+        assert_eq!(asked, 2 * times, "{width}");
+    }
+}
+
+#[test]
+fn pictures_that_are_drawn_once_are_in_half_blocks_where_they_are_drawn_again() {
+    let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
+    for (columns, rows, is_drawn) in [(32, 12, true), (48, 13, false), (49, 12, false)] {
+        let mut test = TestApp::new(80, 24);
+        test.app.gallery = ImageCache::new(Some(Depth::True)).on(true, false);
+        test.send(Msg::Opened(Ok(Box::new(stored(vec![said.clone()])))));
+        test.send(Msg::Reply(Reply::Cell(9, 18)));
+        test.send(Msg::Reply(Reply::Name(TerminalKind::Files)));
+        let canvas = test.cmds.iter().find_map(|cmd| match cmd {
+            Cmd::Plate(_, canvas) => Some(*canvas),
+            _ => None,
+        });
+        let canvas = canvas.expect("asked for");
+        assert_eq!((canvas.drawing, canvas.most, canvas.cell), (Drawing::Iterm2, (48, 12), (9, 18)));
+        let drawn = Drawn { canvas, columns, rows, bytes: b"here".to_vec(), small: pixels() };
+        test.send(Msg::Plate(image("").hash, Ok(drawn)));
+        let places = test.scrollback.iter().filter(|line| line.contains('\u{10eeee}')).count();
+        let blocks = test.scrollback.iter().filter(|line| line.contains('▀')).count();
+        assert_eq!((places > 0, blocks > 0), (is_drawn, !is_drawn), "{:?}", test.scrollback);
+        assert!(!is_drawn || places == usize::from(rows));
+        test.keys("<ctrl-o>");
+        assert!(test.screen().contains('▀') && !test.screen().contains('\u{10eeee}'), "{}", test.screen());
+    }
+}
+
+/// What a tool says with so many pictures, one of which is broken.
+fn returned(test: &mut TestApp, id: &str, name: &str, count: usize) {
+    let mut result = ToolResult::text(name, "the page");
+    let named = |n: usize| ImageRef { hash: format!("h{n}"), ..image("image") };
+    result.images = (0..count).map(|n| ContentBlock::StoredImage(named(n))).collect();
+    result.images.push(ContentBlock::image("image/png", "bm9uZQ=="));
+    test.call(id, name, json!({"url": "x"}));
+    test.event(E::ToolCallDone {
+        id: id.into(),
+        message_id: "m".into(),
+        result,
+        outcome: ToolCallOutcome::Succeeded,
+    });
+}
+
+#[test]
+fn pictures_that_a_tool_returns_stand_below_it() {
+    for width in [40, 80, 140] {
+        let mut test = TestApp::new(width, 30);
+        test.app.gallery = ImageCache::new(Some(Depth::True));
+        test.start("go");
+        returned(&mut test, "a", "mcp__shots__take", 4);
+        assert_eq!(asked(&test.cmds), (4, 0));
+        assert!(test.scrollback.iter().all(|line| !line.contains("shots")), "{:?}", test.scrollback);
+        for (n, hash) in ["h0", "h2", "h3"].into_iter().enumerate() {
+            let mut pixels = pixels();
+            pixels.rgba[0] = n as u8;
+            test.send(Msg::Picture(hash.into(), Ok(pixels)));
+        }
+        test.send(Msg::Picture("h1".into(), Err("it cannot be decoded: \u{1b}[31mred".into())));
+        let shown = test.scrollback.join("\n");
+        assert!(shown.contains("… 2 more images (Ctrl-O)"), "{shown}");
+        insta::assert_snapshot!(format!("returned_{width}"), shown);
+        test.keys("<ctrl-o>");
+        assert!(test.screen().matches("image: GIF").count() >= 3, "{}", test.screen());
+    }
+}
+
+#[test]
+fn a_read_picture_is_no_line_among_others() {
+    let mut test = TestApp::new(80, 30);
+    test.app.gallery = ImageCache::new(Some(Depth::True));
+    test.start("go");
+    returned(&mut test, "a", "Read", 1);
+    test.send(Msg::Picture("h0".into(), Ok(pixels())));
+    assert!(test.scrollback.iter().any(|line| line.contains("Read") && line.contains("· 1 image")));
+    assert!(test.scrollback.iter().any(|line| line.contains('▀')), "{:?}", test.scrollback);
+    // Opened again it looks the same: there the pictures stand in the message.
+    let before = test.scrollback.clone();
+    let mut message = Message::tool("a", "the page");
+    message.content.push(ContentBlock::StoredImage(ImageRef { hash: "h0".into(), ..image("image") }));
+    message.metadata =
+        Some(json!({"tool_result": ToolResult::text("Read", "the page"), "outcome": "succeeded"}));
+    let call = ToolCall::new("a", "Read", json!({"url": "x"}));
+    let said = vec![Message::user("go"), Message::assistant_with(Vec::new(), vec![call]), message];
+    let mut test = TestApp::new(80, 30);
+    test.app.gallery = ImageCache::new(Some(Depth::True));
+    test.send(Msg::Opened(Ok(Box::new(stored(said)))));
+    test.send(Msg::Picture("h0".into(), Ok(pixels())));
+    let tail = |lines: &[String]| {
+        let from = lines.iter().position(|line| line.contains("Read")).expect("the call");
+        lines[from..].to_vec()
+    };
+    assert_eq!(tail(&test.scrollback), tail(&before));
+}

@@ -1,0 +1,1023 @@
+//! The test app: keys and events in, screen and commands out, with a clock of its own.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::approval::Answer;
+use crate::highlight::Highlighter;
+use crate::host::{GrantRow, Mode, OpenedThread, QueuedRow};
+use crate::msg::{Cmd, Msg};
+use crate::theme::Theme;
+use crate::view::feed::Feed;
+use crate::view::sheet::Sheets;
+use crate::view::{self, Look};
+use aye_core::contract::event::AgentEvent as E;
+use aye_core::contract::grant::{GrantEnd, GrantPreview, GrantRequest, PastMatch};
+use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
+use aye_core::contract::record::{DecideOutcome, GrantScope, SuspensionRecord, SuspensionStatus};
+use aye_core::contract::suspension::{
+    ACTION_ASK_USER, ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, Actor, PendingToolCall, ResumeDecisionAction,
+    SuspendTicket, Suspension, ToolCallResume, ToolCallResumeMode,
+};
+use aye_core::contract::tool::ToolResult;
+
+pub(crate) struct TestApp {
+    pub(crate) app: App,
+    pub(crate) cmds: Vec<Cmd>,
+    pub(crate) scrollback: Vec<String>,
+    pub(crate) caret: Option<(u16, u16)>,
+    live: Vec<String>,
+    feed: Feed,
+    sheets: Sheets,
+    look: Look,
+    now: Moment,
+}
+
+fn text_of(line: &Line<'_>, width: u16) -> String {
+    let mut buf = Buffer::empty(Rect::new(0, 0, width, 1));
+    buf.set_line(0, 0, line, width);
+    let mut text = String::new();
+    let mut skip = 0;
+    for cell in buf.content() {
+        if skip > 0 {
+            skip -= 1;
+            continue;
+        }
+        skip = crate::wrap::width(cell.symbol()).saturating_sub(1);
+        text.push_str(cell.symbol());
+    }
+    text.trim_end().to_owned()
+}
+
+impl TestApp {
+    pub(crate) fn new(width: u16, height: u16) -> TestApp {
+        let mut test = TestApp::unopened(width, height);
+        test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+        test
+    }
+
+    /// Before its first conversation is there.
+    fn unopened(width: u16, height: u16) -> TestApp {
+        let info = HostInfo {
+            model: "m1".into(),
+            is_demo: true,
+            context_window: Some(1000),
+            cwd: "/home/me/proj".into(),
+            project: "/home/me/proj".into(),
+            home: Some("/home/me".into()),
+            version: "0.1.0".into(),
+            ..HostInfo::default()
+        };
+        let app = App::new(info, Keymap::embedded(), WallClock::default(), (width, height));
+        TestApp {
+            app,
+            cmds: Vec::new(),
+            scrollback: Vec::new(),
+            caret: None,
+            live: Vec::new(),
+            feed: Feed::default(),
+            sheets: Sheets::new(Look { theme: Theme::plain(), highlighter: Highlighter::waiting() }),
+            look: Look { theme: Theme::plain(), highlighter: Highlighter::waiting() },
+            now: Moment(1000),
+        }
+    }
+
+    pub(crate) fn send(&mut self, msg: Msg) {
+        self.send_undrawn(msg);
+        self.draw();
+    }
+
+    fn send_undrawn(&mut self, msg: Msg) {
+        self.cmds.extend(self.app.update(self.now, msg));
+    }
+
+    pub(crate) fn draw(&mut self) {
+        let width = self.app.size.0;
+        let picture = match (&self.app.viewer, &self.app.pane) {
+            (Some(viewer), _) => view::reader::viewer(&self.app, viewer, &mut self.sheets),
+            (None, Some(pane)) => view::reader::full(&self.app, pane, &mut self.sheets),
+            (None, None) => {
+                let finished = self.feed.finished(&self.app, &self.look);
+                self.scrollback.extend(finished.iter().map(|line| text_of(line, width)));
+                view::live(&self.app, &mut self.feed, &self.look)
+            }
+        };
+        assert!(picture.lines.len() <= usize::from(self.app.size.1.max(1)), "higher than the terminal");
+        for line in &picture.lines {
+            assert!(line.width() <= usize::from(width), "wider than the terminal: {line:?}");
+        }
+        if let Some(caret) = picture.caret {
+            assert!(caret.x < width && usize::from(caret.y) < picture.lines.len(), "the caret is outside");
+        }
+        self.caret = picture.caret.map(|at| (at.x, at.y));
+        self.live = picture.lines.iter().map(|line| text_of(line, width)).collect();
+        self.send_undrawn(Msg::Drawn);
+    }
+
+    /// A call that prints more than is shown of it.
+    fn prints_fifty_lines(&mut self) {
+        self.call("a", "Bash", json!({"command": "seq 50"}));
+        let output: Vec<String> = (1..=50).map(|n| format!("line {n}")).collect();
+        self.event(E::ToolCallDone {
+            id: "a".into(),
+            message_id: "m".into(),
+            result: ToolResult::text("Bash", output.join("\n")),
+            outcome: ToolCallOutcome::Succeeded,
+        });
+    }
+
+    pub(crate) fn event(&mut self, event: E) {
+        self.send(Msg::Agent(ThreadId::from("t"), Box::new(event)));
+    }
+
+    pub(crate) fn wait(&mut self, ms: u64) {
+        self.now = self.now.plus(ms);
+        self.send(Msg::Tick);
+    }
+
+    /// Types text; `<enter>`, `<ctrl-c>` and the like are keys.
+    pub(crate) fn keys(&mut self, keys: &str) {
+        let mut rest = keys;
+        while let Some(c) = rest.chars().next() {
+            let end = rest.find('>').filter(|_| c == '<');
+            let (key, length) = match end {
+                Some(end) => (named(&rest[1..end]), end + 1),
+                None => (KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE), c.len_utf8()),
+            };
+            rest = &rest[length..];
+            self.send(Msg::Key(key));
+        }
+    }
+
+    pub(crate) fn screen(&self) -> String {
+        if self.app.wants_other_screen() {
+            return self.live.join("\n");
+        }
+        let mut lines: Vec<&str> = self.scrollback.iter().chain(&self.live).map(String::as_str).collect();
+        let height = usize::from(self.app.size.1);
+        lines.drain(..lines.len().saturating_sub(height));
+        lines.join("\n")
+    }
+
+    pub(crate) fn live(&self) -> String {
+        self.live.join("\n")
+    }
+
+    pub(crate) fn start(&mut self, prompt: &str) {
+        self.keys(&format!("{prompt}<enter>"));
+        self.event(E::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None });
+        self.event(E::StepStart { message_id: "m".into() });
+        self.cmds.clear();
+    }
+
+    pub(crate) fn call(&mut self, id: &str, name: &str, arguments: Value) {
+        self.event(E::ToolCallStart { id: id.into(), name: name.into() });
+        self.event(E::ToolCallReady { id: id.into(), name: name.into(), arguments });
+        self.event(E::InferenceComplete {
+            model: "m1".into(),
+            usage: None,
+            duration_ms: 1,
+            stop_reason: None,
+        });
+    }
+
+    /// A call that is asked about, the run waiting, and time enough to read the card.
+    pub(crate) fn ask(&mut self, id: &str, name: &str, arguments: Value, action: &str, parameters: Value) {
+        self.call(id, name, arguments.clone());
+        self.event(suspended(ticket(id, name, arguments, action, parameters)));
+        self.event(E::StepEnd);
+        self.finish(TerminationReason::Suspended);
+        self.wait(1000);
+        self.wait(1000);
+    }
+
+    pub(crate) fn ask_bash(&mut self, id: &str, command: &str) {
+        let parameters = json!({
+            "rule": "ask Bash(git push *)", "why": "it changes what others see", "cwd": "/home/me/proj",
+            "proposals": [
+                {"pattern": "Bash(git push *)", "text": "git push with any arguments"},
+                {"pattern": "Bash(git push)", "text": "exactly this command"},
+            ],
+        });
+        self.ask(id, "Bash", json!({"command": command}), ACTION_PERMISSION, parameters);
+    }
+
+    pub(crate) fn finish(&mut self, termination: TerminationReason) {
+        self.event(E::RunFinish { thread_id: "t".into(), run_id: "r".into(), result: None, termination });
+    }
+
+    fn grants(&self) -> Vec<&GrantRequest> {
+        let requests = self.cmds.iter().filter_map(|cmd| match cmd {
+            Cmd::Grant(request) => Some(request),
+            _ => None,
+        });
+        requests.collect()
+    }
+
+    pub(crate) fn decisions(&self) -> Vec<&Answer> {
+        let answers = self.cmds.iter().filter_map(|cmd| match cmd {
+            Cmd::Decide(_, answer) => Some(answer),
+            _ => None,
+        });
+        answers.collect()
+    }
+}
+
+fn named(name: &str) -> KeyEvent {
+    let (modifiers, name) = match name.split_once('-') {
+        Some(("ctrl", rest)) => (KeyModifiers::CONTROL, rest),
+        Some(("alt", rest)) => (KeyModifiers::ALT, rest),
+        Some(("shift", rest)) => (KeyModifiers::SHIFT, rest),
+        _ => (KeyModifiers::NONE, name),
+    };
+    let code = match name {
+        "enter" => KeyCode::Enter,
+        "esc" => KeyCode::Esc,
+        "tab" => KeyCode::Tab,
+        "up" => KeyCode::Up,
+        "down" => KeyCode::Down,
+        "left" => KeyCode::Left,
+        "right" => KeyCode::Right,
+        "backspace" => KeyCode::Backspace,
+        "pagedown" => KeyCode::PageDown,
+        "pageup" => KeyCode::PageUp,
+        "home" => KeyCode::Home,
+        "end" => KeyCode::End,
+        "delete" => KeyCode::Delete,
+        other => KeyCode::Char(other.chars().next().expect("a key has a name")),
+    };
+    KeyEvent::new(code, modifiers)
+}
+
+pub(crate) fn ticket(
+    id: &str,
+    name: &str,
+    arguments: Value,
+    action: &str,
+    parameters: Value,
+) -> SuspendTicket {
+    SuspendTicket {
+        suspension: Suspension {
+            id: format!("perm_{id}").into(),
+            action: action.into(),
+            message: "may it run?".into(),
+            parameters,
+            response_schema: None,
+            expires_at: None,
+        },
+        pending: PendingToolCall { id: id.into(), name: name.into(), arguments },
+        resume_mode: ToolCallResumeMode::ReplayToolCall,
+    }
+}
+
+pub(crate) fn suspended(ticket: SuspendTicket) -> E {
+    E::ToolCallDone {
+        id: ticket.pending.id.to_string(),
+        message_id: "m".into(),
+        result: ToolResult::suspended_with(ticket.pending.name.clone(), "?", ticket),
+        outcome: ToolCallOutcome::Suspended,
+    }
+}
+
+pub(crate) fn opened(messages: Vec<aye_core::contract::record::StoredMessage>) -> OpenedThread {
+    OpenedThread {
+        thread: ThreadRecord {
+            id: ThreadId::from("t"),
+            title: String::new(),
+            cwd: "/home/me/proj".into(),
+            created_at: 0,
+            updated_at: 0,
+        },
+        messages,
+        run: None,
+        earlier: None,
+        waiting: Vec::new(),
+        interrupted: Vec::new(),
+        driver: Driver::Nobody,
+        queued: Vec::new(),
+        children: Vec::new(),
+        summaries: Vec::new(),
+    }
+}
+
+pub(crate) fn record(ticket: SuspendTicket) -> Box<SuspensionRecord> {
+    Box::new(SuspensionRecord {
+        id: ticket.suspension.id.clone(),
+        thread_id: ThreadId::from("t"),
+        run_id: RunId::from("r"),
+        call_id: ticket.pending.id.clone(),
+        ticket,
+        status: SuspensionStatus::Decided,
+        created_at: 0,
+        decision: Some(ToolCallResume {
+            decision_id: "d".into(),
+            action: ResumeDecisionAction::Resume,
+            result: Value::Null,
+            reason: None,
+            arguments: None,
+            updated_at: (12 * 60 + 3) * 60_000,
+        }),
+        decided_by: Some(Actor { user: "ann".into(), channel: "cli".into(), pid: 7, ..Actor::default() }),
+    })
+}
+
+/// Esc closes the card; what is typed right behind it is text, also before the run has stopped.
+#[test]
+fn what_is_typed_behind_esc_is_not_eaten_by_the_card_that_closes() {
+    let mut test = TestApp::new(120, 40);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("<esc><esc>no, y");
+    assert!(test.cmds.contains(&Cmd::Cancel("t".into())) && test.decisions().is_empty());
+    assert_eq!(test.app.composer.text(), "no, y");
+    test.finish(TerminationReason::Cancelled);
+    test.keys("et");
+    assert_eq!((test.app.composer.text(), test.app.cards.len()), ("no, yet", 0));
+
+    // The same behind an answer that is not stored yet; the answer pressed twice is no text.
+    let mut test = TestApp::new(120, 40);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("yyi see");
+    assert_eq!((test.decisions().len(), test.app.composer.text()), (1, "i see"));
+}
+
+#[test]
+fn a_question_is_answered_by_y_and_by_nothing_else() {
+    let mut test = TestApp::new(120, 40);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    assert_eq!(test.app.focus, Focus::Card);
+    assert!(test.screen().contains("[y] allow once"), "{}", test.screen());
+    assert_eq!(test.caret, None, "the focus is not in the text");
+    test.keys("<enter><ctrl-c>");
+    test.send(Msg::Paste("y\n".into()));
+    assert!(test.decisions().is_empty());
+    assert_eq!(test.app.composer.text(), "y\n", "a paste is text");
+    test.keys("y");
+    assert!(test.decisions().is_empty(), "the text holds something");
+    test.app.composer.clear();
+    test.wait(500);
+    test.keys("y");
+    let yes = Answer::yes(Value::Null);
+    assert_eq!(test.decisions(), [&yes]);
+    assert!(test.live().contains("allowing…"), "{}", test.live());
+    test.keys("yyn");
+    assert_eq!(test.decisions().len(), 1, "it is answered once");
+}
+
+#[test]
+fn what_was_typed_before_the_card_came_is_text() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.call("a", "Bash", json!({"command": "git push"}));
+    test.keys("ye");
+    let event =
+        suspended(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null));
+    test.event(event);
+    test.keys("y");
+    assert_eq!((test.app.composer.text(), test.decisions().len()), ("yey", 0));
+    assert!(test.live().contains("[Tab] to answer:"), "{}", test.live());
+    test.wait(5000);
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 0, "text in the composer keeps the focus");
+    test.keys("<tab>");
+    assert_eq!(test.app.focus, Focus::Card);
+    test.wait(400);
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 1);
+    assert_eq!(test.app.composer.text(), "yeyy", "what was written stays");
+}
+
+#[test]
+fn a_key_pressed_before_the_card_was_seen_is_no_answer() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.wait(5000);
+    test.call("a", "Bash", json!({"command": "git push"}));
+    let event =
+        suspended(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null));
+    // The event and the key arrive together: the person cannot have seen the card.
+    test.send_undrawn(Msg::Agent(ThreadId::from("t"), Box::new(event)));
+    test.send_undrawn(Msg::Key(named("y")));
+    test.draw();
+    assert_eq!((test.app.composer.text(), test.decisions().len()), ("y", 0));
+    test.keys("<backspace>");
+    test.wait(200);
+    assert_eq!(test.app.focus, Focus::Composer, "typed into a moment ago");
+    test.wait(200);
+    assert_eq!(test.app.focus, Focus::Card);
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 1);
+}
+
+#[test]
+fn enter_and_escape_typed_ahead_do_not_reach_the_card() {
+    let mut test = TestApp::new(100, 30);
+    test.start("x");
+    test.wait(5000);
+    test.call("a", "Bash", json!({"command": "ls"}));
+    let event = suspended(ticket("a", "Bash", json!({"command": "ls"}), ACTION_PERMISSION, Value::Null));
+    test.send_undrawn(Msg::Agent(ThreadId::from("t"), Box::new(event)));
+    test.send_undrawn(Msg::Key(named("enter")));
+    assert!(test.app.cards.iter().all(|card| !card.is_deciding()));
+}
+
+#[test]
+fn no_with_a_reason_and_no_without_one() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("n");
+    assert!(test.decisions().is_empty());
+    assert!(test.live().contains("reason:"), "{}", test.live());
+    test.keys("not on friday<enter>");
+    assert_eq!(test.decisions()[0].reason.as_deref(), Some("not on friday"));
+    assert_eq!(test.decisions()[0].action, ResumeDecisionAction::Cancel);
+
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("n<esc>n<enter>");
+    assert_eq!(test.decisions().len(), 1);
+    assert_eq!(test.decisions()[0].reason, None);
+}
+
+#[test]
+fn a_grant_is_spelled_out_before_it_is_stored() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("a<down><right><right>");
+    let said = test.live();
+    let stores = "Enter grants: Bash(git push) in every conversation of ~/proj, until revoked";
+    assert!(said.contains(stores), "{said}");
+    test.keys("tt");
+    assert!(test.live().contains("of ~/proj, until midnight"), "{}", test.live());
+    test.keys("w2 calls<enter>");
+    assert!(test.live().contains("of ~/proj, for the next 2 calls"), "{}", test.live());
+    assert!(test.grants().is_empty());
+    test.keys("<enter>");
+    let scope = GrantScope::Project("/home/me/proj".into());
+    let pattern = "Bash(git push)".to_owned();
+    let end = GrantEnd::Uses(2);
+    assert_eq!(test.grants(), [&GrantRequest { suspension: "perm_a".into(), pattern, scope, end }]);
+}
+
+#[test]
+fn an_end_that_is_none_is_refused_with_what_would_be_right() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("awsoon<enter>");
+    assert!(test.live().contains("invalid expiry `soon`; expected never, 1h"), "{}", test.live());
+    test.keys("<esc>");
+    assert!(test.live().contains("until revoked"), "{}", test.live());
+}
+
+/// A pattern of one's own is looked at by the host before it can be stored, and its matches are on the card.
+#[test]
+fn a_pattern_is_edited_with_what_it_would_have_matched() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("ae");
+    assert!(test.live().contains("pattern: Bash("), "{}", test.live());
+    test.keys("<ctrl-u>Bash(git push o*)");
+    let pattern = "Bash(git push o*)".to_owned();
+    let wanted = Cmd::PreviewGrant("perm_a".into(), pattern.clone());
+    assert_eq!(test.cmds.last(), Some(&wanted));
+    test.keys("<enter><enter>");
+    assert!(test.live().contains("wait a moment"), "{}", test.live());
+    assert!(test.grants().is_empty());
+    let row =
+        |summary: &str, times, declined| PastMatch { summary: summary.into(), times, declined, last_at: 0 };
+    let preview = GrantPreview {
+        problem: None,
+        matches: vec![row("git push --force", 1, 1), row("git push origin", 3, 0)],
+        total: 12,
+        declined: 1,
+        of: 40,
+    };
+    test.send(Msg::GrantPreviewed("perm_a".into(), pattern.clone(), Ok(preview)));
+    // An answer about an older text changes nothing, however late it comes.
+    let stale = GrantPreview { problem: Some("old".into()), ..GrantPreview::default() };
+    test.send(Msg::GrantPreviewed("perm_a".into(), "Bash(git pus".into(), Ok(stale)));
+    let live = test.live();
+    for said in [
+        "Enter grants: Bash(git push o*) until this run ends",
+        "Would have allowed 12 of 40 calls in this project:",
+        "and 10 more; you denied 1 of them all",
+        "git push --force, ",
+        ", denied by you",
+        "git push origin ×3",
+    ] {
+        assert!(live.contains(said), "{said}\n{live}");
+    }
+    test.keys("<enter>");
+    assert_eq!(test.grants().len(), 1);
+    assert_eq!(test.grants()[0].pattern, pattern);
+}
+
+#[test]
+fn a_pattern_that_cannot_be_granted_is_not_stored() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("ae<ctrl-u>Bash<enter>");
+    let preview = GrantPreview { problem: Some("it would allow any call".into()), ..GrantPreview::default() };
+    test.send(Msg::GrantPreviewed("perm_a".into(), "Bash".into(), Ok(preview)));
+    assert!(test.live().contains("Bash cannot be granted here: it would allow any call"), "{}", test.live());
+    test.keys("<enter>");
+    assert!(test.live().contains("this pattern cannot be granted"), "{}", test.live());
+    assert!(test.grants().is_empty() && test.decisions().is_empty());
+}
+
+#[test]
+fn a_card_says_what_the_call_can_do_and_which_grant_would_have_answered() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    let parameters = json!({
+        "risk": "network", "why": "no rule allows it",
+        "grant": {"id": "g", "pattern": "Bash(git push *)", "scope": "this project", "why": "ended", "at": 0},
+    });
+    test.ask("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, parameters);
+    let live = test.live();
+    assert!(live.contains("Bash runs a command") && !live.contains("risk"), "{live}");
+    assert!(live.contains("your grant `Bash(git push *)` for this project ended "), "{live}");
+}
+
+#[test]
+fn a_grant_is_taken_back_after_a_second_word() {
+    let mut test = TestApp::new(100, 30);
+    test.start("hello");
+    test.finish(TerminationReason::NaturalEnd);
+    test.keys("/grants<enter>");
+    assert_eq!(test.cmds.last(), Some(&Cmd::Grants));
+    let row = GrantRow {
+        id: "g1".into(),
+        pattern: "Bash(git push *)".into(),
+        scope: "all projects".into(),
+        state: "in force".into(),
+        holds: true,
+        end: "no end".into(),
+        uses: "3".into(),
+        given: "2026-11-21 10:00 by ann (tui)".into(),
+        question: Some("perm_a".into()),
+    };
+    test.send(Msg::Grants(Ok(vec![row])));
+    let screen = test.screen();
+    assert!(
+        screen.contains("Bash(git push *)") && screen.contains("all projects, no end, used 3"),
+        "{screen}"
+    );
+    test.keys("<enter>");
+    let screen = test.screen();
+    assert!(screen.contains("granted: 2026-11-21 10:00 by ann (tui)"), "{screen}");
+    test.keys("<down><enter>");
+    // The first row keeps it.
+    assert!(test.screen().contains("no, keep it"), "{}", test.screen());
+    test.keys("<down><enter>");
+    assert_eq!(test.cmds.last(), Some(&Cmd::RevokeGrant("g1".into())));
+    test.send(Msg::Revoked("g1".into(), Ok(true)));
+    let told = "revoked Bash(git push *)";
+    assert!(test.screen().contains(told), "{}", test.screen());
+}
+
+#[test]
+fn escape_on_a_card_stops_the_run() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("<esc>");
+    assert_eq!(test.cmds, [Cmd::Cancel("t".into())]);
+    test.finish(TerminationReason::Cancelled);
+    assert!(test.app.cards.is_empty());
+    assert_eq!(test.app.run, RunState::Idle);
+}
+
+#[test]
+fn several_cards_are_answered_alone_and_in_any_order() {
+    let mut test = TestApp::new(100, 40);
+    test.start("go");
+    for id in ["a", "b", "c"] {
+        test.ask_bash(id, &format!("git push {id}"));
+    }
+    assert!(test.live().contains("1 of 3"), "{}", test.live());
+    test.keys("<tab>");
+    test.wait(400);
+    test.keys("y");
+    assert!(matches!(&test.cmds[..], [Cmd::Decide(id, _)] if id.as_str() == "perm_b"));
+    test.event(E::ToolCallResumed { target_id: "b".into(), result: Value::Null });
+    assert_eq!(test.app.cards.iter().map(|card| card.id.as_str()).collect::<Vec<_>>(), ["perm_a", "perm_c"]);
+    // The same key pressed twice in a hurry does not answer the next card.
+    test.wait(1000);
+    test.cmds.clear();
+    test.keys("y");
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 1);
+}
+
+#[test]
+fn an_answer_that_came_too_late_says_who_was_first() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("y");
+    let ticket = ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null);
+    test.send(Msg::Decided("perm_a".into(), Ok(DecideOutcome::AlreadyDecided(record(ticket)))));
+    assert!(test.app.cards.is_empty());
+    let said = "Bash was already allowed by ann through cli (process 7) at 12:03";
+    assert!(test.screen().contains(said), "{}", test.screen());
+}
+
+#[test]
+fn an_answer_that_was_not_stored_leaves_the_question_open() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("y");
+    test.send(Msg::Decided("perm_a".into(), Err("the disk is full".into())));
+    assert!(test.live().contains("the disk is full"), "{}", test.live());
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 2);
+}
+
+#[test]
+fn questions_of_a_tool_take_a_choice_or_words() {
+    let parameters = json!({
+        "question": "Which one?", "free_text": true, "multi": false,
+        "choices": [{"label": "red"}, {"label": "blue", "description": "like the sky"}],
+    });
+    let mut test = TestApp::new(100, 30);
+    test.start("ask me");
+    test.ask("a", "AskUser", Value::Null, ACTION_ASK_USER, parameters.clone());
+    test.keys("<enter>");
+    assert!(test.decisions().is_empty(), "nothing is chosen");
+    test.keys("2<enter>");
+    assert_eq!(test.decisions()[0].result, json!({"answer": "blue"}));
+
+    let mut test = TestApp::new(100, 30);
+    test.start("ask me");
+    test.ask("a", "AskUser", Value::Null, ACTION_ASK_USER, parameters);
+    test.keys("<up><enter>green, yes<enter>");
+    assert_eq!(test.decisions()[0].result, json!({"answer": "green, yes"}));
+
+    let parameters = json!({"question": "Which?", "multi": true, "choices": [{"label": "a"}, {"label": "b"}, {"label": "c"}]});
+    let mut test = TestApp::new(100, 30);
+    test.start("ask me");
+    test.ask("a", "AskUser", Value::Null, ACTION_ASK_USER, parameters);
+    test.keys("13<down> <enter>");
+    assert_eq!(test.decisions()[0].result, json!({"answers": ["c"]}));
+}
+
+#[test]
+fn an_unknown_outcome_has_its_own_answers() {
+    for (key, choice) in [("r", "rerun"), ("d", "done"), ("s", "skip")] {
+        let mut test = TestApp::new(100, 30);
+        test.start("go");
+        test.ask("a", "Bash", json!({"command": "make"}), ACTION_UNKNOWN_OUTCOME, Value::Null);
+        test.keys("yna<enter>");
+        assert!(test.decisions().is_empty());
+        assert!(test.screen().contains("outcome unknown"), "{}", test.screen());
+        test.app.composer.clear();
+        test.app.focus = Focus::Card;
+        test.wait(1000);
+        test.keys(key);
+        assert_eq!(test.decisions()[0].result, json!({"choice": choice}));
+    }
+}
+
+#[test]
+fn the_whole_command_can_be_seen() {
+    let command = format!("git status{}; touch pwn\nls \u{202e}# tsil  ", " ".repeat(400));
+    let mut test = TestApp::new(80, 40);
+    test.start("go");
+    test.ask_bash("a", &command);
+    let seen = test.live();
+    for part in ["$ git status····", "; touch pwn⏎", "ls <U+202E># tsil··", "1 invisible or control"]
+    {
+        assert!(seen.contains(part), "{part} is not in\n{seen}");
+    }
+    let mut test = TestApp::new(40, 14);
+    test.start("go");
+    test.ask_bash("a", &format!("{command}{}", "\nx".repeat(50)));
+    assert!(test.live().contains("more rows below"), "{}", test.live());
+}
+
+#[test]
+fn a_message_while_a_run_is_awake_waits_and_is_not_lost() {
+    let mut test = TestApp::new(100, 30);
+    test.start("go");
+    test.keys("and then this<enter>");
+    assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Start(..))));
+    let input = UserInput { steers: true, ..UserInput::text("and then this") };
+    assert_eq!(test.cmds.last(), Some(&Cmd::Enqueue("t".into(), input.clone())));
+    test.send(Msg::Enqueued(input.clone(), Ok(queued(7, "and then this"))));
+    assert!(test.live().contains("queued and then this"), "{}", test.live());
+    test.keys("<esc>");
+    assert!(test.cmds.contains(&Cmd::Cancel("t".into())));
+    test.finish(TerminationReason::Cancelled);
+    assert_eq!(test.cmds.last(), Some(&Cmd::Unqueue(vec![7])));
+    test.send(Msg::Unqueued { back: vec![7], gone: Vec::new() });
+    assert_eq!(test.app.composer.text(), "and then this");
+    assert!(!test.live().contains("queued and"), "{}", test.live());
+
+    let mut test = TestApp::new(100, 30);
+    test.start("go");
+    test.keys("and then this<enter>");
+    test.send(Msg::Enqueued(input, Ok(queued(8, "and then this"))));
+    test.finish(TerminationReason::NaturalEnd);
+    assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Unqueue(_) | Cmd::Start(..))), "{:?}", test.cmds);
+    test.send(Msg::Began("t".into(), queued(8, "and then this")));
+    assert!(test.app.is_awake());
+    assert!(!test.live().contains("queued"), "{}", test.live());
+    assert_eq!(test.screen().matches("and then this").count(), 1, "{}", test.screen());
+}
+
+pub(crate) fn queued(id: u64, text: &str) -> QueuedRow {
+    QueuedRow { id, text: text.into(), shown: None, images: Vec::new(), note: String::new(), steers: false }
+}
+
+#[test]
+fn a_message_while_questions_wait_goes_through() {
+    let mut test = TestApp::new(100, 30);
+    test.start("go");
+    test.ask_bash("a", "git push");
+    test.keys("<tab>");
+    test.keys("no, leave it<enter>");
+    assert!(matches!(test.cmds.last(), Some(Cmd::Start(_, input)) if input.text == "no, leave it"));
+    let gone = ToolResult::error("Bash", "Not run").with_details(json!({"code": "superseded"}));
+    let event = E::ToolCallDone {
+        id: "a".into(),
+        message_id: "m".into(),
+        result: gone,
+        outcome: ToolCallOutcome::Cancelled,
+    };
+    test.event(event);
+    test.finish(TerminationReason::Cancelled);
+    assert!(test.app.is_awake(), "the new run is on its way");
+    assert!(!test.screen().contains("interrupted"), "{}", test.screen());
+    assert!(test.app.cards.is_empty());
+}
+
+#[test]
+fn ctrl_c_clears_first_and_quits_when_pressed_twice() {
+    let mut test = TestApp::new(100, 30);
+    test.keys("half a thought<ctrl-c>");
+    assert!(test.app.composer.is_empty());
+    assert!(test.live().contains("cleared; press Ctrl-C again to quit"), "{}", test.live());
+    test.wait(QUIT_MS + 1);
+    assert!(!test.live().contains("again to quit"));
+    test.keys("<ctrl-c>");
+    assert!(!test.cmds.contains(&Cmd::Quit));
+    test.keys("<ctrl-c>");
+    assert_eq!(test.cmds.last(), Some(&Cmd::Quit));
+}
+
+#[test]
+fn nothing_is_scheduled_when_nothing_happens() {
+    let mut test = TestApp::new(100, 30);
+    assert_eq!(test.app.deadline(), None);
+    test.start("go");
+    let due = test.app.deadline().expect("the spinner turns");
+    assert!(due.since(test.app.now) <= TICK_MS && due > test.app.now);
+    test.ask_bash("a", "git push");
+    assert_eq!(test.app.deadline(), None, "a waiting run needs no clock");
+}
+
+#[test]
+fn commands_skills_and_paths_are_offered() {
+    let mut test = TestApp::new(100, 30);
+    test.send(Msg::Skills(vec![SkillRow {
+        name: "commit".into(),
+        description: "Write a commit".into(),
+        origin: "bundled".into(),
+    }]));
+    test.keys("/co");
+    assert!(test.live().contains("/commit") && test.live().contains("/copy"), "{}", test.live());
+    test.keys("mm<enter>fix it<enter>");
+    let Some(Cmd::Start(_, input)) = test.cmds.last() else { panic!("{:?}", test.cmds) };
+    assert_eq!((input.skill.as_deref(), input.text.as_str()), (Some("commit"), "fix it"));
+    test.finish(TerminationReason::NaturalEnd);
+    test.keys("look at @ma");
+    let Some(Cmd::Files(number, query)) = test.cmds.last().cloned() else { panic!("{:?}", test.cmds) };
+    assert_eq!(query, "ma");
+    test.send(Msg::Files(
+        number,
+        ["src/main.rs", "Makefile"]
+            .map(|label| crate::host::MentionRow { label: label.into(), detail: String::new() })
+            .into(),
+    ));
+    test.keys("<down><tab>");
+    assert_eq!(test.app.composer.text(), "look at @Makefile ");
+    test.keys("<ctrl-c>/nope");
+    assert!(test.live().contains("/nope is not a command"), "{}", test.live());
+    test.keys("<enter>");
+    assert_eq!(test.app.composer.text(), "/nope");
+    test.keys("<ctrl-c>");
+    test.wait(3000);
+    test.keys("/usr/bin is a folder<enter>");
+    assert!(
+        matches!(test.cmds.last(), Some(Cmd::Start(_, input)) if input.text.starts_with("/usr/bin")),
+        "{:?}\n{}",
+        test.cmds,
+        test.screen()
+    );
+}
+
+#[test]
+fn modes_cycle_and_yolo_is_only_reached_by_name() {
+    let mut test = TestApp::new(100, 30);
+    test.keys("<shift-tab><shift-tab><shift-tab>");
+    let modes = [Mode::AcceptEdits, Mode::Plan, Mode::Ask].map(Cmd::SetMode);
+    assert_eq!(test.cmds[test.cmds.len() - 3..], modes);
+    test.keys("/mode yolo<enter>");
+    assert_eq!(test.cmds.last(), Some(&Cmd::SetMode(Mode::Yolo)));
+    assert!(test.live().contains("yolo"), "{}", test.live());
+}
+
+#[test]
+fn whole_output_is_printed_on_request_and_once() {
+    let mut test = TestApp::new(100, 30);
+    test.start("go");
+    test.prints_fifty_lines();
+    assert!(test.screen().contains("… 45 more lines (Ctrl-O)"), "{}", test.screen());
+    test.cmds.clear();
+    test.keys("<alt-o>");
+    assert!(matches!(&test.cmds[..], [Cmd::ShowWhole(entries)] if entries.len() == 1));
+    let Some(Cmd::ShowWhole(entries)) = test.cmds.first().cloned() else { return };
+    assert_eq!(Feed::whole(&test.app, &test.look, entries[0]).len(), 52);
+    test.keys("<alt-o>");
+    assert_eq!(test.cmds.len(), 1);
+}
+
+#[test]
+fn events_that_overtake_the_opened_conversation_are_not_lost() {
+    let mut test = TestApp::new(100, 30);
+    test.keys("/resume other<enter>");
+    let other = ThreadId::from("other");
+    let start = E::RunStart { thread_id: "other".into(), run_id: "r2".into(), parent_run_id: None };
+    test.send(Msg::Agent(other.clone(), Box::new(start)));
+    let event =
+        suspended(ticket("a", "Bash", json!({"command": "make"}), ACTION_UNKNOWN_OUTCOME, Value::Null));
+    test.send(Msg::Agent(other.clone(), Box::new(event)));
+    assert!(test.app.cards.is_empty());
+    let mut thread = opened(Vec::new());
+    thread.thread.id = other;
+    test.send(Msg::Opened(Ok(Box::new(thread))));
+    assert_eq!(test.app.cards.len(), 1);
+    assert!(test.live().contains("[r] run again"), "{}", test.live());
+}
+
+#[test]
+fn what_is_said_before_the_first_conversation_is_open_stands_where_it_would_later() {
+    for note in [None, Some("no such theme")] {
+        let mut test = TestApp::unopened(100, 30);
+        if let Some(text) = note {
+            test.send(Msg::Note(text.into()));
+        }
+        test.keys("hello<enter>");
+        test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+        let screen = test.screen();
+        assert!(!screen.contains("new conversation"), "{screen}");
+        assert_eq!(screen.matches("hello").count(), 1, "{screen}");
+        assert_eq!(screen.matches("no such theme").count(), note.iter().count(), "{screen}");
+    }
+}
+
+#[test]
+fn a_run_that_could_not_be_loaded_ends_the_wait() {
+    let mut test = TestApp::new(100, 30);
+    test.start("go");
+    test.event(E::Error { message: "the store is locked".into(), code: None });
+    test.event(E::RunFinish {
+        thread_id: "t".into(),
+        run_id: String::new(),
+        result: None,
+        termination: TerminationReason::Error("the store is locked".into()),
+    });
+    assert_eq!(test.app.run, RunState::Idle);
+    assert_eq!(test.screen().matches("the store is locked").count(), 1);
+}
+
+mod fuzz;
+mod inbox;
+mod long;
+mod press;
+mod reader;
+
+fn retry(delay_ms: u64, model: &str, instead: bool) -> E {
+    E::ActivitySnapshot {
+        message_id: "m".into(),
+        activity_type: "inference-retry".into(),
+        content: json!({
+            "attempt": 2, "max": 6, "delay_ms": delay_ms, "model": model, "instead": instead,
+            "reason": "busy", "reset": false,
+        }),
+        replace: Some(true),
+    }
+}
+
+#[test]
+fn the_time_until_a_retry_counts_down_and_wakes_once_a_second() {
+    let mut test = TestApp::new(80, 20);
+    test.start("hi");
+    test.event(retry(2300, "m1", false));
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let status = test.live.last().cloned().unwrap_or_default();
+        seen.push(
+            status.split("try ").nth(1).unwrap_or_default().split(':').next().unwrap_or_default().to_owned(),
+        );
+        let deadline = test.app.deadline().expect("a deadline");
+        let left = deadline.since(test.now);
+        seen.push(format!("{left} ms"));
+        test.wait(left);
+    }
+    assert_eq!(seen, ["2 of 6 in 3 s", "300 ms", "2 of 6 in 2 s", "1000 ms", "2 of 6 in 1 s", "1000 ms"]);
+    assert!(test.live().contains("retry 2 of 6: busy"), "{}", test.live());
+    assert!(test.app.deadline().expect("it is awake").since(test.now) <= 1000);
+    test.event(E::InferenceComplete { model: "m1".into(), usage: None, duration_ms: 1, stop_reason: None });
+    assert!(!test.live().contains("retry 2"), "{}", test.live());
+    assert!(!test.screen().contains("instead"), "{}", test.screen());
+}
+
+#[test]
+fn a_long_reason_leaves_the_time_until_a_retry_in_sight() {
+    for columns in [40, 60, 80, 140] {
+        let mut test = TestApp::new(columns, 20);
+        test.start("hi");
+        let mut event = retry(2300, "m1", false);
+        if let E::ActivitySnapshot { content, .. } = &mut event {
+            content["reason"] =
+                "cannot reach http://127.0.0.1:9/v1/chat/completions: connection refused".into();
+        }
+        test.event(event);
+        let status = test.live.last().cloned().unwrap_or_default();
+        assert!(status.contains("retry 2 of 6 in 3 s"), "{columns}: {status}");
+        assert_eq!(status.contains("refused"), columns == 140, "{columns}: {status}");
+        assert_eq!(status.contains(": canno"), columns > 40, "{columns}: {status}");
+    }
+}
+
+#[test]
+fn a_model_that_stands_in_is_named() {
+    let mut test = TestApp::new(80, 20);
+    test.start("hi");
+    let complete = |model: &str| E::InferenceComplete {
+        model: model.into(),
+        usage: None,
+        duration_ms: 1,
+        stop_reason: None,
+    };
+    for _ in 0..2 {
+        test.event(retry(0, "m2", true));
+        assert!(test.live().contains("retry 2 of 6 with m2: busy"), "{}", test.live());
+        test.event(complete("m2"));
+        assert!(test.live().contains("m2 (for demo)"), "{}", test.live());
+    }
+    assert_eq!(test.screen().matches("m2 answered instead").count(), 1, "{}", test.screen());
+    test.event(complete("m1"));
+    assert!(!test.live().contains("m2"), "{}", test.live());
+}
+
+#[test]
+fn a_stop_offers_to_go_on() {
+    let mut test = TestApp::new(80, 20);
+    let stopped = || TerminationReason::stopped("max_rounds", "the limit of 2 inferences is reached");
+    let said = |test: &TestApp| {
+        test.cmds
+            .iter()
+            .filter(|cmd| matches!(cmd, Cmd::Start(_, input) if input.text == "Continue."))
+            .count()
+    };
+    test.keys("<enter>");
+    assert_eq!(said(&test), 0);
+    test.start("hi");
+    test.finish(stopped());
+    assert!(test.screen().contains("stopped: the limit of 2 inferences is reached; /continue keeps going"));
+    assert!(test.live().contains("Enter: continue, or type a message"), "{}", test.live());
+    test.keys("<enter>");
+    assert_eq!(said(&test), 1);
+    assert!(!test.live().contains(": continue, or"), "{}", test.live());
+    test.event(E::RunStart { thread_id: "t".into(), run_id: "r2".into(), parent_run_id: None });
+    test.event(E::RunFinish {
+        thread_id: "t".into(),
+        run_id: "r2".into(),
+        result: None,
+        termination: stopped(),
+    });
+    test.keys("/continue <enter>");
+    assert_eq!(said(&test), 2);
+    test.event(E::RunStart { thread_id: "t".into(), run_id: "r3".into(), parent_run_id: None });
+    let end = TerminationReason::NaturalEnd;
+    test.event(E::RunFinish { thread_id: "t".into(), run_id: "r3".into(), result: None, termination: end });
+    test.keys("<enter>/continue <enter>");
+    assert_eq!(said(&test), 2);
+    assert!(test.live().contains("no limit stopped"), "{}", test.live());
+}

@@ -1,0 +1,284 @@
+//! What waits over all conversations: the list, the badge, cards of other conversations.
+
+use super::*;
+use crate::host::OpenedQuestion;
+use aye_core::contract::judgement::Risk;
+use aye_core::contract::record::InboxRow;
+
+fn row(id: &str, thread: &str, summary: &str) -> InboxRow {
+    InboxRow {
+        id: id.into(),
+        thread_id: thread.into(),
+        thread_title: format!("about {thread}"),
+        cwd: "/home/me/other".into(),
+        run_id: "r9".into(),
+        parent_run_id: None,
+        call_id: "c9".into(),
+        action: ACTION_PERMISSION.into(),
+        tool: "Bash".into(),
+        summary: summary.into(),
+        why: format!("no rule allows `{summary}`"),
+        risk: Some(Risk::Runs),
+        child: None,
+        created_at: 1000,
+        expires_at: Some((12 * 60 + 30) * 60_000),
+    }
+}
+
+/// A question of the conversation `t2`, about a call with the id `a`.
+fn question(status: SuspensionStatus) -> OpenedQuestion {
+    let parameters = json!({
+        "why": "no rule allows it", "cwd": "/home/me/other",
+        "proposals": [{"pattern": "Bash(make *)", "text": "make with any arguments"}],
+    });
+    let ticket = ticket("a", "Bash", json!({"command": "make it"}), ACTION_PERMISSION, parameters);
+    let mut record = *record(ticket);
+    record.thread_id = "t2".into();
+    record.run_id = "r2".into();
+    record.status = status;
+    if status == SuspensionStatus::Open {
+        record.decision = None;
+        record.decided_by = None;
+    }
+    OpenedQuestion { record, title: "fix the parser".into(), project: "/home/me/other".into(), child: None }
+}
+
+fn perm_a() -> aye_core::contract::ids::SuspensionId {
+    "perm_a".into()
+}
+
+fn found(status: SuspensionStatus) -> Msg {
+    Msg::Question(perm_a(), Ok(Some(Box::new(question(status)))))
+}
+
+/// Opens the list with these rows.
+fn listed(width: u16, height: u16, rows: Vec<InboxRow>) -> TestApp {
+    let mut test = TestApp::new(width, height);
+    test.cmds.clear();
+    test.keys("<ctrl-t>");
+    assert_eq!(test.cmds, [Cmd::Inbox]);
+    test.send(Msg::Inbox(Ok(rows)));
+    test.cmds.clear();
+    test
+}
+
+/// Chooses the first question of the list and gets its card.
+fn card(width: u16, height: u16) -> TestApp {
+    let mut test = listed(width, height, vec![row("perm_a", "t2", "make it")]);
+    test.keys("<enter>");
+    assert_eq!(test.cmds, [Cmd::Question(perm_a())]);
+    test.send(found(SuspensionStatus::Open));
+    test.cmds.clear();
+    test
+}
+
+#[test]
+fn the_list_narrows_and_follows_what_happens() {
+    let mut test = listed(
+        100,
+        24,
+        vec![row("perm_a", "t2", "make it"), row("perm_b", "t3", "touch it"), row("c", "t", "ls")],
+    );
+    let screen = test.screen();
+    for text in
+        ["Inbox", "1/3", "▸ Bash make it", "about t2", "runs · just now", "expires at 12:30", "~/other"]
+    {
+        assert!(screen.contains(text), "{text}: {screen}");
+    }
+    test.keys("TOUCH");
+    assert!(
+        test.screen().contains("1/1") && test.screen().contains("no rule allows `touch it`"),
+        "{}",
+        test.screen()
+    );
+    // Somebody answered it elsewhere, and another one came.
+    test.send(Msg::InboxChanged);
+    assert_eq!(test.cmds, [Cmd::CountElsewhere(Some("t".into())), Cmd::Inbox]);
+    test.send(Msg::Inbox(Ok(vec![row("perm_a", "t2", "make it"), row("d", "t4", "touch that")])));
+    assert!(test.screen().contains("▸ Bash touch that"), "{}", test.screen());
+    test.send(Msg::Inbox(Ok(Vec::new())));
+    assert!(test.screen().contains("no match"), "{}", test.screen());
+    test.keys("<ctrl-t>");
+    assert!(test.app.picker.is_none(), "the same chord closes it");
+    test.cmds.clear();
+    test.send(Msg::InboxChanged);
+    assert_eq!(test.cmds, [Cmd::CountElsewhere(Some("t".into()))], "a list that is closed is not fetched");
+    test.keys("/inbox<enter>");
+    assert!(test.cmds.contains(&Cmd::Inbox));
+}
+
+#[test]
+fn a_small_terminal_shows_the_list() {
+    let rows = (0..30).map(|n| row(&format!("perm_{n}"), "t2", &format!("make {n}"))).collect();
+    let mut test = listed(60, 15, rows);
+    test.keys("<down><down>");
+    insta::assert_snapshot!(test.live(), @r"
+
+      Inbox                                                3/30
+        Bash make 0   about t2                  runs · just now
+        Bash make 1   about t2                  runs · just now
+      ▸ Bash make 2   about t2                  runs · just now
+        Bash make 3   about t2                  runs · just now
+        Bash make 4   about t2                  runs · just now
+        expires at 12:30 · no rule allows `make 2`
+        about t2 · in ~/other
+        Enter answer · → open · type to filter · Esc close
+      demo · ask · ~/proj
+    ");
+    for (width, height) in [(20, 5), (10, 2), (1, 1), (200, 60)] {
+        test.send(Msg::Resize(width, height));
+    }
+}
+
+#[test]
+fn the_badge_counts_what_is_not_shown_here() {
+    let mut test = TestApp::new(100, 24);
+    assert!(test.cmds.contains(&Cmd::CountElsewhere(Some("t".into()))), "{:?}", test.cmds);
+    assert!(!test.screen().contains("elsewhere"));
+    test.send(Msg::Elsewhere(3));
+    assert!(test.screen().contains("3 elsewhere Ctrl-T"), "{}", test.screen());
+    assert_eq!(test.app.deadline(), None, "nothing moves by itself");
+    let mut test = card(100, 24);
+    test.send(Msg::Elsewhere(3));
+    assert!(test.screen().contains("2 elsewhere"), "one of them is shown: {}", test.screen());
+    assert!(!test.screen().contains("1 waiting"), "none of this conversation: {}", test.screen());
+}
+
+#[test]
+fn a_question_of_another_conversation_is_answered_in_place() {
+    let mut test = card(100, 24);
+    let screen = test.screen();
+    assert!(screen.contains("fix the parser › Bash runs a command"), "{screen}");
+    assert!(
+        screen.contains("$ make it") && screen.contains("in ~/other") && screen.contains("[Esc] dismiss"),
+        "{screen}"
+    );
+    test.keys("y");
+    assert!(test.decisions().is_empty(), "it was not on the screen long enough");
+    assert_eq!(test.app.composer.text(), "", "nor is it text: the card was asked for");
+    test.wait(1000);
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 1);
+    assert!(test.cmds.contains(&Cmd::Decide(perm_a(), test.decisions()[0].clone())));
+    test.cmds.clear();
+    test.send(Msg::Decided(
+        perm_a(),
+        Ok(DecideOutcome::Accepted(Box::new(question(SuspensionStatus::Decided).record))),
+    ));
+    assert!(test.app.cards.is_empty() && test.app.focus == Focus::Composer);
+    assert!(test.screen().contains("“fix the parser” continues in the background"), "{}", test.screen());
+    assert_eq!(test.cmds, [Cmd::CountElsewhere(Some("t".into()))]);
+}
+
+#[test]
+fn escape_puts_the_card_of_another_conversation_away_and_stops_nothing() {
+    let mut test = card(100, 24);
+    test.wait(1000);
+    test.keys("<esc>");
+    assert!(test.app.cards.is_empty());
+    assert!(test.cmds.is_empty(), "{:?}", test.cmds);
+    assert!(test.screen().contains("still in the inbox"), "{}", test.screen());
+
+    // Pressed twice, with a question of this conversation behind it: that one is not answered by the second.
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("own", "git push");
+    test.keys("<ctrl-t>");
+    test.send(Msg::Inbox(Ok(vec![row("perm_a", "t2", "make it")])));
+    test.keys("<enter>");
+    test.send(found(SuspensionStatus::Open));
+    test.wait(1000);
+    test.cmds.clear();
+    assert!(test.screen().contains("fix the parser › Bash"), "{}", test.screen());
+    test.keys("<esc><esc>");
+    assert!(test.cmds.is_empty(), "{:?}", test.cmds);
+    assert_eq!(test.app.cards.len(), 1);
+    assert!(test.screen().contains("┃ $ git push"), "{}", test.screen());
+}
+
+#[test]
+fn events_of_this_conversation_leave_the_others_cards_alone() {
+    let mut test = card(100, 24);
+    test.start("go");
+    // Its call has the same id as that of the card.
+    test.call("a", "Bash", json!({"command": "ls"}));
+    let done = ToolResult::text("Bash", "x");
+    test.event(E::ToolCallDone {
+        id: "a".into(),
+        message_id: "m".into(),
+        result: done,
+        outcome: ToolCallOutcome::Succeeded,
+    });
+    test.finish(TerminationReason::NaturalEnd);
+    assert_eq!(test.app.cards.len(), 1);
+    test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+    assert!(test.app.cards.is_empty(), "another conversation is another screen");
+}
+
+#[test]
+fn what_happens_elsewhere_takes_the_card_away_and_says_who_it_was() {
+    let mut test = card(100, 24);
+    test.send(Msg::InboxChanged);
+    assert_eq!(test.cmds, [Cmd::CountElsewhere(Some("t".into())), Cmd::Question(perm_a())]);
+    test.keys("<tab>");
+    let focus = test.app.focus;
+    test.send(found(SuspensionStatus::Open));
+    assert_eq!((test.app.cards.len(), test.app.focus), (1, focus), "it was only looked at");
+    test.send(found(SuspensionStatus::Decided));
+    assert!(test.app.cards.is_empty());
+    assert!(test.screen().contains("was allowed by ann through cli"), "{}", test.screen());
+
+    // Chosen, and gone before it was fetched.
+    for (gone, text) in [
+        (found(SuspensionStatus::Expired), "expired; the call did not run"),
+        (found(SuspensionStatus::Superseded), "was closed"),
+        (Msg::Question(perm_a(), Ok(None)), "no longer exists"),
+    ] {
+        let mut test = listed(100, 24, vec![row("perm_a", "t2", "make it")]);
+        test.keys("<enter>");
+        test.send(gone);
+        assert!(test.app.cards.is_empty());
+        assert!(test.screen().contains(text), "{text}: {}", test.screen());
+    }
+}
+
+#[test]
+fn right_goes_to_the_conversation() {
+    let mut test = listed(100, 24, vec![row("perm_a", "t2", "make it")]);
+    test.keys("<right>");
+    assert_eq!(test.cmds, [Cmd::Open(Some("t2".into()))]);
+    assert!(test.app.picker.is_none());
+
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("own", "git push");
+    test.keys("<tab><ctrl-t>");
+    test.send(Msg::Inbox(Ok(vec![row("perm_own", "t", "git push")])));
+    assert!(test.screen().contains("this conversation"), "{}", test.screen());
+    test.cmds.clear();
+    test.keys("<right>");
+    assert!(test.cmds.is_empty(), "it is open: {:?}", test.cmds);
+    assert_eq!(test.app.focus, Focus::Card);
+}
+
+/// A rule is made where the rules and the history of its project are in sight.
+#[test]
+fn no_rule_is_made_at_a_card_of_another_project() {
+    let mut test = card(100, 24);
+    test.wait(1000);
+    test.keys("a");
+    assert!(test.screen().contains("this call belongs to another project"), "{}", test.screen());
+    assert!(test.cmds.is_empty(), "{:?}", test.cmds);
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 1);
+}
+
+#[test]
+fn ten_thousand_rows_are_a_list_like_any_other() {
+    let rows: Vec<_> =
+        (0..10_000).map(|n| row(&format!("perm_{n}"), "t2", &format!("make target {n}"))).collect();
+    let mut test = listed(120, 40, rows);
+    assert!(test.screen().contains("1/10000"), "{}", test.screen());
+    test.keys("9999");
+    assert!(test.screen().contains("1/1") && test.screen().contains("make target 9999"), "{}", test.screen());
+}

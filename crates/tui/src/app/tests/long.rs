@@ -1,0 +1,126 @@
+//! A conversation that grows for long while it is shown.
+
+use super::*;
+use aye_core::contract::message::Message;
+use aye_core::contract::record::StoredMessage;
+
+/// The message of a step, as the store has it.
+fn stored(seq: u64) -> StoredMessage {
+    let message = Message::assistant(format!("answer {seq}"));
+    StoredMessage { seq, run_id: "r".into(), created_at: 1, message }
+}
+
+/// A step that writes one message, and what the store answers when it is asked for places.
+fn step(test: &mut TestApp, seq: u64) {
+    let tell = |test: &mut TestApp, event: E| {
+        test.send_undrawn(Msg::Agent(ThreadId::from("t"), Box::new(event)));
+    };
+    tell(test, E::StepStart { message_id: format!("m{seq}") });
+    tell(test, E::TextDelta { delta: format!("answer {seq}") });
+    tell(test, E::StepEnd);
+    if seq.is_multiple_of(20) {
+        test.draw();
+    }
+    answer(test);
+}
+
+fn answer(test: &mut TestApp) {
+    for cmd in std::mem::take(&mut test.cmds) {
+        if let Cmd::Place(thread, message) = cmd {
+            let seq = message.trim_start_matches('m').parse().ok();
+            test.send_undrawn(Msg::Placed(thread, message, Ok(seq)));
+        }
+    }
+}
+
+fn begin(width: u16) -> TestApp {
+    let mut test = TestApp::new(width, 24);
+    test.event(E::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None });
+    test
+}
+
+fn answers(test: &TestApp) -> Vec<String> {
+    let lines = test.scrollback.iter().map(|line| line.trim().to_owned());
+    lines.filter(|line| line.starts_with("answer")).collect()
+}
+
+#[test]
+fn what_is_far_above_is_left_to_the_store_and_comes_back_to_be_read() {
+    let mut test = begin(80);
+    let mut most = 0;
+    for seq in 1..=10_000 {
+        step(&mut test, seq);
+        most = most.max(test.app.transcript.entries().len());
+    }
+    test.draw();
+    assert!((1000..=2600).contains(&most), "{most} entries were held");
+    // Each was printed once.
+    let expected: Vec<String> = (1..=10_000).map(|seq| format!("answer {seq}")).collect();
+    assert_eq!(answers(&test), expected);
+
+    let held = test.app.transcript.entries().len();
+    let from = test.app.transcript.starts_at().expect("some is in the store");
+    assert_eq!(held as u64, 10_000 - from + 1, "the store has just what is not here");
+    test.keys("<ctrl-o><home>");
+    assert_eq!(test.cmds, [Cmd::Earlier("t".into(), from)]);
+    test.cmds.clear();
+    test.send(Msg::Earlier("t".into(), Ok((from - 2000..from).map(stored).collect())));
+    test.keys("<pageup>");
+    assert!(test.screen().contains(&format!("answer {}\n", from - 1)), "{}", test.screen());
+    test.keys("<home>");
+    assert!(test.screen().contains(&format!("answer {}\n", from - 2000)), "{}", test.screen());
+    assert_eq!(test.cmds, [Cmd::Earlier("t".into(), from - 2000)]);
+
+    // While it is read nothing goes away under the eyes; afterwards it does.
+    test.cmds.clear();
+    for seq in 10_001..=13_000 {
+        step(&mut test, seq);
+    }
+    assert_eq!(test.app.transcript.entries().len(), held + 2000 + 3000);
+    test.keys("q");
+    answer(&mut test);
+    test.draw();
+    answer(&mut test);
+    assert!(test.app.transcript.entries().len() <= 2600, "{}", test.app.transcript.entries().len());
+}
+
+#[test]
+fn what_went_to_the_store_behind_another_screen_is_not_printed_and_said() {
+    let mut test = begin(80);
+    test.keys("/screen<enter>");
+    for seq in 1..=6000 {
+        step(&mut test, seq);
+    }
+    assert!(test.app.transcript.entries().len() <= 2600);
+    let trimmed = test.app.transcript.trimmed();
+    test.keys("/screen<enter>");
+    assert!(
+        test.scrollback.iter().any(|line| line.contains(&format!("… {trimmed} earlier entries"))),
+        "{:?}",
+        test.scrollback.first()
+    );
+    let answers = answers(&test);
+    assert_eq!(answers.len(), 6000 - trimmed);
+    assert_eq!(answers.last().map(String::as_str), Some("answer 6000"));
+}
+
+/// A step whose message was never written down is no place to cut at.
+#[test]
+fn a_place_that_the_store_does_not_know_is_passed_over() {
+    let mut test = begin(80);
+    for seq in 1..=6000 {
+        let tell = |test: &mut TestApp, event: E| {
+            test.send_undrawn(Msg::Agent(ThreadId::from("t"), Box::new(event)));
+        };
+        tell(&mut test, E::StepStart { message_id: format!("m{seq}") });
+        tell(&mut test, E::TextDelta { delta: format!("answer {seq}") });
+        tell(&mut test, E::StepEnd);
+        for cmd in std::mem::take(&mut test.cmds) {
+            let Cmd::Place(thread, message) = cmd else { continue };
+            let seq: u64 = message.trim_start_matches('m').parse().expect("a number");
+            let known = (seq % 128 > 64).then_some(seq);
+            test.send_undrawn(Msg::Placed(thread, message, Ok(known)));
+        }
+    }
+    assert!(test.app.transcript.entries().len() <= 3000, "{}", test.app.transcript.entries().len());
+}

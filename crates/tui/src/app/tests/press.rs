@@ -1,0 +1,148 @@
+//! Clicks on the full screen: what is written there is what they do.
+
+use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+
+use super::*;
+
+fn full(width: u16, height: u16) -> TestApp {
+    let mut test = TestApp::new(width, height);
+    test.keys("/screen<enter>");
+    test.cmds.clear();
+    test
+}
+
+/// A click on the first cell of a text that is on the screen.
+fn click(test: &mut TestApp, text: &str) {
+    let found = test.live.iter().enumerate().find_map(|(row, line)| Some((row, line.find(text)?)));
+    let (row, at) = found.unwrap_or_else(|| panic!("{text:?} is not there:\n{}", test.screen()));
+    let column = crate::wrap::width(&test.live[row][..at]) as u16;
+    for kind in [MouseEventKind::Down(MouseButton::Left), MouseEventKind::Up(MouseButton::Left)] {
+        let event = MouseEvent { kind, column, row: row as u16, modifiers: KeyModifiers::NONE };
+        test.send(Msg::Mouse(event));
+    }
+}
+
+#[test]
+fn a_card_is_answered_by_a_click_on_its_key() {
+    for (key, is_yes) in [("[y]", true), ("allow once", true), ("[n]", false)] {
+        for size in [(120, 40), (80, 24), (40, 12), (60, 15)] {
+            let mut test = full(size.0, size.1);
+            test.start("push");
+            test.ask_bash("a", "git push origin");
+            if !test.live().contains(key) {
+                assert!(key.len() > 3, "a small card has the keys alone:\n{}", test.screen());
+                continue;
+            }
+            click(&mut test, key);
+            if !is_yes {
+                assert!(test.decisions().is_empty(), "it asks why: {}", test.screen());
+                test.keys("<enter>");
+            }
+            assert_eq!(test.decisions().len(), 1, "{key} {size:?}: {}", test.screen());
+        }
+    }
+}
+
+#[test]
+fn a_click_that_comes_with_the_question_is_no_answer() {
+    let mut test = full(80, 24);
+    test.start("push");
+    test.wait(5000);
+    test.call("a", "Bash", json!({"command": "git push"}));
+    let parameters = json!({"rule": "ask Bash", "why": "", "cwd": "/", "proposals": []});
+    test.event(suspended(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, parameters)));
+    assert_eq!(test.app.focus, Focus::Card);
+    click(&mut test, "[y]");
+    assert!(test.decisions().is_empty(), "it was meant for what stood there before");
+    test.wait(400);
+    click(&mut test, "[y]");
+    assert_eq!(test.decisions().len(), 1);
+}
+
+#[test]
+fn the_keys_of_a_card_without_the_focus_are_letters_of_the_text() {
+    let mut test = full(80, 24);
+    test.start("push");
+    test.keys("half");
+    test.ask_bash("a", "git push origin");
+    click(&mut test, "[y]");
+    assert!(test.decisions().is_empty());
+    assert_eq!(test.app.composer.text(), "half");
+    click(&mut test, "to answer:");
+    assert_eq!(test.app.focus, Focus::Card);
+    test.wait(400);
+    click(&mut test, "[y]");
+    assert_eq!(test.decisions().len(), 1);
+}
+
+#[test]
+fn rows_of_lists_are_chosen_and_taken() {
+    let mut test = full(80, 24);
+    test.keys("/");
+    click(&mut test, "/threads");
+    assert_eq!(test.app.composer.text(), "/", "a click chooses");
+    click(&mut test, "▸ /threads");
+    assert!(test.app.picker.is_some(), "another one takes it: {}", test.screen());
+    click(&mut test, "Esc close");
+    assert!(test.app.picker.is_none());
+    test.keys("/mode<enter>");
+    let mode = test.app.info.mode;
+    click(&mut test, "plan");
+    click(&mut test, "Enter");
+    assert!(test.app.picker.is_none(), "{}", test.screen());
+    assert_ne!(test.app.info.mode, mode);
+}
+
+#[test]
+fn the_caret_goes_where_the_click_is() {
+    let mut test = full(40, 24);
+    test.keys("漢字 and some more words that wrap here");
+    click(&mut test, "字");
+    test.keys("!");
+    assert!(test.app.composer.text().starts_with("漢!字"), "{}", test.app.composer.text());
+    click(&mut test, "wrap");
+    test.keys("?");
+    assert!(test.app.composer.text().contains("?wrap"), "{}", test.app.composer.text());
+}
+
+#[test]
+fn the_viewer_and_a_run_are_closed_by_a_click() {
+    let mut test = full(100, 24);
+    test.start("look");
+    click(&mut test, "Esc interrupts");
+    assert!(test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Cancel(_))), "{:?}", test.cmds);
+    test.finish(TerminationReason::Cancelled);
+    test.keys("<ctrl-o>");
+    assert!(test.app.viewer.is_some());
+    click(&mut test, "close");
+    // A click anywhere on a key with its word is one on the key.
+    assert!(test.app.viewer.is_none(), "{}", test.screen());
+}
+
+#[test]
+fn a_queued_message_is_chosen_by_a_click_and_taken_back_by_another() {
+    let mut test = full(80, 24);
+    test.start("go");
+    for (id, text) in [(7, "the first one"), (8, "the second one")] {
+        test.send(Msg::Enqueued(UserInput::text(text), Ok(queued(id, text))));
+    }
+    let taken = |test: &TestApp| -> Vec<Cmd> {
+        test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::Unqueue(_))).cloned().collect()
+    };
+    click(&mut test, "the first one");
+    assert_eq!((test.app.queued_at, taken(&test)), (Some(7), Vec::new()));
+    assert!(test.live().contains("▸ queued the first one"), "{}", test.live());
+    click(&mut test, "the second one");
+    assert_eq!((test.app.queued_at, taken(&test)), (Some(8), Vec::new()));
+    click(&mut test, "the second one");
+    assert_eq!((test.app.queued_at, taken(&test)), (None, vec![Cmd::Unqueue(vec![8])]));
+    test.send(Msg::Unqueued { back: vec![8], gone: Vec::new() });
+    assert_eq!(test.app.composer.text(), "the second one");
+    // What is written stays what it is; one alone needs no choice.
+    test.app.queued.retain(|row| row.id == 7);
+    click(&mut test, "the first one");
+    assert!(test.live().contains("send or clear the draft first"), "{}", test.live());
+    test.keys("<ctrl-u>");
+    click(&mut test, "the first one");
+    assert_eq!(taken(&test).len(), 2);
+}

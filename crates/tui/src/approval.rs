@@ -1,0 +1,471 @@
+//! Pending questions as cards, and their keys. "Approval" is only the name on screen; what is answered is a
+//! suspension.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::composer::Composer;
+use super::diff::hunks::Hunks;
+use super::transcript::Moment;
+use aye_core::contract::child::TaskRecord;
+use aye_core::contract::grant::{GrantRequest, MissedGrant};
+use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
+use aye_core::contract::judgement::Risk;
+use aye_core::contract::mode::Mode;
+use aye_core::contract::record::{GrantScope, SuspensionRecord};
+use aye_core::contract::surface::ACTION_SURFACE;
+use aye_core::contract::suspension::{
+    ACTION_ASK_USER, ACTION_FRONTEND_TOOL, ACTION_UNKNOWN_OUTCOME, PendingToolCall, ResumeDecisionAction,
+    SuspendTicket, Suspension, ToolCallResumeMode,
+};
+use aye_core::contract::tool::FilePreview;
+
+pub mod ask;
+pub mod edit;
+pub mod form;
+pub mod grant;
+mod keys;
+
+use ask::AskState;
+use edit::{Draft, Edit};
+use form::FormState;
+use grant::GrantForm;
+
+/// A card must have been on the screen for so long before it takes a key: what was typed before it came is not an
+/// answer to it.
+pub const SEEN_MS: u64 = 300;
+/// And the person must not have typed anything else for so long.
+pub const QUIET_MS: u64 = 400;
+
+/// What kind of answer is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CardKind {
+    /// Yes or no.
+    Permission,
+    /// A choice or words.
+    Ask,
+    /// A surface that is filled in.
+    Form,
+    /// What to do about a call that may have run.
+    Unknown,
+    /// Whether to carry a plan out: asked here, by nobody else, and stored nowhere.
+    Plan,
+}
+
+/// How far an answer has come.
+#[derive(Clone, Debug)]
+pub enum Stage {
+    /// Nothing is answered.
+    Open,
+    /// The reason of a no is being written.
+    Reason(Box<Composer>),
+    /// What to change is being written.
+    Modify(Box<Composer>),
+    /// What goes with the answer is being written.
+    Comment(Box<Composer>),
+    /// The command is being changed.
+    Edit(Box<Composer>),
+    /// The change is taken apart.
+    Hunks(Box<Hunks>),
+    /// The person's editor has it.
+    Away,
+    /// A rule is being chosen.
+    Grant(Box<GrantForm>),
+    /// The answer was sent and is not stored yet.
+    Deciding(&'static str),
+    /// The run was told to stop, which closes the question.
+    Stopping,
+}
+
+/// Not the action of a stored question: the terminal asks by itself.
+const ACTION_PLAN: &str = "terminal:Plan";
+
+/// How far a grant can reach, narrowest first.
+pub const SCOPES: [&str; 4] = ["this run", "this conversation", "this project", "all projects"];
+
+/// An answer, before it gets its id and time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// Yes or no.
+    pub action: ResumeDecisionAction,
+    /// The payload.
+    pub result: Value,
+    /// What the person wrote beside it.
+    pub reason: Option<String>,
+    /// The arguments to run with instead.
+    pub arguments: Option<Value>,
+}
+
+impl Answer {
+    /// A yes with a payload.
+    pub fn yes(result: Value) -> Answer {
+        Answer { action: ResumeDecisionAction::Resume, result, reason: None, arguments: None }
+    }
+
+    /// A no.
+    pub fn no(reason: Option<String>) -> Answer {
+        Answer { action: ResumeDecisionAction::Cancel, result: Value::Null, reason, arguments: None }
+    }
+}
+
+/// A rule that may be granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    /// The pattern that is stored.
+    pub pattern: String,
+    /// What it covers, in words.
+    pub text: String,
+}
+
+/// What a key on a card leads to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// The card changed, or nothing happened.
+    Taken,
+    /// The key means nothing here.
+    NotMine,
+    /// The answer.
+    Decide(Answer),
+    /// Store a rule, then say yes.
+    Grant(GrantRequest),
+    /// Look at edited arguments.
+    Review(Value),
+    /// Open a text in the person's editor.
+    Editor(Draft),
+    /// Answer several cards at once.
+    Batch(Batch),
+    /// No, and stop the run.
+    Stop,
+    /// The next card has the focus.
+    Next,
+    /// The card before has it.
+    Previous,
+    /// Put the card away; its question keeps waiting.
+    PutAway,
+    /// Carry the plan out in a mode; without one, keep planning.
+    CarryOut(Option<Mode>),
+}
+
+/// Whose question it is, when it is of another conversation than the one that is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// What that conversation is called.
+    pub title: String,
+    /// The root of its project.
+    pub project: PathBuf,
+}
+
+/// One answer to several cards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batch {
+    /// Yes to all that only read.
+    AllowReads,
+    /// No to all others.
+    DenyRest,
+}
+
+/// How the body of a card fits on the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BodyWindow {
+    /// The largest row that can come first.
+    pub(crate) last_scroll: usize,
+    /// The rows that are shown at once.
+    pub(crate) rows: usize,
+}
+
+impl Default for BodyWindow {
+    fn default() -> BodyWindow {
+        BodyWindow { last_scroll: 0, rows: 10 }
+    }
+}
+
+/// A question that waits.
+#[derive(Clone, Debug)]
+pub struct Card {
+    /// The question's id.
+    pub id: SuspensionId,
+    /// The conversation.
+    pub thread_id: ThreadId,
+    /// The run.
+    pub run_id: RunId,
+    /// The question, and the call.
+    pub ticket: SuspendTicket,
+    /// What kind of answer is wanted.
+    pub kind: CardKind,
+    /// How far the answer has come.
+    pub stage: Stage,
+    /// The state of a question with choices.
+    pub ask: AskState,
+    /// The state of a surface.
+    pub surface: FormState,
+    /// When the card was first drawn.
+    pub seen: Option<Moment>,
+    /// The first line of its body that is shown.
+    pub scroll: usize,
+    /// The rows of its body that were on the screen, counted from the first without a gap.
+    pub read: usize,
+    /// Rows of its body were never on the screen: it cannot be allowed yet.
+    pub is_unread: bool,
+    /// The choice that the arrows are at; Enter answers nothing without one.
+    pub choice: Option<usize>,
+    /// How the body fits on the screen, as of the last key.
+    pub(crate) window: BodyWindow,
+    /// What went wrong with the last answer.
+    pub problem: Option<String>,
+    /// Set when it belongs to another conversation.
+    pub elsewhere: Option<Elsewhere>,
+    /// The agent that asks, when another one set it to work.
+    pub child: Option<String>,
+    /// The call as the person changed it.
+    pub edit: Option<Edit>,
+    /// What goes with the answer.
+    pub comment: Option<String>,
+    /// A text of the editor that was not right yet.
+    draft: Option<String>,
+}
+
+impl Card {
+    /// The surface as it came.
+    pub(crate) fn fresh_form(&self) -> FormState {
+        FormState::of(&self.ticket.suspension.parameters)
+    }
+
+    /// A card for a question.
+    pub fn new(thread_id: ThreadId, run_id: RunId, ticket: SuspendTicket) -> Card {
+        let kind = match ticket.suspension.action.as_str() {
+            // What a client would have done, a person may say.
+            ACTION_ASK_USER | ACTION_FRONTEND_TOOL => CardKind::Ask,
+            ACTION_SURFACE => CardKind::Form,
+            ACTION_UNKNOWN_OUTCOME => CardKind::Unknown,
+            ACTION_PLAN => CardKind::Plan,
+            _ => CardKind::Permission,
+        };
+        let ask = if kind == CardKind::Ask {
+            AskState::of(&ticket.suspension.parameters)
+        } else {
+            AskState::default()
+        };
+        let surface = if kind == CardKind::Form {
+            FormState::of(&ticket.suspension.parameters)
+        } else {
+            FormState::default()
+        };
+        Card {
+            id: ticket.suspension.id.clone(),
+            thread_id,
+            run_id,
+            kind,
+            ticket,
+            stage: Stage::Open,
+            ask,
+            surface,
+            seen: None,
+            scroll: 0,
+            read: 0,
+            is_unread: false,
+            choice: None,
+            window: BodyWindow::default(),
+            problem: None,
+            elsewhere: None,
+            child: None,
+            edit: None,
+            comment: None,
+            draft: None,
+        }
+    }
+
+    /// A card for the plan that a run ended with.
+    pub fn plan(thread_id: ThreadId, run_id: RunId) -> Card {
+        let id = format!("plan_{run_id}");
+        let ticket = SuspendTicket {
+            suspension: Suspension {
+                id: id.as_str().into(),
+                action: ACTION_PLAN.to_owned(),
+                message: "Carry out the plan?".to_owned(),
+                parameters: Value::Null,
+                response_schema: None,
+                expires_at: None,
+            },
+            pending: PendingToolCall {
+                id: id.as_str().into(),
+                name: "Plan".to_owned(),
+                arguments: Value::Null,
+            },
+            resume_mode: ToolCallResumeMode::ReplayToolCall,
+        };
+        Card::new(thread_id, run_id, ticket)
+    }
+
+    /// A card for a question that is stored, of a conversation or of one of the agents below it.
+    pub fn of(record: &SuspensionRecord, children: &[TaskRecord]) -> Card {
+        let card = Card::new(record.thread_id.clone(), record.run_id.clone(), record.ticket.clone());
+        let child = children.iter().find(|task| task.child.thread_id == record.thread_id);
+        Card { child: child.map(|task| task.child.agent.clone()), ..card }
+    }
+
+    /// The root of the project that it belongs to.
+    pub fn project<'a>(&'a self, here: &'a Path) -> &'a Path {
+        self.elsewhere.as_ref().map_or(here, |elsewhere| &elsewhere.project)
+    }
+
+    fn parameter(&self, name: &str) -> Option<&str> {
+        self.ticket.suspension.parameters.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
+    }
+
+    /// The rule that asks.
+    pub fn rule(&self) -> Option<&str> {
+        self.parameter("rule")
+    }
+
+    /// Why it asks.
+    pub fn why(&self) -> Option<&str> {
+        self.parameter("why")
+    }
+
+    /// What the call does, as the rest of a sentence; of a call that was edited it is not known.
+    pub fn does(&self) -> Option<&str> {
+        self.parameter("does").filter(|_| self.edit.is_none())
+    }
+
+    /// Whether the file that it opens lies outside the project.
+    pub fn is_outside(&self) -> bool {
+        self.edit.is_none() && self.ticket.suspension.parameters.get("outside") == Some(&Value::Bool(true))
+    }
+
+    /// Where it will run.
+    pub fn cwd(&self) -> Option<&str> {
+        self.parameter("cwd")
+    }
+
+    /// What the call can do, as its word.
+    pub fn risk(&self) -> Option<Risk> {
+        self.parameter("risk").and_then(Risk::parse)
+    }
+
+    /// The grant that would have answered the question, and why it did not.
+    pub fn missed_grant(&self) -> Option<MissedGrant> {
+        let value = self.ticket.suspension.parameters.get("grant")?;
+        serde_json::from_value(value.clone()).ok()
+    }
+
+    /// The exact command line, for tools that run one.
+    pub fn command(&self) -> Option<&str> {
+        self.arguments().get("command").and_then(Value::as_str)
+    }
+
+    /// When it ends unanswered, in Unix milliseconds.
+    pub fn expires_at(&self) -> Option<u64> {
+        self.ticket.suspension.expires_at
+    }
+
+    /// What moved since the question was asked before, one sentence each; empty for a question asked once.
+    pub fn moved(&self) -> Vec<&str> {
+        let moved = self.ticket.suspension.parameters.pointer("/stale/moved").and_then(Value::as_array);
+        moved.into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
+    /// How files changed meanwhile, as the difference of each.
+    pub fn deltas(&self) -> Vec<&str> {
+        let deltas = self.ticket.suspension.parameters.pointer("/stale/deltas").and_then(Value::as_array);
+        deltas.into_iter().flatten().filter_map(|delta| delta.get("diff")?.as_str()).collect()
+    }
+
+    /// What the call would do to files.
+    pub fn previews(&self) -> Vec<FilePreview> {
+        if let Some(edit) = &self.edit {
+            return match &edit.review {
+                Some(Ok(review)) => review.files.clone(),
+                Some(Err(_)) | None => Vec::new(),
+            };
+        }
+        let preview = self.ticket.suspension.parameters.get("preview");
+        preview.and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default()
+    }
+
+    /// Rules that may be granted here.
+    pub fn proposals(&self) -> Vec<Proposal> {
+        let list = self.ticket.suspension.parameters.get("proposals").and_then(Value::as_array);
+        let text =
+            |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        list.into_iter()
+            .flatten()
+            .map(|value| Proposal { pattern: text(value, "pattern"), text: text(value, "text") })
+            .filter(|proposal| !proposal.pattern.is_empty())
+            .collect()
+    }
+
+    /// Whether an answer is on its way.
+    pub fn is_deciding(&self) -> bool {
+        matches!(self.stage, Stage::Deciding(_) | Stage::Stopping)
+    }
+
+    /// Whether the person is in the middle of an answer.
+    pub fn is_written_on(&self) -> bool {
+        self.line().is_some()
+            || matches!(self.stage, Stage::Edit(_) | Stage::Hunks(_) | Stage::Away | Stage::Grant { .. })
+    }
+
+    /// Whether it was on the screen long enough to take a key.
+    pub fn was_seen(&self, now: Moment) -> bool {
+        self.seen.is_some_and(|seen| now.since(seen) >= SEEN_MS)
+    }
+
+    /// The line of text that is being written on the card.
+    pub fn line(&self) -> Option<&Composer> {
+        match &self.stage {
+            Stage::Reason(line) | Stage::Modify(line) | Stage::Comment(line) => Some(line),
+            Stage::Open if self.kind == CardKind::Form => self.surface.line(),
+            Stage::Open => self.ask.line(),
+            Stage::Grant(form) => form.line(),
+            Stage::Edit(_) | Stage::Hunks(_) | Stage::Away | Stage::Deciding(_) | Stage::Stopping => None,
+        }
+    }
+
+    /// The columns there are for a text that is changed on the card.
+    pub fn fit(&mut self, columns: u16) {
+        if let Stage::Edit(text) = &mut self.stage {
+            text.set_width(columns);
+        }
+    }
+
+    /// The scope of that number.
+    pub fn scope(&self, number: usize, project: &Path) -> GrantScope {
+        match number {
+            0 => GrantScope::Run(self.run_id.clone()),
+            1 => GrantScope::Thread(self.thread_id.clone()),
+            2 => GrantScope::Project(project.to_path_buf()),
+            _ => GrantScope::Everywhere,
+        }
+    }
+
+    /// Text that was pasted while a line of the card is written.
+    pub fn paste(&mut self, text: &str) -> bool {
+        let one_line = aye_core::contract::display::visible_line(text).replace('⏎', " ");
+        let line = match &mut self.stage {
+            // A command may have several lines.
+            Stage::Edit(command) => {
+                let text = text.replace("\r\n", "\n").replace('\r', "\n");
+                command.insert_text(&aye_core::contract::display::visible(&text));
+                return true;
+            }
+            Stage::Reason(line) | Stage::Modify(line) | Stage::Comment(line) => Some(&mut **line),
+            Stage::Open if self.kind == CardKind::Form => self.surface.line_mut(),
+            Stage::Open => self.ask.line_mut(),
+            // Nothing is written there: a paste is not an answer, and not a message either.
+            Stage::Hunks(_) | Stage::Away => return true,
+            Stage::Grant(form) => return form.insert(&one_line),
+            Stage::Deciding(_) | Stage::Stopping => None,
+        };
+        let Some(line) = line else { return false };
+        line.insert_text(&one_line);
+        true
+    }
+}
+
+/// An empty line to write in.
+pub(super) fn line() -> Composer {
+    let mut line = Composer::default();
+    line.set_width(u16::MAX);
+    line
+}

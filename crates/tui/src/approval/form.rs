@@ -1,0 +1,186 @@
+//! Filling in a surface: the selected field, box or button, and the input so far.
+
+use serde_json::{Value, json};
+
+use crate::composer::Composer;
+use aye_core::contract::surface::{Piece, Surface, text_of};
+
+/// The state of a form while it is filled in.
+#[derive(Clone, Debug, Default)]
+pub struct FormState {
+    surface: Surface,
+    stops: Vec<Piece>,
+    cursor: Option<usize>,
+    writing: Option<Box<Composer>>,
+}
+
+impl FormState {
+    /// Reads the parameters of the question.
+    pub(super) fn of(parameters: &Value) -> FormState {
+        let surface = parameters.get("surface").cloned().unwrap_or_default();
+        let surface: Surface = serde_json::from_value(surface).unwrap_or_default();
+        let stops = surface.stops();
+        FormState { surface, stops, cursor: None, writing: None }
+    }
+
+    /// The surface with what was put in so far.
+    pub fn surface(&self) -> &Surface {
+        &self.surface
+    }
+
+    /// The fields, boxes and buttons, in order.
+    pub fn stops(&self) -> &[Piece] {
+        &self.stops
+    }
+
+    /// Which of them the arrows are at.
+    pub fn cursor(&self) -> Option<usize> {
+        self.cursor
+    }
+
+    /// What the arrows are at.
+    pub fn here(&self) -> Option<&Piece> {
+        self.stops.get(self.cursor?)
+    }
+
+    /// The line that is being written.
+    pub fn line(&self) -> Option<&Composer> {
+        self.writing.as_deref()
+    }
+
+    /// What is being written, for the line: the field's label, and whether it is hidden.
+    pub fn asks(&self) -> (String, bool) {
+        match self.here() {
+            Some(Piece::Field(field)) => (format!("{}: ", field.label), field.is_secret),
+            Some(_) | None => (String::new(), false),
+        }
+    }
+
+    pub(super) fn line_mut(&mut self) -> Option<&mut Composer> {
+        self.writing.as_deref_mut()
+    }
+
+    pub(super) fn step(&mut self, by: isize) {
+        let count = self.stops.len() as isize;
+        if count == 0 {
+            return;
+        }
+        let at = match self.cursor {
+            Some(at) => (at as isize + by).rem_euclid(count),
+            None if by < 0 => count - 1,
+            None => 0,
+        };
+        self.cursor = Some(at as usize);
+    }
+
+    pub(super) fn toggle(&mut self) {
+        if let Some(Piece::Check(field)) = self.here().cloned() {
+            self.put(&field.path, json!(field.value != true));
+        }
+    }
+
+    /// Enter: writes into a field, ticks a box, presses a button. The answer, when a button was pressed.
+    pub(super) fn accept(&mut self) -> Option<Value> {
+        match self.here()?.clone() {
+            Piece::Field(field) => {
+                let mut line = super::line();
+                line.insert_text(&text_of(&field.value));
+                self.writing = Some(Box::new(line));
+                None
+            }
+            Piece::Check(_) => {
+                self.toggle();
+                None
+            }
+            Piece::Button(button) => Some(self.surface.pressed(&button.component)),
+            Piece::Card(_)
+            | Piece::Column(_)
+            | Piece::Row(_)
+            | Piece::List(_)
+            | Piece::Table { .. }
+            | Piece::Text { .. }
+            | Piece::Image { .. }
+            | Piece::Divider
+            | Piece::Unknown(_) => None,
+        }
+    }
+
+    /// Why Enter was no answer.
+    pub(super) fn hint(&self) -> Option<String> {
+        self.cursor.is_none().then(|| "select a field or a button first, with the arrows".to_owned())
+    }
+
+    /// Enter in a field: keeps what was written and goes on to the next one.
+    pub(super) fn written(&mut self) {
+        let Some(mut line) = self.writing.take() else { return };
+        if let Some(Piece::Field(field)) = self.here().cloned() {
+            let text = line.take();
+            // What was a number stays one, when it still is one.
+            let value = match (&field.value, text.trim().parse::<serde_json::Number>()) {
+                (Value::Number(_), Ok(number)) => Value::Number(number),
+                _ => Value::String(text),
+            };
+            self.put(&field.path, value);
+        }
+        self.step(1);
+    }
+
+    pub(super) fn stop_writing(&mut self) {
+        self.writing = None;
+    }
+
+    fn put(&mut self, path: &str, value: Value) {
+        self.surface.put(path, value);
+        self.stops = self.surface.stops();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form() -> FormState {
+        FormState::of(&json!({"surface": {
+            "id": "s", "root": "root", "data": {"n": 1},
+            "components": {
+                "root": {"kind": "Column", "props": {"children": ["name", "many", "ok", "go"]}},
+                "name": {"kind": "TextField", "props": {"label": "Name"}},
+                "many": {"kind": "TextField", "props": {"label": "Many", "value": {"path": "/n"}}},
+                "ok": {"kind": "CheckBox", "props": {"label": "Ok"}},
+                "go": {"kind": "Button", "props": {"label": "Go", "action": {"name": "go"}}},
+            },
+        }}))
+    }
+
+    #[test]
+    fn enter_alone_is_no_answer() {
+        let mut form = form();
+        assert_eq!(form.accept(), None);
+        assert!(form.hint().is_some());
+    }
+
+    #[test]
+    fn what_is_written_ticked_and_pressed_is_the_answer() {
+        let mut form = form();
+        form.step(1);
+        for words in ["Ada", "25"] {
+            assert_eq!(form.accept(), None);
+            let line = form.line_mut().expect("a line");
+            line.take();
+            line.insert_text(words);
+            form.written();
+        }
+        form.toggle();
+        form.step(1);
+        let answer = form.accept().expect("an answer");
+        assert_eq!(answer["dataModel"], json!({"n": 25, "name": "Ada", "ok": true}));
+        assert_eq!(answer["userAction"]["name"], "go");
+    }
+
+    #[test]
+    fn a_surface_that_cannot_be_read_has_nothing_to_press() {
+        let mut form = FormState::of(&json!({"surface": 3}));
+        form.step(1);
+        assert_eq!(form.accept(), None);
+    }
+}

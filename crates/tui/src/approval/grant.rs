@@ -1,0 +1,221 @@
+//! Granting a rule on a card: its pattern, scope, expiry, and what it would have matched.
+
+use std::path::Path;
+
+use crossterm::event::KeyEvent;
+
+use super::super::composer::Composer;
+use super::super::keymap::{Action, Keymap, Place};
+use super::keys::{Edited, edit_line};
+use super::{Card, Proposal, Reply, SCOPES, Stage, line};
+use aye_core::contract::grant::{GrantEnd, GrantPreview, GrantRequest};
+
+/// What is being written.
+#[derive(Clone, Debug)]
+pub enum Writing {
+    /// The pattern.
+    Pattern(Composer),
+    /// The end: a date, a number of uses.
+    End(Composer),
+}
+
+/// The rule so far.
+#[derive(Clone, Debug, Default)]
+pub struct GrantForm {
+    /// The chosen pattern: a proposal by its place, behind them the person's own.
+    pub chosen: usize,
+    /// The pattern that the person wrote.
+    pub own: Option<String>,
+    /// The scope, by its place in [`SCOPES`].
+    pub scope: usize,
+    /// Until when.
+    pub end: GrantEnd,
+    /// What is being written.
+    pub writing: Option<Writing>,
+    /// The pattern that was asked about last.
+    asked: Option<String>,
+    /// A pattern and what it would have matched.
+    preview: Option<(String, GrantPreview)>,
+}
+
+impl GrantForm {
+    /// The pattern as it is now: also while it is being written.
+    pub fn pattern(&self, proposals: &[Proposal]) -> String {
+        if let Some(Writing::Pattern(line)) = &self.writing {
+            return line.text().trim().to_owned();
+        }
+        match proposals.get(self.chosen) {
+            Some(proposal) => proposal.pattern.clone(),
+            None => self.own.clone().unwrap_or_default(),
+        }
+    }
+
+    /// What the pattern would have matched, when that is known.
+    pub fn preview(&self, pattern: &str) -> Option<&GrantPreview> {
+        self.preview.as_ref().filter(|(known, _)| known == pattern).map(|(_, preview)| preview)
+    }
+
+    fn line_mut(&mut self) -> Option<&mut Composer> {
+        match &mut self.writing {
+            Some(Writing::Pattern(line) | Writing::End(line)) => Some(line),
+            None => None,
+        }
+    }
+
+    /// The line that is being written.
+    pub fn line(&self) -> Option<&Composer> {
+        match &self.writing {
+            Some(Writing::Pattern(line) | Writing::End(line)) => Some(line),
+            None => None,
+        }
+    }
+
+    pub(super) fn insert(&mut self, text: &str) -> bool {
+        let Some(line) = self.line_mut() else { return false };
+        line.insert_text(text);
+        true
+    }
+}
+
+/// The next end of the row that a key goes through; behind one that was written, the first.
+fn next_end(end: &GrantEnd) -> GrantEnd {
+    let at = GrantEnd::CYCLE.iter().position(|known| known == end);
+    let next = at.map_or(0, |at| (at + 1) % GrantEnd::CYCLE.len());
+    GrantEnd::CYCLE.get(next).cloned().unwrap_or_default()
+}
+
+fn line_with(text: &str) -> Composer {
+    let mut line = line();
+    line.set(text);
+    line
+}
+
+impl Card {
+    /// The rule that is being granted.
+    pub fn form(&self) -> Option<&GrantForm> {
+        match &self.stage {
+            Stage::Grant(form) => Some(form),
+            Stage::Open
+            | Stage::Reason(_)
+            | Stage::Modify(_)
+            | Stage::Comment(_)
+            | Stage::Edit(_)
+            | Stage::Hunks(_)
+            | Stage::Away
+            | Stage::Deciding(_)
+            | Stage::Stopping => None,
+        }
+    }
+
+    /// The pattern whose matches are wanted and were not asked for yet.
+    pub fn wants_preview(&mut self) -> Option<String> {
+        let proposals = self.proposals();
+        let Stage::Grant(form) = &mut self.stage else { return None };
+        let pattern = form.pattern(&proposals);
+        if form.asked.as_ref() == Some(&pattern) {
+            return None;
+        }
+        form.asked = Some(pattern.clone());
+        Some(pattern)
+    }
+
+    /// Takes in what a pattern would have matched.
+    pub fn previewed(&mut self, pattern: String, preview: GrantPreview) {
+        // Answers may overtake each other: one about an older text is nothing to this one.
+        if let Stage::Grant(form) = &mut self.stage
+            && form.asked.as_ref() == Some(&pattern)
+        {
+            form.preview = Some((pattern, preview));
+        }
+    }
+
+    pub(super) fn grant_key(&mut self, key: KeyEvent, keymap: &Keymap, project: &Path) -> Reply {
+        let proposals = self.proposals();
+        let Stage::Grant(form) = &mut self.stage else { return Reply::NotMine };
+        if form.writing.is_some() {
+            return self.writing_key(key, keymap, &proposals);
+        }
+        let step =
+            |at: usize, by: isize, of: usize| (at as isize + by).rem_euclid((of as isize).max(1)) as usize;
+        let patterns = proposals.len() + usize::from(form.own.is_some());
+        match keymap.action(Place::Card, key) {
+            Some(Action::ScrollUp) => form.chosen = step(form.chosen, -1, patterns),
+            Some(Action::ScrollDown) => form.chosen = step(form.chosen, 1, patterns),
+            Some(Action::PreviousCard) => form.scope = step(form.scope, -1, SCOPES.len()),
+            Some(Action::NextCard) => form.scope = step(form.scope, 1, SCOPES.len()),
+            Some(Action::EditCall) => {
+                form.writing = Some(Writing::Pattern(line_with(&form.pattern(&proposals))));
+            }
+            Some(Action::GrantEnd) => form.end = next_end(&form.end),
+            Some(Action::GrantUntil) => form.writing = Some(Writing::End(line())),
+            Some(Action::PageUp) => return self.scroll_by(-5),
+            Some(Action::PageDown) => return self.scroll_by(5),
+            Some(Action::Stop) => self.stage = Stage::Open,
+            Some(Action::Accept) => return self.store(&proposals, project),
+            _ => {}
+        }
+        self.scroll = 0;
+        Reply::Taken
+    }
+
+    /// Enter: what is spelled out on the card is stored.
+    fn store(&mut self, proposals: &[Proposal], project: &Path) -> Reply {
+        let Stage::Grant(form) = &self.stage else { return Reply::NotMine };
+        let pattern = form.pattern(proposals);
+        if form.chosen >= proposals.len() {
+            match form.preview(&pattern) {
+                None => {
+                    self.problem = Some("wait a moment; the pattern is being checked".to_owned());
+                    return Reply::Taken;
+                }
+                Some(GrantPreview { problem: Some(_), .. }) => {
+                    self.problem = Some("this pattern cannot be granted; e edits it".to_owned());
+                    return Reply::Taken;
+                }
+                Some(GrantPreview { problem: None, .. }) => {}
+            }
+        }
+        let request = GrantRequest {
+            suspension: self.id.clone(),
+            pattern,
+            scope: self.scope(form.scope, project),
+            end: form.end.clone(),
+        };
+        self.stage = Stage::Deciding("granting the rule");
+        Reply::Grant(request)
+    }
+
+    fn writing_key(&mut self, key: KeyEvent, keymap: &Keymap, proposals: &[Proposal]) -> Reply {
+        let Stage::Grant(form) = &mut self.stage else { return Reply::NotMine };
+        let Some(line) = form.line_mut() else { return Reply::NotMine };
+        match edit_line(line, key, keymap) {
+            Edited::Yes => {}
+            Edited::No => return Reply::NotMine,
+            Edited::Left => form.writing = None,
+            Edited::Sent => match &form.writing {
+                Some(Writing::Pattern(line)) => {
+                    let text = line.text().trim().to_owned();
+                    form.writing = None;
+                    let proposed = proposals.iter().position(|proposal| proposal.pattern == text);
+                    match proposed {
+                        Some(at) => form.chosen = at,
+                        None if text.is_empty() => {}
+                        None => {
+                            form.own = Some(text);
+                            form.chosen = proposals.len();
+                        }
+                    }
+                }
+                Some(Writing::End(line)) => match GrantEnd::parse(line.text()) {
+                    Ok(end) => {
+                        form.end = end;
+                        form.writing = None;
+                    }
+                    Err(problem) => self.problem = Some(problem),
+                },
+                None => {}
+            },
+        }
+        Reply::Taken
+    }
+}

@@ -1,0 +1,432 @@
+//! The keys of a card. Enter alone never approves: an arrow key has to select an answer first.
+
+use std::path::Path;
+
+use crossterm::event::KeyEvent;
+use serde_json::{Value, json};
+
+use super::super::composer::Composer;
+use super::super::keymap::{Action, Keymap, Place, typed};
+use super::super::update::edit;
+use super::{Answer, Batch, Card, CardKind, Reply, Stage, line};
+use aye_core::contract::mode::Mode;
+use aye_core::contract::suspension::ToolCallResume;
+
+impl Card {
+    /// What a key does.
+    pub fn key(&mut self, key: KeyEvent, keymap: &Keymap, project: &Path) -> Reply {
+        self.problem = None;
+        match &mut self.stage {
+            // A key that is pressed twice is no text; what is typed on is none of the card's.
+            Stage::Deciding(_) if keymap.action(Place::Card, key).is_some() => Reply::Taken,
+            Stage::Stopping if keymap.action(Place::Card, key) == Some(Action::Stop) => Reply::Taken,
+            Stage::Deciding(_) | Stage::Stopping => Reply::NotMine,
+            Stage::Reason(line) => match edit_line(line, key, keymap) {
+                Edited::Sent => {
+                    let reason = line.take();
+                    let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
+                    self.decide(Answer::no(reason), "denying")
+                }
+                Edited::Left => {
+                    self.stage = Stage::Open;
+                    Reply::Taken
+                }
+                Edited::Yes => Reply::Taken,
+                Edited::No => Reply::NotMine,
+            },
+            Stage::Modify(line) => match edit_line(line, key, keymap) {
+                Edited::Sent => {
+                    let feedback = line.take().trim().to_owned();
+                    if feedback.is_empty() {
+                        self.problem = Some("write what to change; Esc: back, n: deny".to_owned());
+                        return Reply::Taken;
+                    }
+                    let answer =
+                        Answer { result: ToolCallResume::modify_payload(), ..Answer::no(Some(feedback)) };
+                    self.decide(answer, "requesting changes")
+                }
+                edited => self.line_reply(&edited),
+            },
+            Stage::Comment(line) => match edit_line(line, key, keymap) {
+                Edited::Sent => {
+                    let comment = line.take().trim().to_owned();
+                    self.comment = Some(comment).filter(|comment| !comment.is_empty());
+                    self.stage = Stage::Open;
+                    Reply::Taken
+                }
+                edited => self.line_reply(&edited),
+            },
+            Stage::Edit(text) => match edit_text(text, key, keymap) {
+                Edited::Sent => self.edited_here(),
+                edited => self.line_reply(&edited),
+            },
+            Stage::Hunks(_) => self.hunks_key(key, keymap),
+            // The editor has the terminal; keys that come now were typed before.
+            Stage::Away => Reply::Taken,
+            Stage::Grant(_) => self.grant_key(key, keymap, project),
+            Stage::Open if self.kind == CardKind::Ask => self.ask_key(key, keymap),
+            Stage::Open if self.kind == CardKind::Form => self.form_key(key, keymap),
+            Stage::Open if self.kind == CardKind::Plan => self.plan_key(key, keymap),
+            Stage::Open => self.open_key(key, keymap),
+        }
+    }
+
+    fn decide(&mut self, mut answer: Answer, word: &'static str) -> Reply {
+        self.stage = Stage::Deciding(word);
+        answer.reason = answer.reason.or_else(|| self.comment.clone());
+        Reply::Decide(answer)
+    }
+
+    /// What a key in a line leads to when it does not send it.
+    fn line_reply(&mut self, edited: &Edited) -> Reply {
+        match edited {
+            Edited::No => Reply::NotMine,
+            Edited::Yes | Edited::Sent => Reply::Taken,
+            Edited::Left => {
+                self.stage = Stage::Open;
+                Reply::Taken
+            }
+        }
+    }
+
+    /// The yes: as it is, or as it was edited.
+    fn allow(&mut self) -> Reply {
+        if let Some(problem) = self.edit_problem() {
+            self.problem = Some(problem);
+            return Reply::Taken;
+        }
+        match &self.edit {
+            None => self.decide(Answer::yes(Value::Null), "allowing"),
+            Some(edit) => {
+                let payload = match &edit.review {
+                    Some(Ok(review)) => review.payload.clone(),
+                    Some(Err(_)) | None => Value::Null,
+                };
+                let answer = Answer { arguments: Some(edit.arguments.clone()), ..Answer::yes(payload) };
+                self.decide(answer, "allowing the edited call")
+            }
+        }
+    }
+
+    fn hunks_key(&mut self, key: KeyEvent, keymap: &Keymap) -> Reply {
+        let Stage::Hunks(hunks) = &mut self.stage else { return Reply::NotMine };
+        match keymap.action(Place::Card, key) {
+            Some(Action::ScrollUp) => {
+                hunks.step(-1);
+                self.scroll = 0;
+            }
+            Some(Action::ScrollDown) => {
+                hunks.step(1);
+                self.scroll = 0;
+            }
+            Some(Action::PageUp) => return self.scroll_by(-5),
+            Some(Action::PageDown) => return self.scroll_by(5),
+            Some(Action::Toggle) => hunks.toggle(),
+            Some(Action::Accept) => return self.accept_hunks(),
+            Some(Action::Stop) => {
+                self.stage = Stage::Open;
+                self.scroll = 0;
+            }
+            _ => {}
+        }
+        Reply::Taken
+    }
+
+    /// The answers that have a number, the first one first. The list has them in this order, too.
+    pub fn choices(&self) -> &'static [Action] {
+        match self.kind {
+            CardKind::Permission if self.edit.is_some() => &[Action::Allow, Action::Unedit, Action::Deny],
+            CardKind::Permission if self.proposals().is_empty() => &[Action::Allow, Action::Deny],
+            CardKind::Permission => &[Action::Allow, Action::Grant, Action::Deny],
+            CardKind::Unknown => &[Action::RunAgain, Action::MarkDone, Action::Skip],
+            CardKind::Plan => &[Action::Allow, Action::Grant, Action::Deny],
+            CardKind::Ask | CardKind::Form => &[],
+        }
+    }
+
+    /// A plan is most often answered in words, so that no letter is an answer to it.
+    fn plan_key(&mut self, key: KeyEvent, keymap: &Keymap) -> Reply {
+        let action = keymap.action(Place::Card, key);
+        let number = typed(key).and_then(|c| c.to_digit(10)).map(|number| number as usize);
+        let choice = match (action, number) {
+            (Some(Action::Accept), _) => self.choice,
+            (_, Some(number)) => number.checked_sub(1),
+            (Some(Action::Stop), _) => return Reply::CarryOut(None),
+            (Some(action), _) if typed(key).is_none() => return self.common_key(action),
+            _ => return Reply::NotMine,
+        };
+        match choice.and_then(|at| self.choices().get(at)) {
+            Some(Action::Allow) => Reply::CarryOut(Some(Mode::Ask)),
+            Some(Action::Grant) => Reply::CarryOut(Some(Mode::AcceptEdits)),
+            Some(_) => Reply::CarryOut(None),
+            None => {
+                self.problem = Some("press 1, 2 or 3, or write what to change".to_owned());
+                Reply::Taken
+            }
+        }
+    }
+
+    fn open_key(&mut self, key: KeyEvent, keymap: &Keymap) -> Reply {
+        let action = keymap.action(Place::Card, key);
+        let number = typed(key).and_then(|c| c.to_digit(10)).map(|number| number as usize);
+        let action = match (action, number) {
+            (Some(Action::Accept), _) => self.choice.and_then(|at| self.choices().get(at)).copied(),
+            (Some(action), _) => Some(action),
+            (None, Some(number)) => number.checked_sub(1).and_then(|at| self.choices().get(at)).copied(),
+            (None, None) => return Reply::NotMine,
+        };
+        if let Some(action) = action {
+            return self.act(action, keymap);
+        }
+        let count = self.choices().len();
+        let numbers: Vec<String> = (1..count).map(|number| number.to_string()).collect();
+        self.problem = Some(match number {
+            Some(_) => format!("press {} or {count}", numbers.join(", ")),
+            None => format!(
+                "nothing is selected; ↓ selects an answer, or press {} or {count}",
+                numbers.join(", ")
+            ),
+        });
+        Reply::Taken
+    }
+
+    fn act(&mut self, action: Action, keymap: &Keymap) -> Reply {
+        let is_unknown = self.kind == CardKind::Unknown;
+        let choice = |choice: &str| Answer::yes(json!({ "choice": choice }));
+        match action {
+            Action::Allow | Action::Grant if !is_unknown && self.is_unread => {
+                self.refuse_unread(action, keymap)
+            }
+            Action::RunAgain if is_unknown && self.is_unread => self.refuse_unread(action, keymap),
+            Action::Allow if !is_unknown => self.allow(),
+            Action::Deny if !is_unknown => {
+                let mut reason = line();
+                reason.insert_text(self.comment.as_deref().unwrap_or_default());
+                self.stage = Stage::Reason(Box::new(reason));
+                Reply::Taken
+            }
+            Action::EditCall if !is_unknown => self.begin_edit(),
+            Action::Hunks if !is_unknown => self.begin_hunks(),
+            Action::Modify if !is_unknown => {
+                let mut feedback = line();
+                feedback.insert_text(self.comment.as_deref().unwrap_or_default());
+                self.stage = Stage::Modify(Box::new(feedback));
+                Reply::Taken
+            }
+            Action::Unedit | Action::Stop if self.edit.is_some() => {
+                self.unedit();
+                Reply::Taken
+            }
+            Action::AllowReads if !is_unknown => Reply::Batch(Batch::AllowReads),
+            Action::DenyRest if !is_unknown => Reply::Batch(Batch::DenyRest),
+            Action::Grant if self.edit.is_some() => {
+                self.problem = Some("a rule covers the call as proposed; u discards your edits".to_owned());
+                Reply::Taken
+            }
+            Action::Grant if !is_unknown => {
+                if self.proposals().is_empty() {
+                    self.problem = Some("no rule fits this call; y allows it once".to_owned());
+                } else {
+                    self.scroll = 0;
+                    self.stage = Stage::Grant(Box::default());
+                }
+                Reply::Taken
+            }
+            Action::RunAgain if is_unknown => self.decide(choice("rerun"), "running the call again"),
+            Action::MarkDone if is_unknown => self.decide(choice("done"), "marking the call as done"),
+            Action::Skip if is_unknown => self.decide(choice("skip"), "skipping the call"),
+            other => self.common_key(other),
+        }
+    }
+
+    /// Nothing is allowed that was not shown to its end.
+    fn refuse_unread(&mut self, action: Action, keymap: &Keymap) -> Reply {
+        let what = match (self.command(), self.previews().is_empty()) {
+            (Some(_), _) => "command",
+            (None, false) => "change",
+            (None, true) => "call",
+        };
+        let (down, again) =
+            (keymap.chord_of(Place::Card, Action::ScrollDown), keymap.chord_of(Place::Card, action));
+        self.problem =
+            Some(format!("the end of the {what} was not shown yet; press {down} for the rest, then {again}"));
+        Reply::Taken
+    }
+
+    /// An arrow key: through the body first, then from one answer to the next.
+    fn step(&mut self, down: bool) -> Reply {
+        let last = self.choices().len().checked_sub(1);
+        self.scroll = self.scroll.min(self.window.last_scroll);
+        self.choice = match (self.choice, down) {
+            (None, true) if self.scroll < self.window.last_scroll => {
+                self.scroll += 1;
+                None
+            }
+            (None, true) => last.map(|_| 0),
+            (None, false) => {
+                self.scroll = self.scroll.saturating_sub(1);
+                None
+            }
+            (Some(at), true) => last.map(|last| (at + 1).min(last)),
+            (Some(at), false) => at.checked_sub(1),
+        };
+        Reply::Taken
+    }
+
+    fn common_key(&mut self, action: Action) -> Reply {
+        match action {
+            // Ending a run that is not in sight is more than a person may mean.
+            Action::Stop if self.elsewhere.is_some() => Reply::PutAway,
+            Action::Stop => {
+                self.stage = Stage::Stopping;
+                Reply::Stop
+            }
+            Action::Comment => {
+                let mut comment = line();
+                comment.insert_text(self.comment.as_deref().unwrap_or_default());
+                self.stage = Stage::Comment(Box::new(comment));
+                Reply::Taken
+            }
+            Action::NextCard => Reply::Next,
+            Action::PreviousCard => Reply::Previous,
+            Action::ScrollUp => self.step(false),
+            Action::ScrollDown => self.step(true),
+            Action::PageUp => self.page(false),
+            Action::PageDown => self.page(true),
+            _ => Reply::NotMine,
+        }
+    }
+
+    /// A page of the body, no row of it left out.
+    pub(crate) fn page(&mut self, down: bool) -> Reply {
+        let rows = self.window.rows.max(1);
+        self.scroll = if down {
+            (self.scroll + rows).min(self.window.last_scroll)
+        } else {
+            self.scroll.min(self.window.last_scroll).saturating_sub(rows)
+        };
+        Reply::Taken
+    }
+
+    pub(super) fn scroll_by(&mut self, lines: isize) -> Reply {
+        self.scroll = self.scroll.saturating_add_signed(lines);
+        Reply::Taken
+    }
+
+    fn ask_key(&mut self, key: KeyEvent, keymap: &Keymap) -> Reply {
+        if let Some(line) = self.ask.line_mut() {
+            return match edit_line(line, key, keymap) {
+                Edited::Sent => match self.ask.written() {
+                    Some(answer) => self.decide(Answer::yes(answer), "answering"),
+                    None => Reply::Taken,
+                },
+                Edited::Left => {
+                    self.ask.stop_writing();
+                    Reply::Taken
+                }
+                Edited::Yes => Reply::Taken,
+                Edited::No => Reply::NotMine,
+            };
+        }
+        if let Some(number) = typed(key).and_then(|c| c.to_digit(10)).filter(|number| *number > 0) {
+            self.ask.choose(number as usize - 1);
+            return Reply::Taken;
+        }
+        match keymap.action(Place::Card, key) {
+            Some(Action::ScrollUp) => self.ask.step(-1),
+            Some(Action::ScrollDown) => self.ask.step(1),
+            Some(Action::Toggle) => self.ask.toggle(),
+            Some(Action::Skip) => return self.decide(Answer::no(None), "skipping the call"),
+            Some(Action::Accept) => match self.ask.accept() {
+                Some(answer) => return self.decide(Answer::yes(answer), "answering"),
+                None => self.problem = self.ask.hint(),
+            },
+            Some(action) => return self.common_key(action),
+            None => return Reply::NotMine,
+        }
+        Reply::Taken
+    }
+}
+
+impl Card {
+    fn form_key(&mut self, key: KeyEvent, keymap: &Keymap) -> Reply {
+        if let Some(line) = self.surface.line_mut() {
+            return match edit_line(line, key, keymap) {
+                Edited::Sent => {
+                    self.surface.written();
+                    Reply::Taken
+                }
+                Edited::Left => {
+                    self.surface.stop_writing();
+                    Reply::Taken
+                }
+                Edited::Yes => Reply::Taken,
+                Edited::No => Reply::NotMine,
+            };
+        }
+        match keymap.action(Place::Card, key) {
+            Some(Action::ScrollUp) => self.surface.step(-1),
+            Some(Action::ScrollDown) => self.surface.step(1),
+            Some(Action::Toggle) => self.surface.toggle(),
+            Some(Action::Skip) => return self.decide(Answer::no(None), "skipping the call"),
+            Some(Action::Accept) => match self.surface.accept() {
+                Some(answer) => return self.decide(Answer::yes(answer), "answering"),
+                None => self.problem = self.surface.hint(),
+            },
+            Some(action) => return self.common_key(action),
+            None => return Reply::NotMine,
+        }
+        Reply::Taken
+    }
+}
+
+pub(super) enum Edited {
+    /// It was an edit.
+    Yes,
+    /// It means nothing in a line.
+    No,
+    /// Enter.
+    Sent,
+    /// Escape.
+    Left,
+}
+
+/// A key in a text of several lines. A backslash before Enter stays: in a shell it goes on with the line.
+fn edit_text(text: &mut Composer, key: KeyEvent, keymap: &Keymap) -> Edited {
+    match keymap.action(Place::Composer, key) {
+        Some(Action::Send) if text.text()[..text.caret()].ends_with('\\') => {
+            text.insert('\n');
+            Edited::Yes
+        }
+        Some(Action::Send) => Edited::Sent,
+        Some(Action::Interrupt) => Edited::Left,
+        Some(Action::FocusCard) => Edited::Yes,
+        Some(action) if edit(text, action) => Edited::Yes,
+        Some(_) => Edited::No,
+        None => match typed(key) {
+            Some(c) => {
+                text.insert(c);
+                Edited::Yes
+            }
+            None => Edited::No,
+        },
+    }
+}
+
+/// A key in a line of text. Leaving and sending are the writing keys of the composer.
+pub(super) fn edit_line(line: &mut Composer, key: KeyEvent, keymap: &Keymap) -> Edited {
+    match keymap.action(Place::Composer, key) {
+        Some(Action::Send) => Edited::Sent,
+        Some(Action::Interrupt) => Edited::Left,
+        Some(Action::Newline | Action::Up | Action::Down | Action::FocusCard) => Edited::Yes,
+        Some(action) if edit(line, action) => Edited::Yes,
+        Some(_) => Edited::No,
+        None => match typed(key) {
+            Some(c) => {
+                line.insert(c);
+                Edited::Yes
+            }
+            None => Edited::No,
+        },
+    }
+}

@@ -1,0 +1,409 @@
+//! The screen as a terminal shows it, and requests as a host gets them.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+
+use super::perform::Performer;
+use super::*;
+use crate::app::tests::opened;
+use crate::approval::Answer;
+use crate::back::{BackCmd, BackMsg};
+use crate::host::{
+    Attach, Attached, Choice, ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread,
+    Page, QueuedRow, Review, RuleRow, SkillRow, UserInput,
+};
+use crate::keymap::Keymap;
+use crate::msg::Cmd;
+use crate::theme::{Depth, Theme, ThemeChoice, ThemeRow};
+use aye_core::contract::grant::{GrantEnd, GrantPreview, GrantRequest};
+use aye_core::contract::ids::SuspensionId;
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
+use aye_core::contract::record::{
+    DecideOutcome, GrantScope, InboxRow, QueueId, StoredMessage, SuspensionRecord, ThreadSummary,
+};
+use aye_core::contract::suspension::ToolCallResume;
+
+/// Writes down what it is asked.
+#[derive(Default)]
+struct FakeHost {
+    asked: Mutex<Vec<String>>,
+    refuses_grants: bool,
+}
+
+impl FakeHost {
+    fn note(&self, what: impl Into<String>) {
+        self.asked.lock().expect("no panic while it is held").push(what.into());
+    }
+}
+
+#[async_trait]
+impl Host for FakeHost {
+    async fn open_thread(&self, _: Option<ThreadId>) -> Result<OpenedThread, String> {
+        Ok(opened(Vec::new()))
+    }
+    async fn earlier(&self, _: &ThreadId, _: u64) -> Result<Vec<StoredMessage>, String> {
+        Ok(Vec::new())
+    }
+    async fn place(&self, _: &ThreadId, _: &str) -> Result<Option<u64>, String> {
+        Ok(None)
+    }
+    async fn start(&self, _: &ThreadId, input: UserInput) -> Result<(), String> {
+        self.note(format!("start {}", input.text));
+        Err("the store is locked".into())
+    }
+    async fn enqueue(&self, _: &ThreadId, input: UserInput) -> Result<QueuedRow, String> {
+        self.note(format!("enqueue {}", input.text));
+        Ok(QueuedRow {
+            id: 1,
+            text: input.text,
+            shown: None,
+            images: Vec::new(),
+            note: String::new(),
+            steers: false,
+        })
+    }
+    async fn attach(&self, _: Attach) -> Result<Attached, String> {
+        Ok(Attached::Nothing)
+    }
+    async fn picture(&self, _: &ImageRef) -> Result<Pixels, String> {
+        Err("there is none".into())
+    }
+    async fn packed(&self, _: &ImageRef) -> Result<Packed, String> {
+        Err("there is none".into())
+    }
+    async fn plate(&self, _: &ImageRef, _: Canvas) -> Result<Drawn, String> {
+        Err("there is none".into())
+    }
+    async fn unqueue(&self, id: QueueId) -> Result<bool, String> {
+        self.note(format!("unqueue {id}"));
+        Ok(id == 1)
+    }
+    async fn question(&self, _: &SuspensionId) -> Result<Option<SuspensionRecord>, String> {
+        Ok(None)
+    }
+    async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String> {
+        assert!(!answer.decision_id.as_str().is_empty() && answer.updated_at > 0);
+        self.note(format!("decide {id} {:?}", answer.action));
+        Ok(DecideOutcome::NotFound)
+    }
+    async fn preview_grant(&self, _: &SuspensionId, _: &str) -> Result<GrantPreview, String> {
+        Ok(GrantPreview::default())
+    }
+    async fn status_line(&self, json: String) -> Result<String, String> {
+        self.note("status line");
+        Ok(json)
+    }
+    fn themes(&self) -> Vec<ThemeRow> {
+        Vec::new()
+    }
+    async fn keep(&self, _: Choice, name: &str) -> Result<PathBuf, String> {
+        self.note(format!("theme {name}"));
+        Ok(PathBuf::from("config.toml"))
+    }
+    async fn grants(&self) -> Result<Vec<GrantRow>, String> {
+        Ok(Vec::new())
+    }
+    async fn revoke_grant(&self, id: &str) -> Result<bool, String> {
+        self.note(format!("revoke {id}"));
+        Ok(true)
+    }
+    async fn grant(&self, request: GrantRequest) -> Result<(), String> {
+        let GrantRequest { suspension, pattern, scope, .. } = request;
+        self.note(format!("grant {suspension} {pattern} {scope:?}"));
+        if self.refuses_grants { Err("the disk is full".into()) } else { Ok(()) }
+    }
+    async fn review(&self, id: &SuspensionId, arguments: &serde_json::Value) -> Result<Review, String> {
+        self.note(format!("review {id} {arguments}"));
+        Err("no such thing".into())
+    }
+    async fn edit(&self, text: &str, _: &str) -> Result<String, String> {
+        Ok(text.to_owned())
+    }
+    fn cancel(&self, _: &ThreadId) {
+        self.note("cancel");
+    }
+    fn expired(&self, thread: &ThreadId) {
+        self.note(format!("expired {thread}"));
+    }
+    async fn threads(&self) -> Result<Vec<ThreadSummary>, String> {
+        Ok(Vec::new())
+    }
+    async fn inbox(&self) -> Result<Vec<InboxRow>, String> {
+        Ok(Vec::new())
+    }
+    async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, String> {
+        self.note(format!("count all but {here:?}"));
+        Ok(2)
+    }
+    async fn opened_question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, String> {
+        self.note(format!("question {id}"));
+        Ok(None)
+    }
+    fn info(&self) -> HostInfo {
+        HostInfo::default()
+    }
+    fn set_mode(&self, mode: Mode) {
+        self.note(mode.as_str());
+    }
+    fn models(&self) -> Vec<ModelRow> {
+        Vec::new()
+    }
+    async fn set_model(&self, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+    fn set_effort(&self, effort: Option<aye_core::contract::inference::ReasoningEffort>) {
+        self.note(format!("effort {effort:?}"));
+    }
+    fn logins(&self) -> Vec<ModelRow> {
+        Vec::new()
+    }
+    async fn log_in(&self, provider: &str, key: crate::host::Secret) -> Result<String, String> {
+        self.note(format!("login {provider} {key:?}"));
+        Ok(format!("logged in to {provider}"))
+    }
+    async fn log_out(&self, provider: Option<&str>) -> Result<String, String> {
+        self.note(format!("logout {provider:?}"));
+        Err("no key is stored".to_owned())
+    }
+    fn skills(&self) -> Vec<SkillRow> {
+        Vec::new()
+    }
+    fn permissions(&self) -> Vec<RuleRow> {
+        Vec::new()
+    }
+    async fn complete_files(&self, query: &str) -> Vec<crate::host::MentionRow> {
+        vec![crate::host::MentionRow { label: format!("{query}.rs"), detail: String::new() }]
+    }
+    async fn export(&self, _: &ThreadId, _: ExportFormat) -> Result<PathBuf, String> {
+        Ok("x.md".into())
+    }
+    async fn shown(&self) {}
+    async fn keep_draft(&self, _: crate::host::KeepDraft) {}
+    async fn draft(&self, _: &ThreadId, _: bool) -> Option<crate::composer::paste::Draft> {
+        None
+    }
+    async fn history(&self) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
+    }
+    async fn page(&self, _: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String> {
+        self.note(format!("page {name} {words}"));
+        Ok(Page { title: name.to_owned(), text: words.to_owned() })
+    }
+    async fn back(&self, cmd: BackCmd) -> BackMsg {
+        self.note(format!("back {cmd:?}"));
+        BackMsg::Marked(Ok("done".to_owned()))
+    }
+    async fn remember(&self, prompt: &str) {
+        self.note(format!("remember {prompt}"));
+    }
+}
+
+/// Does the commands and gives back what was asked and answered.
+async fn perform(host: FakeHost, cmds: Vec<Cmd>) -> (Vec<String>, Vec<Msg>) {
+    let host = Arc::new(host);
+    let (sender, mut answers) = unbounded_channel();
+    let mut performer = Performer::new(Arc::clone(&host) as Arc<dyn Host>, sender);
+    for cmd in cmds {
+        performer.perform(cmd);
+    }
+    performer.settle().await;
+    let mut msgs = Vec::new();
+    while let Ok(msg) = answers.try_recv() {
+        msgs.push(msg);
+    }
+    let asked = host.asked.lock().expect("no panic while it is held").clone();
+    (asked, msgs)
+}
+
+#[tokio::test]
+async fn a_grant_is_stored_before_the_yes_and_without_it_there_is_no_yes() {
+    let grant = || {
+        vec![Cmd::Grant(GrantRequest {
+            suspension: "q".into(),
+            pattern: "Bash(ls)".into(),
+            scope: GrantScope::Everywhere,
+            end: GrantEnd::Never,
+        })]
+    };
+    let (asked, msgs) = perform(FakeHost::default(), grant()).await;
+    assert_eq!(asked, ["grant q Bash(ls) Everywhere", "decide q Resume"]);
+    assert!(matches!(&msgs[..], [Msg::Decided(id, Ok(_))] if id.as_str() == "q"));
+
+    let (asked, msgs) = perform(FakeHost { refuses_grants: true, ..FakeHost::default() }, grant()).await;
+    assert_eq!(asked, ["grant q Bash(ls) Everywhere"]);
+    let [Msg::Decided(_, Err(error))] = &msgs[..] else { panic!("{msgs:?}") };
+    assert_eq!(error, "the rule was not stored: the disk is full");
+}
+
+#[tokio::test]
+async fn requests_are_answered_and_a_refused_message_comes_back() {
+    let no = Answer::no(None);
+    let (asked, msgs) = perform(FakeHost::default(), vec![Cmd::Decide("q".into(), no)]).await;
+    assert_eq!((asked, msgs.len()), (vec!["decide q Cancel".to_owned()], 1));
+    let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Start("t".into(), UserInput::text("hi"))]).await;
+    let [Msg::Started(Err((error, input)))] = &msgs[..] else { panic!("{msgs:?}") };
+    assert_eq!((error.as_str(), input.text.as_str()), ("the store is locked", "hi"));
+    let (asked, msgs) = perform(FakeHost::default(), vec![Cmd::Unqueue(vec![1, 2])]).await;
+    assert_eq!(asked, ["unqueue 1", "unqueue 2"]);
+    assert!(matches!(&msgs[..], [Msg::Unqueued { back, gone }] if back == &[1] && gone == &[2]), "{msgs:?}");
+    let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Files(3, "ma".into())]).await;
+    assert!(matches!(&msgs[..], [Msg::Files(3, paths)] if paths[0].label == "ma.rs"));
+}
+
+#[test]
+fn a_long_answer_is_in_the_scrollback_once_and_whole() {
+    let (width, height) = (50, 12);
+    let look = Look { theme: Theme::plain(), highlighter: Highlighter::waiting() };
+    let terminal = LiveTerminal::new(Vec::new(), width, height, true);
+    let mut screen = Screen::new(terminal, look, &TuiOptions::default(), Arc::default());
+    let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
+    let mut at = 0;
+    let mut step = |app: &mut App, screen: &mut Screen<Vec<u8>>, msg: Msg| {
+        at += 5;
+        app.update(Moment(at), msg);
+        screen.draw(app).expect("a vector takes everything");
+    };
+    step(&mut app, &mut screen, Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+    let agent = |event: AgentEvent| Msg::Agent(ThreadId::from("t"), Box::new(event));
+    step(&mut app, &mut screen, agent(AgentEvent::StepStart { message_id: "m".into() }));
+    for n in 0..60 {
+        for word in ["paragraph ", "number "] {
+            step(&mut app, &mut screen, agent(AgentEvent::TextDelta { delta: word.into() }));
+        }
+        step(
+            &mut app,
+            &mut screen,
+            agent(AgentEvent::TextDelta { delta: format!("n{n}.\n\n```\ncode c{n}\n```\n\n") }),
+        );
+        if n == 30 {
+            step(&mut app, &mut screen, Msg::Paste("half written".into()));
+        }
+    }
+    step(&mut app, &mut screen, agent(AgentEvent::StepEnd));
+
+    let size = |n: u16| std::num::NonZeroU16::new(n).expect("not zero");
+    let mut parser = vt100::Parser::new(size(height), size(width), 2000);
+    parser.process(screen.terminal.out_mut());
+    assert!(parser.screen().contents().contains("❯ half written"), "{}", parser.screen().contents());
+    parser.screen_mut().set_scrollback(usize::MAX);
+    let above = parser.screen().scrollback();
+    let mut all = String::new();
+    let mut from = above;
+    loop {
+        parser.screen_mut().set_scrollback(from);
+        let rows: Vec<String> = parser.screen().rows(0, width).collect();
+        let take = if from == 0 { rows.len() } else { from.min(rows.len()) };
+        for row in &rows[..take] {
+            all.push_str(row.trim_end());
+            all.push('\n');
+        }
+        if from == 0 {
+            break;
+        }
+        from -= take;
+    }
+    for n in 0..60 {
+        let count = all.lines().filter(|line| line.trim() == format!("paragraph number n{n}.")).count();
+        assert_eq!(count, 1, "paragraph {n} in\n{all}");
+        assert_eq!(all.lines().filter(|line| line.trim() == format!("code c{n}")).count(), 1, "code {n}");
+    }
+}
+
+/// An answer in so many deltas, a frame for each chunk of them: the bytes that are written.
+fn written(deltas: usize, per_frame: usize) -> usize {
+    let (width, height) = (120, 40);
+    let look = Look { theme: Theme::default(), highlighter: Highlighter::off() };
+    let terminal = LiveTerminal::new(Vec::new(), width, height, true);
+    let mut screen = Screen::new(terminal, look, &TuiOptions::default(), Arc::default());
+    let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
+    app.update(Moment(0), Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+    let tell = |app: &mut App, at: u64, event: AgentEvent| {
+        app.update(Moment(at), Msg::Agent(ThreadId::from("t"), Box::new(event)));
+    };
+    tell(&mut app, 0, AgentEvent::StepStart { message_id: "m".into() });
+    let text = "Some words of a *paragraph* with `code` in it, and then a list:\n\n- one\n- two\n\n```rust\nlet x = 1;\n```\n\n";
+    let chars: Vec<char> = text.chars().cycle().take(3 * deltas).collect();
+    for (n, delta) in chars.chunks(3).enumerate() {
+        tell(&mut app, n as u64, AgentEvent::TextDelta { delta: delta.iter().collect() });
+        if n % per_frame == 0 {
+            screen.draw(&app).expect("a vector takes everything");
+        }
+    }
+    tell(&mut app, deltas as u64, AgentEvent::StepEnd);
+    screen.draw(&app).expect("a vector takes everything");
+    let before = screen.terminal.out_mut().len();
+    screen.draw(&app).expect("a vector takes everything");
+    assert_eq!(screen.terminal.out_mut().len(), before, "no frame when nothing changed");
+    before
+}
+
+#[test]
+fn an_answer_of_twenty_thousand_deltas_writes_little() {
+    // As fast as a socket takes them, and at 3,000 in a second. The theme has no band: each frame draws two rules.
+    for (per_frame, limit) in [(400, 400 * 1024), (48, 480 * 1024)] {
+        let written = written(20_000, per_frame);
+        assert!(written <= limit, "{written} bytes with {per_frame} deltas in a frame");
+    }
+}
+
+/// A terminal that nobody sits at.
+struct NoTty;
+
+impl Tty for NoTty {
+    fn stop_reading(&self) {}
+    fn give(&self) {}
+    fn take(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn stop_process(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A loop around a new model; the senders keep it from seeing an end.
+fn stage(host: &Arc<FakeHost>, app: App) -> Stage<Vec<u8>, NoTty> {
+    let (width, height) = app.size;
+    let look = Look { theme: Theme::plain(), highlighter: Highlighter::off() };
+    let terminal = LiveTerminal::new(Vec::new(), width, height, true);
+    let mut options = TuiOptions::default();
+    options.abilities.background = true;
+    let screen = Screen::new(terminal, look, &options, Arc::default());
+    let (answers_in, answers) = unbounded_channel();
+    let (_, keys) = unbounded_channel();
+    let (_, events) = unbounded_channel();
+    let waits = Loop { keys, events, answers, colours: Arc::default(), started: Instant::now() };
+    let performer = Performer::new(Arc::clone(host) as Arc<dyn Host>, answers_in);
+    Stage { app, screen, waits, performer, tty: NoTty }
+}
+
+/// What a new size or a frame brings about is done like everything else.
+#[tokio::test]
+async fn what_an_update_asks_for_is_done_whatever_it_was_told() {
+    for msg in [Msg::Resize(60, 20), Msg::Drawn, Msg::Tick] {
+        let host = Arc::new(FakeHost::default());
+        let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
+        app.feed = StatusCommand::on();
+        let mut stage = stage(&host, app);
+        assert_eq!(stage.tell(msg.clone()).await.expect("nothing is written"), None);
+        stage.performer.settle().await;
+        assert_eq!(*host.asked.lock().expect("not poisoned"), ["status line"], "{msg:?}");
+        let answer = stage.waits.answers.try_recv();
+        assert!(matches!(answer, Ok(Msg::StatusLine(Ok(_)))), "{msg:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_first_frame_asks_for_the_background_and_no_other_one_does() {
+    let host = Arc::new(FakeHost::default());
+    let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
+    app.theme = ThemeChoice::find("auto", Depth::True, |_| None).expect("right").expect("known");
+    let mut stage = stage(&host, app);
+    for _ in 0..3 {
+        assert_eq!(stage.show().await.expect("a vector takes everything"), (true, None));
+    }
+    let written = String::from_utf8_lossy(stage.screen.terminal.out_mut()).into_owned();
+    assert_eq!(written.matches("\u{1b}]11;?").count(), 1, "{written:?}");
+}

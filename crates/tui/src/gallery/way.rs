@@ -1,0 +1,408 @@
+//! The protocol for images: the user's setting, and what the terminal reports.
+//!
+//! It is queried for its name, the size of its cells and its attributes, in this order; every terminal answers the
+//! last one, so all other answers are known by then. Nothing waits for them.
+
+use super::super::graphics::{Question, Reply, TerminalKind};
+use super::super::msg::Cmd;
+use super::super::theme::Depth;
+use super::super::transcript::Moment;
+use super::{ImageCache, Images, SMALL, Shown};
+use aye_core::contract::image::{Canvas, Drawing, Drawn, ImageRef};
+
+/// A cell has so many pixels when the terminal does not say it. Only files can be drawn then: their size is told in cells.
+const CELL: (u16, u16) = (10, 20);
+/// What nobody's cells have.
+const LEAST_CELL: (u16, u16) = (4, 6);
+const MOST_CELL: (u16, u16) = (200, 400);
+/// So long pictures wait for what the terminal says at the start.
+const HELD_MS: u64 = 400;
+/// Colours that sixels have where the terminal does not say it.
+const COLOURS: u16 = 256;
+
+/// How the terminal gets pictures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// As characters.
+    #[default]
+    Cells,
+    /// As pixels, which it places where characters say it.
+    Placed,
+    /// As pixels that are drawn where the cursor stands, when they will not change any more.
+    Drawn(Drawing),
+}
+
+/// What is known of the terminal.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Heard {
+    /// No multiplexer or ssh in between.
+    pub(super) is_direct: bool,
+    /// Its environment says that it takes files; another one may have left that there.
+    pub(super) takes_files: bool,
+    maker: Option<TerminalKind>,
+    cell: Option<(u16, u16)>,
+    colours: Option<u16>,
+    has_sixel: bool,
+    /// It was asked how many colours it has.
+    asked_colours: bool,
+}
+
+impl ImageCache {
+    /// For a terminal with nothing between us and it, or with something; its environment may say that it takes files.
+    #[must_use]
+    pub fn on(mut self, is_direct: bool, takes_files: bool) -> ImageCache {
+        self.heard = Heard { is_direct, takes_files, ..Heard::default() };
+        if self.depth.is_some() && self.images == Images::Iterm2 && is_direct {
+            self.way = Way::Drawn(Drawing::Iterm2);
+        }
+        self
+    }
+
+    /// What the terminal is asked for at the start.
+    pub fn questions(&self) -> &'static [Question] {
+        match (self.depth, self.images) {
+            (Some(_), Images::Auto) if self.heard.is_direct => {
+                &[Question::Cell, Question::Name, Question::Attributes]
+            }
+            (Some(_), Images::Iterm2) if self.heard.is_direct => &[Question::Cell],
+            // Something that stands between us and it may draw them by itself.
+            (Some(_), Images::Sixel) => &[Question::Cell, Question::Attributes],
+            (Some(_), Images::Auto | Images::Iterm2 | Images::Blocks | Images::Off) | (None, _) => &[],
+        }
+    }
+
+    /// The terminal was just asked: pictures wait for its answers, and not for long.
+    #[must_use]
+    pub fn held(self, now: Moment) -> ImageCache {
+        let is_asked = self.questions().contains(&Question::Attributes);
+        ImageCache { held: is_asked.then(|| now.plus(HELD_MS)), ..self }
+    }
+
+    /// Until when pictures wait, when some do.
+    pub fn held_until(&self) -> Option<Moment> {
+        self.held.filter(|_| !self.known.is_empty())
+    }
+
+    /// They wait no more.
+    pub(super) fn let_go(&mut self, cmds: &mut Vec<Cmd>) {
+        if self.held.take().is_some() {
+            self.ask_again(cmds);
+        }
+    }
+
+    /// How the terminal gets pictures.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// What the terminal says.
+    pub fn hear(&mut self, reply: Reply, cmds: &mut Vec<Cmd>) {
+        match reply {
+            Reply::Name(maker) => {
+                self.heard.maker = Some(maker);
+                let is_auto = self.images == Images::Auto;
+                match maker {
+                    TerminalKind::Places if is_auto && self.depth == Some(Depth::True) => {
+                        self.go(Way::Placed, cmds);
+                    }
+                    TerminalKind::Files if is_auto => self.go(Way::Drawn(Drawing::Iterm2), cmds),
+                    TerminalKind::Places | TerminalKind::Files | TerminalKind::Other => {}
+                }
+            }
+            Reply::Cell(width, height) => self.measure((width, height), cmds),
+            Reply::Colours(count) => self.heard.colours = Some(count.clamp(2, COLOURS)),
+            Reply::Attributes { sixel, cell } => {
+                self.heard.has_sixel |= sixel;
+                if let (None, Some(cell)) = (self.heard.cell, cell) {
+                    self.measure(cell, cmds);
+                }
+                if self.choose(cmds) {
+                    self.let_go(cmds);
+                }
+            }
+        }
+    }
+
+    /// The terminal got another size, and its cells may have too. Sixels that do not fit them would stand in the text.
+    pub fn resized(&mut self, cmds: &mut Vec<Cmd>) {
+        if self.way == Way::Drawn(Drawing::Sixel) {
+            self.heard.cell = None;
+            cmds.extend([Question::Cell, Question::Attributes].map(Cmd::AskTerminal));
+        }
+    }
+
+    /// All was answered that will be, unless there is more to ask: whether that is so.
+    fn choose(&mut self, cmds: &mut Vec<Cmd>) -> bool {
+        if self.way != Way::Cells || self.depth.is_none() {
+            return true;
+        }
+        let has_sixel = match self.images {
+            Images::Auto => self.heard.has_sixel,
+            Images::Sixel => true,
+            Images::Iterm2 | Images::Blocks | Images::Off => return true,
+        };
+        if self.images == Images::Auto && self.heard.takes_files && self.heard.maker.is_none() {
+            self.go(Way::Drawn(Drawing::Iterm2), cmds);
+        } else if has_sixel && self.heard.cell.is_some() {
+            if std::mem::replace(&mut self.heard.asked_colours, true) {
+                self.go(Way::Drawn(Drawing::Sixel), cmds);
+            } else {
+                // Terminals without sixels may read something else in this question.
+                cmds.extend([Question::Colours, Question::Attributes].map(Cmd::AskTerminal));
+                return false;
+            }
+        }
+        true
+    }
+
+    fn measure(&mut self, cell: (u16, u16), cmds: &mut Vec<Cmd>) {
+        let fits = |n: u16, least: u16, most: u16| (least..=most).contains(&n);
+        if !fits(cell.0, LEAST_CELL.0, MOST_CELL.0) || !fits(cell.1, LEAST_CELL.1, MOST_CELL.1) {
+            return;
+        }
+        self.heard.cell = Some(cell);
+        // What was made for other cells is of no use any more.
+        let stale = |(_, shown): &(ImageRef, Shown)| match shown {
+            Shown::Plate(drawn) => drawn.canvas.cell != cell,
+            Shown::Asked => true,
+            Shown::Here(_) | Shown::Packed(_) | Shown::Broken(_) => false,
+        };
+        if self.way == Way::Drawn(Drawing::Sixel) && self.known.values().any(stale) {
+            self.ask_again(cmds);
+        }
+    }
+
+    fn go(&mut self, way: Way, cmds: &mut Vec<Cmd>) {
+        if self.way != way {
+            self.way = way;
+            self.held = None;
+            self.ask_again(cmds);
+        }
+    }
+
+    fn ask_again(&mut self, cmds: &mut Vec<Cmd>) {
+        let cmd = |image: &ImageRef| self.wanted(image);
+        let mut asked = Vec::new();
+        for hash in &self.order {
+            if let Some((image, shown)) = self.known.get(hash)
+                && !matches!(shown, Shown::Broken(_))
+            {
+                cmds.push(cmd(image));
+                asked.push(hash.clone());
+            }
+        }
+        for hash in asked {
+            if let Some((_, shown)) = self.known.get_mut(&hash) {
+                *shown = Shown::Asked;
+            }
+        }
+    }
+
+    /// What asks for a picture as it is shown now.
+    pub(super) fn wanted(&self, image: &ImageRef) -> Cmd {
+        match self.way {
+            Way::Cells => Cmd::Picture(image.clone()),
+            Way::Placed => Cmd::Pack(image.clone()),
+            Way::Drawn(drawing) => {
+                let canvas = Canvas {
+                    drawing,
+                    most: self.room,
+                    cell: self.heard.cell.unwrap_or(CELL),
+                    colours: self.heard.colours.unwrap_or(COLOURS),
+                };
+                Cmd::Plate(image.clone(), canvas)
+            }
+        }
+    }
+
+    /// The terminal has so many columns and rows, of which pictures stand in some, behind so many columns.
+    pub(super) fn fit(&mut self, (columns, rows): (u16, u16), indent: u16) {
+        let columns = columns.saturating_sub(indent + 1).clamp(1, SMALL.0);
+        self.room = (columns, (rows / 2).clamp(1, SMALL.1));
+    }
+
+    /// Whether a picture can be drawn in that room as it was made.
+    pub fn can_draw(&self, drawn: &Drawn, room: (u16, u16)) -> bool {
+        let is_exact = match drawn.canvas.drawing {
+            Drawing::Iterm2 => true,
+            Drawing::Sixel => self.heard.cell == Some(drawn.canvas.cell),
+        };
+        self.way == Way::Drawn(drawn.canvas.drawing)
+            && is_exact
+            && drawn.columns <= room.0.min(self.room.0)
+            && drawn.rows <= room.1.min(self.room.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Shown;
+    use super::*;
+    use aye_core::contract::image::Pixels;
+
+    fn image() -> ImageRef {
+        ImageRef::of("a.gif", b"GIF89a\x80\x02\xe0\x01").unwrap()
+    }
+
+    fn told(gallery: ImageCache, answers: &[Reply]) -> (ImageCache, Vec<Cmd>) {
+        let (mut gallery, mut cmds) = (gallery, Vec::new());
+        gallery.fit((80, 24), 2);
+        gallery.ask(&image(), &mut cmds);
+        for answer in answers {
+            gallery.hear(*answer, &mut cmds);
+        }
+        (gallery, cmds)
+    }
+
+    fn attributes(sixel: bool) -> Reply {
+        Reply::Attributes { sixel, cell: None }
+    }
+
+    #[test]
+    fn the_answers_choose_the_way() {
+        use Reply::{Cell, Name};
+        let cell = Cell(9, 18);
+        let with_system = Reply::Attributes { sixel: true, cell: Some((8, 16)) };
+        let (files, sixels) = (Way::Drawn(Drawing::Iterm2), Way::Drawn(Drawing::Sixel));
+        let true_colour = Some(Depth::True);
+        for (depth, images, is_direct, takes_files, answers, want) in [
+            (
+                true_colour,
+                Images::Auto,
+                true,
+                false,
+                &[cell, Name(TerminalKind::Places), attributes(false)][..],
+                Way::Placed,
+            ),
+            (
+                Some(Depth::Indexed),
+                Images::Auto,
+                true,
+                false,
+                &[cell, Name(TerminalKind::Places), attributes(false)],
+                Way::Cells,
+            ),
+            (
+                true_colour,
+                Images::Auto,
+                true,
+                false,
+                &[cell, Name(TerminalKind::Files), attributes(true)],
+                files,
+            ),
+            (true_colour, Images::Auto, true, true, &[attributes(false)], files),
+            (
+                true_colour,
+                Images::Auto,
+                true,
+                true,
+                &[Name(TerminalKind::Other), attributes(false)],
+                Way::Cells,
+            ),
+            (
+                Some(Depth::Indexed),
+                Images::Auto,
+                true,
+                false,
+                &[cell, Name(TerminalKind::Other), attributes(true), attributes(true)],
+                sixels,
+            ),
+            (true_colour, Images::Auto, true, false, &[cell, attributes(true)], Way::Cells),
+            (true_colour, Images::Auto, true, false, &[attributes(true), attributes(true)], Way::Cells),
+            (true_colour, Images::Auto, true, false, &[with_system, attributes(true)], sixels),
+            (
+                true_colour,
+                Images::Auto,
+                true,
+                false,
+                &[Cell(9, 0), attributes(true), attributes(true)],
+                Way::Cells,
+            ),
+            (true_colour, Images::Sixel, false, false, &[cell, attributes(false), attributes(false)], sixels),
+            (
+                true_colour,
+                Images::Sixel,
+                true,
+                false,
+                &[cell, Name(TerminalKind::Places), attributes(false)],
+                Way::Cells,
+            ),
+            (true_colour, Images::Iterm2, true, false, &[], files),
+            (true_colour, Images::Iterm2, false, true, &[attributes(true)], Way::Cells),
+            (
+                true_colour,
+                Images::Blocks,
+                true,
+                true,
+                &[cell, Name(TerminalKind::Files), with_system, with_system],
+                Way::Cells,
+            ),
+            (None, Images::Auto, true, true, &[cell, with_system, with_system], Way::Cells),
+        ] {
+            let gallery = ImageCache::new(depth).shown(images).on(is_direct, takes_files);
+            assert_eq!(told(gallery, answers).0.way(), want, "{depth:?} {images:?} {is_direct} {answers:?}");
+        }
+    }
+
+    #[test]
+    fn only_one_that_has_sixels_is_asked_for_its_colours() {
+        let auto = || ImageCache::new(Some(Depth::True)).on(true, false);
+        assert_eq!(auto().questions(), [Question::Cell, Question::Name, Question::Attributes]);
+        let (_, cmds) = told(auto(), &[Reply::Cell(9, 18), attributes(false)]);
+        assert!(!cmds.iter().any(|cmd| matches!(cmd, Cmd::AskTerminal(_))), "{cmds:?}");
+        let answers = [Reply::Cell(9, 18), attributes(true), Reply::Colours(16), attributes(true)];
+        let (_, cmds) = told(auto(), &answers);
+        assert_eq!(cmds[1..3], [Question::Colours, Question::Attributes].map(Cmd::AskTerminal));
+        let canvas = Canvas { drawing: Drawing::Sixel, most: (48, 12), cell: (9, 18), colours: 16 };
+        assert_eq!(cmds[3..], [Cmd::Plate(image(), canvas)]);
+        assert!(ImageCache::new(Some(Depth::True)).on(false, true).questions().is_empty());
+        let wanted = ImageCache::new(Some(Depth::True)).shown(Images::Sixel).on(false, false);
+        assert_eq!(wanted.questions(), [Question::Cell, Question::Attributes]);
+    }
+
+    #[test]
+    fn pictures_wait_for_the_first_answers() {
+        let auto = || ImageCache::new(Some(Depth::True)).on(true, false).held(Moment(5));
+        assert_eq!(auto().held_until(), None, "no pending questions");
+        let (mut gallery, mut cmds) = told(auto(), &[Reply::Cell(9, 18)]);
+        assert_eq!((gallery.held_until(), cmds.len()), (Some(Moment(405)), 0));
+        gallery.let_go(&mut cmds);
+        assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Picture(image())][..]));
+        let (gallery, cmds) = told(auto(), &[attributes(false)]);
+        assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Picture(image())][..]));
+        let (gallery, cmds) = told(auto(), &[Reply::Cell(9, 18), attributes(true)]);
+        assert!(gallery.held_until().is_some() && cmds.iter().all(|cmd| matches!(cmd, Cmd::AskTerminal(_))));
+        let (gallery, cmds) = told(gallery, &[Reply::Colours(16), attributes(true)]);
+        assert!(gallery.held_until().is_none() && matches!(cmds[..], [Cmd::Plate(..)]), "{cmds:?}");
+        let (gallery, cmds) = told(auto(), &[Reply::Name(TerminalKind::Places)]);
+        assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Pack(image())][..]));
+        let forced = ImageCache::new(Some(Depth::True)).shown(Images::Iterm2).on(true, false).held(Moment(5));
+        assert!(matches!(told(forced, &[]).1[..], [Cmd::Plate(..)]), "it is not asked what it can");
+    }
+
+    #[test]
+    fn sixels_for_other_cells_are_not_drawn() {
+        let answers = [Reply::Cell(9, 18), attributes(true), attributes(true)];
+        let (mut gallery, mut cmds) = told(ImageCache::new(Some(Depth::True)).on(true, false), &answers);
+        let Some(Cmd::Plate(_, canvas)) = cmds.pop() else { panic!("{cmds:?}") };
+        let small = Pixels { width: 1, height: 1, rgba: vec![0; 4] };
+        let drawn = Drawn { canvas, columns: 48, rows: 12, bytes: vec![1], small };
+        gallery.take_plate(&image().hash, Ok(drawn.clone()));
+        assert!(gallery.can_draw(&drawn, SMALL) && !gallery.can_draw(&drawn, (40, 12)));
+        cmds.clear();
+        gallery.resized(&mut cmds);
+        assert_eq!(cmds, [Question::Cell, Question::Attributes].map(Cmd::AskTerminal));
+        assert!(!gallery.can_draw(&drawn, SMALL), "nobody knows");
+        cmds.clear();
+        gallery.hear(Reply::Cell(9, 18), &mut cmds);
+        assert!(gallery.can_draw(&drawn, SMALL) && cmds.is_empty());
+        gallery.hear(Reply::Cell(10, 20), &mut cmds);
+        assert!(!gallery.can_draw(&drawn, SMALL));
+        assert!(matches!(&cmds[..], [Cmd::Plate(_, canvas)] if canvas.cell == (10, 20)), "{cmds:?}");
+        // What was made for the old cells comes late.
+        gallery.take_plate(&image().hash, Ok(drawn));
+        assert_eq!(gallery.get(&image()), Some(&Shown::Asked));
+        gallery.fit((30, 10), 2);
+        assert_eq!(gallery.room, (27, 5));
+    }
+}

@@ -1,0 +1,431 @@
+//! Decodes bytes of a terminal to keys: legacy and kitty forms, bracketed paste, focus, the mouse.
+
+use crossterm::event::{
+    KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
+
+use super::TerminalEvent;
+use crate::graphics::{Reply, TerminalKind};
+use crate::theme::Background;
+
+const PASTE_BEGIN: &[u8] = b"\x1b[200~";
+const PASTE_END: &[u8] = b"\x1b[201~";
+/// Keys that end a paste whose end mark never comes, when they arrive alone.
+const GIVE_UP: [&[u8]; 4] = [b"\x03", b"\x1b[99;5u", b"\x1b", b"\x1b[27u"];
+/// How the answers to the questions for the background and for the name begin. They are waited for: nobody types them.
+const ANSWERS: [&[u8]; 2] = [b"\x1b]11;rgb", b"\x1bP>|"];
+const MAX_ANSWER: usize = 64;
+/// A sequence longer than this is none of ours.
+const MAX_SEQUENCE: usize = 64 * 1024;
+
+/// Decodes a stream of bytes in pieces of any size.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    bytes: Vec<u8>,
+    /// Up to where the end of a paste was looked for.
+    searched: usize,
+}
+
+/// What the bytes at the front are.
+enum Step {
+    /// So many bytes, and what they mean.
+    Took(usize, Option<TerminalEvent>),
+    /// Cannot be told before more bytes come.
+    More,
+}
+
+impl Decoder {
+    /// Takes bytes and appends what they mean to `out`.
+    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<TerminalEvent>) {
+        if self.bytes.starts_with(PASTE_BEGIN) && GIVE_UP.contains(&bytes) {
+            // The end of the paste got lost, and somebody presses Ctrl-C or Escape because nothing happens.
+            self.bytes.extend_from_slice(PASTE_END);
+        }
+        if self.bytes == [0x1b] && !bytes.first().is_none_or(|first| goes_on(*first)) {
+            // The terminal sends Alt and a key in one piece: this one was pressed after Escape.
+            self.bytes.clear();
+            out.push(key(KeyCode::Esc, KeyModifiers::NONE));
+        }
+        self.bytes.extend_from_slice(bytes);
+        let mut at = 0;
+        while at < self.bytes.len() {
+            let rest = &self.bytes[at..];
+            let step = if rest.starts_with(PASTE_BEGIN) { paste(rest, self.searched) } else { step(rest) };
+            match step {
+                Step::Took(taken, event) => {
+                    at += taken;
+                    self.searched = 0;
+                    out.extend(event);
+                }
+                Step::More => {
+                    self.searched = rest.len().saturating_sub(PASTE_END.len());
+                    break;
+                }
+            }
+        }
+        self.bytes.drain(..at);
+        if self.bytes.is_empty() {
+            self.bytes.shrink_to(4096);
+        }
+    }
+
+    /// Whether an escape sequence is begun that may as well be the Escape key. A paste is waited for as long as it takes.
+    pub fn is_waiting(&self) -> bool {
+        let begins = |answer: &&[u8]| self.bytes.starts_with(answer);
+        let is_answer = ANSWERS.iter().any(begins) && self.bytes.len() < MAX_ANSWER;
+        !self.bytes.is_empty() && !self.bytes.starts_with(PASTE_BEGIN) && !is_answer
+    }
+
+    /// No more bytes came: what is there is meant as it stands.
+    pub fn flush(&mut self, out: &mut Vec<TerminalEvent>) {
+        if !self.is_waiting() {
+            return;
+        }
+        let bytes = std::mem::take(&mut self.bytes);
+        let rest = match bytes.as_slice() {
+            [0x1b] => {
+                out.push(key(KeyCode::Esc, KeyModifiers::NONE));
+                &[][..]
+            }
+            [0x1b, second, rest @ ..] if second.is_ascii_graphic() => {
+                out.push(character(char::from(*second), KeyModifiers::ALT));
+                rest
+            }
+            // The beginning of a character whose rest never came.
+            _ => &[],
+        };
+        let rest = rest.to_vec();
+        self.feed(&rest, out);
+    }
+}
+
+/// Whether a sequence may go on with this byte behind an Escape that came by itself, as over a slow line.
+fn goes_on(byte: u8) -> bool {
+    matches!(byte, b'[' | b'O' | b']' | b'P' | b'_' | b'^' | 0x1b)
+}
+
+/// A whole paste. An end mark inside of it (no honest terminal sends one) is known by the one that follows.
+fn paste(bytes: &[u8], searched: usize) -> Step {
+    let from = searched.max(PASTE_BEGIN.len()).min(bytes.len());
+    let Some(first) = find(&bytes[from..], PASTE_END).map(|i| from + i) else {
+        return Step::More;
+    };
+    let mut end = first;
+    while let Some(next) = find(&bytes[end + PASTE_END.len()..], PASTE_END).map(|i| end + PASTE_END.len() + i)
+    {
+        if find(&bytes[end..next], PASTE_BEGIN).is_some() {
+            break;
+        }
+        end = next;
+    }
+    let inside: Vec<u8> = bytes[PASTE_BEGIN.len()..end].to_vec();
+    let text =
+        String::from_utf8_lossy(&inside).replace("\x1b[201~", "").replace("\r\n", "\n").replace('\r', "\n");
+    let text: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
+    Step::Took(end + PASTE_END.len(), Some(TerminalEvent::Paste(text)))
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|window| window == what)
+}
+
+fn step(bytes: &[u8]) -> Step {
+    match bytes {
+        [0x1b] => Step::More,
+        [0x1b, 0x1b, ..] => Step::Took(1, Some(key(KeyCode::Esc, KeyModifiers::NONE))),
+        [0x1b, b'[', rest @ ..] => csi(rest),
+        [0x1b, b'O'] => Step::More,
+        [0x1b, b'O', last, ..] => match function(*last) {
+            Some(code) => Step::Took(3, Some(key(code, KeyModifiers::NONE))),
+            None => Step::Took(2, Some(character('O', KeyModifiers::ALT))),
+        },
+        // Answers to questions that somebody else asked: swallowed up to their end.
+        [0x1b, b']' | b'P' | b'_' | b'^', rest @ ..] => {
+            let bell = find(rest, b"\x07").map(|i| i + 1);
+            let st = find(rest, b"\x1b\\").map(|i| i + 2);
+            match bell.into_iter().chain(st).min() {
+                Some(end) => Step::Took(2 + end, answer(&rest[..end])),
+                None if rest.len() > MAX_SEQUENCE => Step::Took(bytes.len(), None),
+                None => Step::More,
+            }
+        }
+        [0x1b, rest @ ..] => match plain(rest) {
+            Step::Took(taken, Some(TerminalEvent::Key(mut event))) => {
+                event.modifiers |= KeyModifiers::ALT;
+                Step::Took(taken + 1, Some(TerminalEvent::Key(event)))
+            }
+            Step::Took(taken, event) => Step::Took(taken + 1, event),
+            Step::More => Step::More,
+        },
+        _ => plain(bytes),
+    }
+}
+
+/// What the terminal answers to what we asked it.
+fn answer(bytes: &[u8]) -> Option<TerminalEvent> {
+    let text = std::str::from_utf8(bytes).ok()?.trim_end_matches(['\x07', '\x1b', '\\']);
+    if let Some(name) = text.strip_prefix(">|") {
+        return Some(TerminalEvent::Reply(Reply::Name(TerminalKind::of(name))));
+    }
+    Background::of_answer(text).map(TerminalEvent::Background)
+}
+
+/// A character or control that is no escape sequence.
+fn plain(bytes: &[u8]) -> Step {
+    let Some(&first) = bytes.first() else {
+        return Step::More;
+    };
+    let control = |c: u8| key(KeyCode::Char(char::from(c)), KeyModifiers::CONTROL);
+    let event = match first {
+        b'\r' => key(KeyCode::Enter, KeyModifiers::NONE),
+        b'\t' => key(KeyCode::Tab, KeyModifiers::NONE),
+        0x7f => key(KeyCode::Backspace, KeyModifiers::NONE),
+        0 => control(b' '),
+        0x01..=0x1a => control(first - 1 + b'a'),
+        0x1b..=0x1f => control(first - 0x1c + b'4'),
+        0x20..0x7f => character(char::from(first), KeyModifiers::NONE),
+        0x80.. => {
+            let length = match first {
+                0xc2..=0xdf => 2,
+                0xe0..=0xef => 3,
+                0xf0..=0xf4 => 4,
+                _ => return Step::Took(1, None),
+            };
+            let whole = &bytes[..length.min(bytes.len())];
+            return match std::str::from_utf8(whole) {
+                Ok(text) => {
+                    let typed = text.chars().next().filter(|c| !c.is_control());
+                    Step::Took(length, typed.map(|c| character(c, KeyModifiers::NONE)))
+                }
+                Err(error) if error.error_len().is_none() => Step::More,
+                Err(_) => Step::Took(1, None),
+            };
+        }
+    };
+    Step::Took(1, Some(event))
+}
+
+/// The rest of a sequence after `ESC [`.
+fn csi(rest: &[u8]) -> Step {
+    // The function keys of the Linux console.
+    if let [b'[', tail @ ..] = rest {
+        return match tail {
+            [] => Step::More,
+            [c @ b'A'..=b'E', ..] => Step::Took(4, Some(key(KeyCode::F(c - b'A' + 1), KeyModifiers::NONE))),
+            _ => Step::Took(3, None),
+        };
+    }
+    let Some(end) = rest.iter().position(|b| (0x40..=0x7e).contains(b)) else {
+        // A control inside means that the sequence was cut off.
+        return match rest.iter().position(|b| *b < 0x20 || *b >= 0x80) {
+            Some(bad) => Step::Took(2 + bad, None),
+            None if rest.len() > MAX_SEQUENCE => Step::Took(2 + rest.len(), None),
+            None => Step::More,
+        };
+    };
+    if let Some(bad) = rest[..end].iter().position(|b| *b < 0x20 || *b >= 0x80) {
+        return Step::Took(2 + bad, None);
+    }
+    let length = 2 + end + 1;
+    // X10 mouse reports carry three bytes behind; they are not asked for, but must not become keys.
+    if &rest[..=end] == b"M" {
+        return if rest.len() < 4 { Step::More } else { Step::Took(length + 3, None) };
+    }
+    Step::Took(length, meaning(&rest[..end], rest[end]))
+}
+
+/// What a terminal says of itself.
+fn of_itself(parameters: &[u8], last: u8) -> Option<Reply> {
+    let (parameters, is_private) =
+        parameters.strip_prefix(b"?").map_or((parameters, false), |rest| (rest, true));
+    let mut numbers = std::str::from_utf8(parameters).ok()?.split(';').map(|n| n.parse::<u16>().ok());
+    match (is_private, last) {
+        // The first one is its kind.
+        (true, b'c') => {
+            Some(Reply::Attributes { sixel: numbers.skip(1).any(|number| number == Some(4)), cell: None })
+        }
+        (true, b'S') => {
+            let (what, how) = (numbers.next()??, numbers.next()??);
+            (what == 1 && how == 0).then_some(Reply::Colours(numbers.next()??))
+        }
+        (false, b't') if numbers.next() == Some(Some(6)) => {
+            let height = numbers.next()??;
+            Some(Reply::Cell(numbers.next()??, height))
+        }
+        _ => None,
+    }
+}
+
+/// What a complete `ESC [ parameters last` says. Answers to what nobody asked say nothing here.
+fn meaning(parameters: &[u8], last: u8) -> Option<TerminalEvent> {
+    if let (Some((b'<', report)), b'M' | b'm') = (parameters.split_first(), last) {
+        return mouse(report, last == b'M');
+    }
+    if let Some(reply) = of_itself(parameters, last) {
+        return Some(TerminalEvent::Reply(reply));
+    }
+    if matches!(parameters.first(), Some(b'<' | b'=' | b'>' | b'?')) {
+        return None;
+    }
+    let text = std::str::from_utf8(parameters).ok()?;
+    let mut fields = text.split(';').map(|field| field.split(':').map(|n| n.parse::<u32>().ok()));
+    let mut first = fields.next()?;
+    let code = first.next().flatten();
+    let shifted = first.next().flatten();
+    let mut second = fields.next().into_iter().flatten();
+    let bits = second.next().flatten().unwrap_or(1);
+    let kind = match second.next().flatten() {
+        None | Some(1) => KeyEventKind::Press,
+        Some(2) => KeyEventKind::Repeat,
+        _ => return None,
+    };
+    let third = fields.next().and_then(|mut field| field.next().flatten());
+    let with = modifiers(bits);
+    let code = match last {
+        b'I' if parameters.is_empty() => return Some(TerminalEvent::Focus(true)),
+        b'O' if parameters.is_empty() => return Some(TerminalEvent::Focus(false)),
+        b'Z' => return Some(key(KeyCode::BackTab, with | KeyModifiers::SHIFT)),
+        b'~' => match code? {
+            27 => return other(third?, with, None),
+            n => tilde(n)?,
+        },
+        b'u' => return other(code?, with, shifted).map(|event| with_kind(event, kind)),
+        // Some other answer than the key F3: a position of the cursor.
+        b'R' if code.is_some_and(|n| n != 1) => return None,
+        _ => function(last)?,
+    };
+    Some(with_kind(key(code, with), kind))
+}
+
+/// A report of the mouse: the button with what is held beside it, the column and the row from 1.
+fn mouse(report: &[u8], is_down: bool) -> Option<TerminalEvent> {
+    let mut numbers = std::str::from_utf8(report).ok()?.split(';').map(|n| n.parse::<u16>().ok());
+    let (button, column, row) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    let which = match button & 0b11 {
+        0 => MouseButton::Left,
+        1 => MouseButton::Middle,
+        _ => MouseButton::Right,
+    };
+    let kind = match (button & 64 != 0, button & 32 != 0, button & 0b11) {
+        (true, _, 0) => MouseEventKind::ScrollUp,
+        (true, _, 1) => MouseEventKind::ScrollDown,
+        (true, _, _) => return None,
+        (false, true, 3) => MouseEventKind::Moved,
+        (false, true, _) => MouseEventKind::Drag(which),
+        (false, false, 3) => return None,
+        (false, false, _) if is_down => MouseEventKind::Down(which),
+        (false, false, _) => MouseEventKind::Up(which),
+    };
+    let held = [(4, KeyModifiers::SHIFT), (8, KeyModifiers::ALT), (16, KeyModifiers::CONTROL)];
+    let modifiers = held.into_iter().filter(|(bit, _)| button & bit != 0).map(|(_, held)| held).collect();
+    let (column, row) = (column.checked_sub(1)?, row.checked_sub(1)?);
+    Some(TerminalEvent::Mouse(MouseEvent { kind, column, row, modifiers }))
+}
+
+fn with_kind(event: TerminalEvent, kind: KeyEventKind) -> TerminalEvent {
+    match event {
+        TerminalEvent::Key(event) => TerminalEvent::Key(KeyEvent { kind, ..event }),
+        other => other,
+    }
+}
+
+/// A key that is sent as a number of a character (kitty's `u`, xterm's `27;…~`).
+fn other(code: u32, with: KeyModifiers, shifted: Option<u32>) -> Option<TerminalEvent> {
+    let code = match code {
+        27 => KeyCode::Esc,
+        13 | 57414 => KeyCode::Enter,
+        9 if with.contains(KeyModifiers::SHIFT) => KeyCode::BackTab,
+        9 => KeyCode::Tab,
+        8 | 127 => KeyCode::Backspace,
+        57376..=57398 => KeyCode::F((code - 57376 + 13) as u8),
+        57399..=57408 => KeyCode::Char(char::from(b'0' + (code - 57399) as u8)),
+        57409 => KeyCode::Char('.'),
+        57410 => KeyCode::Char('/'),
+        57411 => KeyCode::Char('*'),
+        57412 => KeyCode::Char('-'),
+        57413 => KeyCode::Char('+'),
+        57415 => KeyCode::Char('='),
+        57416 => KeyCode::Char(','),
+        57417 => KeyCode::Left,
+        57418 => KeyCode::Right,
+        57419 => KeyCode::Up,
+        57420 => KeyCode::Down,
+        57421 => KeyCode::PageUp,
+        57422 => KeyCode::PageDown,
+        57423 => KeyCode::Home,
+        57424 => KeyCode::End,
+        57425 => KeyCode::Insert,
+        57426 => KeyCode::Delete,
+        // Lock, media and modifier keys.
+        57344..=63743 => return None,
+        _ => {
+            let shift = with.contains(KeyModifiers::SHIFT);
+            let code = shifted.filter(|_| shift).unwrap_or(code);
+            let c = char::from_u32(code).filter(|c| !c.is_control())?;
+            // A letter with Shift alone is that letter's capital, as in the legacy form.
+            let alone = with.difference(KeyModifiers::SHIFT).is_empty();
+            let mut upper = c.to_uppercase();
+            let c = match (shift && alone, upper.next(), upper.next()) {
+                (true, Some(upper), None) => upper,
+                _ => c,
+            };
+            return Some(key(KeyCode::Char(c), with));
+        }
+    };
+    Some(key(code, with))
+}
+
+fn tilde(n: u32) -> Option<KeyCode> {
+    Some(match n {
+        1 | 7 => KeyCode::Home,
+        2 => KeyCode::Insert,
+        3 => KeyCode::Delete,
+        4 | 8 => KeyCode::End,
+        5 => KeyCode::PageUp,
+        6 => KeyCode::PageDown,
+        11..=15 => KeyCode::F((n - 10) as u8),
+        17..=21 => KeyCode::F((n - 11) as u8),
+        23..=26 => KeyCode::F((n - 12) as u8),
+        28..=29 => KeyCode::F((n - 13) as u8),
+        31..=34 => KeyCode::F((n - 14) as u8),
+        _ => return None,
+    })
+}
+
+/// Cursor and function keys by their last letter, after `ESC [` and `ESC O` alike.
+fn function(last: u8) -> Option<KeyCode> {
+    Some(match last {
+        b'A' => KeyCode::Up,
+        b'B' => KeyCode::Down,
+        b'C' => KeyCode::Right,
+        b'D' => KeyCode::Left,
+        b'F' => KeyCode::End,
+        b'H' => KeyCode::Home,
+        b'M' => KeyCode::Enter,
+        b'P'..=b'S' => KeyCode::F(last - b'P' + 1),
+        _ => return None,
+    })
+}
+
+fn modifiers(bits: u32) -> KeyModifiers {
+    let bits = bits.saturating_sub(1);
+    let all = [
+        (1, KeyModifiers::SHIFT),
+        (2, KeyModifiers::ALT),
+        (4, KeyModifiers::CONTROL),
+        (8, KeyModifiers::SUPER),
+        (16, KeyModifiers::HYPER),
+        (32, KeyModifiers::META),
+    ];
+    all.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, modifier)| modifier).collect()
+}
+
+fn key(code: KeyCode, modifiers: KeyModifiers) -> TerminalEvent {
+    TerminalEvent::Key(KeyEvent::new(code, modifiers))
+}
+
+/// A typed character; capitals carry Shift.
+fn character(c: char, modifiers: KeyModifiers) -> TerminalEvent {
+    let shift = if c.is_uppercase() { KeyModifiers::SHIFT } else { KeyModifiers::NONE };
+    key(KeyCode::Char(c), modifiers | shift)
+}

@@ -1,0 +1,140 @@
+//! The terminal front end.
+//!
+//! [`run`] is the entry point: it takes the terminal, sends requests through a [`host::Host`], reads events from a
+//! channel, and restores the terminal. The model is [`app::App`], changed only by `App::update`; [`view`] renders it;
+//! every effect is a [`msg::Cmd`] executed by the loop.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use aye_core::contract::ids::ThreadId;
+use host::HostEvent;
+
+pub mod app;
+pub mod approval;
+pub mod back;
+pub mod composer;
+pub mod diff;
+mod event_loop;
+pub mod gallery;
+pub mod graphics;
+pub mod highlight;
+pub mod host;
+pub mod input;
+pub mod keymap;
+pub mod links;
+pub mod markdown;
+pub mod msg;
+pub mod palette;
+pub mod picker;
+pub mod reader;
+pub mod status;
+pub mod terminal;
+pub mod theme;
+pub mod transcript;
+pub mod update;
+pub mod view;
+pub mod wrap;
+
+/// How the terminal front end begins.
+#[derive(Clone, Debug, Default)]
+pub struct TuiOptions {
+    /// The conversation to go on with; a new one when `None`.
+    pub thread: Option<ThreadId>,
+    /// Ask which conversation to go on with, from a list.
+    pub choose_thread: bool,
+    /// Said as soon as the conversation is open.
+    pub initial_prompt: Option<String>,
+    /// Messages do not close open questions: they begin behind them.
+    pub keep_waiting: bool,
+    /// Colours.
+    pub theme: theme::ThemeChoice,
+    /// What is behind the text, when something told it before the terminal was asked.
+    pub background: Option<theme::Background>,
+    /// What the terminal can do beside showing text.
+    pub abilities: terminal::Abilities,
+    /// Keys.
+    pub keymap: keymap::Keymap,
+    /// Whether the terminal breaks long rows anew when it gets narrower: see [`terminal::reflows`].
+    pub reflow: bool,
+    /// Whether text is written with the keys of vi.
+    pub vim: bool,
+    /// Begin on a screen of its own instead of below the prompt.
+    pub full: bool,
+    /// Take the mouse on such a screen.
+    pub mouse: bool,
+    /// How text gets on the clipboard.
+    pub clipboard: terminal::Clipboard,
+    /// Whether a question rings while the terminal is not in front.
+    pub rings: bool,
+    /// In which form the terminal takes notifications.
+    pub desktop: terminal::Desktop,
+    /// What the status line shows, when the person chose it.
+    pub segments: Option<Vec<status::Segment>>,
+    /// Whether a command writes the status line.
+    pub status_command: bool,
+    /// Whether the window's title says what goes on.
+    pub title: bool,
+    /// Whether progress is shown beside the name of the window.
+    pub progress: bool,
+    /// Nothing moves by itself but the seconds.
+    pub reduced_motion: bool,
+    /// Lines one after another, nothing drawn again.
+    pub screen_reader: bool,
+    /// Whether images are shown, and whether in pixels where the terminal draws them.
+    pub images: gallery::Images,
+    /// Whether it is the first start: who answers is said then.
+    pub first_start: bool,
+    /// Addresses behind text, where the terminal shows them.
+    pub links: links::Links,
+    /// Seconds that the clock on the wall is ahead of UTC.
+    pub utc_offset: i32,
+}
+
+/// Why it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The person wanted it.
+    Quit,
+    /// The terminal went away.
+    Hangup,
+    /// SIGTERM asked for it.
+    Terminated,
+}
+
+/// What is left when it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExitStatus {
+    /// The conversation, for a word about how to go on with it.
+    pub thread: Option<ThreadId>,
+    /// How many questions are open in it.
+    pub waiting: usize,
+    /// Why it ended.
+    pub cause: Cause,
+}
+
+/// Why the terminal could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TuiError {
+    /// Standard input and output are not a terminal that we can use.
+    #[error("cannot use the terminal")]
+    NoTerminal(#[source] io::Error),
+    /// The terminal took no more output.
+    #[error("cannot write to the terminal")]
+    Write(#[source] io::Error),
+}
+
+/// Runs the terminal front end until the person leaves. The events of all conversations come through the channel.
+///
+/// # Errors
+/// [`TuiError`]; the terminal is given back in any case.
+pub async fn run(
+    options: TuiOptions,
+    host: Arc<dyn host::Host>,
+    events: UnboundedReceiver<HostEvent>,
+) -> Result<ExitStatus, TuiError> {
+    Box::pin(event_loop::run(options, host, events)).await
+}

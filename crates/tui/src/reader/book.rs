@@ -1,0 +1,136 @@
+//! A document in the viewer other than the conversation: file changes, or what differs between two conversations. It
+//! consists of entries like the conversation, so that everything that works there works here.
+
+use std::path::PathBuf;
+
+use super::super::diff::Patch;
+use super::super::transcript::{Entry, EntryKind, Level, Transcript};
+use super::source;
+use aye_core::contract::display::visible;
+use aye_core::contract::record::StoredMessage;
+use aye_core::contract::snapshot::{Change, Changes, FileChange};
+
+/// Longer hunks are laid out in parts of so many lines, each when it is near.
+const PART: usize = 200;
+
+/// What is read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Document {
+    /// Tells its entries from those of other books and of the conversation.
+    pub epoch: u32,
+    /// Its pages.
+    pub pages: Transcript,
+}
+
+/// A page of a book that no conversation has.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Leaf {
+    /// A file; its hunks follow.
+    File(FileLeaf),
+    /// Lines that changed in the file above, with some around.
+    Hunk(HunkLeaf),
+}
+
+/// The head of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileLeaf {
+    /// Its place in the folder.
+    pub shown: String,
+    /// Its place on the disk, when it is there.
+    pub path: Option<PathBuf>,
+    /// How it differs.
+    pub change: Change,
+    /// Lines that came, and those that went.
+    pub counts: Option<(usize, usize)>,
+}
+
+/// Lines that changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HunkLeaf {
+    /// The file's place in the folder.
+    pub shown: String,
+    /// The lines.
+    pub patch: Patch,
+    /// Whether it goes on with the hunk above.
+    pub goes_on: bool,
+}
+
+impl Document {
+    /// What was changed in files, file by file and hunk by hunk.
+    pub fn of_changes(changes: &Changes) -> Document {
+        let mut book = Document::default();
+        let files = changes.files.len() + changes.more;
+        let title = match files {
+            0 => "no differences".to_owned(),
+            1 => "1 file differs".to_owned(),
+            n => format!("{n} files differ"),
+        };
+        book.pages.page(title, changes.notes.join("\n"));
+        for file in &changes.files {
+            book.take_file(file);
+        }
+        if changes.more > 0 {
+            let text =
+                format!("and {} more files; /diff PATH shows those whose path contains PATH", changes.more);
+            book.pages.note(Level::Info, text);
+        }
+        book
+    }
+
+    fn take_file(&mut self, file: &FileChange) {
+        let shown = file.about.path.clone();
+        let text = |text: &Option<String>| visible(text.as_deref().unwrap_or_default()).into_owned();
+        let patch =
+            file.preview.as_ref().map(|file| Patch::between(&text(&file.old_text), &text(&file.new_text)));
+        let there = file.preview.as_ref().filter(|_| file.about.change != Change::Deleted);
+        let path = there.map(|file| file.path.clone());
+        self.take(shown, path, file.about.change, patch);
+    }
+
+    fn take(&mut self, shown: String, path: Option<PathBuf>, change: Change, patch: Option<Patch>) {
+        let counts = patch.as_ref().map(|patch| (patch.added, patch.removed));
+        self.pages.leaf(Leaf::File(FileLeaf { shown: shown.clone(), path, change, counts }));
+        for (patch, goes_on) in patch.into_iter().flat_map(|patch| patch.parts(PART)) {
+            self.pages.leaf(Leaf::Hunk(HunkLeaf { shown: shown.clone(), patch, goes_on }));
+        }
+    }
+
+    /// What two conversations say, by their titles, as one difference.
+    pub fn of_forks(titles: [&str; 2], said: [&[StoredMessage]; 2]) -> Document {
+        let mut book = Document::default();
+        let messages = said[0].iter().zip(said[1]).take_while(|(a, b)| a.message == b.message).count();
+        let same = match messages {
+            0 => "no message is the same".to_owned(),
+            1 => "the first message is the same in both".to_owned(),
+            n => format!("the first {n} messages are the same in both"),
+        };
+        book.pages.page("two conversations", same);
+        let [one, other] =
+            said.map(|said| visible(&source::conversation(&Transcript::of_messages(said))).into_owned());
+        let [left, right] = titles.map(|title| if title.is_empty() { "(no title)" } else { title });
+        let patch = Patch::between(&one, &other);
+        book.take(format!("{left} → {right}"), None, Change::Changed, Some(patch));
+        book
+    }
+
+    /// How many files differ.
+    pub fn count(&self) -> usize {
+        let is = |entry: &&Entry| match &entry.kind {
+            EntryKind::Leaf(leaf) => matches!(**leaf, Leaf::File(_)),
+            _ => false,
+        };
+        self.pages.entries().iter().filter(is).count()
+    }
+
+    /// The file that an entry stands in.
+    pub fn file_at(&self, index: usize) -> Option<&FileLeaf> {
+        let before = self.pages.entries().get(..=index)?;
+        before.iter().rev().find_map(|entry| match &entry.kind {
+            EntryKind::Leaf(leaf) => match &**leaf {
+                Leaf::File(file) => Some(file),
+                Leaf::Hunk(_) => None,
+            },
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! Text selection with the mouse: from where the button went down to where it is.
+
+use super::{Reader, RowPosition, Scene};
+use crate::wrap;
+
+/// A row of an entry and a column in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Point {
+    /// The row.
+    pub spot: RowPosition,
+    /// The column, from the first one of the text.
+    pub column: usize,
+}
+
+/// What is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Where the button went down.
+    pub from: Point,
+    /// Where it is, or went up.
+    pub to: Point,
+}
+
+impl Mark {
+    /// Its ends in the order of the text.
+    pub fn ends(&self) -> (Point, Point) {
+        (self.from.min(self.to), self.from.max(self.to))
+    }
+
+    /// The columns of a row that are marked, of a text that wide.
+    pub fn columns(&self, spot: RowPosition, width: usize) -> Option<std::ops::Range<usize>> {
+        let (first, last) = self.ends();
+        if spot < first.spot || spot > last.spot || first == last {
+            return None;
+        }
+        let start = if spot == first.spot { first.column } else { 0 };
+        let end = if spot == last.spot { last.column + 1 } else { width };
+        Some(start.min(width)..end.min(width))
+    }
+}
+
+impl Reader {
+    /// The button went down, or moves.
+    pub fn drag(&mut self, scene: &Scene<'_>, is_start: bool, screen_row: usize, column: usize) {
+        let Some(spot) = self.under(scene, screen_row) else { return };
+        let to = Point { spot, column };
+        match &mut self.mark {
+            Some(mark) if !is_start => mark.to = to,
+            Some(_) | None => self.mark = Some(Mark { from: to, to }),
+        }
+    }
+
+    /// The text that is marked.
+    pub fn marked(&mut self, scene: &Scene<'_>) -> Option<String> {
+        let mark = self.mark?;
+        let (first, last) = mark.ends();
+        if first == last {
+            return None;
+        }
+        let mut lines = Vec::new();
+        for index in scene.index(first.spot.id)..=scene.index(last.spot.id) {
+            let id = scene.id(index);
+            for (row, text) in self.texts(scene, index).iter().enumerate() {
+                if let Some(columns) = mark.columns(RowPosition { id, row }, wrap::width(text)) {
+                    lines.push(cut(text, columns).trim_end().to_owned());
+                }
+            }
+        }
+        Some(lines.join("\n"))
+    }
+}
+
+/// The part of a text that stands in some columns.
+fn cut(text: &str, columns: std::ops::Range<usize>) -> String {
+    let mut at = 0;
+    let mut part = String::new();
+    for c in unicode_segmentation::UnicodeSegmentation::graphemes(text, true) {
+        let wide = wrap::width(c);
+        if at + wide > columns.start && at < columns.end {
+            part.push_str(c);
+        }
+        at += wide;
+    }
+    part
+}

@@ -1,0 +1,239 @@
+//! The status line: segments by importance, as many as there is room for.
+
+use std::path::Path;
+
+use ratatui::text::{Line, Span};
+
+use super::app::{App, RunState};
+use super::host::Driver;
+use super::keymap::{Action, Place};
+use super::theme::{Role, Theme};
+use super::transcript::Doing;
+use super::view::Hint;
+use super::wrap::{truncate, width};
+use aye_core::contract::display::visible_line;
+
+/// The pictures of the spinner.
+const SPINNER: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠇", "⠏", "⠟"];
+
+mod chrome;
+mod feed;
+mod segment;
+#[cfg(test)]
+mod tests;
+
+pub use chrome::{Chrome, Progress, chrome};
+pub use feed::{StatusCommand, told};
+pub use segment::Segment;
+
+/// A piece of the line. A smaller rank stays longer when it gets narrow.
+struct Piece {
+    text: String,
+    role: Role,
+    rank: u8,
+    /// Where there is no room for all of it, so many columns of its beginning say enough.
+    shrinks_to: Option<usize>,
+}
+
+impl Piece {
+    /// One that is there as a whole or not at all.
+    fn new(text: String, role: Role, rank: u8) -> Piece {
+        Piece { text, role, rank, shrinks_to: None }
+    }
+}
+
+/// Returns the hint of the moment, no wider than `columns`: how a begun key sequence continues, or the last hint. It has
+/// a row of its own, so that it never hides the status line.
+pub fn hint(app: &App, columns: u16, theme: &Theme) -> Option<Line<'static>> {
+    let (text, role) = if app.begun.is_empty() {
+        (visible_line(&app.hint.as_ref()?.0).into_owned(), Role::Info)
+    } else {
+        (begun(app), Role::Key)
+    };
+    let text = truncate(&text, columns.saturating_sub(2));
+    Some(Line::from(vec![Span::raw("  "), Span::styled(text, theme.style(role))]))
+}
+
+/// Returns the status line, at most `columns` wide.
+pub fn line(app: &App, columns: u16, theme: &Theme) -> Line<'static> {
+    let mut pieces = pieces(app);
+    let indent = usize::from(columns > 30) * 2;
+    let room = usize::from(columns).saturating_sub(indent);
+    let total = |pieces: &[Piece]| {
+        pieces.iter().map(|piece| width(&piece.text)).sum::<usize>() + pieces.len().saturating_sub(1) * 3
+    };
+    while pieces.len() > 1 && total(&pieces) > room {
+        let (at, least) = pieces
+            .iter()
+            .enumerate()
+            .max_by_key(|(_, piece)| piece.rank)
+            .map_or((0, None), |(at, piece)| (at, piece.shrinks_to));
+        let all = width(&pieces[at].text);
+        let left = room.saturating_sub(total(&pieces) - all);
+        match least {
+            Some(least) if least <= left && left < all => {
+                pieces[at].text = truncate(&pieces[at].text, left as u16);
+            }
+            Some(_) | None => drop(pieces.remove(at)),
+        }
+    }
+    let mut spans = vec![Span::raw(" ".repeat(indent))];
+    for (i, piece) in pieces.into_iter().enumerate() {
+        if i > 0 {
+            spans.push(Span::styled(" · ", theme.style(Role::Dim)));
+        }
+        spans.push(Span::styled(truncate(&piece.text, room as u16), theme.style(piece.role)));
+    }
+    Line::from(spans)
+}
+
+/// A sequence of keys that was begun, and how it can go on.
+fn begun(app: &App) -> String {
+    let keys: Vec<String> = app.begun.iter().map(ToString::to_string).collect();
+    let more = app.keymap.goes_on(&app.key_layers(), &app.begun);
+    let more: Vec<String> = more.iter().map(|(keys, help)| format!("{keys}: {help}")).collect();
+    let cancel = app.keymap.chord_of(Place::Composer, Action::Interrupt);
+    format!("{} …  {} · {cancel}: cancel", keys.join(" "), more.join(" · "))
+}
+
+/// What is shown: first what nobody may miss, then what the person chose, or a bit of everything.
+fn pieces(app: &App) -> Vec<Piece> {
+    let mut pieces = working(app);
+    if let Some(text) = app.feed.shown() {
+        pieces.push(Piece {
+            text: visible_line(text).into_owned(),
+            role: Role::Status,
+            rank: 3,
+            shrinks_to: None,
+        });
+        return pieces;
+    }
+    match &app.segments {
+        None => {
+            let all = Segment::STANDARD.iter().flat_map(|segment| segment.pieces(app));
+            pieces.extend(all);
+        }
+        Some(chosen) => {
+            for (at, segment) in chosen.iter().enumerate() {
+                // What comes first stays longest.
+                let rank = 2 + u8::try_from(at).unwrap_or(u8::MAX - 2);
+                pieces.extend(segment.pieces(app).into_iter().map(|piece| Piece { rank, ..piece }));
+            }
+        }
+    }
+    pieces
+}
+
+/// That it works, and who does.
+fn working(app: &App) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    if let Some(since) = app.run.awake_since() {
+        let passed = app.now.since(since);
+        let stop = app.keymap.chord_of(Place::Composer, Action::Interrupt);
+        let (word, role) = match app.run {
+            RunState::Stopping(_) => ("stopping".to_owned(), Role::Warning),
+            RunState::Idle | RunState::Starting(_) | RunState::Running(_) | RunState::Waiting => {
+                (doing(app), Role::Accent)
+            }
+        };
+        if app.is_calm {
+            pieces.push(Piece::new(format!("{word} {}", whole_seconds(passed)), role, 0));
+        } else {
+            // It turns while something moves and stands still when nothing does.
+            let turned = app.now.min(app.moved.max(since).plus(super::app::STILL_MS)).since(since);
+            let spin = SPINNER[(turned / super::app::TICK_MS) as usize % SPINNER.len()];
+            pieces.push(Piece::new(format!("{spin} {word} {}", duration(passed)), role, 0));
+        }
+        if let Some(retry) = app.transcript.retry(app.now) {
+            let text = visible_line(&retry).into_owned();
+            let when = text.split_once(": ").map(|(when, _)| when);
+            let when = when.map(|when| width(when.split_once(" with ").map_or(when, |(when, _)| when)));
+            pieces.push(Piece { text, role: Role::Warning, rank: 2, shrinks_to: when });
+        } else if !matches!(app.run, RunState::Stopping(_)) {
+            match app.driver {
+                Driver::Other(_) => {}
+                Driver::Nobody | Driver::Own => {
+                    // How to stop is the last thing to give up when the line gets narrow.
+                    pieces.push(Piece::new(format!("{stop} interrupts"), Role::Dim, 1));
+                }
+            }
+        }
+    }
+    if let Some(vim) = &app.vim {
+        pieces.push(Piece::new(
+            format!("{} {}", vim.mode().name(), vim.pending()).trim_end().to_owned(),
+            Role::StatusMode,
+            1,
+        ));
+    }
+    if let Driver::Other(pid) = app.driver {
+        pieces.push(Piece::new(format!("running in process {pid}"), Role::Warning, 1));
+    }
+    pieces
+}
+
+/// The keys that the line names.
+pub fn hints(app: &App) -> Vec<Hint> {
+    let stop = app.keymap.chord_of(Place::Composer, Action::Interrupt);
+    let key = app.keymap.key_of(Place::Composer, Action::Interrupt);
+    vec![Hint::new(format!("{stop} interrupts"), key)]
+}
+
+/// What is being waited for, in a few words.
+fn doing(app: &App) -> String {
+    let tool = |name: &str| truncate(&visible_line(name), 24);
+    match app.transcript.doing() {
+        Doing::Asking if app.size.0 < 50 => "waiting".to_owned(),
+        Doing::Asking => "waiting for the model".to_owned(),
+        Doing::Thinking => "thinking".to_owned(),
+        Doing::Answering => "answering".to_owned(),
+        Doing::Calling(name) => format!("calling {}", tool(&name)),
+        Doing::Running(name) => format!("running {}", tool(&name)),
+        Doing::Several(count) => format!("running {count} calls"),
+    }
+}
+
+/// What the conversation cost so far, when prices are known.
+fn cost(app: &App) -> Option<f64> {
+    let price = app.info.price?;
+    let usage = app.transcript.usage();
+    let count = |tokens: Option<i32>| f64::from(tokens.unwrap_or(0).max(0)) / 1_000_000.0;
+    let cached = count(usage.cache_read_tokens);
+    let fresh = (count(usage.prompt_tokens) - cached).max(0.0);
+    let cached_price = price.cache_read.unwrap_or(price.input);
+    Some(fresh * price.input + cached * cached_price + count(usage.completion_tokens) * price.output)
+}
+
+/// A path with the home folder written as `~`, safe to show.
+pub fn short_path(path: &Path, home: Option<&Path>) -> String {
+    let short = home.filter(|home| home.parent().is_some()).and_then(|home| path.strip_prefix(home).ok());
+    let text = match short {
+        Some(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
+        Some(rest) => format!("~/{}", rest.display()),
+        None => path.display().to_string(),
+    };
+    visible_line(&text).into_owned()
+}
+
+/// A time span in few characters: `0.4s`, `12s`, `3m05s`.
+pub fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0..=9 => format!("{}.{}s", seconds, ms % 1000 / 100),
+        10..=59 => format!("{seconds}s"),
+        60..=3599 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+fn whole_seconds(ms: u64) -> String {
+    if ms < 10_000 { format!("{}s", ms / 1000) } else { duration(ms) }
+}
+
+fn short_number(n: u64) -> String {
+    match n {
+        0..=9999 => n.to_string(),
+        10_000..=999_999 => format!("{}k", n / 1000),
+        _ => format!("{:.1}M", n as f64 / 1_000_000.0),
+    }
+}

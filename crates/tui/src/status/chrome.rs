@@ -1,0 +1,64 @@
+//! What the terminal shows outside its text: the title of its window, and progress beside it.
+
+use super::short_path;
+use crate::app::App;
+use aye_core::contract::display::visible_line;
+
+/// Characters of a title.
+const MOST: usize = 120;
+
+/// Progress beside the program's name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing is done.
+    #[default]
+    None,
+    /// It works.
+    Working,
+    /// It waits for the person.
+    Waiting,
+}
+
+impl Progress {
+    /// The bytes that show it.
+    pub fn bytes(self) -> &'static [u8] {
+        match self {
+            Progress::None => b"\x1b]9;4;0;0\x1b\\",
+            Progress::Working => b"\x1b]9;4;3;0\x1b\\",
+            Progress::Waiting => b"\x1b]9;4;4;100\x1b\\",
+        }
+    }
+}
+
+/// The title and progress of the window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chrome {
+    /// The title, safe to send.
+    pub title: String,
+    /// Progress.
+    pub progress: Progress,
+}
+
+/// What the model looks like from outside.
+pub fn chrome(app: &App) -> Chrome {
+    let progress = if app.own_cards() > 0 {
+        Progress::Waiting
+    } else if app.is_awake() {
+        Progress::Working
+    } else {
+        Progress::None
+    };
+    let mark = match progress {
+        Progress::None => "",
+        Progress::Working => "… ",
+        Progress::Waiting => "? ",
+    };
+    let place = short_path(&app.info.cwd, app.info.home.as_deref());
+    let place = place.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or(&place).to_owned();
+    let title = app.thread.as_ref().map(|thread| thread.title.trim()).filter(|title| !title.is_empty());
+    let text = match title {
+        Some(title) => format!("{mark}{} · {place} · aye", visible_line(title)),
+        None => format!("{mark}{place} · aye"),
+    };
+    Chrome { title: text.chars().take(MOST).collect(), progress }
+}

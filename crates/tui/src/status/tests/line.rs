@@ -1,0 +1,127 @@
+//! The line as it is put together, the command that writes it, and what is shown outside of the text.
+
+use std::fmt::Write as _;
+
+use crate::app::tests::TestApp;
+use crate::msg::{Cmd, Msg};
+use crate::status::{Progress, Segment, StatusCommand, chrome};
+use aye_core::contract::event::AgentEvent as E;
+use aye_core::contract::inference::TokenUsage;
+use aye_core::contract::lifecycle::TerminationReason;
+
+fn status(test: &TestApp) -> String {
+    test.live().lines().last().unwrap_or_default().to_owned()
+}
+
+fn done(test: &mut TestApp) {
+    let usage = TokenUsage {
+        prompt_tokens: Some(12_345),
+        completion_tokens: Some(678),
+        total_tokens: Some(310),
+        ..TokenUsage::default()
+    };
+    test.event(E::InferenceComplete {
+        model: "m1".into(),
+        usage: Some(usage),
+        duration_ms: 4,
+        stop_reason: None,
+    });
+    test.event(E::StepEnd);
+    test.finish(TerminationReason::NaturalEnd);
+}
+
+#[test]
+fn a_person_puts_the_line_together() {
+    let mut lines = String::new();
+    for width in [40, 80, 140] {
+        let mut test = TestApp::new(width, 24);
+        test.app.segments = Some(Segment::ALL.to_vec());
+        test.app.info.branch = Some("fix/ümläut-🦀-branch\u{202e}evil".into());
+        test.app.info.agent = Some("reviewer".into());
+        test.app.tasks = 2;
+        test.start("go");
+        test.wait(1500);
+        let _ = writeln!(lines, "{}", status(&test));
+        done(&mut test);
+        let _ = writeln!(lines, "{}", status(&test));
+    }
+    insta::assert_snapshot!(lines);
+    let mut test = TestApp::new(80, 24);
+    test.app.segments = Some(Vec::new());
+    test.wait(1);
+    assert!(test.live().ends_with('\n'), "none is none: {}", test.live());
+}
+
+fn told(test: &TestApp) -> Vec<&String> {
+    let told = test.cmds.iter().filter_map(|cmd| match cmd {
+        Cmd::StatusLine(json) => Some(json),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn a_command_is_told_what_changed_and_sleeps_while_nothing_does() {
+    let mut test = TestApp::new(80, 24);
+    test.app.feed = StatusCommand::on();
+    test.wait(10);
+    assert_eq!(told(&test).len(), 1);
+    assert!(told(&test)[0].contains("\"state\":\"idle\""), "{}", told(&test)[0]);
+    test.send(Msg::StatusLine(Ok("my \u{1b}[31mline".into())));
+    assert!(status(&test).contains("my ") && !status(&test).contains('\u{1b}'), "{}", status(&test));
+    test.wait(60_000);
+    assert_eq!((told(&test).len(), test.app.deadline()), (1, None), "nothing changed: no wake-up");
+
+    // Many changes are told once; what is under way is not doubled.
+    test.cmds.clear();
+    test.start("go");
+    for _ in 0..50 {
+        test.event(E::TextDelta { delta: "x".into() });
+    }
+    assert!(told(&test).is_empty(), "it waits for what comes with it");
+    test.wait(2000);
+    assert_eq!(told(&test).len(), 1);
+    done(&mut test);
+    test.wait(5000);
+    assert_eq!(told(&test).len(), 1, "the first is still running");
+    test.send(Msg::StatusLine(Ok("two".into())));
+    test.wait(5000);
+    assert_eq!(told(&test).len(), 2);
+    test.send(Msg::StatusLine(Err("exit status 1".into())));
+    assert!(test.screen().contains("exit status 1; showing the built-in line"), "{}", test.screen());
+    assert!(status(&test).contains("demo"), "{}", status(&test));
+    test.keys("hello");
+    test.wait(60_000);
+    assert_eq!(told(&test).len(), 2, "what failed is left alone");
+}
+
+#[test]
+fn calm_is_calm() {
+    let mut test = TestApp::new(80, 24);
+    test.app.is_calm = true;
+    test.start("go");
+    test.wait(2600);
+    assert!(status(&test).contains("waiting for the model 2s"), "{}", status(&test));
+    assert!(!status(&test).contains(['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '⠟']), "{}", status(&test));
+    let next = test.app.deadline().expect("the seconds change");
+    assert!(next.since(test.app.now) > 125, "once a second at most");
+}
+
+#[test]
+fn the_window_says_what_goes_on() {
+    let mut test = TestApp::new(80, 24);
+    assert_eq!(
+        (chrome(&test.app).title.as_str(), chrome(&test.app).progress),
+        ("proj · aye", Progress::None)
+    );
+    test.start("go");
+    let title = |test: &TestApp| chrome(&test.app).title;
+    assert_eq!((title(&test).as_str(), chrome(&test.app).progress), ("… proj · aye", Progress::Working));
+    test.ask_bash("c", "git push");
+    assert_eq!((title(&test).as_str(), chrome(&test.app).progress), ("? proj · aye", Progress::Waiting));
+    if let Some(thread) = &mut test.app.thread {
+        thread.title = "a\u{1b}]0;evil\u{7}\nb".repeat(60);
+    }
+    let title = title(&test);
+    assert!(title.chars().count() <= 120 && !title.contains(['\u{1b}', '\u{7}', '\n']), "{title:?}");
+}

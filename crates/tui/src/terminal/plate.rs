@@ -1,0 +1,60 @@
+//! Images that a terminal draws at its cursor.
+//!
+//! Their rows are created first, empty, like rows of text; then the cursor moves up, the image is drawn over them,
+//! and the cursor returns: where a terminal leaves the cursor after an image does not matter, and nothing scrolls
+//! meanwhile. Such rows are never written to again.
+
+use std::sync::Arc;
+
+use ratatui::text::Line;
+
+use super::paint::Painter;
+use aye_core::contract::image::Drawn;
+
+/// What waits for the next frame.
+#[derive(Clone, Debug)]
+pub(super) enum Pending {
+    /// A finished line.
+    Line(Line<'static>),
+    /// A picture.
+    Plate(Plate),
+}
+
+/// A picture with what stands for it where it cannot be drawn.
+#[derive(Clone, Debug)]
+pub struct Plate {
+    /// Columns before it.
+    pub indent: u16,
+    /// The picture.
+    pub drawn: Arc<Drawn>,
+    /// In the same place, as text.
+    pub instead: Vec<Line<'static>>,
+}
+
+impl Plate {
+    /// Whether a terminal of that size has room for it, and as much again: it may get lower at any moment.
+    pub(super) fn fits(&self, (width, height): (u16, u16)) -> bool {
+        let Drawn { columns, rows, .. } = *self.drawn;
+        rows > 0 && rows <= height / 2 && self.indent.saturating_add(columns) <= width
+    }
+}
+
+impl Painter {
+    /// Draws a picture from the row of the cursor on, which is left in the first column of the row behind it.
+    pub(super) fn plate(&mut self, plate: &Plate) {
+        let rows = plate.drawn.rows;
+        for _ in 0..rows {
+            self.raw(b"\r");
+            self.erase();
+            self.raw(b"\r\n");
+        }
+        self.up(rows);
+        self.right(plate.indent);
+        // The cursor is kept before and taken back behind it.
+        self.raw(b"\x1b7");
+        self.raw(&plate.drawn.bytes);
+        self.raw(b"\x1b8");
+        self.down(rows);
+        self.raw(b"\r");
+    }
+}

@@ -1,0 +1,227 @@
+//! The live region in a terminal that breaks rows anew, with sizes that change at any time.
+
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+use ratatui::style::Style;
+
+use super::*;
+
+#[expect(dead_code, reason = "it is shared with the tests of the whole program")]
+#[path = "../../../../tests/it/support/emulator.rs"]
+mod emulator;
+use emulator::Emulator;
+
+struct Out(Emulator);
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.process(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Begins a row of the live region.
+const LIVE: char = 'L';
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Finished lines of so many words.
+    Append(Vec<usize>),
+    /// A live region: columns of each row that are filled, and the caret.
+    Draw(Vec<u16>, Option<(u16, u16)>),
+    Resize(u16, u16),
+}
+
+fn step(rows: usize, far: u16) -> impl Strategy<Value = Step> {
+    // A caret stands in its text or right behind it. What a terminal does with one that is far to the right when it
+    // gets narrower twice without a new picture in between, nobody can follow.
+    let caret = proptest::option::of((0u16..far, 0u16..9));
+    let width = prop_oneof![20u16..60, 20u16..400];
+    prop_oneof![
+        3 => proptest::collection::vec(0usize..12, 1..5).prop_map(Step::Append),
+        4 => (proptest::collection::vec(prop_oneof![Just(0u16), 1u16..30, Just(400)], 1..rows), caret)
+            .prop_map(|(rows, at)| Step::Draw(rows, at)),
+        3 => (width, 5u16..40).prop_map(|(width, height)| Step::Resize(width, height)),
+    ]
+}
+
+/// What stands in the terminal in the end, and what should.
+struct Played {
+    lines: Vec<String>,
+    finished: Vec<String>,
+    live: usize,
+    /// A live region did not fit the terminal any more when that got smaller: nobody can take back what scrolled away.
+    overflowed: bool,
+}
+
+fn play(steps: &[Step]) -> Played {
+    let (mut width, mut height) = (80, 24);
+    let mut term = LiveTerminal::new(Out(Emulator::new(width, height)), width, height, true);
+    let (mut finished, mut words, mut overflowed) = (Vec::new(), 0, false);
+    let mut shown: Vec<u16> = Vec::new();
+    let last = [Step::Append(vec![1]), Step::Draw(vec![12, 400], Some((3, 1)))];
+    for step in steps.iter().chain(&last) {
+        match step {
+            Step::Append(lines) => {
+                for count in lines {
+                    let mut line = String::new();
+                    for _ in 0..*count {
+                        let wide = if words % 5 == 0 { "漢" } else { "" };
+                        let _ = write!(line, "{wide}w{words:04} ");
+                        words += 1;
+                    }
+                    let line = line.trim_end().to_owned();
+                    term.append([Line::from(line.clone())]);
+                    finished.push(line);
+                }
+            }
+            Step::Draw(rows, caret) => {
+                term.draw(rows.len() as u16, |area, buf| {
+                    for (y, columns) in rows.iter().enumerate().take(usize::from(area.height)) {
+                        let columns = usize::from((*columns).min(area.width));
+                        let text = format!("{LIVE}{}", "~".repeat(columns));
+                        buf.set_stringn(0, y as u16, text, columns, Style::default());
+                    }
+                    let behind =
+                        |y: u16| rows.get(usize::from(y)).map_or(0, |columns| (*columns).min(area.width - 1));
+                    caret.map(|(x, y)| Position::new(x.min(behind(y.min(area.height.max(1) - 1))), y))
+                })
+                .expect("memory");
+                shown = rows.iter().take(usize::from(height)).map(|columns| (*columns).min(width)).collect();
+            }
+            Step::Resize(columns, rows) => {
+                (width, height) = (*columns, *rows);
+                let cursor = term.out_mut().0.cursor().0.min(i32::from(height) - 1) as usize;
+                let rows = |columns: &u16| usize::from(columns.div_ceil(width).max(1));
+                let need: usize = shown.iter().map(rows).sum();
+                // This terminal makes room for broken rows by moving what is above, also when there is room below.
+                overflowed |=
+                    need > usize::from(height) || need - shown.len() + usize::from(term.at.0) > cursor;
+                term.out_mut().0.resize(width, height);
+                term.resize(width, height);
+            }
+        }
+    }
+    let live = shown.len();
+    Played { lines: term.out_mut().0.lines(), finished, live, overflowed }
+}
+
+/// Without blanks, and without the live region.
+fn words(lines: &[String]) -> String {
+    lines.concat().chars().filter(|c| !c.is_whitespace() && !matches!(*c, '~' | LIVE)).collect()
+}
+
+thread_local! {
+    /// What the next looks at the size of the terminal find; the last one stays.
+    static SIZES: std::cell::RefCell<Vec<(u16, u16)>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+fn next_size() -> Option<(u16, u16)> {
+    SIZES
+        .with_borrow_mut(|sizes| if sizes.len() > 1 { Some(sizes.remove(0)) } else { sizes.first().copied() })
+}
+
+#[test]
+fn a_size_that_changes_while_a_frame_is_written_takes_no_finished_line() {
+    let finished: Vec<String> = (0..30).map(|n| format!("w{n:04}")).collect();
+    let (wide, narrow) = ((80, 24), (40, 24));
+    SIZES.set(vec![wide]);
+    let mut term = LiveTerminal::new(Out(Emulator::new(80, 24)), 80, 24, true).with_probe(next_size);
+    let draw = |term: &mut LiveTerminal<Out>, columns: usize| {
+        term.draw(4, |area, buf| {
+            for y in 0..area.height {
+                buf.set_string(0, y, format!("{LIVE}{}", "~".repeat(columns)), Style::default());
+            }
+            Some(Position::new(1, 3))
+        })
+        .expect("memory");
+    };
+    term.append(finished.iter().cloned().map(Line::from));
+    draw(&mut term, 9);
+    // Between the first look and the write the window gets narrow.
+    SIZES.set(vec![wide, narrow]);
+    term.out_mut().0.resize(40, 24);
+    draw(&mut term, 60);
+    assert!(!term.was_missed());
+    // The program is slow to hear of it.
+    term.written = Instant::now().checked_sub(10 * TAKEN_IN);
+    term.resize(40, 24);
+    draw(&mut term, 9);
+    let lines = term.out_mut().0.lines();
+    let kept: Vec<&String> = lines.iter().filter(|line| line.starts_with('w')).collect();
+    assert!(kept.iter().copied().eq(&finished), "{lines:#?}");
+}
+
+/// As tmux does it: of several sizes in a quarter of a second the terminal tells the first at once, the last later.
+#[test]
+fn a_size_that_is_told_late_takes_no_finished_line() {
+    let finished: Vec<String> = (0..20).map(|n| format!("w{n} finished")).collect();
+    SIZES.set(vec![(100, 24)]);
+    let mut term = LiveTerminal::new(Out(Emulator::new(100, 24)), 100, 24, true)
+        .with_probe(next_size)
+        .with_late_sizes(Duration::from_mins(1));
+    let draw = |term: &mut LiveTerminal<Out>| {
+        term.draw(6, |area, buf| {
+            for y in 0..area.height {
+                let row = format!("{LIVE}{}", "~".repeat(usize::from(area.width) - 1));
+                buf.set_string(0, y, row, Style::default());
+            }
+            Some(Position::new(1, 5))
+        })
+        .expect("memory");
+    };
+    term.append(finished.iter().cloned().map(Line::from));
+    draw(&mut term);
+    for (told, real) in [(140, 40), (40, 140), (140, 60), (60, 60)] {
+        term.out_mut().0.resize(told, 24);
+        term.resize(told, 24);
+        SIZES.set(vec![(told, 24)]);
+        term.out_mut().0.resize(real, 24);
+        draw(&mut term);
+        assert!(!term.was_missed());
+        // What was written is long taken in when the size is told.
+        term.written = term.written.and_then(|at| at.checked_sub(2 * TAKEN_IN));
+        term.told = term.told.and_then(|at| at.checked_sub(4 * TAKEN_IN));
+    }
+    let lines = term.out_mut().0.lines();
+    let kept: Vec<&String> = lines.iter().filter(|line| line.starts_with('w')).collect();
+    assert!(kept.iter().copied().eq(&finished), "{lines:#?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_size_at_any_time_keeps_each_finished_line_once(steps in proptest::collection::vec(step(9, 19), 1..30)) {
+        let played = play(&steps);
+        prop_assert_eq!(words(&played.lines), words(&played.finished), "{:#?}", played.lines);
+    }
+
+    #[test]
+    fn a_caret_at_the_far_right_is_followed(
+        steps in proptest::collection::vec((step(9, 200), step(9, 200), 20u16..200, 5u16..40), 1..12)
+    ) {
+        let draws = |step: &Step| matches!(step, Step::Draw(..));
+        let steps: Vec<Step> = steps
+            .into_iter()
+            .filter(|(first, second, ..)| draws(first) && !matches!(second, Step::Resize(..)))
+            .flat_map(|(first, second, width, height)| [first, second, Step::Resize(width, height), Step::Draw(vec![9], None)])
+            .collect();
+        let played = play(&steps);
+        prop_assert_eq!(words(&played.lines), words(&played.finished), "{:#?}", played.lines);
+    }
+
+    #[test]
+    fn nothing_of_an_older_picture_is_left(steps in proptest::collection::vec(step(4, 19), 1..30)) {
+        let played = play(&steps);
+        if !played.overflowed {
+            let shown = played.lines.iter().filter(|line| line.contains([LIVE, '~'])).count();
+            prop_assert!(shown <= played.live, "{:#?}", played.lines);
+        }
+    }
+}

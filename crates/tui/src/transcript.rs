@@ -1,0 +1,428 @@
+//! The transcript as entries. Live events and stored messages are folded by the same code, so that a live
+//! conversation and a reopened one look the same.
+
+use std::collections::VecDeque;
+
+use super::reader::Leaf;
+use aye_core::contract::image::ImageRef;
+use aye_core::contract::inference::TokenUsage;
+use aye_core::contract::lifecycle::StoppedReason;
+use aye_core::contract::snapshot::Changes;
+
+mod doing;
+mod fold;
+mod stored;
+mod sync;
+mod tail;
+#[cfg(test)]
+mod tests;
+pub mod todo;
+pub mod tool;
+mod trim;
+
+pub use doing::Doing;
+pub use tail::Tail;
+pub use todo::{Todo, TodoState};
+pub use tool::{Progress, ToolEntry, ToolState};
+pub use trim::Place;
+
+/// Ids of entries begin here: what is fetched from the store stands before these, in the order of ids too.
+const FIRST_ID: u64 = 1 << 40;
+
+/// A point in time: milliseconds since the terminal started. Time is data here; nobody looks at a clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub u64);
+
+impl Moment {
+    /// Milliseconds since an earlier point, zero when it was not earlier.
+    pub fn since(self, earlier: Moment) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// So many milliseconds later.
+    #[must_use]
+    pub fn plus(self, ms: u64) -> Moment {
+        Moment(self.0.saturating_add(ms))
+    }
+}
+
+/// How much a notice matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Good to know.
+    Info,
+    /// Needs care.
+    Warning,
+    /// Went wrong.
+    Error,
+}
+
+/// What an entry is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EntryKind {
+    /// The person said something.
+    User {
+        /// The words.
+        text: String,
+        /// The words with a mark in the place of each long paste, when there is one.
+        shown: Option<String>,
+        /// Pictures that came with them.
+        images: Vec<ImageRef>,
+    },
+    /// The model said something, in markdown.
+    Assistant {
+        /// The words so far.
+        text: String,
+        /// The answer was cut off by the person or a fault.
+        interrupted: bool,
+    },
+    /// What the model thought before it answered.
+    Thinking {
+        /// The thoughts so far.
+        text: String,
+    },
+    /// A tool call.
+    Tool(Box<ToolEntry>),
+    /// The program says something.
+    Notice {
+        /// How much it matters.
+        level: Level,
+        /// What.
+        text: String,
+    },
+    /// What was changed in files.
+    Changes(Box<Changes>),
+    /// Something the person asked to read.
+    Page {
+        /// What it is.
+        title: String,
+        /// Its lines.
+        text: String,
+    },
+    /// A page of a book: no conversation has it.
+    Leaf(Box<Leaf>),
+}
+
+/// One piece of the conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Unique in its transcript.
+    pub id: u64,
+    /// Changes whenever the entry does, so that pictures of it can be kept.
+    pub version: u32,
+    /// Whether it will not change any more.
+    pub is_done: bool,
+    /// What it is.
+    pub kind: EntryKind,
+    /// When it began, when that was seen.
+    pub began: Option<Moment>,
+    /// How long it grew, in milliseconds.
+    pub took: Option<u64>,
+}
+
+impl Entry {
+    /// Its pictures: of the person, or of what a tool returned.
+    pub fn images(&self) -> &[ImageRef] {
+        match &self.kind {
+            EntryKind::User { images, .. } => images,
+            EntryKind::Tool(tool) => &tool.images,
+            EntryKind::Assistant { .. }
+            | EntryKind::Thinking { .. }
+            | EntryKind::Notice { .. }
+            | EntryKind::Changes(_)
+            | EntryKind::Page { .. }
+            | EntryKind::Leaf(_) => &[],
+        }
+    }
+}
+
+/// An inference that is tried again.
+#[derive(Clone, Debug, PartialEq)]
+struct Retry {
+    attempt: u64,
+    max: u64,
+    /// When.
+    until: Moment,
+    /// The model, when it is another one.
+    model: Option<String>,
+    reason: String,
+}
+
+/// The entries of one conversation, oldest first, and what they cost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Transcript {
+    entries: Vec<Entry>,
+    next_id: u64,
+    /// Where the entries of the current step begin.
+    step: usize,
+    /// Entries before this one are all done.
+    settled: usize,
+    usage: TokenUsage,
+    context: u64,
+    /// An inference that is tried again.
+    retry: Option<Retry>,
+    /// The model that was asked in the place of the one that was wanted.
+    stands_in: Option<String>,
+    saw_error: bool,
+    /// The last run was stopped by a limit.
+    stopped: bool,
+    /// The agent that another one handed the run to, and its model.
+    handed_to: Option<(String, String)>,
+    /// How far the summary reaches that was told last.
+    summarised: u64,
+    /// When the event came that is taken in.
+    at: Option<Moment>,
+    /// What the model plans to do, as it said last.
+    todos: Vec<Todo>,
+    /// How many results came with pictures.
+    pictured: usize,
+    /// Messages before this place are in the store only.
+    before: u64,
+    /// How many entries were fetched from there, to be looked at for a while.
+    fetched: usize,
+    /// How many ids were given to what was fetched.
+    fetched_ids: u64,
+    /// Where the store has what is here, oldest first.
+    marks: VecDeque<trim::Mark>,
+    /// How many entries were left to the store since it was opened.
+    trimmed: usize,
+}
+
+impl Transcript {
+    /// All entries.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The place of the first message that is here, when there are older ones in the store.
+    pub fn starts_at(&self) -> Option<u64> {
+        Some(self.before).filter(|before| *before > 1)
+    }
+
+    /// How many of the first entries were fetched from the store only to be looked at.
+    pub fn fetched(&self) -> usize {
+        self.fetched
+    }
+
+    /// How many entries from the start are done; those behind may still change or go away.
+    pub fn settled(&self) -> usize {
+        self.settled
+    }
+
+    /// How many results came with pictures since the conversation was opened.
+    pub fn pictured(&self) -> usize {
+        self.pictured
+    }
+
+    /// Tokens of all inferences so far.
+    pub fn usage(&self) -> &TokenUsage {
+        &self.usage
+    }
+
+    /// Tokens that the model read and wrote last: what the next inference begins with.
+    pub fn context_tokens(&self) -> u64 {
+        self.context
+    }
+
+    /// What is said about an inference that is tried again, while it is: the time until then counts down in whole
+    /// seconds.
+    pub fn retry(&self, now: Moment) -> Option<String> {
+        let Retry { attempt, max, until, model, reason } = self.retry.as_ref()?;
+        let left = until.0.saturating_sub(now.0);
+        let who = model.as_ref().map(|model| format!(" with {model}")).unwrap_or_default();
+        let when = if left == 0 { String::new() } else { format!(" in {} s", left.div_ceil(1000)) };
+        Some(format!("retry {attempt} of {max}{when}{who}: {reason}"))
+    }
+
+    /// When an inference is tried again, while that is to come.
+    pub fn retry_at(&self, now: Moment) -> Option<Moment> {
+        self.retry.as_ref().map(|retry| retry.until).filter(|until| until.0 > now.0)
+    }
+
+    /// Whether the last run was stopped by a limit, so that there is more to do.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// What the person said, oldest first.
+    pub fn said(&self) -> Vec<String> {
+        let said = |entry: &Entry| match &entry.kind {
+            EntryKind::User { text, .. } => Some(text.clone()),
+            _ => None,
+        };
+        let mut all: Vec<String> = self.entries.iter().filter_map(said).collect();
+        all.dedup();
+        all
+    }
+
+    /// The last run was stopped by a limit: says so, and that it can go on.
+    pub fn say_stopped(&mut self, why: &StoppedReason) {
+        let detail = why.detail.as_deref().unwrap_or(&why.code);
+        self.note(Level::Warning, format!("stopped: {detail}; /continue keeps going with fresh limits"));
+        self.stopped = true;
+    }
+
+    /// The model that answered last in the place of the one that was wanted.
+    pub fn stands_in(&self) -> Option<&str> {
+        self.stands_in.as_deref()
+    }
+
+    /// The agent that goes on with the run in another one's place, and its model.
+    pub fn handed_to(&self) -> Option<(&str, &str)> {
+        self.handed_to.as_ref().map(|(agent, model)| (agent.as_str(), model.as_str()))
+    }
+
+    /// Adds what the person said.
+    pub fn say(&mut self, text: impl Into<String>, images: Vec<ImageRef>) {
+        self.say_as(text, None, images);
+    }
+
+    /// Adds what the person said, and how it is shown when long pastes are among it.
+    pub fn say_as(&mut self, text: impl Into<String>, shown: Option<String>, images: Vec<ImageRef>) {
+        self.push(EntryKind::User { text: text.into(), shown, images }, true);
+    }
+
+    /// Adds what the person said and is not accepted yet: it can still be taken away.
+    pub fn say_on_trial(&mut self, text: impl Into<String>, shown: Option<String>, images: Vec<ImageRef>) {
+        self.push(EntryKind::User { text: text.into(), shown, images }, false);
+    }
+
+    /// What was said is accepted.
+    pub fn accept_words(&mut self) {
+        for index in self.settled..self.entries.len() {
+            if matches!(self.entries[index].kind, EntryKind::User { .. }) {
+                self.touch(index, |entry| entry.is_done = true);
+            }
+        }
+    }
+
+    /// Takes away what was said and not accepted.
+    pub fn unsay(&mut self) {
+        self.take_words();
+    }
+
+    fn take_words(&mut self) -> Vec<EntryKind> {
+        let from = self.settled;
+        let mut taken = Vec::new();
+        for index in (from..self.entries.len()).rev() {
+            let entry = &self.entries[index];
+            if matches!(entry.kind, EntryKind::User { .. }) && !entry.is_done {
+                taken.insert(0, self.entries.remove(index).kind);
+                self.step = self.step.min(self.entries.len());
+            }
+        }
+        self.advance();
+        taken
+    }
+
+    /// Adds a notice.
+    pub fn note(&mut self, level: Level, text: impl Into<String>) {
+        self.push(EntryKind::Notice { level, text: text.into() }, true);
+    }
+
+    /// Says that a summary was made, unless that was said already.
+    fn note_summary(&mut self, upto_seq: u64, words: &str) {
+        if upto_seq > self.summarised {
+            self.summarised = upto_seq;
+            self.note(Level::Info, words);
+        }
+    }
+
+    /// Adds something to read.
+    pub fn page(&mut self, title: impl Into<String>, text: impl Into<String>) {
+        self.push(EntryKind::Page { title: title.into(), text: text.into() }, true);
+    }
+
+    /// Adds what was changed in files.
+    pub fn changes(&mut self, changes: Changes) {
+        self.push(EntryKind::Changes(Box::new(changes)), true);
+    }
+
+    /// Adds a page of a book.
+    pub(crate) fn leaf(&mut self, leaf: Leaf) {
+        self.push(EntryKind::Leaf(Box::new(leaf)), true);
+    }
+
+    /// The call of that id, the newest when an id was used again.
+    pub fn tool(&self, call_id: &str) -> Option<&ToolEntry> {
+        self.entries.iter().rev().find_map(|entry| match &entry.kind {
+            EntryKind::Tool(tool) if tool.call_id == call_id => Some(&**tool),
+            _ => None,
+        })
+    }
+
+    /// Calls that are being executed.
+    pub fn running(&self) -> usize {
+        self.tools().filter(|tool| tool.state == ToolState::Running).count()
+    }
+
+    /// All calls that may still change.
+    fn tools(&self) -> impl Iterator<Item = &ToolEntry> {
+        self.entries[self.settled..].iter().filter_map(|entry| match &entry.kind {
+            EntryKind::Tool(tool) => Some(&**tool),
+            _ => None,
+        })
+    }
+
+    /// The last thing the model said.
+    pub fn last_answer(&self) -> Option<&str> {
+        self.entries.iter().rev().find_map(|entry| match &entry.kind {
+            EntryKind::Assistant { text, .. } => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    /// The address that was shown last, when nothing was said since.
+    pub fn last_address(&self) -> Option<&str> {
+        let spoken = |entry: &&Entry| !matches!(entry.kind, EntryKind::Notice { .. });
+        match self.entries.iter().rev().find(spoken).map(|entry| &entry.kind) {
+            Some(EntryKind::Page { text, .. }) => super::links::sole_address(text),
+            Some(_) | None => None,
+        }
+    }
+
+    /// Whether nobody said anything yet. What the program says by itself, at the first start for one, is nothing said.
+    pub fn is_empty(&self) -> bool {
+        let is_own = |entry: &Entry| matches!(entry.kind, EntryKind::Notice { .. } | EntryKind::Page { .. });
+        self.trimmed == 0 && self.before <= 1 && self.entries.iter().all(is_own)
+    }
+
+    fn push(&mut self, kind: EntryKind, is_done: bool) {
+        let (id, began) = (FIRST_ID + self.next_id, self.at);
+        self.entries.push(Entry { id, version: 0, is_done, kind, began, took: None });
+        self.next_id += 1;
+        self.advance();
+    }
+
+    fn advance(&mut self) {
+        while self.entries.get(self.settled).is_some_and(|entry| entry.is_done) {
+            self.settled += 1;
+        }
+    }
+
+    /// Changes an entry and says so.
+    fn touch(&mut self, index: usize, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.entries.get_mut(index) {
+            change(entry);
+            entry.version = entry.version.wrapping_add(1);
+        }
+        self.advance();
+    }
+
+    fn tool_index(&self, call_id: &str) -> Option<usize> {
+        self.entries.iter().rposition(|entry| match &entry.kind {
+            EntryKind::Tool(tool) => tool.call_id == call_id,
+            _ => false,
+        })
+    }
+
+    fn change_tool(&mut self, call_id: &str, change: impl FnOnce(&mut ToolEntry)) {
+        let Some(index) = self.tool_index(call_id) else { return };
+        self.touch(index, |entry| {
+            if let EntryKind::Tool(tool) = &mut entry.kind {
+                change(tool);
+                entry.is_done = tool.state.is_final();
+            }
+        });
+    }
+}

@@ -1,0 +1,330 @@
+//! Folds the events of a run into entries.
+
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use super::{EntryKind, Level, Moment, Place, Progress, Retry, Todo, ToolEntry, ToolState, Transcript};
+use aye_core::contract::activity::NOTICE_ACTIVITY_TYPE;
+use aye_core::contract::child::{CHILD_RUN_ACTIVITY_TYPE, ChildRunState};
+use aye_core::contract::event::AgentEvent;
+use aye_core::contract::inference::TokenUsage;
+use aye_core::contract::lifecycle::TerminationReason;
+use aye_core::contract::progress::{INFERENCE_RETRY_ACTIVITY_TYPE, TOOL_CALL_PROGRESS_ACTIVITY_TYPE};
+use aye_core::contract::summary::COMPACTED_ACTIVITY_TYPE;
+
+impl Transcript {
+    /// Takes in one event.
+    pub fn apply(&mut self, at: Moment, event: &AgentEvent) {
+        self.at = Some(at);
+        self.fold(at, event);
+        self.at = None;
+    }
+
+    fn fold(&mut self, at: Moment, event: &AgentEvent) {
+        match event {
+            AgentEvent::RunStart { .. } => {
+                self.retry = None;
+                self.stopped = false;
+                self.handed_to = None;
+                self.saw_error = false;
+                self.step = self.entries.len();
+            }
+            AgentEvent::StepStart { message_id } => {
+                self.close_texts(false);
+                self.mark(|| Place::Message(message_id.clone()));
+                self.step = self.entries.len();
+            }
+            AgentEvent::TextDelta { delta } => self.grow(delta, false),
+            AgentEvent::ReasoningDelta { delta } => self.grow(delta, true),
+            AgentEvent::ToolCallStart { id, name } => {
+                self.close_texts(false);
+                self.push(EntryKind::Tool(Box::new(ToolEntry::new(id, name))), false);
+            }
+            AgentEvent::ToolCallDelta { id, args_delta } => {
+                self.change_tool(id, |tool| tool.received += args_delta.len());
+            }
+            AgentEvent::ToolCallReady { id, name, arguments } => self.propose(id, name, arguments),
+            AgentEvent::ToolCallStreamDelta { id, delta, .. } => self.change_tool(id, |tool| {
+                tool.run(at);
+                tool.tail.push(delta);
+            }),
+            AgentEvent::ToolCallResumed { target_id, result } => self.change_tool(target_id, |tool| {
+                if tool.result.is_none() {
+                    if let Some(arguments) = result.get("edited") {
+                        tool.edit(arguments);
+                    }
+                    // The call goes on at once; what it waited before was the person's time.
+                    tool.started = None;
+                    tool.run(at);
+                }
+            }),
+            AgentEvent::ToolCallDone { id, result, outcome, .. } => {
+                if self.tool_index(id).is_none() {
+                    self.propose(id, &result.tool_name, &Value::Null);
+                }
+                self.settle_tool(id, Some(at), result, *outcome);
+                self.begin_next(at);
+            }
+            AgentEvent::InferenceComplete { model, usage, .. } => {
+                self.answered(model);
+                self.close_texts(false);
+                // What did not become whole with its answer was cut off and dropped.
+                self.drop_partial_calls();
+                if let Some(usage) = usage {
+                    self.count(usage);
+                }
+                self.begin_next(at);
+            }
+            AgentEvent::StepEnd => self.close_texts(false),
+            AgentEvent::ActivitySnapshot { message_id, activity_type, content, .. } => {
+                self.activity(at, message_id, activity_type, content);
+            }
+            AgentEvent::Error { message, .. } => {
+                self.close_texts(true);
+                self.saw_error = true;
+                self.retry = None;
+                self.note(Level::Error, message);
+            }
+            AgentEvent::RunFinish { termination, .. } => self.finish(termination),
+            AgentEvent::ReasoningEncryptedValue { .. }
+            | AgentEvent::MessagesSnapshot { .. }
+            | AgentEvent::ActivityDelta { .. }
+            | AgentEvent::StateSnapshot { .. }
+            | AgentEvent::StateDelta { .. } => {}
+        }
+    }
+
+    pub(super) fn propose(&mut self, id: &str, name: &str, arguments: &Value) {
+        let known = self.tool_index(id).filter(|index| match &self.entries[*index].kind {
+            // An id of an earlier turn is another call.
+            EntryKind::Tool(tool) => !tool.is_over(),
+            _ => false,
+        });
+        if known.is_none() {
+            self.push(EntryKind::Tool(Box::new(ToolEntry::new(id, name))), false);
+        }
+        self.change_tool(id, |tool| {
+            name.clone_into(&mut tool.name);
+            tool.arguments = arguments.clone();
+            tool.received = 0;
+            if tool.state == ToolState::Receiving {
+                tool.state = ToolState::Proposed;
+            }
+        });
+    }
+
+    pub(super) fn settle_tool(
+        &mut self,
+        id: &str,
+        at: Option<Moment>,
+        result: &aye_core::contract::tool::ToolResult,
+        outcome: aye_core::contract::lifecycle::ToolCallOutcome,
+    ) {
+        let Some(index) = self.tool_index(id) else { return };
+        let mut plan = None;
+        let before = &mut self.todos;
+        if let Some(EntryKind::Tool(tool)) = self.entries.get_mut(index).map(|entry| &mut entry.kind) {
+            tool.settle(at, result, outcome);
+            self.pictured += usize::from(!tool.images.is_empty());
+            if tool.state == ToolState::Done && tool.name == "TodoWrite" {
+                tool.planned = std::mem::take(before);
+                plan = Some(Todo::all(&tool.arguments));
+            }
+        }
+        if let Some(plan) = plan {
+            self.todos = plan;
+        }
+        self.touch(index, |entry| {
+            if let EntryKind::Tool(tool) = &entry.kind {
+                entry.is_done = tool.is_over();
+            }
+        });
+    }
+
+    /// Calls are gone through in order and the start of one is not an event of its own: when the answer is complete,
+    /// the first call that is not settled is the one in hand, unless a question is open.
+    fn begin_next(&mut self, at: Moment) {
+        let open = self.tools().find(|tool| !tool.is_over());
+        let first = open.filter(|tool| tool.state == ToolState::Proposed).map(|tool| tool.call_id.clone());
+        if let Some(call_id) = first {
+            self.change_tool(&call_id, |tool| tool.run(at));
+        }
+    }
+
+    /// Adds text to the growing entry, or begins one.
+    pub(super) fn grow(&mut self, delta: &str, is_thought: bool) {
+        let last = self.entries.len().checked_sub(1).filter(|index| !self.entries[*index].is_done);
+        let fits = last.filter(|index| match self.entries[*index].kind {
+            EntryKind::Assistant { .. } => !is_thought,
+            EntryKind::Thinking { .. } => is_thought,
+            _ => false,
+        });
+        match fits {
+            Some(index) => self.touch(index, |entry| match &mut entry.kind {
+                EntryKind::Assistant { text, .. } | EntryKind::Thinking { text } => text.push_str(delta),
+                _ => {}
+            }),
+            None if delta.is_empty() => {}
+            None => {
+                self.close_texts(false);
+                let text = delta.to_owned();
+                let kind = if is_thought {
+                    EntryKind::Thinking { text }
+                } else {
+                    EntryKind::Assistant { text, interrupted: false }
+                };
+                self.push(kind, false);
+            }
+        }
+    }
+
+    /// No text of this step grows any more.
+    pub(super) fn close_texts(&mut self, cut_off: bool) {
+        for index in self.settled..self.entries.len() {
+            let is_text =
+                matches!(self.entries[index].kind, EntryKind::Assistant { .. } | EntryKind::Thinking { .. });
+            if !is_text || self.entries[index].is_done {
+                continue;
+            }
+            let at = self.at;
+            self.touch(index, |entry| {
+                entry.is_done = true;
+                entry.took = at.zip(entry.began).map(|(at, began)| at.since(began));
+                if let EntryKind::Assistant { interrupted, .. } = &mut entry.kind {
+                    *interrupted = cut_off;
+                }
+            });
+        }
+    }
+
+    pub(super) fn count(&mut self, usage: &TokenUsage) {
+        self.usage.add(usage);
+        if usage.total() > 0 {
+            self.context = usage.total();
+        }
+    }
+
+    fn activity(&mut self, at: Moment, call_id: &str, kind: &str, content: &Value) {
+        let text = |key: &str| content.get(key).and_then(Value::as_str).unwrap_or_default();
+        if kind == TOOL_CALL_PROGRESS_ACTIVITY_TYPE {
+            let status = text("status").to_owned();
+            let progress = Progress::of(content);
+            self.change_tool(call_id, |tool| {
+                if status == "running" {
+                    tool.run(at);
+                }
+                tool.progress = progress;
+            });
+        } else if kind == CHILD_RUN_ACTIVITY_TYPE {
+            if let Ok(state) = serde_json::from_value::<ChildRunState>(content.clone()) {
+                self.change_tool(call_id, |tool| tool.serve(at, state));
+            }
+        } else if kind == NOTICE_ACTIVITY_TYPE {
+            let level = match text("level") {
+                "warning" => Level::Warning,
+                "error" => Level::Error,
+                _ => Level::Info,
+            };
+            let words = match text("source") {
+                "" => text("text").to_owned(),
+                source => format!("{source}: {}", text("text")),
+            };
+            if !text("agent").is_empty() {
+                self.handed_to = Some((text("agent").to_owned(), text("model").to_owned()));
+            }
+            self.note(level, words);
+        } else if kind == COMPACTED_ACTIVITY_TYPE {
+            if let Some(usage) = content.get("usage").and_then(|usage| TokenUsage::deserialize(usage).ok()) {
+                self.usage.add(&usage);
+            }
+            let upto = content.get("upto_seq").and_then(Value::as_u64).unwrap_or(u64::MAX);
+            self.note_summary(upto, text("text"));
+        } else if kind == INFERENCE_RETRY_ACTIVITY_TYPE {
+            let number = |key: &str| content.get(key).and_then(Value::as_u64).unwrap_or(0);
+            let reason = text("reason");
+            // The first word about a step is about the model that was wanted, unless that one was not asked again.
+            let is_other = content.get("instead").and_then(Value::as_bool).unwrap_or(false);
+            self.retry = Some(Retry {
+                attempt: number("attempt"),
+                max: number("max"),
+                until: at.plus(number("delay_ms")),
+                model: is_other.then(|| text("model").to_owned()),
+                reason: reason.to_owned(),
+            });
+            if content.get("reset").and_then(Value::as_bool).unwrap_or(false) {
+                self.withdraw(reason);
+            }
+        }
+    }
+
+    /// Says who answered, when it is a model that stands in for the one that was wanted, and when it does no more.
+    fn answered(&mut self, model: &str) {
+        let stands_in = self.retry.take().and_then(|retry| retry.model).map(|_| model.to_owned());
+        if let Some(model) = stands_in.as_ref().filter(|model| self.stands_in.as_ref() != Some(model)) {
+            self.note(Level::Info, format!("{model} answered instead"));
+        }
+        self.stands_in = stands_in;
+    }
+
+    /// The answer so far does not count: it comes again from its start.
+    fn withdraw(&mut self, reason: &str) {
+        let from = self.step.max(self.settled);
+        let had_more = self.entries.len() > from || self.step < self.settled;
+        self.entries.truncate(from);
+        if had_more {
+            let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            self.note(Level::Warning, format!("the answer was cut off; requesting it again{why}"));
+        }
+        self.step = self.entries.len();
+    }
+
+    fn drop_partial_calls(&mut self) {
+        let from = self.settled;
+        let is_partial = |kind: &EntryKind| match kind {
+            EntryKind::Tool(tool) => tool.state == ToolState::Receiving,
+            _ => false,
+        };
+        let mut index = 0;
+        self.entries.retain(|entry| {
+            index += 1;
+            index <= from || !is_partial(&entry.kind)
+        });
+        self.advance();
+    }
+
+    pub(super) fn finish(&mut self, termination: &TerminationReason) {
+        self.retry = None;
+        self.stopped = false;
+        let cut_off = matches!(termination, TerminationReason::Cancelled | TerminationReason::Error(_));
+        self.close_texts(cut_off);
+        if *termination == TerminationReason::Suspended {
+            return;
+        }
+        // What is said next begins with the agent that was chosen.
+        self.handed_to = None;
+        // Calls that never arrived whole are dropped; those that never got a result did not run, or were stopped.
+        self.drop_partial_calls();
+        let from = self.settled;
+        for index in from..self.entries.len() {
+            self.touch(index, |entry| {
+                if let EntryKind::Tool(tool) = &mut entry.kind {
+                    if !tool.is_over() && tool.state != ToolState::Unknown {
+                        tool.state = ToolState::Cancelled;
+                    }
+                    entry.is_done = true;
+                }
+            });
+        }
+        match termination {
+            TerminationReason::Cancelled => self.note(Level::Info, "interrupted"),
+            TerminationReason::Stopped(why) => self.say_stopped(why),
+            TerminationReason::Blocked(why) => self.note(Level::Error, format!("blocked: {why}")),
+            TerminationReason::Error(why) if !self.saw_error => self.note(Level::Error, why),
+            TerminationReason::Error(_)
+            | TerminationReason::NaturalEnd
+            | TerminationReason::BehaviorRequested
+            | TerminationReason::Suspended => {}
+        }
+        self.step = self.entries.len();
+    }
+}

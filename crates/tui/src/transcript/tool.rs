@@ -1,0 +1,360 @@
+//! A tool call as the user sees it.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::{Moment, Tail, Todo};
+use aye_core::contract::child::{ChildRunState, ChildStatus};
+use aye_core::contract::content::ContentBlock;
+use aye_core::contract::image::ImageRef;
+use aye_core::contract::lifecycle::ToolCallOutcome;
+use aye_core::contract::suspension::{ACTION_UNKNOWN_OUTCOME, SuspendTicket};
+use aye_core::contract::tool::ToolResult;
+
+/// Data is set in at most this many steps.
+const MAX_INDENT: usize = 8;
+
+/// Where a call stands. Each looks different on the screen: a call that was never allowed is not one whose outcome
+/// is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolState {
+    /// Its arguments are still arriving.
+    Receiving,
+    /// Asked for by the model; nothing was done yet.
+    Proposed,
+    /// A question about it is open.
+    Waiting,
+    /// It is being executed.
+    Running,
+    /// Done.
+    Done,
+    /// It was tried and went wrong.
+    Failed,
+    /// A rule forbids it; it did not run.
+    Denied,
+    /// The person said no; it did not run.
+    Declined,
+    /// It was stopped, or closed before it began.
+    Cancelled,
+    /// The question ran out of time; it did not run.
+    Expired,
+    /// It was started, and nobody knows how it ended.
+    Unknown,
+}
+
+impl ToolState {
+    /// All of them.
+    pub const ALL: [ToolState; 11] = [
+        ToolState::Receiving,
+        ToolState::Proposed,
+        ToolState::Waiting,
+        ToolState::Running,
+        ToolState::Done,
+        ToolState::Failed,
+        ToolState::Denied,
+        ToolState::Declined,
+        ToolState::Cancelled,
+        ToolState::Expired,
+        ToolState::Unknown,
+    ];
+
+    /// The word on the screen.
+    pub fn word(self) -> &'static str {
+        match self {
+            ToolState::Receiving => "arriving",
+            ToolState::Proposed => "proposed",
+            ToolState::Waiting => "waiting for you",
+            ToolState::Running => "running",
+            ToolState::Done => "done",
+            ToolState::Failed => "failed",
+            ToolState::Denied => "denied",
+            ToolState::Declined => "declined",
+            ToolState::Cancelled => "cancelled",
+            ToolState::Expired => "expired",
+            ToolState::Unknown => "outcome unknown",
+        }
+    }
+
+    /// The mark before the tool's name: one column wide everywhere.
+    pub fn icon(self) -> &'static str {
+        match self {
+            ToolState::Receiving => "·",
+            ToolState::Proposed => "○",
+            ToolState::Waiting => "?",
+            ToolState::Running => "●",
+            ToolState::Done => "✓",
+            ToolState::Failed => "✗",
+            ToolState::Denied => "⊘",
+            ToolState::Declined => "−",
+            ToolState::Cancelled => "∅",
+            ToolState::Expired => "◌",
+            ToolState::Unknown => "‽",
+        }
+    }
+
+    /// Whether the call is over.
+    pub fn is_final(self) -> bool {
+        match self {
+            ToolState::Receiving | ToolState::Proposed | ToolState::Waiting => false,
+            // Unknown is over only when a result says so; see `ToolEntry::settle`.
+            ToolState::Running | ToolState::Unknown => false,
+            ToolState::Done | ToolState::Failed | ToolState::Denied | ToolState::Declined => true,
+            ToolState::Cancelled | ToolState::Expired => true,
+        }
+    }
+}
+
+/// How far a running call is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// In words.
+    pub message: Option<String>,
+    /// From 0 to 1.
+    pub part: Option<f64>,
+    /// So many of so many.
+    pub count: Option<(u64, u64)>,
+}
+
+impl Progress {
+    /// What a report says; nothing when it says nothing.
+    pub(super) fn of(content: &Value) -> Option<Progress> {
+        let number = |key: &str| content.get(key).and_then(Value::as_u64);
+        let count = number("loaded").zip(number("total")).filter(|(_, total)| *total > 0);
+        let counted = count.map(|(loaded, total)| loaded as f64 / total as f64);
+        let told = content.get("progress").and_then(Value::as_f64);
+        let part = told.or(counted).filter(|part| part.is_finite()).map(|part| part.clamp(0.0, 1.0));
+        let message = content.get("message").and_then(Value::as_str).filter(|text| !text.is_empty());
+        let progress = Progress { message: message.map(str::to_owned), part, count };
+        (progress != Progress::default()).then_some(progress)
+    }
+}
+
+/// One tool call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolEntry {
+    /// The call's id.
+    pub call_id: String,
+    /// The tool.
+    pub name: String,
+    /// The arguments, `null` until they are complete.
+    pub arguments: Value,
+    /// Whether a person changed them before they allowed the call.
+    pub is_edited: bool,
+    /// How many bytes of arguments have arrived.
+    pub received: usize,
+    /// Where it stands.
+    pub state: ToolState,
+    /// What it prints while it runs.
+    pub tail: Tail,
+    /// The result, when it is over.
+    pub result: Option<ToolResult>,
+    /// Pictures that the result came with.
+    pub images: Vec<ImageRef>,
+    /// How far it is, when it says so.
+    pub progress: Option<Progress>,
+    /// What was planned before it, when it changes the plan.
+    pub planned: Vec<Todo>,
+    /// The agent that works on it.
+    pub child: Option<Box<ChildRunState>>,
+    /// When it began to run.
+    pub started: Option<Moment>,
+    /// How long it ran, in milliseconds.
+    pub elapsed: Option<u64>,
+}
+
+impl ToolEntry {
+    /// A call whose arguments are arriving.
+    pub fn new(call_id: impl Into<String>, name: impl Into<String>) -> ToolEntry {
+        ToolEntry {
+            call_id: call_id.into(),
+            name: name.into(),
+            arguments: Value::Null,
+            is_edited: false,
+            received: 0,
+            state: ToolState::Receiving,
+            tail: Tail::default(),
+            result: None,
+            images: Vec::new(),
+            progress: None,
+            planned: Vec::new(),
+            child: None,
+            started: None,
+            elapsed: None,
+        }
+    }
+
+    /// Another agent works on it.
+    pub(super) fn serve(&mut self, at: Moment, mut state: ChildRunState) {
+        if self.is_over() {
+            return;
+        }
+        self.run(at);
+        if state.status == ChildStatus::Waiting {
+            self.state = ToolState::Waiting;
+        }
+        if let Some(known) = self.child.take() {
+            // A look at the store does not know what is being done.
+            state.line = state.line.or(known.line);
+        }
+        self.child = Some(Box::new(state));
+    }
+
+    /// It runs.
+    pub(super) fn run(&mut self, at: Moment) {
+        if self.result.is_none() && self.state != ToolState::Running {
+            self.state = ToolState::Running;
+            self.started = Some(at);
+        }
+    }
+
+    /// A person changed the call.
+    pub(super) fn edit(&mut self, arguments: &Value) {
+        self.arguments = arguments.clone();
+        self.is_edited = true;
+    }
+
+    /// What was said beside the yes.
+    pub fn comment(&self) -> Option<&str> {
+        self.result.as_ref()?.touched.as_ref()?.comment.as_deref()
+    }
+
+    /// A question about it is open.
+    pub(super) fn wait(&mut self, ticket: Option<&SuspendTicket>) {
+        if ticket.is_some_and(SuspendTicket::is_served) {
+            self.state = ToolState::Running;
+            return;
+        }
+        let is_unknown = ticket.is_some_and(|ticket| ticket.suspension.action == ACTION_UNKNOWN_OUTCOME);
+        self.state = if is_unknown { ToolState::Unknown } else { ToolState::Waiting };
+        self.started = None;
+    }
+
+    /// It is over.
+    pub(super) fn settle(&mut self, at: Option<Moment>, result: &ToolResult, outcome: ToolCallOutcome) {
+        if outcome == ToolCallOutcome::Suspended {
+            self.wait(result.suspension.as_deref());
+            return;
+        }
+        let told =
+            result.details.as_ref().and_then(|details| details.get("duration_ms")).and_then(Value::as_u64);
+        let seen = at.zip(self.started).map(|(at, started)| at.since(started));
+        self.elapsed = told.or(seen);
+        self.state = final_state(result, outcome);
+        // The result holds what is worth keeping; the stream was for the time in between.
+        if !matches!(self.state, ToolState::Unknown | ToolState::Cancelled) || shown_text(result).len() > 400
+        {
+            self.tail = Tail::default();
+        }
+        self.progress = None;
+        let child = result.details.as_ref().and_then(|details| details.get("child"));
+        if let Some(child) = child.and_then(|child| serde_json::from_value(child.clone()).ok()) {
+            self.child = Some(Box::new(child));
+        } else if let Some(child) = self.child.as_mut().filter(|child| !child.status.is_over()) {
+            child.status = ChildStatus::Cancelled;
+            (child.tool, child.line) = (None, None);
+        }
+        if let Some(arguments) = result.touched.as_ref().and_then(|touched| touched.arguments.as_ref()) {
+            self.edit(arguments);
+        }
+        self.images = result.images.iter().filter_map(ContentBlock::as_stored_image).cloned().collect();
+        // What has bytes is of no use here, and may be large.
+        self.result = Some(ToolResult { images: Vec::new(), ..result.clone() });
+    }
+
+    /// Whether it shows that this question about it is open.
+    pub(super) fn is_asked(&self, ticket: &SuspendTicket) -> bool {
+        let is_unknown = ticket.suspension.action == ACTION_UNKNOWN_OUTCOME;
+        self.state == if is_unknown { ToolState::Unknown } else { ToolState::Waiting }
+    }
+
+    /// Whether nothing about it will change.
+    pub fn is_over(&self) -> bool {
+        self.state.is_final() || self.result.is_some()
+    }
+
+    /// What the result says to the person.
+    pub fn output(&self) -> String {
+        self.result.as_ref().map(shown_text).unwrap_or_default()
+    }
+}
+
+/// The machine-readable word of a result that did not come from the tool itself.
+fn code_of(result: &ToolResult) -> Option<&str> {
+    result
+        .details
+        .as_ref()
+        .and_then(|details| details.get("code"))
+        .or_else(|| result.data.get("code"))
+        .and_then(Value::as_str)
+}
+
+fn final_state(result: &ToolResult, outcome: ToolCallOutcome) -> ToolState {
+    let told = match code_of(result) {
+        Some("declined" | "change_wanted") => Some(ToolState::Declined),
+        Some("denied" | "blocked" | "permission_denied" | "hook_denied" | "hook_failed") => {
+            Some(ToolState::Denied)
+        }
+        Some("expired") => Some(ToolState::Expired),
+        Some("unknown") => Some(ToolState::Unknown),
+        Some("cancelled" | "interrupted" | "superseded" | "not_run") => Some(ToolState::Cancelled),
+        _ => None,
+    };
+    match outcome {
+        ToolCallOutcome::Succeeded if result.is_error() => ToolState::Failed,
+        ToolCallOutcome::Succeeded => ToolState::Done,
+        ToolCallOutcome::Failed => told.unwrap_or(ToolState::Failed),
+        ToolCallOutcome::Cancelled => told.unwrap_or(ToolState::Cancelled),
+        ToolCallOutcome::Suspended => ToolState::Waiting,
+    }
+}
+
+/// The text of a result for the user: what is meant for them, else its message, else its data.
+fn shown_text(result: &ToolResult) -> String {
+    match (result.shown(), &result.message) {
+        (Some(shown), _) => shown.to_owned(),
+        (None, Some(message)) => message.clone(),
+        (None, None) => {
+            let mut text = String::new();
+            plain_data(answer_of(&result.data), 0, &mut text);
+            text.trim_end().to_owned()
+        }
+    }
+}
+
+/// The answer to a question by itself, without the member that holds it.
+fn answer_of(data: &Value) -> &Value {
+    match data.as_object() {
+        Some(members) if members.len() == 1 => members.get("answer").or_else(|| members.get("answers")),
+        _ => None,
+    }
+    .unwrap_or(data)
+}
+
+/// Data as lines to read: a member or an item each, what is in them further in.
+fn plain_data(data: &Value, depth: usize, out: &mut String) {
+    let indent = "  ".repeat(depth.min(MAX_INDENT));
+    let simple = |value: &Value| match value {
+        Value::Null => Some("none".to_owned()),
+        Value::Bool(yes) => Some(if *yes { "yes" } else { "no" }.to_owned()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::String(text) => Some(text.clone()),
+        Value::Array(items) => items.is_empty().then(|| "none".to_owned()),
+        Value::Object(members) => members.is_empty().then(|| "none".to_owned()),
+    };
+    let mut line = |lead: &str, value: &Value| {
+        if let Some(text) = simple(value) {
+            let text = text.trim_end().replace('\n', &format!("\n{indent}  "));
+            let _ = writeln!(out, "{indent}{lead}{text}");
+        } else {
+            let _ = writeln!(out, "{indent}{}", lead.trim_end());
+            plain_data(value, depth + 1, out);
+        }
+    };
+    match data {
+        Value::Null => {}
+        Value::Object(members) => members.iter().for_each(|(key, value)| line(&format!("{key}: "), value)),
+        Value::Array(items) => items.iter().for_each(|item| line("- ", item)),
+        value => line("", value),
+    }
+}

@@ -1,0 +1,268 @@
+//! Events of runs, and opened conversations.
+
+use std::collections::VecDeque;
+
+use super::super::app::{App, Early, Focus, RunState};
+use super::super::approval::Card;
+use super::super::host::{Driver, OpenedThread, UserInput};
+use super::super::msg::Cmd;
+use super::super::transcript::{Level, Transcript};
+use aye_core::contract::activity::STEERED_ACTIVITY_TYPE;
+use aye_core::contract::event::AgentEvent;
+use aye_core::contract::ids::{RunId, ThreadId};
+use aye_core::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
+use aye_core::contract::record::SuspensionStatus;
+
+impl App {
+    pub(super) fn agent(&mut self, thread: &ThreadId, event: &AgentEvent, cmds: &mut Vec<Cmd>) {
+        if self.thread_id() != Some(thread) {
+            // It may belong to the conversation that is being opened.
+            if self.opening > 0 {
+                self.early.push((thread.clone(), Early::Agent(Box::new(event.clone()))));
+            }
+            return;
+        }
+        self.moved = self.now;
+        match event {
+            AgentEvent::RunStart { run_id, .. } => {
+                self.run_id = Some(RunId::from(run_id.as_str()));
+                self.driver = Driver::Nobody;
+                self.transcript.accept_words();
+                if !matches!(self.run, RunState::Running(_) | RunState::Stopping(_)) {
+                    self.run = RunState::Running(self.run.awake_since().unwrap_or(self.now));
+                }
+            }
+            AgentEvent::ToolCallDone { id, result, outcome, .. } => {
+                if *outcome == ToolCallOutcome::Suspended {
+                    // A call that another agent works on asks nobody.
+                    let asks = result.suspension.as_ref().filter(|ticket| !ticket.is_served());
+                    if let (Some(ticket), Some(run)) = (asks, self.run_id.clone()) {
+                        let card = Card::new(thread.clone(), run, (**ticket).clone());
+                        self.born(&card, cmds);
+                        self.ask(card);
+                    }
+                } else {
+                    self.drop_cards_of(id, cmds);
+                }
+            }
+            AgentEvent::ActivitySnapshot { activity_type, content, .. }
+                if activity_type == STEERED_ACTIVITY_TYPE =>
+            {
+                self.steered(content);
+                return;
+            }
+            AgentEvent::ToolCallResumed { target_id, .. } => self.drop_cards_of(target_id, cmds),
+            AgentEvent::RunFinish { run_id, termination, .. } => {
+                let is_current = self.run_id.as_ref().is_none_or(|known| known.as_str() == run_id);
+                // A run that could not even be loaded has no id.
+                let is_current = is_current || run_id.is_empty();
+                let is_superseded = matches!(self.run, RunState::Starting(_));
+                if is_superseded && *termination == TerminationReason::Cancelled {
+                    // A new message closed the run that waited; this is no interruption.
+                    let quiet = AgentEvent::RunFinish {
+                        thread_id: thread.to_string(),
+                        run_id: run_id.clone(),
+                        result: None,
+                        termination: TerminationReason::BehaviorRequested,
+                    };
+                    self.transcript.apply(self.now, &quiet);
+                    self.remove_cards(|card| card.elsewhere.is_none());
+                    return;
+                }
+                self.transcript.accept_words();
+                self.transcript.apply(self.now, event);
+                if is_current {
+                    self.run_finished(termination, cmds);
+                }
+                return;
+            }
+            _ => {}
+        }
+        self.transcript.apply(self.now, event);
+    }
+
+    fn run_finished(&mut self, termination: &TerminationReason, cmds: &mut Vec<Cmd>) {
+        self.last_run_ms = self.run.awake_since().map(|since| self.now.since(since));
+        if self.info.branch.is_some() {
+            cmds.push(Cmd::Info);
+        }
+        if *termination == TerminationReason::Suspended {
+            self.run = RunState::Waiting;
+            return;
+        }
+        self.run = RunState::Idle;
+        self.put_away_cards(|card| card.elsewhere.is_none(), cmds);
+        self.ended.clone_from(&self.run_id);
+        self.take_back_own(termination, cmds);
+        self.offer_plan(termination);
+    }
+
+    /// Puts messages that were not sent back into the text.
+    pub(super) fn hand_back(&mut self, inputs: &[UserInput]) {
+        for input in inputs.iter().rev() {
+            let written = input.written();
+            if let Some(draft) = &input.draft {
+                self.composer.restore(draft.clone());
+            } else if !written.is_empty() {
+                self.composer.know_again(&written, &input.images);
+                self.composer.put_back(&written);
+            }
+        }
+    }
+
+    pub(super) fn ask(&mut self, card: Card) {
+        if self.cards.iter().all(|known| known.id != card.id) {
+            self.cards.push(card);
+            self.stays = false;
+        }
+    }
+
+    fn drop_cards_of(&mut self, call_id: &str, cmds: &mut Vec<Cmd>) {
+        // A call of another conversation, or of a child, may have the same id.
+        let shown = self.thread_id().cloned();
+        self.put_away_cards(
+            |card| {
+                card.elsewhere.is_none()
+                    && Some(&card.thread_id) == shown.as_ref()
+                    && card.ticket.pending.id.as_str() == call_id
+            },
+            cmds,
+        );
+    }
+
+    /// Takes cards away whose questions are over. One that the person is writing on stays until that is given up or
+    /// sent, and says why it comes too late; unless it was the person who went over it.
+    fn put_away_cards(&mut self, which: impl Fn(&Card) -> bool, cmds: &mut Vec<Cmd>) {
+        let stay = !matches!(self.run, RunState::Starting(_));
+        for card in self.cards.iter().filter(|card| stay && which(card) && card.is_written_on()) {
+            self.over.entry(card.id.clone()).or_default();
+            cmds.push(Cmd::WhoAnswered(card.id.clone()));
+        }
+        self.remove_cards(|card| which(card) && !(stay && card.is_written_on()));
+    }
+
+    pub(super) fn remove_cards(&mut self, which: impl Fn(&Card) -> bool) {
+        let before = self.cards.iter().take(self.card).filter(|card| which(card)).count();
+        let is_current = self.current_card().is_some_and(&which);
+        for card in self.cards.iter().filter(|card| which(card)) {
+            self.over.entry(card.id.clone()).or_default();
+        }
+        self.cards.retain(|card| !which(card));
+        if let Some((_, ids)) = &self.batch
+            && !self.cards.iter().any(|card| ids.contains(&card.id))
+        {
+            self.batch = None;
+        }
+        self.card = self.card.saturating_sub(before).min(self.cards.len().saturating_sub(1));
+        if is_current {
+            // A key that was meant for the one before is no answer to the one in its place.
+            self.show_card(self.card);
+        }
+    }
+
+    /// Says something, or queues it until the run is over; `behind`: also until open questions are answered.
+    pub(super) fn submit(&mut self, mut input: UserInput, behind: bool, cmds: &mut Vec<Cmd>) {
+        self.stays = false;
+        // A command of the person's own withdraws no question.
+        let behind = behind || (input.shell.is_some() && self.run == RunState::Waiting);
+        let Some(thread) = self.thread_id().cloned() else {
+            self.queue.push_back(input);
+            return;
+        };
+        let is_free = match self.run {
+            // What was said before goes first.
+            RunState::Idle => self.queued.is_empty() && !behind,
+            RunState::Waiting => !behind,
+            RunState::Starting(_) | RunState::Running(_) | RunState::Stopping(_) => false,
+        };
+        if is_free {
+            self.start(input, cmds);
+        } else {
+            let is_working = matches!(self.run, RunState::Starting(_) | RunState::Running(_));
+            input.steers = is_working && !behind && input.shell.is_none();
+            cmds.push(Cmd::Enqueue(thread, input));
+        }
+    }
+
+    pub(super) fn start(&mut self, input: UserInput, cmds: &mut Vec<Cmd>) {
+        let Some(thread) = self.thread_id().cloned() else { return };
+        let shown = input.shown().map(str::to_owned);
+        self.transcript.say_on_trial(input.written(), shown, input.images.clone());
+        self.run = RunState::Starting(self.now);
+        self.hint = None;
+        cmds.push(Cmd::Start(thread, input));
+    }
+
+    pub(super) fn opened(&mut self, opened: &OpenedThread, cmds: &mut Vec<Cmd>) {
+        let notes: Vec<_> = if self.thread.is_none() {
+            // What went wrong before the first conversation was open stays on the screen.
+            self.transcript.entries().iter().map(|entry| entry.kind.clone()).collect()
+        } else {
+            Vec::new()
+        };
+        let earlier: VecDeque<UserInput> = std::mem::take(&mut self.queue);
+        self.transcript = Transcript::from_thread(opened);
+        self.shows_another();
+        for note in notes {
+            if let super::super::transcript::EntryKind::Notice { level, text } = note {
+                self.transcript.note(level, text);
+            }
+        }
+        let said = self.transcript.said();
+        cmds.push(Cmd::Draft(opened.thread.id.clone(), said.is_empty()));
+        self.composer.set_history(said);
+        self.epoch += 1;
+        self.over.clear();
+        self.seen = opened.messages.last().map_or(0, |stored| stored.seq);
+        self.driver = opened.driver;
+        self.tasks = super::sync::at_work(&opened.children);
+        self.queued.clone_from(&opened.queued);
+        self.thread = Some(opened.thread.clone());
+        self.run_id = opened.run.as_ref().map(|run| run.id.clone());
+        self.cards = opened
+            .waiting
+            .iter()
+            .filter(|record| record.status == SuspensionStatus::Open)
+            .map(|record| Card::of(record, &opened.children))
+            .collect();
+        self.card = 0;
+        self.count_elsewhere(cmds);
+        self.batch = None;
+        self.focus = Focus::Composer;
+        self.stays = false;
+        self.run = match opened.run.as_ref().map(|run| run.status) {
+            Some(RunStatus::Running) => RunState::Running(self.now),
+            // It waits for nothing but its children.
+            Some(RunStatus::Waiting)
+                if matches!(opened.driver, Driver::Other(_)) && opened.waiting.is_empty() =>
+            {
+                RunState::Running(self.now)
+            }
+            Some(RunStatus::Waiting) => RunState::Waiting,
+            Some(RunStatus::Done) | None => RunState::Idle,
+        };
+        let over = opened.run.as_ref().filter(|run| run.status == RunStatus::Done);
+        self.ended = over.map(|run| run.id.clone());
+        if let Some(TerminationReason::Error(why)) =
+            opened.run.as_ref().and_then(|run| run.termination.as_ref())
+        {
+            self.transcript.note(Level::Error, why.clone());
+        }
+        if let Some(TerminationReason::Stopped(why)) =
+            opened.run.as_ref().and_then(|run| run.termination.as_ref())
+        {
+            self.transcript.say_stopped(why);
+        }
+        // Events that overtook the answer.
+        for (thread, told) in std::mem::take(&mut self.early) {
+            match told {
+                Early::Agent(event) => self.agent(&thread, &event, cmds),
+                Early::Synced(sync) => self.synced(sync, cmds),
+                Early::Began(row) => self.began(&thread, row),
+            }
+        }
+        for input in earlier {
+            self.submit(input, self.keeps_waiting, cmds);
+        }
+    }
+}

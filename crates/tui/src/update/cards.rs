@@ -1,0 +1,374 @@
+//! Decisions on questions, and their results.
+
+use crossterm::event::KeyEvent;
+use serde_json::Value;
+
+use super::super::app::{App, Focus, RunState};
+use super::super::approval::{Answer, Batch, BodyWindow, Card, CardKind, Reply, Stage};
+use super::super::host::{Mode, Review, UserInput};
+use super::super::keymap::{Action, Place, typed};
+use super::super::msg::Cmd;
+use super::super::transcript::{EntryKind, Level};
+use aye_core::contract::grant::GrantPreview;
+use aye_core::contract::ids::SuspensionId;
+use aye_core::contract::lifecycle::TerminationReason;
+use aye_core::contract::record::{DecideOutcome, SuspensionRecord, SuspensionStatus};
+use aye_core::contract::suspension::ResumeDecisionAction;
+
+/// A key so soon after one that a card took is meant for the card before, not for the text.
+const DOUBLE_MS: u64 = 1500;
+
+impl App {
+    /// A key while the focus is on the card. `false`: it is for the text.
+    pub(super) fn card_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
+        let now = self.now;
+        let Some(card) = self.cards.get_mut(self.card) else { return false };
+        if !card.was_seen(now) {
+            let was_answering = self.card_key_at.is_some_and(|at| now.since(at) < DOUBLE_MS);
+            if was_answering && typed(key).is_some() {
+                self.say_hint("key ignored: new question");
+            }
+            // Pressed before the card could be read: no answer to it.
+            return was_answering;
+        }
+        if self.batch.is_some() {
+            self.card_key_at = Some(now);
+            let window = self.body_window(key);
+            if let Some(card) = self.cards.get_mut(self.card) {
+                card.window = window.unwrap_or(card.window);
+            }
+            self.batch_key(key, cmds);
+            return true;
+        }
+        // A rule is made with the rules and the history of its own project in sight.
+        let is_of_other = card.elsewhere.as_ref().is_some_and(|of| of.project != self.info.project);
+        let is_grant = self.keymap.action(Place::Card, key) == Some(Action::Grant);
+        if is_of_other && is_grant && matches!(card.stage, Stage::Open) && card.line().is_none() {
+            let chord = self.keymap.chord_of(Place::List, Action::Jump);
+            card.problem = Some(format!(
+                "this call belongs to another project; grant a rule in its own conversation ({chord} in the \
+                 inbox opens it)"
+            ));
+            self.card_key_at = Some(now);
+            return true;
+        }
+        let is_written = card.line().is_some() || matches!(card.stage, Stage::Edit(_));
+        if !is_written && self.keymap.action(Place::Card, key) == Some(Action::ToggleSides) {
+            self.card_key_at = Some(now);
+            self.toggle_sides();
+            return true;
+        }
+        let window = self.body_window(key);
+        let Some(card) = self.cards.get_mut(self.card) else { return false };
+        card.window = window.unwrap_or(card.window);
+        card.fit(self.size.0.saturating_sub(super::super::view::CARD_TEXT));
+        let project = card.project(&self.info.project).to_path_buf();
+        let reply = card.key(key, &self.keymap, &project);
+        card.fit(self.size.0.saturating_sub(super::super::view::CARD_TEXT));
+        let id = card.id.clone();
+        self.ask_for_preview(cmds);
+        if reply != Reply::NotMine {
+            self.card_key_at = Some(now);
+        }
+        match reply {
+            Reply::NotMine => return false,
+            Reply::Taken => {}
+            Reply::Decide(answer) => {
+                cmds.push(Cmd::Decide(id, answer));
+                self.go_to_open_card();
+            }
+            Reply::Grant(request) => {
+                cmds.push(Cmd::Grant(request));
+                self.go_to_open_card();
+            }
+            Reply::PutAway => self.put_away(&id),
+            Reply::CarryOut(mode) => self.carry_out(&id, mode, cmds),
+            Reply::Review(arguments) => cmds.push(Cmd::Review(id, arguments)),
+            Reply::Editor(draft) => cmds.push(Cmd::Editor(id, draft)),
+            Reply::Batch(which) => self.begin_batch(which),
+            Reply::Stop => {
+                if self.is_driven_elsewhere() {
+                    if let Some(card) = self.card_of(&id) {
+                        card.stage = Stage::Open;
+                    }
+                    self.say_who_drives();
+                } else if let Some(thread) = self.thread_id() {
+                    cmds.push(Cmd::Cancel(thread.clone()));
+                }
+            }
+            Reply::Next if self.card + 1 < self.cards.len() => self.show_card(self.card + 1),
+            Reply::Next => {
+                self.focus = Focus::Composer;
+                self.stays = true;
+                self.card = 0;
+            }
+            Reply::Previous => self.show_card(self.card.saturating_sub(1)),
+        }
+        true
+    }
+
+    /// Asks what to do with the plan that a run ended with.
+    pub(super) fn offer_plan(&mut self, termination: &TerminationReason) {
+        let last = self.transcript.entries().last().map(|entry| &entry.kind);
+        let is_plan = *termination == TerminationReason::NaturalEnd
+            && self.info.mode == Mode::Plan
+            && matches!(last, Some(EntryKind::Assistant { .. }))
+            && self.queued.is_empty()
+            && self.own_cards() == 0;
+        if let (true, Some(thread), Some(run)) = (is_plan, self.thread_id().cloned(), self.run_id.clone()) {
+            self.ask(Card::plan(thread, run));
+        }
+    }
+
+    /// Takes the card of a plan away when there is nothing to carry out any more.
+    pub(in super::super) fn see_to_plan(&mut self) {
+        if self.info.mode != Mode::Plan || !matches!(self.run, RunState::Idle) {
+            self.remove_cards(|card| card.kind == CardKind::Plan);
+        }
+    }
+
+    fn carry_out(&mut self, id: &SuspensionId, mode: Option<Mode>, cmds: &mut Vec<Cmd>) {
+        self.remove_cards(|card| card.id == *id);
+        match mode {
+            Some(mode) => {
+                self.info.mode = mode;
+                cmds.push(Cmd::SetMode(mode));
+                self.submit(UserInput::text("Go ahead: carry out the plan."), false, cmds);
+            }
+            None => self.say_hint("write what to change in the plan"),
+        }
+    }
+
+    /// How the body of the card fits on the screen, for keys that move through it.
+    fn body_window(&self, key: KeyEvent) -> Option<BodyWindow> {
+        use Action as A;
+        let action = self.keymap.action(Place::Card, key)?;
+        if !matches!(action, A::ScrollUp | A::ScrollDown | A::PageUp | A::PageDown) {
+            return None;
+        }
+        let (from, to, total) = super::super::view::card_window(self)?;
+        let rows = to - from;
+        Some(BodyWindow { last_scroll: total.saturating_sub(rows), rows })
+    }
+
+    fn card_of(&mut self, id: &SuspensionId) -> Option<&mut Card> {
+        self.cards.iter_mut().find(|card| card.id == *id)
+    }
+
+    pub(super) fn reviewed(&mut self, id: &SuspensionId, arguments: &Value, review: Result<Review, String>) {
+        if let Some(card) = self.card_of(id) {
+            card.reviewed(arguments, review);
+        }
+    }
+
+    pub(super) fn editor_closed(
+        &mut self,
+        id: &SuspensionId,
+        argument: Option<&'static str>,
+        text: Result<String, String>,
+        cmds: &mut Vec<Cmd>,
+    ) {
+        let Some(card) = self.card_of(id) else {
+            self.transcript.note(Level::Warning, "the question was closed while you edited the call");
+            return;
+        };
+        // Keys that were typed for the editor are no answer.
+        card.seen = None;
+        if let Reply::Review(arguments) = card.edited_away(argument, text) {
+            cmds.push(Cmd::Review(id.clone(), arguments));
+        }
+    }
+
+    /// How many cards a batch would answer.
+    pub fn batch_count(&self, which: Batch) -> usize {
+        self.batch_of(which).count()
+    }
+
+    fn batch_of(&self, which: Batch) -> impl Iterator<Item = &Card> {
+        self.cards.iter().filter(move |card| {
+            card.elsewhere.is_none()
+                && card.takes_batch()
+                && match which {
+                    // One that was edited is allowed on its own card, where the edited version is shown.
+                    Batch::AllowReads => card.only_reads() && card.edit.is_none(),
+                    Batch::DenyRest => !card.only_reads(),
+                }
+        })
+    }
+
+    /// Shows what would be answered; the same key once more does it.
+    fn begin_batch(&mut self, which: Batch) {
+        let ids: Vec<SuspensionId> = self.batch_of(which).map(|card| card.id.clone()).collect();
+        if ids.is_empty() || self.cards.len() < 2 {
+            let text = match which {
+                Batch::AllowReads => "no pending call is read-only",
+                Batch::DenyRest => "no other call is pending",
+            };
+            if let Some(card) = self.cards.get_mut(self.card) {
+                card.problem = Some(text.to_owned());
+            }
+            return;
+        }
+        self.batch = Some((which, ids));
+        self.card_looks_new();
+    }
+
+    fn batch_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
+        let Some((which, ids)) = self.batch.clone() else { return };
+        let Some(card) = self.cards.get_mut(self.card) else { return };
+        card.problem = None;
+        let action = self.keymap.action(Place::Card, key);
+        let again = match which {
+            Batch::AllowReads => Action::AllowReads,
+            Batch::DenyRest => Action::DenyRest,
+        };
+        match action {
+            Some(Action::ScrollUp) => card.scroll = card.scroll.saturating_sub(1),
+            Some(Action::ScrollDown) => card.scroll = (card.scroll + 1).min(card.window.last_scroll),
+            Some(Action::PageUp) => drop(card.page(false)),
+            Some(Action::PageDown) => drop(card.page(true)),
+            Some(action) if action == again => {
+                if which == Batch::AllowReads && card.is_unread {
+                    let down = self.keymap.chord_of(Place::Card, Action::ScrollDown);
+                    card.problem = Some(format!("some calls were not shown yet; press {down} for the rest"));
+                    return;
+                }
+                self.batch = None;
+                let (answer, word) = match which {
+                    Batch::AllowReads => (Answer::yes(Value::Null), "allowing"),
+                    Batch::DenyRest => (Answer::no(None), "denying"),
+                };
+                for card in self.cards.iter_mut().filter(|card| ids.contains(&card.id)) {
+                    // Each call by itself; one that somebody else answers meanwhile keeps their answer.
+                    if card.takes_batch() {
+                        card.stage = Stage::Deciding(word);
+                        let answer = Answer { reason: card.comment.clone(), ..answer.clone() };
+                        cmds.push(Cmd::Decide(card.id.clone(), answer));
+                    }
+                }
+                self.card_looks_new();
+                self.go_to_open_card();
+            }
+            _ => {
+                self.batch = None;
+                self.card_looks_new();
+            }
+        }
+    }
+
+    fn card_looks_new(&mut self) {
+        if let Some(card) = self.cards.get_mut(self.card) {
+            card.looks_new();
+        }
+    }
+
+    /// Asks what the pattern on the card would have matched, when it is another one than before.
+    pub(super) fn ask_for_preview(&mut self, cmds: &mut Vec<Cmd>) {
+        let Some(card) = self.cards.get_mut(self.card) else { return };
+        if let Some(pattern) = card.wants_preview() {
+            cmds.push(Cmd::PreviewGrant(card.id.clone(), pattern));
+        }
+    }
+
+    pub(super) fn previewed(
+        &mut self,
+        id: &SuspensionId,
+        pattern: String,
+        preview: Result<GrantPreview, String>,
+    ) {
+        let Some(card) = self.cards.iter_mut().find(|card| card.id == *id) else { return };
+        let preview = preview
+            .unwrap_or_else(|problem| GrantPreview { problem: Some(problem), ..GrantPreview::default() });
+        card.previewed(pattern, preview);
+    }
+
+    pub(super) fn show_card(&mut self, card: usize) {
+        self.card = card;
+        if let Some(card) = self.cards.get_mut(card) {
+            card.seen = None;
+            card.choice = None;
+        }
+    }
+
+    /// The next card that still needs an answer.
+    fn go_to_open_card(&mut self) {
+        let count = self.cards.len();
+        let next = (1..count).map(|by| (self.card + by) % count).find(|at| !self.cards[*at].is_deciding());
+        if let Some(next) = next {
+            self.show_card(next);
+        }
+    }
+
+    /// Goes to the question from the text.
+    pub(super) fn focus_card(&mut self) {
+        if self.cards.is_empty() {
+            self.say_hint("no question is pending");
+            return;
+        }
+        self.focus = Focus::Card;
+        self.stays = false;
+        self.card = self.cards.iter().position(|card| !card.is_deciding()).unwrap_or(0);
+        self.show_card(self.card);
+    }
+
+    pub(super) fn decided(&mut self, id: &SuspensionId, outcome: Result<DecideOutcome, String>) {
+        let note = match outcome {
+            Err(error) => {
+                if let Some(card) = self.card_of(id) {
+                    card.stage = Stage::Open;
+                    card.problem = Some(error);
+                } else {
+                    self.transcript.note(Level::Error, error);
+                }
+                return;
+            }
+            Ok(DecideOutcome::Accepted(_) | DecideOutcome::Repeated(_)) => None,
+            Ok(DecideOutcome::AlreadyDecided(record)) => Some(self.who_decided(&record, "already ")),
+            Ok(DecideOutcome::Closed(record)) => Some(format!(
+                "the question about {} was closed before your decision",
+                record.ticket.pending.name
+            )),
+            Ok(DecideOutcome::Expired(record)) => {
+                let end = record.ticket.suspension.expires_at;
+                let at =
+                    end.map_or_else(String::new, |end| format!(" at {}", self.clock.hour_and_minute(end)));
+                Some(format!(
+                    "the question about {} expired{at}; the call did not run. Ask the agent to try again",
+                    record.ticket.pending.name
+                ))
+            }
+            Ok(DecideOutcome::NotFound) => Some("the question no longer exists".to_owned()),
+        };
+        self.remove_cards(|card| card.id == *id);
+        if let Some(note) = note {
+            self.transcript.note(Level::Warning, note);
+        }
+    }
+
+    /// What became of a question that was open here, told without being asked.
+    pub(super) fn what_became_of(&self, record: &SuspensionRecord) -> String {
+        let tool = &record.ticket.pending.name;
+        match record.status {
+            SuspensionStatus::Superseded => format!("the question about {tool} was closed"),
+            SuspensionStatus::Expired => format!("the question about {tool} expired; the call did not run"),
+            SuspensionStatus::Open | SuspensionStatus::Decided | SuspensionStatus::Applied => {
+                self.who_decided(record, "")
+            }
+        }
+    }
+
+    pub(super) fn who_decided(&self, record: &SuspensionRecord, already: &str) -> String {
+        let what = match record.decision.as_ref().map(|decision| decision.action) {
+            Some(ResumeDecisionAction::Resume) => "allowed",
+            Some(ResumeDecisionAction::Cancel) => "declined",
+            None => "answered",
+        };
+        let who = record.decided_by.as_ref().map_or_else(String::new, |actor| {
+            format!(" by {} through {} (process {})", actor.user, actor.channel, actor.pid)
+        });
+        let when = record.decision.as_ref().map_or_else(String::new, |decision| {
+            format!(" at {}", self.clock.hour_and_minute(decision.updated_at))
+        });
+        format!("{} was {already}{what}{who}{when}", record.ticket.pending.name)
+    }
+}

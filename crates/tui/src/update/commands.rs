@@ -1,0 +1,406 @@
+//! Sending messages, commands that start with `/`, and selections in lists.
+
+use crossterm::event::{KeyCode, KeyEvent};
+
+use super::super::app::{App, Focus};
+use super::super::composer::dropped;
+use super::super::host::{ExportFormat, Mode, Shell, UserInput};
+use super::super::keymap::{Action, Place};
+use super::super::msg::Cmd;
+use super::super::palette::{COMMANDS, is_command_word};
+use super::super::picker::{PickRow, Picker, PickerKind};
+use super::super::transcript::{EntryKind, Level};
+use aye_core::contract::ids::{SuspensionId, ThreadId};
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::record::ThreadSummary;
+
+/// What is said to go on after a stop.
+const GO_ON: &str = "Continue.";
+
+impl App {
+    /// Opens the list of conversations before the first one is open; leaving it begins a new one.
+    pub fn ask_which_thread(&mut self) -> Vec<Cmd> {
+        self.picker = Some(Picker::loading(PickerKind::Threads));
+        self.resumes_by_list = true;
+        vec![Cmd::Threads]
+    }
+
+    /// Says something as if it had been written.
+    pub fn say(&mut self, text: &str) -> Vec<Cmd> {
+        let mut cmds = Vec::new();
+        if dropped::mentions(text).is_empty() {
+            self.submit(UserInput::text(text), self.keeps_waiting, &mut cmds);
+        } else {
+            self.composer.set(text);
+            self.send(self.keeps_waiting, &mut cmds);
+        }
+        cmds
+    }
+
+    pub(super) fn resumes_by_list(&mut self, cmds: &mut Vec<Cmd>) {
+        if std::mem::take(&mut self.resumes_by_list) && self.thread.is_none() {
+            self.open(None, cmds);
+        }
+    }
+
+    /// Enter: a command, a skill, or a message; `behind`: one that closes no questions.
+    pub(super) fn send(&mut self, behind: bool, cmds: &mut Vec<Cmd>) {
+        let written = self.composer.text().trim().to_owned();
+        if written.is_empty() {
+            if self.can_go_on() {
+                self.go_on(cmds);
+            }
+            return;
+        }
+        if self.is_linear && self.answer_in_words(&written, cmds) {
+            return;
+        }
+        self.palette = None;
+        self.dismissed = None;
+        if self.attach_mentioned(behind, cmds) {
+            return;
+        }
+        if let Some(command) = written.strip_prefix('/') {
+            let (name, words) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+            if is_command_word(name) && !name.is_empty() {
+                let (name, words) = (name.to_owned(), words.trim().to_owned());
+                if self.skills.iter().any(|skill| skill.name == name)
+                    && COMMANDS.iter().all(|command| command.name != name)
+                {
+                    let (images, draft) = (self.composer.attached(), self.composer.pasted());
+                    let text = self.take_text(cmds);
+                    let words =
+                        text.trim().split_once(char::is_whitespace).map_or("", |(_, words)| words.trim());
+                    let input = UserInput { skill: Some(name), images, draft, ..UserInput::text(words) };
+                    self.submit(input, behind, cmds);
+                    return;
+                }
+                if self.command(&name, &words, cmds) {
+                    self.begin_text();
+                } else {
+                    self.say_hint(format!(
+                        "/{name} is not a command; put a space before it to send it as a message"
+                    ));
+                }
+                return;
+            }
+        }
+        if let Some((_, "")) = Shell::of(&written) {
+            self.say_hint("! runs the command after it; !! hides it from the model");
+            return;
+        }
+        let (images, draft) = (self.composer.attached(), self.composer.pasted());
+        let text = self.take_text(cmds);
+        let input = match Shell::of(&text) {
+            Some((shell, command)) => UserInput { shell: Some(shell), draft, ..UserInput::text(command) },
+            None => UserInput { images, draft, ..UserInput::text(text.trim()) },
+        };
+        self.submit(input, behind, cmds);
+    }
+
+    /// A word that answers the question, for those who hear it. `false`: it is none.
+    fn answer_in_words(&mut self, written: &str, cmds: &mut Vec<Cmd>) -> bool {
+        if let Some(card) = self.current_card()
+            && let Ok(digit @ 1..=9) = written.parse::<u8>()
+            && usize::from(digit) <= card.choices().len()
+        {
+            let key = KeyEvent::from(KeyCode::Char(char::from(b'0' + digit)));
+            return self.answer_by_key(key, written, cmds);
+        }
+        let action = match written.to_lowercase().as_str() {
+            "yes" | "y" | "allow" => Action::Allow,
+            "no" | "n" | "deny" => Action::Deny,
+            "always" => Action::Grant,
+            "stop" => Action::Stop,
+            "skip" => Action::Skip,
+            "again" => Action::RunAgain,
+            "done" => Action::MarkDone,
+            _ => return false,
+        };
+        let Some(key) = self.keymap.key_of(Place::Card, action).filter(|_| !self.cards.is_empty()) else {
+            return false;
+        };
+        self.answer_by_key(key, written, cmds)
+    }
+
+    fn answer_by_key(&mut self, key: KeyEvent, written: &str, cmds: &mut Vec<Cmd>) -> bool {
+        self.begin_text();
+        self.focus = Focus::Card;
+        if !self.card_key(key, cmds) {
+            self.focus = Focus::Composer;
+            self.say_hint(format!("no pending question takes {written}"));
+        } else if self.current_card().is_none_or(|card| card.line().is_none()) {
+            self.focus = Focus::Composer;
+        }
+        true
+    }
+
+    /// Goes on where a limit stopped the last run: with a run of its own, whose limits begin anew.
+    fn go_on(&mut self, cmds: &mut Vec<Cmd>) {
+        self.submit(UserInput::text(GO_ON), false, cmds);
+    }
+
+    /// The text, remembered.
+    fn take_text(&mut self, cmds: &mut Vec<Cmd>) -> String {
+        let text = self.begin_text();
+        self.attaching.tried.clear();
+        self.composer.remember(text.trim());
+        cmds.push(Cmd::Remember(text.trim().to_owned()));
+        text
+    }
+
+    /// `false`: there is no such command.
+    fn command(&mut self, name: &str, words: &str, cmds: &mut Vec<Cmd>) -> bool {
+        match name {
+            "help" => self.open_help(),
+            "new" | "clear" => self.open(None, cmds),
+            "resume" if !words.is_empty() => self.open(Some(ThreadId::from(words)), cmds),
+            "resume" | "threads" => self.fetch(PickerKind::Threads, Cmd::Threads, cmds),
+            "inbox" => self.fetch(PickerKind::Inbox, Cmd::Inbox, cmds),
+            "model" if !words.is_empty() => cmds.push(Cmd::SetModel(words.to_owned())),
+            "model" => self.fetch(PickerKind::Models, Cmd::Models, cmds),
+            "effort" => self.effort_command(words, cmds),
+            "login" => self.login_command(words, cmds),
+            "logout" => cmds.push(Cmd::LogOut(Some(words.to_owned()).filter(|words| !words.is_empty()))),
+            "theme" if !words.is_empty() => cmds.push(Cmd::Themes(Some(words.to_owned()))),
+            "theme" => self.fetch_themes(cmds),
+            "skills" => self.fetch(PickerKind::Skills, Cmd::Skills, cmds),
+            "grants" => self.fetch(PickerKind::Grants, Cmd::Grants, cmds),
+            "permissions" => self.fetch(PickerKind::Rules, Cmd::Rules, cmds),
+            "mode" if !words.is_empty() => match Mode::parse(words) {
+                Some(mode) => self.set_mode(mode, cmds),
+                None => {
+                    self.say_hint(format!("unknown mode {words}; expected ask, accept-edits, plan or yolo"));
+                }
+            },
+            "mode" => self.open_modes(),
+            "copy" if self.transcript.last_address().is_some() => {
+                cmds.extend(self.transcript.last_address().map(|address| Cmd::Copy(address.to_owned())));
+                self.say_hint("URL sent to the clipboard, if the terminal allows it");
+            }
+            "copy" => match self.transcript.last_answer() {
+                Some(answer) => {
+                    cmds.push(Cmd::Copy(answer.to_owned()));
+                    self.say_hint("last answer sent to the clipboard, if the terminal allows it");
+                }
+                None => self.say_hint("there is no answer yet"),
+            },
+            "vim" => self.toggle_vim(),
+            "continue" if self.can_go_on() => self.go_on(cmds),
+            "continue" => self.say_hint("no limit stopped this conversation"),
+            "export" => self.export(words, cmds),
+            "rewind" | "fork" | "diff" | "rename" | "compare" => self.back_command(name, words, cmds),
+            "screen" => self.toggle_screen(),
+            "quit" | "exit" => self.quit(cmds),
+            _ => {
+                if !COMMANDS.iter().any(|command| command.is_page && command.name == name) {
+                    return false;
+                }
+                cmds.push(Cmd::Page(self.thread_id().cloned(), name.to_owned(), words.to_owned()));
+            }
+        }
+        true
+    }
+
+    fn export(&mut self, words: &str, cmds: &mut Vec<Cmd>) {
+        let format = if words.is_empty() { Some(ExportFormat::Markdown) } else { ExportFormat::parse(words) };
+        match (format, self.thread_id().cloned()) {
+            (Some(format), Some(thread)) => cmds.push(Cmd::Export(thread, format)),
+            (None, _) => self.say_hint(format!("unknown format {words}; expected md, json or html")),
+            (Some(_), None) => self.say_hint("no conversation is open yet"),
+        }
+    }
+
+    fn set_mode(&mut self, mode: Mode, cmds: &mut Vec<Cmd>) {
+        self.info.mode = mode;
+        cmds.push(Cmd::SetMode(mode));
+    }
+
+    /// Opens another conversation. What runs in this one goes on; what waits keeps waiting.
+    pub(super) fn open(&mut self, thread: Option<ThreadId>, cmds: &mut Vec<Cmd>) {
+        if self.is_awake() && !self.is_driven_elsewhere() {
+            self.transcript.note(Level::Info, "the run of this conversation continues in the background");
+        }
+        self.opening += 1;
+        cmds.push(Cmd::Open(thread));
+    }
+
+    /// Opens the first conversation.
+    pub fn open_first(&mut self, thread: Option<ThreadId>) -> Vec<Cmd> {
+        let mut cmds = Vec::new();
+        self.open(thread, &mut cmds);
+        cmds
+    }
+
+    pub(super) fn fetch(&mut self, kind: PickerKind, cmd: Cmd, cmds: &mut Vec<Cmd>) {
+        self.picker = Some(Picker::loading(kind));
+        cmds.push(cmd);
+    }
+
+    fn open_modes(&mut self) {
+        let row = |mode: Mode, detail: &str| PickRow {
+            value: mode.as_str().into(),
+            label: mode.as_str().into(),
+            detail: detail.into(),
+            note: if self.info.mode == mode { "in use".into() } else { String::new() },
+            ..PickRow::default()
+        };
+        let rows = vec![
+            row(Mode::Ask, "the rules decide; anything else is asked"),
+            row(Mode::AcceptEdits, "file changes in the project are allowed"),
+            row(Mode::Plan, "read only; nothing changes"),
+            row(Mode::Yolo, "nothing is asked; deny rules still hold"),
+        ];
+        self.picker = Some(Picker::new(PickerKind::Modes, rows));
+    }
+
+    pub(super) fn open_help(&mut self) {
+        let heading = |text: &str| PickRow { label: text.to_owned(), is_heading: true, ..PickRow::default() };
+        let mut rows = Vec::new();
+        // What works now first, then the rest of the same table.
+        let now = self.key_layers();
+        for place in now.iter().copied().chain(Place::ALL.into_iter().filter(|place| !now.contains(place))) {
+            let help = self.keymap.help(place);
+            if help.is_empty() {
+                continue;
+            }
+            let note = if now.contains(&place) { " (now)" } else { "" };
+            rows.push(heading(&format!("{}{note}", place.heading())));
+            rows.extend(help.into_iter().map(|(keys, help)| PickRow {
+                label: keys,
+                detail: help.to_owned(),
+                ..PickRow::default()
+            }));
+        }
+        rows.push(heading("Commands"));
+        rows.extend(COMMANDS.iter().map(|command| PickRow {
+            label: format!("/{} {}", command.name, command.argument).trim_end().to_owned(),
+            detail: command.help.to_owned(),
+            ..PickRow::default()
+        }));
+        for (label, detail) in [
+            ("@PATH", "mention a file or folder, with completion"),
+            ("@path#name @#name", "a function or type of a file or the project; its lines are attached"),
+            ("@thread: @skill:", "another conversation or a skill; its text is attached"),
+            ("!COMMAND", "run a command under the same rules; the model sees its output"),
+            ("!!COMMAND", "run a command; the model does not see its output"),
+        ] {
+            rows.push(PickRow { label: label.into(), detail: detail.into(), ..PickRow::default() });
+        }
+        self.picker = Some(Picker::new(PickerKind::Help, rows));
+    }
+
+    /// Enter in a list.
+    pub(super) fn pick(&mut self, cmds: &mut Vec<Cmd>) {
+        let Some(picker) = &self.picker else { return };
+        let Some(row) = picker.chosen().cloned() else { return };
+        if let Some(why) = &row.unusable {
+            if picker.kind != PickerKind::Models || !self.pick_without_key(&row) {
+                self.say_hint(why.clone());
+            }
+            return;
+        }
+        if row.is_heading {
+            return;
+        }
+        let kind = picker.kind;
+        if kind == PickerKind::NameThread {
+            self.name_thread(cmds);
+            return;
+        }
+        if kind == PickerKind::Key {
+            self.key_typed(cmds);
+            return;
+        }
+        if kind.verb().is_none() {
+            self.picker = None;
+            return;
+        }
+        self.picker = None;
+        match kind {
+            PickerKind::Threads => {
+                self.resumes_by_list = false;
+                self.open(Some(ThreadId::from(row.value)), cmds);
+            }
+            PickerKind::Inbox => {
+                let id = SuspensionId::from(row.value);
+                self.chosen_question = Some(id.clone());
+                cmds.push(Cmd::Question(id));
+            }
+            PickerKind::Models => cmds.push(Cmd::SetModel(row.value)),
+            PickerKind::Logins => self.ask_key(&row.value),
+            PickerKind::Efforts => self.effort_command(&row.value, cmds),
+            PickerKind::Themes => self.use_theme(&row.value, cmds),
+            PickerKind::Skills => {
+                self.composer.set(format!("/{} ", row.value));
+            }
+            PickerKind::Modes => {
+                if let Some(mode) = Mode::parse(&row.value) {
+                    self.set_mode(mode, cmds);
+                }
+            }
+            PickerKind::History => self.composer.set(row.value),
+            PickerKind::Grants => self.open_grant(&row.value),
+            PickerKind::Grant => self.pick_grant(&row.value, cmds),
+            PickerKind::Back
+            | PickerKind::Fork
+            | PickerKind::BackWhat
+            | PickerKind::Thread
+            | PickerKind::NameThread
+            | PickerKind::DeleteThread
+            | PickerKind::Compare => self.pick_back(kind, &row.value, cmds),
+            PickerKind::Key | PickerKind::Rules | PickerKind::Help => {}
+        }
+    }
+
+    pub(super) fn thread_rows(&self, threads: &[ThreadSummary]) -> Vec<PickRow> {
+        let row = |summary: &ThreadSummary| {
+            let thread = &summary.thread;
+            let found = self.back.found.get(thread.id.as_str());
+            let marks = &summary.marks;
+            let state = match (summary.waiting, summary.status) {
+                (1.., _) => format!("{} waiting, ", summary.waiting),
+                (0, Some(RunStatus::Running)) => "running, ".to_owned(),
+                (0, _) => String::new(),
+            };
+            let title = if thread.title.is_empty() { "(no messages)" } else { &thread.title };
+            let pin = if marks.pinned { "★ " } else { "" };
+            let copy = match (&marks.left_for, &marks.fork) {
+                (Some(_), _) => "left by a rewind, ",
+                (None, Some(fork)) if !fork.is_rewind => "copy, ",
+                (None, _) => "",
+            };
+            let place = super::super::status::short_path(&thread.cwd, self.info.home.as_deref());
+            let branch = marks.branch.as_ref().map(|branch| format!(" ({branch})")).unwrap_or_default();
+            PickRow {
+                value: thread.id.to_string(),
+                label: format!("{pin}{title}"),
+                detail: found.cloned().unwrap_or_else(|| format!("{place}{branch}")),
+                note: format!("{copy}{state}{}", self.clock.ago(self.now, thread.updated_at)),
+                unusable: summary.damaged.clone(),
+                is_heading: false,
+            }
+        };
+        threads.iter().map(row).collect()
+    }
+
+    /// What was folded since the person last spoke, their words among it, and was not shown whole yet.
+    pub(super) fn folded_since_last_words(&self) -> Vec<u64> {
+        let entries = self.transcript.entries();
+        let from =
+            entries.iter().rposition(|entry| matches!(entry.kind, EntryKind::User { .. })).unwrap_or(0);
+        entries[from..]
+            .iter()
+            .filter(|entry| self.unfolded.is_none_or(|last| entry.id > last))
+            .filter(|entry| match &entry.kind {
+                EntryKind::Tool(tool) => tool.is_over() && super::super::view::entry::is_folded(tool),
+                EntryKind::Thinking { text } => {
+                    entry.is_done && super::super::view::entry::is_long_thought(text)
+                }
+                EntryKind::User { shown, .. } => shown.is_some(),
+                _ => false,
+            })
+            .map(|entry| entry.id)
+            .collect()
+    }
+}

@@ -1,0 +1,181 @@
+//! The inbox of all conversations: the list, and cards of other conversations that are answered in place.
+
+use super::super::app::{App, Focus};
+use super::super::approval::{Card, Elsewhere};
+use super::super::host::OpenedQuestion;
+use super::super::msg::Cmd;
+use super::super::picker::{PickRow, PickerKind};
+use super::super::status::short_path;
+use super::super::transcript::Level;
+use aye_core::contract::ids::SuspensionId;
+use aye_core::contract::record::{DecideOutcome, InboxRow, SuspensionStatus};
+
+impl App {
+    /// The chord of the list: opens it, and closes it again.
+    pub(super) fn toggle_inbox(&mut self, cmds: &mut Vec<Cmd>) {
+        if self.picker.as_ref().is_some_and(|picker| picker.kind == PickerKind::Inbox) {
+            self.picker = None;
+        } else if !self.resumes_by_list {
+            // The choice of the first conversation has to be made before anything else.
+            self.fetch(PickerKind::Inbox, Cmd::Inbox, cmds);
+        }
+    }
+
+    /// Questions came or went somewhere: what is shown of them is looked at again.
+    pub(super) fn inbox_changed(&mut self, cmds: &mut Vec<Cmd>) {
+        self.count_elsewhere(cmds);
+        if self.picker.as_ref().is_some_and(|picker| picker.kind == PickerKind::Inbox) {
+            cmds.push(Cmd::Inbox);
+        }
+        let strangers = self.cards.iter().filter(|card| card.elsewhere.is_some() && !card.is_deciding());
+        cmds.extend(strangers.map(|card| Cmd::Question(card.id.clone())));
+    }
+
+    pub(super) fn count_elsewhere(&self, cmds: &mut Vec<Cmd>) {
+        cmds.push(Cmd::CountElsewhere(self.thread_id().cloned()));
+    }
+
+    /// The list has come.
+    pub(super) fn fill_inbox(&mut self, rows: Vec<InboxRow>) {
+        let Some(picker) = self.picker.as_mut().filter(|picker| picker.kind == PickerKind::Inbox) else {
+            return;
+        };
+        let (clock, now) = (self.clock, self.now);
+        let pick = |row: &InboxRow| {
+            let mut notes: Vec<String> = Vec::new();
+            notes.extend(row.risk.map(|risk| risk.to_string()));
+            notes.push(clock.ago(now, row.created_at));
+            PickRow {
+                value: row.id.to_string(),
+                label: if row.tool == row.summary {
+                    row.tool.clone()
+                } else {
+                    format!("{} {}", row.tool, row.summary)
+                },
+                detail: row.thread_title.clone(),
+                note: notes.join(" · "),
+                ..PickRow::default()
+            }
+        };
+        picker.fill(rows.iter().map(pick).collect());
+        self.inbox = rows;
+    }
+
+    /// What else there is to say of the chosen question, most important first.
+    pub fn inbox_details(&self) -> Vec<String> {
+        let Some(picker) = self.picker.as_ref().filter(|picker| picker.kind == PickerKind::Inbox) else {
+            return Vec::new();
+        };
+        let Some(chosen) = picker.chosen() else { return Vec::new() };
+        let Some(row) = self.inbox.iter().find(|row| row.id.as_str() == chosen.value) else {
+            return Vec::new();
+        };
+        let mut why = row.why.clone();
+        if let Some(end) = row.expires_at {
+            let until = format!("expires at {}", self.clock.hour_and_minute(end));
+            why = if why.is_empty() { until } else { format!("{until} · {why}") };
+        }
+        let place = short_path(&row.cwd, self.info.home.as_deref());
+        let of = match &row.child {
+            Some(child) => format!(" · asked by {}", child.agent),
+            None if row.parent_run_id.is_some() => " · subagent".to_owned(),
+            None => String::new(),
+        };
+        let is_here = if self.thread_id().is_some_and(|shown| row.thread_id.is_at_or_below(shown)) {
+            " · this conversation"
+        } else {
+            ""
+        };
+        let title = if row.thread_title.is_empty() { "(no title)" } else { row.thread_title.as_str() };
+        vec![why, format!("{title} · in {place}{of}{is_here}")]
+            .into_iter()
+            .filter(|line| !line.is_empty())
+            .collect()
+    }
+
+    /// Goes to the conversation of the chosen question.
+    pub(super) fn jump(&mut self, cmds: &mut Vec<Cmd>) {
+        let Some(picker) = self.picker.as_ref().filter(|picker| picker.kind == PickerKind::Inbox) else {
+            return;
+        };
+        let Some(chosen) = picker.chosen() else { return };
+        let Some(row) = self.inbox.iter().find(|row| row.id.as_str() == chosen.value) else { return };
+        let (thread, id) = (row.thread_id.clone(), row.id.clone());
+        self.picker = None;
+        if self.thread_id() == Some(&thread) {
+            self.focus_question(&id);
+        } else {
+            self.open(Some(thread), cmds);
+        }
+    }
+
+    /// A question as it stands now: its card is opened, or brought up to date.
+    pub(super) fn question(&mut self, id: &SuspensionId, found: Result<Option<Box<OpenedQuestion>>, String>) {
+        let is_chosen = self.chosen_question.take_if(|chosen| chosen == id).is_some();
+        let opened = match found {
+            Ok(Some(opened)) => opened,
+            Ok(None) => {
+                self.remove_cards(|card| card.id == *id && card.elsewhere.is_some());
+                self.say_hint("the question no longer exists; its conversation was deleted");
+                return;
+            }
+            Err(error) => return self.transcript.note(Level::Error, error),
+        };
+        let record = opened.record;
+        if record.status != SuspensionStatus::Open {
+            if self.cards.iter().any(|card| card.id == *id) {
+                self.question_closed(&record);
+            } else {
+                let what = self.what_became_of(&record);
+                self.say_hint(what);
+            }
+            return;
+        }
+        // Otherwise it was only looked at whether it still waits.
+        if !is_chosen {
+            return;
+        }
+        if self.cards.iter().any(|card| card.id == *id) {
+            self.focus_question(id);
+            return;
+        }
+        let mut card = Card::new(record.thread_id.clone(), record.run_id, record.ticket);
+        card.child.clone_from(&opened.child);
+        if self.thread_id().is_none_or(|shown| !record.thread_id.is_at_or_below(shown)) {
+            let title = if opened.title.is_empty() { "(no title)".to_owned() } else { opened.title };
+            card.elsewhere = Some(Elsewhere { title, project: opened.project });
+        }
+        // It may have been put away before.
+        self.over.remove(id);
+        self.cards.push(card);
+        self.focus_question(id);
+    }
+
+    /// Brings the card of a question before the person and gives it the keys.
+    fn focus_question(&mut self, id: &SuspensionId) {
+        if let Some(at) = self.cards.iter().position(|card| card.id == *id) {
+            self.focus = Focus::Card;
+            self.stays = false;
+            // It was asked for: a key that comes too soon is meant for it and is not text.
+            self.card_key_at = Some(self.now);
+            self.show_card(at);
+        }
+    }
+
+    /// Puts the card of another conversation away; its question keeps waiting.
+    pub(super) fn put_away(&mut self, id: &SuspensionId) {
+        self.remove_cards(|card| card.id == *id);
+        self.say_hint("dismissed; still in the inbox");
+    }
+
+    /// What follows an answer to a question of another conversation.
+    pub(super) fn answered_elsewhere(&mut self, outcome: &Result<DecideOutcome, String>, id: &SuspensionId) {
+        let Some(of) = self.cards.iter().find(|card| card.id == *id).and_then(|card| card.elsewhere.clone())
+        else {
+            return;
+        };
+        if matches!(outcome, Ok(DecideOutcome::Accepted(_) | DecideOutcome::Repeated(_))) {
+            self.say_hint(format!("answered; “{}” continues in the background", of.title));
+        }
+    }
+}

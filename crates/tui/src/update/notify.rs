@@ -1,0 +1,63 @@
+//! Notifies the user of a new question, and closes questions that expire.
+
+use serde_json::Value;
+
+use super::super::app::App;
+use super::super::approval::Card;
+use super::super::msg::Cmd;
+use super::super::transcript::Moment;
+use aye_core::contract::display::call_summary;
+use aye_core::contract::terms::Notify;
+
+/// How long after the end of a question the host is asked once more to see to it.
+const AGAIN_MS: u64 = 10_000;
+
+impl App {
+    /// What is done for a question that has just been asked, and not only shown again.
+    pub(super) fn born(&self, card: &Card, cmds: &mut Vec<Cmd>) {
+        if self.cards.iter().any(|known| known.id == card.id) {
+            return;
+        }
+        let notify = card.ticket.suspension.parameters.get("notify");
+        let list = notify.and_then(|value| Notify::read_all(value).ok()).unwrap_or_default();
+        let bell = list.contains(&Notify::Bell) || (self.rings && !self.has_focus);
+        let desktop = (list.contains(&Notify::Desktop) && !self.has_focus).then(|| {
+            let pending = &card.ticket.pending;
+            let question = card.ticket.suspension.parameters.get("question").and_then(Value::as_str);
+            let what =
+                question.map_or_else(|| call_summary(&pending.name, &pending.arguments), str::to_owned);
+            format!("question: {what}")
+        });
+        if bell || desktop.is_some() {
+            cmds.push(Cmd::Notify { bell, desktop });
+        }
+    }
+
+    /// Has the run go on whose question ended unanswered: nobody drives it while it waits.
+    pub(super) fn see_to_expired(&mut self, cmds: &mut Vec<Cmd>) {
+        let now = self.unix_now();
+        let is_due = self.cards.iter().any(|card| card.expires_at().is_some_and(|end| end <= now));
+        if !is_due {
+            self.expiry_told = None;
+            return;
+        }
+        if self.expiry_told.is_some_and(|told| self.now.since(told) < AGAIN_MS) {
+            return;
+        }
+        self.expiry_told = Some(self.now);
+        if let Some(thread) = self.thread_id() {
+            cmds.push(Cmd::Expire(thread.clone()));
+        }
+    }
+
+    /// When a card with an end changes its words, or ends.
+    pub(in super::super) fn expiry_deadline(&self) -> Option<Moment> {
+        let now = self.unix_now();
+        let next = |end: u64| match end.checked_sub(now).filter(|left| *left > 0) {
+            // The whole minutes that are left change then.
+            Some(left) => self.now.plus((left - 1) % 60_000 + 1),
+            None => self.expiry_told.map_or(self.now, |told| told.plus(AGAIN_MS)),
+        };
+        self.cards.iter().filter_map(Card::expires_at).map(next).min()
+    }
+}

@@ -1,0 +1,151 @@
+//! Changes by other processes in the conversation on screen.
+
+use super::super::app::{App, Early, RunState};
+use super::super::approval::{Card, CardKind};
+use super::super::host::{Driver, ThreadSync};
+use super::super::msg::Cmd;
+use super::super::transcript::Level;
+use aye_core::contract::child::TaskRecord;
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::record::SuspensionRecord;
+
+#[cfg(test)]
+mod tests;
+
+/// How many agents work in the background.
+pub(super) fn at_work(children: &[TaskRecord]) -> usize {
+    children.iter().filter(|task| task.child.background && !task.status().is_over()).count()
+}
+
+impl App {
+    /// Brings the picture in line with the store.
+    pub(super) fn synced(&mut self, sync: Box<ThreadSync>, cmds: &mut Vec<Cmd>) {
+        let thread = &sync.thread.id;
+        if self.opening > 0 {
+            // It belongs to the conversation that is being opened, or is told again after it.
+            self.early.push((thread.clone(), Early::Synced(sync)));
+            return;
+        }
+        if self.thread_id() != Some(thread) {
+            return;
+        }
+        self.tasks = at_work(&sync.children);
+        self.moved = self.now;
+        self.queued.clone_from(&sync.queued);
+        self.queued.retain(|row| !self.steered.contains(&row.id));
+        self.look_after_cards(&sync, cmds);
+        if sync.is_part {
+            // What children ask is not told by the events of this conversation's run.
+            for record in sync.waiting.iter().filter(|record| record.thread_id != *thread) {
+                self.ask_for(record, &sync);
+            }
+            return;
+        }
+        self.thread = Some(sync.thread.clone());
+        self.driver = if sync.driver == Driver::Own { Driver::Nobody } else { sync.driver };
+        self.transcript.sync(self.now, &sync, self.seen);
+        self.seen = sync.messages.last().map_or(self.seen, |stored| stored.seq.max(self.seen));
+        for record in &sync.waiting {
+            self.ask_for(record, &sync);
+        }
+        self.sync_run(&sync, cmds);
+    }
+
+    fn ask_for(&mut self, record: &SuspensionRecord, sync: &ThreadSync) {
+        if !self.over.contains_key(&record.id) {
+            self.ask(Card::of(record, &sync.children));
+        }
+    }
+
+    /// Where the run stands by the store. A message that is on its way here is not undone by it.
+    fn sync_run(&mut self, sync: &ThreadSync, cmds: &mut Vec<Cmd>) {
+        let is_starting = matches!(self.run, RunState::Starting(_));
+        let Some(run) = &sync.run else { return };
+        match run.status {
+            RunStatus::Done => {
+                if self.ended.as_ref() != Some(&run.id) {
+                    self.ended = Some(run.id.clone());
+                    self.transcript.sync_end(sync);
+                    if let Some(termination) = &run.termination {
+                        self.take_back_own(termination, cmds);
+                    }
+                }
+                if !is_starting {
+                    self.run = RunState::Idle;
+                }
+            }
+            RunStatus::Waiting if is_starting => {}
+            // It waits for nothing but its children.
+            RunStatus::Waiting if matches!(sync.driver, Driver::Other(_)) && sync.waiting.is_empty() => {
+                self.run = RunState::Running(self.run.awake_since().unwrap_or(self.now));
+            }
+            RunStatus::Waiting => self.run = RunState::Waiting,
+            RunStatus::Running => {
+                let since = self.run.awake_since().unwrap_or(self.now);
+                self.run = match (sync.driver, self.run) {
+                    (_, RunState::Starting(_) | RunState::Stopping(_)) => self.run,
+                    // Nobody goes on with it: it was left by a process that could not.
+                    (Driver::Nobody, _) => RunState::Idle,
+                    (Driver::Own | Driver::Other(_), _) => RunState::Running(since),
+                };
+            }
+        }
+        self.run_id = Some(run.id.clone());
+    }
+
+    /// Questions that seem not to be open any more. What is seen here may be older than a question that was just
+    /// asked, so its row is looked at before the card goes away.
+    fn look_after_cards(&self, sync: &ThreadSync, cmds: &mut Vec<Cmd>) {
+        let seem_over = self.cards.iter().filter(|card| {
+            card.elsewhere.is_none()
+                && card.kind != CardKind::Plan
+                && !card.is_deciding()
+                && sync.waiting.iter().all(|record| record.id != card.id)
+        });
+        cmds.extend(seem_over.map(|card| Cmd::WhoAnswered(card.id.clone())));
+    }
+
+    /// A question is over that was not answered here: its card goes away, unless the person is writing on it.
+    pub(super) fn question_closed(&mut self, record: &SuspensionRecord) {
+        let what = self.what_became_of(record);
+        let Some(card) = self.cards.iter().find(|card| card.id == record.id) else { return };
+        if card.is_deciding() {
+            return;
+        }
+        // What is being written on it is not thrown away under the hands; it comes too late all the same.
+        let is_kept = card.is_written_on();
+        self.over.insert(record.id.clone(), format!("{what}: your decision came too late"));
+        if !is_kept {
+            self.remove_cards(|card| card.id == record.id);
+            self.say_hint(what);
+        }
+    }
+
+    /// Cards of questions that are over stay for what is being written on them, and say why it comes too late; they go
+    /// when it was given up.
+    pub(in super::super) fn see_to_late_cards(&mut self) {
+        let over = std::mem::take(&mut self.over);
+        self.remove_cards(|card| over.contains_key(&card.id) && !card.is_written_on() && !card.is_deciding());
+        for card in &mut self.cards {
+            if let Some(late) = over.get(&card.id).filter(|late| !late.is_empty())
+                && card.problem.is_none()
+            {
+                card.problem = Some(late.clone());
+            }
+        }
+        self.over.extend(over);
+    }
+
+    /// Another process took the conversation over: what is stored is shown anew.
+    pub(super) fn lost(&mut self, thread: &ThreadId, cmds: &mut Vec<Cmd>) {
+        if self.thread_id() != Some(thread) {
+            return;
+        }
+        self.transcript
+            .note(Level::Warning, "another process took over this conversation; its stored messages follow");
+        self.run = RunState::Idle;
+        self.opening += 1;
+        cmds.push(Cmd::Open(Some(thread.clone())));
+    }
+}

@@ -1,0 +1,287 @@
+//! Renders the model to lines. Pure: no I/O, no clock.
+//!
+//! The live region is assembled from below: the status line, the composer, the card, and as much of the growing
+//! transcript as there is room for. Finished entries go to the terminal's own scrollback, see [`feed`].
+
+use ratatui::layout::Position;
+use ratatui::text::{Line, Span};
+
+use super::app::App;
+use super::highlight::Highlighter;
+use super::host::{HostInfo, UserInput};
+use super::picker::PickerKind;
+use super::status;
+use super::theme::{Role, Theme};
+use super::wrap::{truncate, width};
+use aye_core::contract::display::visible_line;
+
+mod card;
+mod changes;
+pub(super) use card::CARD_TEXT;
+mod composer;
+pub mod entry;
+pub mod feed;
+mod leaf;
+pub mod linear;
+mod lists;
+pub mod reader;
+#[cfg(test)]
+mod render_tests;
+mod sample;
+pub mod sheet;
+mod spoken;
+mod surface;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use entry::Colours;
+pub(super) use entry::half_blocks;
+use feed::Feed;
+pub(super) use target::Hint;
+pub use target::{Press, Target};
+
+/// What pictures are made with.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// Colours by meaning.
+    pub theme: Theme,
+    /// Colours of code.
+    pub highlighter: Highlighter,
+}
+
+/// A live region: its rows, and the caret.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Picture {
+    /// The rows, none wider than the terminal.
+    pub lines: Vec<Line<'static>>,
+    /// Where the caret is, when it is shown.
+    pub caret: Option<Position>,
+    /// What a click does, where the mouse is ours.
+    pub targets: Vec<Target>,
+}
+
+impl Picture {
+    /// Puts another picture below.
+    fn stack(&mut self, below: Picture) {
+        let rows = self.lines.len() as u16;
+        if let Some(caret) = below.caret {
+            self.caret = Some(Position::new(caret.x, caret.y + rows));
+        }
+        let targets = below.targets.into_iter().map(|target| Target { row: target.row + rows, ..target });
+        self.targets.extend(targets);
+        self.lines.extend(below.lines);
+    }
+}
+
+impl From<Vec<Line<'static>>> for Picture {
+    fn from(lines: Vec<Line<'static>>) -> Picture {
+        Picture { lines, ..Picture::default() }
+    }
+}
+
+/// How many rows of the model's plan are shown.
+const PLAN_ROWS: usize = 8;
+
+/// The live region of the model.
+pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
+    let (width, height) = app.size;
+    let rows = usize::from(height.max(1));
+    let below = below(app, rows, &look.theme, feed.card_colours.of(app, &look.highlighter));
+    let left = rows.saturating_sub(below.lines.len());
+    let mut top = feed.growing(app, look);
+    if top.len() > left {
+        top.drain(..top.len() - left);
+    } else if top.len() < left && !top.is_empty() && !app.cards.is_empty() {
+        top.push(Line::default());
+    }
+    let mut picture: Picture = top.into();
+    picture.stack(below);
+    for line in &mut picture.lines {
+        if line.width() > usize::from(width) {
+            line.spans = fit(std::mem::take(&mut line.spans), usize::from(width));
+        }
+    }
+    picture.caret = picture.caret.map(|at| Position::new(at.x.min(width.saturating_sub(1)), at.y));
+    picture
+}
+
+/// What stands below the conversation, in at most so many rows.
+fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Picture {
+    let width = app.size.0;
+    let mut status: Picture = vec![status::line(app, width, theme)].into();
+    status.targets = target::of_hints(&status.lines, &status::hints(app));
+    let status = if rows >= 2 { status } else { Picture::default() };
+    let mut left = rows - status.lines.len();
+
+    let bottom = if let Some(picker) = &app.picker {
+        let hint = status::hint(app, width, theme).filter(|_| left > 3);
+        let mut picture =
+            lists::picker(picker, &app.picker_details(), width, left.min((rows * 2 / 3).max(3)), theme);
+        if let Some(hint) = hint {
+            picture.lines.truncate(left - 1);
+            picture.lines.push(hint);
+        }
+        picture
+    } else {
+        written(app, left, theme)
+    };
+    left -= bottom.lines.len().min(left);
+
+    let mut middle = Picture::default();
+    if app.picker.is_none() {
+        middle = card::cards(app, width, left, theme, code);
+        left -= middle.lines.len().min(left);
+    }
+    if app.picker.as_ref().is_some_and(|picker| picker.kind == PickerKind::Themes) {
+        let rows = sample::sample(theme, width);
+        // Half a sample would mislead.
+        if rows.len() + 2 < left {
+            middle = rows.into();
+            left -= middle.lines.len();
+        }
+    }
+    let queue = queued(app, width, left.min(4), theme);
+    left -= queue.lines.len().min(left);
+    // A question needs the room more than the plan.
+    let most = if app.cards.is_empty() { (rows / 4).min(PLAN_ROWS) } else { usize::from(rows >= 20) * 2 };
+    let plan = if app.picker.is_none() { feed::plan(app, theme, most.min(left / 2)) } else { Vec::new() };
+
+    let mut picture: Picture = plan.into();
+    picture.stack(queue);
+    picture.stack(middle);
+    picture.stack(bottom);
+    picture.stack(status);
+    picture
+}
+
+/// The composer below everything else, in at most `left` rows.
+fn written(app: &App, left: usize, theme: &Theme) -> Picture {
+    let (width, height) = app.size;
+    let rows = usize::from(height.max(1));
+    let most = match (app.cards.is_empty(), &app.palette) {
+        // What can be chosen matters more than what was said before.
+        (true, Some(_)) => (rows * 3 / 4).max(1),
+        (true, None) => (rows / 2).max(1),
+        (false, _) => (rows / 4).max(1),
+    };
+    composer::composer(app, width, most.min(left), theme)
+}
+
+/// Which rows of the current card's body the live region shows, of how many: the first, the one behind the last, all.
+pub(super) fn card_window(app: &App) -> Option<(usize, usize, usize)> {
+    let (width, height) = app.size;
+    if app.is_linear {
+        return card::window(app, width, linear::MOST);
+    }
+    let rows = usize::from(height.max(1));
+    let left = rows - usize::from(rows >= 2);
+    let bottom = written(app, left, &Theme::plain());
+    card::window(app, width, left - bottom.lines.len().min(left))
+}
+
+/// What will be said when the run is over.
+fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
+    let mut picture = Picture::default();
+    let shown = |input: &UserInput| input.shown().map_or_else(|| input.written(), str::to_owned);
+    let early = app.queue.iter().map(|input| ("queued", String::new(), shown(input)));
+    let chosen = app.queued_at.and_then(|id| app.queued.iter().position(|row| row.id == id));
+    let kept = app.queued.iter().map(|row| {
+        let note = if row.note.is_empty() { String::new() } else { format!("({}) ", row.note) };
+        let kind = if row.steers && app.is_awake() { "steers" } else { "queued" };
+        (kind, note, row.shown.as_ref().unwrap_or(&row.text).clone())
+    });
+    let all: Vec<(&str, String, String)> = kept.chain(early).collect();
+    let is_cut = all.len() > most && most > 0;
+    let rows = if is_cut { most - 1 } else { most };
+    // What is chosen is in sight.
+    let first = chosen.map_or(0, |at| (at + 1).saturating_sub(rows.max(1)));
+    for (at, (kind, note, text)) in all.iter().enumerate().skip(first).take(rows) {
+        let text = truncate(&visible_line(&format!("{note}{text}")), width.saturating_sub(11));
+        let is_chosen = chosen == Some(at);
+        let mark = if is_chosen { "▸" } else { " " };
+        if at < app.queued.len() {
+            let row = picture.lines.len() as u16;
+            picture.targets.push(Target { row, columns: 0..width, press: Press::Queued(at) });
+        }
+        picture.lines.push(Line::from(vec![
+            Span::styled(format!("{mark} {kind} "), theme.style(Role::Warning)),
+            Span::styled(text, theme.style(if is_chosen { Role::Accent } else { Role::Dim })),
+        ]));
+    }
+    if is_cut {
+        picture.lines.push(Line::styled(format!("  … {} queued", all.len()), theme.style(Role::Dim)));
+    }
+    picture
+}
+
+/// The model and who serves it.
+pub(super) fn spoken_model(info: &HostInfo) -> String {
+    let name = if info.provider.is_empty() {
+        info.model.clone()
+    } else {
+        format!("{}/{}", info.provider, info.model)
+    };
+    visible_line(&name).into_owned()
+}
+
+/// The first lines of the program.
+pub fn banner(info: &HostInfo, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let model =
+        if info.is_demo { "demo model · /login connects a real one".to_owned() } else { info.model.clone() };
+    let place = status::short_path(&info.cwd, info.home.as_deref());
+    let mut about = vec![place];
+    about.extend(info.instructions.clone());
+    about.push("/help".to_owned());
+    let name = format!("aye {}", info.version);
+    let room = width.saturating_sub(name.len() as u16 + 4);
+    let mut lines = vec![
+        Line::from(vec![
+            Span::styled(format!("  {}", name.trim_end()), theme.style(Role::Accent)),
+            Span::styled(format!("  {}", truncate(&model, room)), theme.style(Role::Dim)),
+        ]),
+        Line::styled(
+            format!("  {}", truncate(&about.join(" · "), width.saturating_sub(2))),
+            theme.style(Role::Dim),
+        ),
+    ];
+    for warning in &info.warnings {
+        lines.extend(entry::notice(super::transcript::Level::Warning, warning, width, theme));
+    }
+    lines
+}
+
+/// A row with one text at the left and one at the right; the left one is cut when there is no room.
+fn spread(left: Vec<Span<'static>>, right: Vec<Span<'static>>, columns: u16) -> Line<'static> {
+    let wide = |spans: &[Span<'static>]| spans.iter().map(|span| width(&span.content)).sum::<usize>();
+    let columns = usize::from(columns);
+    let (need, have) = (wide(&right), wide(&left));
+    if need == 0 || need + 4 > columns {
+        return Line::from(fit(left, columns));
+    }
+    let mut spans = fit(left, columns - need - 1);
+    let used = have.min(columns - need - 1);
+    spans.push(Span::raw(" ".repeat(columns - need - used)));
+    spans.extend(right);
+    Line::from(spans)
+}
+
+/// Spans cut to a width, with `…` when something is missing.
+fn fit(spans: Vec<Span<'static>>, columns: usize) -> Vec<Span<'static>> {
+    let mut left = columns;
+    let mut kept = Vec::with_capacity(spans.len());
+    let mut spans = spans.into_iter().peekable();
+    while let Some(span) = spans.next() {
+        let wide = width(&span.content);
+        let is_last = spans.peek().is_none();
+        if wide < left || (wide == left && is_last) {
+            left -= wide;
+            kept.push(span);
+        } else {
+            let text = if wide <= left { format!("{}…", span.content) } else { span.content.into_owned() };
+            kept.push(Span::styled(truncate(&text, left as u16), span.style));
+            break;
+        }
+    }
+    kept
+}

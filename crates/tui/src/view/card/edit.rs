@@ -1,0 +1,164 @@
+//! A call edited on its card, and several cards that are about to get one decision.
+
+use ratatui::layout::Position;
+use ratatui::text::{Line, Span};
+
+use super::super::super::app::App;
+use super::super::super::approval::{Batch, Card};
+use super::super::super::composer::{Composer, layout};
+use super::super::super::diff::hunks::Hunks;
+use super::super::super::diff::{Patch, Show};
+use super::super::super::status::short_path;
+use super::super::super::theme::{Role, Theme};
+use super::super::super::wrap::{Wrap, truncate};
+use super::super::Picture;
+use super::super::entry::indented;
+use aye_core::contract::display::{visible, visible_line};
+use aye_core::contract::judgement::Ruling;
+
+/// Where the lines of a hunk start.
+const HUNK: u16 = 4;
+/// The prompt before a command.
+pub(super) const LEAD: u16 = 2;
+
+/// All rows of a text that is being changed.
+pub(super) fn rows(text: &Composer, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let mark = theme.style(Role::Accent);
+    layout::rows(text.text(), inner.saturating_sub(LEAD + 1).max(1))
+        .into_iter()
+        .enumerate()
+        .map(|(at, range)| {
+            let lead = if at == 0 { "$ " } else { "  " };
+            let shown = visible_line(&text.text()[range].replace('\t', "    ")).into_owned();
+            Line::from(vec![Span::styled(lead, mark), Span::styled(shown, theme.style(Role::Text))])
+        })
+        .collect()
+}
+
+/// The rows around the caret that there is room for, and the caret.
+pub(super) fn writing(text: &Composer, inner: u16, room: usize, theme: &Theme) -> Picture {
+    let all = rows(text, inner, theme);
+    let places = layout::rows(text.text(), inner.saturating_sub(LEAD + 1).max(1));
+    let (row, column) = layout::position(text.text(), &places, text.caret());
+    let first = (row + 1).saturating_sub(room.max(1));
+    let lines: Vec<_> = all.into_iter().skip(first).take(room).collect();
+    let x = (column as u16 + LEAD).min(inner.saturating_sub(1));
+    let caret = (row - first < lines.len()).then(|| Position::new(x, (row - first) as u16));
+    Picture { lines, caret, ..Picture::default() }
+}
+
+/// The lines of a file at which a hunk starts, one for each place where it is replaced.
+fn places(hunks: &Hunks, at: usize) -> String {
+    let numbers: Vec<String> = hunks.places().iter().map(|before| (before + at + 1).to_string()).collect();
+    match &numbers[..] {
+        [] => "at an unknown place".to_owned(),
+        [one] => format!("line {one}"),
+        [all @ .., last] => format!("lines {} and {last}", all.join(", ")),
+    }
+}
+
+/// A change in hunks, and the row at which the selected one starts.
+pub(super) fn hunks(hunks: &Hunks, app: &App, inner: u16, theme: &Theme) -> (Vec<Line<'static>>, usize) {
+    let mut lines = Vec::new();
+    let mut row = 0;
+    let count = hunks.all().len();
+    let path = short_path(hunks.file(), app.info.home.as_deref());
+    let text = match hunks.places().len() {
+        0 | 1 => path,
+        places => format!("{path}, replaced in {places} places"),
+    };
+    if !text.is_empty() {
+        lines.extend(Wrap::words(inner).text(&text, theme.style(Role::CardTitle)));
+    }
+    for (at, hunk) in hunks.all().iter().enumerate() {
+        let is_here = at == hunks.cursor();
+        if is_here {
+            // The name of the file stays above the first hunk.
+            row = if at == 0 { 0 } else { lines.len() };
+        }
+        let tick = if hunk.is_kept { "[x]" } else { "[ ]" };
+        let word = if hunk.is_kept { "kept" } else { "dropped" };
+        let text = format!(
+            "{} {tick} {} of {count}, {}: {word}",
+            if is_here { "▸" } else { " " },
+            at + 1,
+            places(hunks, hunk.old.start)
+        );
+        let style = theme.style(if is_here { Role::Accent } else { Role::Text });
+        lines.extend(Wrap::words(inner).indent(0, HUNK).text(&text, style));
+        let (gone, come) = hunks.lines(hunk);
+        let first = hunks.places().first().copied();
+        let before = first.unwrap_or_default();
+        let visible =
+            |lines: &[String]| lines.iter().map(|line| visible(line).into_owned()).collect::<Vec<_>>();
+        let patch = Patch::of_change(
+            (before + hunk.old.start, before + hunk.new.start),
+            &visible(gone),
+            &visible(come),
+        );
+        let plain = Theme::plain();
+        let theme = if hunk.is_kept { theme } else { &plain };
+        let show = Show {
+            numbers: first.is_some(),
+            layout: app.layout,
+            ..Show::whole(inner.saturating_sub(HUNK).max(1), theme)
+        };
+        lines.extend(patch.lines(show).0.into_iter().map(|line| indented(line, HUNK)));
+    }
+    (lines, row)
+}
+
+/// What is kept for the answer.
+pub(super) fn comment(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let Some(comment) = &card.comment else { return Vec::new() };
+    let lead = vec![Span::styled("comment: ", theme.style(Role::Dim))];
+    let wrap = Wrap::words(inner).prefix(lead, vec![Span::raw("  ")]);
+    wrap.text(&visible_line(comment), theme.style(Role::Accent))
+}
+
+/// What the rules and the tool say of the edited version.
+pub(super) fn review(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let Some(edit) = &card.edit else { return Vec::new() };
+    let (text, role) = match &edit.review {
+        None => ("checking the rules…".to_owned(), Role::Dim),
+        Some(Err(why)) => (why.clone(), Role::Error),
+        Some(Ok(review)) => {
+            let role = match review.ruling {
+                Ruling::Allow | Ruling::Ask => Role::Dim,
+                Ruling::Deny | Ruling::Error => Role::Error,
+            };
+            (format!("edited: {}", review.words), role)
+        }
+    };
+    Wrap::words(inner).text(&visible_line(&text), theme.style(role))
+}
+
+/// What is about to be answered at once, in words.
+pub(super) fn batch_title(app: &App) -> String {
+    match &app.batch {
+        Some((Batch::AllowReads, ids)) if ids.len() == 1 => "Allow this read-only call?".to_owned(),
+        Some((Batch::AllowReads, ids)) => format!("Allow these {} read-only calls?", ids.len()),
+        Some((Batch::DenyRest, ids)) if ids.len() == 1 => "Deny this call?".to_owned(),
+        Some((Batch::DenyRest, ids)) => format!("Deny these {} calls?", ids.len()),
+        None => String::new(),
+    }
+}
+
+/// The calls that are about to be answered at once, each whole.
+pub(super) fn batch(app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let Some((_, ids)) = &app.batch else { return Vec::new() };
+    let mut lines = Vec::new();
+    for (at, card) in app.cards.iter().enumerate().filter(|(_, card)| ids.contains(&card.id)) {
+        let name = visible_line(&card.ticket.pending.name).into_owned();
+        let text = format!("{}. {name}", at + 1);
+        lines.push(Line::styled(truncate(&text, inner), theme.style(Role::CardTitle)));
+        lines.extend(super::call(card, app, inner.saturating_sub(2).max(1), theme, &[]).into_iter().map(
+            |line| {
+                let mut spans = vec![Span::raw("  ")];
+                spans.extend(line.spans);
+                Line { spans, ..line }
+            },
+        ));
+    }
+    lines
+}

@@ -1,0 +1,125 @@
+//! The rule to grant, in words, and the calls it would have matched.
+
+use ratatui::text::{Line, Span};
+
+use super::super::super::app::App;
+use super::super::super::approval::grant::{GrantForm, Writing};
+use super::super::super::approval::{Card, SCOPES};
+use super::super::super::status::short_path;
+use super::super::super::theme::{Role, Theme};
+use super::super::super::wrap::{Wrap, truncate};
+use aye_core::contract::display::visible_line;
+use aye_core::contract::grant::GrantPreview;
+
+/// The form: first what Enter stores, so that it is on the screen however small that is.
+pub(super) fn grant(
+    card: &Card,
+    form: &GrantForm,
+    app: &App,
+    inner: u16,
+    theme: &Theme,
+) -> Vec<Line<'static>> {
+    let proposals = card.proposals();
+    let pattern = form.pattern(&proposals);
+    let preview = form.preview(&pattern);
+    let problem = preview.and_then(|preview| preview.problem.as_deref());
+    let mut lines = Vec::new();
+    if let Some(problem) = problem {
+        let text = format!("{} cannot be granted here: {}", visible_line(&pattern), visible_line(problem));
+        lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Error)));
+    } else if !matches!(form.writing, Some(Writing::Pattern(_))) {
+        let text = format!(
+            "Enter grants: {} {}, {}",
+            visible_line(&pattern),
+            reach(form.scope, card, app),
+            form.end.words()
+        );
+        lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Warning)));
+    }
+    if !matches!(form.writing, Some(Writing::Pattern(_))) {
+        lines.extend(choices(card, form, inner, theme));
+        lines.extend(how_far(form, inner, theme));
+    }
+    if let Some(preview) = preview.filter(|preview| preview.problem.is_none()) {
+        lines.extend(matched(preview, app, inner, theme));
+    }
+    lines
+}
+
+fn reach(scope: usize, card: &Card, app: &App) -> String {
+    match scope {
+        0 => "until this run ends".to_owned(),
+        1 => "in this conversation, also after a restart".to_owned(),
+        2 => format!(
+            "in every conversation of {}",
+            short_path(card.project(&app.info.project), app.info.home.as_deref())
+        ),
+        _ => "in all your projects".to_owned(),
+    }
+}
+
+/// The patterns there are to choose from.
+fn choices(card: &Card, form: &GrantForm, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let proposals = card.proposals();
+    let rows = proposals.iter().map(|proposal| (proposal.pattern.as_str(), proposal.text.as_str()));
+    let own = form.own.iter().map(|own| (own.as_str(), "as you wrote it"));
+    let mut lines = Vec::new();
+    for (i, (pattern, text)) in rows.chain(own).enumerate() {
+        let is_here = i == form.chosen;
+        let style = theme.style(if is_here { Role::Accent } else { Role::Text });
+        let lead = Span::styled(if is_here { "▸ " } else { "  " }, style);
+        let spans = vec![
+            Span::styled(visible_line(pattern).into_owned(), style),
+            Span::styled(format!("  {}", visible_line(text)), theme.style(Role::Dim)),
+        ];
+        let wrap = Wrap::words(inner).prefix(vec![lead], vec![Span::raw("    ")]);
+        lines.extend(wrap.line(&Line::from(spans)));
+    }
+    lines
+}
+
+fn how_far(form: &GrantForm, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let mut scopes = vec![Span::styled("for ", theme.style(Role::Text))];
+    for (i, name) in SCOPES.iter().enumerate() {
+        if i > 0 {
+            scopes.push(Span::styled(" · ", theme.style(Role::Dim)));
+        }
+        let text = if i == form.scope { format!("[{name}]") } else { (*name).to_owned() };
+        scopes.push(Span::styled(text, theme.style(if i == form.scope { Role::Accent } else { Role::Dim })));
+    }
+    Wrap::words(inner).line(&Line::from(scopes))
+}
+
+/// What it would have matched of what was done here.
+fn matched(preview: &GrantPreview, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let (dim, warning) = (theme.style(Role::Dim), theme.style(Role::Warning));
+    let others = |n: usize| if n == 1 { "call" } else { "calls" };
+    let head = match (preview.total, preview.of) {
+        (_, 0) => "This project has no other call of this tool yet.".to_owned(),
+        (0, of) => format!("Matches none of the {of} other {} in this project.", others(of)),
+        (total, of) => format!("Would have allowed {total} of {of} {} in this project:", others(of)),
+    };
+    let mut lines = Wrap::words(inner).text(&head, dim);
+    for row in &preview.matches {
+        let style = if row.declined > 0 { warning } else { dim };
+        let times = if row.times > 1 { format!(" ×{}", row.times) } else { String::new() };
+        let no = if row.declined > 0 { ", denied by you" } else { "" };
+        let note = format!("{times}, {}{no}", app.clock.ago(app.now, row.last_at));
+        let room = inner.saturating_sub(4).saturating_sub(note.chars().count() as u16).max(8);
+        let text = format!("    {}{note}", truncate(&visible_line(&row.summary), room));
+        lines.push(Line::styled(truncate(&text, inner), style));
+    }
+    let more = preview.total.saturating_sub(preview.matches.len());
+    let (text, style) = match (more, preview.declined) {
+        (0, 0) => (None, dim),
+        (more, 0) => (Some(format!("and {more} more; you denied none of them")), dim),
+        (0, declined) => (Some(format!("you denied {declined} of them")), warning),
+        (more, declined) => (Some(format!("and {more} more; you denied {declined} of them all")), warning),
+    };
+    if let Some(text) = text {
+        // What was declined is said where it is seen first.
+        let at = if preview.declined > 0 { 1.min(lines.len()) } else { lines.len() };
+        lines.insert(at, Line::styled(truncate(&format!("    {text}"), inner), style));
+    }
+    lines
+}

@@ -1,0 +1,110 @@
+//! The file change of a call.
+
+use std::path::Path;
+
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use serde_json::Value;
+
+pub(in crate::view) use super::super::super::diff::Colours;
+use super::super::super::diff::{Patch, Show};
+use super::super::super::highlight::Highlighter;
+use super::super::super::theme::{Role, Theme};
+use super::super::super::transcript::{ToolEntry, ToolState};
+use super::{DIFF_LINES, OUTPUT_INDENT, Page, folded, indented};
+use aye_core::contract::display::visible;
+
+/// Longer changes get no colours.
+const COLOURED: usize = 2_000;
+
+/// What a finished call changed, and whether its line numbers are those of the file.
+fn patch(tool: &ToolEntry) -> Option<(Patch, bool)> {
+    if tool.state != ToolState::Done || !matches!(tool.name.as_str(), "Edit" | "Write") {
+        return None;
+    }
+    let details = tool.result.as_ref().and_then(|result| result.details.as_ref());
+    let told = details.and_then(|details| details.get("diff")).and_then(Value::as_str);
+    if let Some(patch) = told.and_then(|diff| Patch::parse(&visible(diff))) {
+        return Some((patch, true));
+    }
+    let text = |key: &str| tool.arguments.get(key).and_then(Value::as_str);
+    // There is only the piece that was replaced, and nobody knows its line numbers.
+    let is_edit = tool.name == "Edit";
+    let (old, new) =
+        if is_edit { (text("old_string")?, text("new_string")?) } else { ("", text("content")?) };
+    // A call that changed nothing says so.
+    let is_same = told.is_some_and(str::is_empty);
+    (!is_same).then(|| (Patch::between(&visible(old), &visible(new)), !is_edit))
+}
+
+/// The lines of a change, at most so many of them.
+pub(super) fn change(tool: &ToolEntry, page: Page<'_>, most: usize) -> Option<Vec<Line<'static>>> {
+    let (patch, numbers) = patch(tool)?;
+    let width = page.width.saturating_sub(OUTPUT_INDENT).max(1);
+    let show =
+        Show { most, colours: page.colours, numbers, layout: page.layout, ..Show::whole(width, page.theme) };
+    let (lines, hidden) = patch.lines(show);
+    let mut lines: Vec<Line<'static>> = lines.into_iter().map(|line| indented(line, OUTPUT_INDENT)).collect();
+    if hidden > 0 && most == DIFF_LINES {
+        lines.push(folded(hidden, page));
+    } else if hidden > 0 {
+        let text = super::super::truncate(&format!("    … {hidden} more lines"), page.width);
+        lines.push(Line::styled(text, page.theme.style(Role::Dim)));
+    }
+    Some(lines)
+}
+
+/// Whether a change is too long to be shown whole; nothing when the call changed nothing.
+pub(super) fn is_long(tool: &ToolEntry) -> Option<bool> {
+    patch(tool).map(|(patch, _)| patch.len() > DIFF_LINES)
+}
+
+/// Asks for the colours of what a call changed, if it is code.
+pub(in crate::view) fn colours(tool: &ToolEntry, highlighter: &Highlighter) -> Option<Colours> {
+    let (patch, _) = patch(tool).filter(|(patch, _)| patch.len() <= COLOURED)?;
+    let path = tool.arguments.get("file_path").and_then(Value::as_str)?;
+    Some(colours_of(&patch, path, highlighter))
+}
+
+/// The same for what a call would change, if that is code.
+pub(in crate::view) fn colours_before(
+    patch: &Patch,
+    path: &Path,
+    highlighter: &Highlighter,
+) -> Option<Colours> {
+    (patch.len() <= COLOURED).then(|| colours_of(patch, &path.to_string_lossy(), highlighter))
+}
+
+/// Asks for the colours of a change of that file.
+pub(in crate::view) fn colours_of(patch: &Patch, path: &str, highlighter: &Highlighter) -> Colours {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let language = name.rsplit_once('.').map_or(name, |(_, ending)| ending);
+    let (old, new) = patch.texts();
+    let block = |text: &str| {
+        let block = highlighter.block(language);
+        if !text.is_empty() {
+            block.push(text);
+        }
+        block
+    };
+    Colours { old: block(&old), new: block(&new) }
+}
+
+/// How many lines came and went, for the line of the call.
+pub(super) fn counts(tool: &ToolEntry, theme: &Theme) -> Vec<Span<'static>> {
+    let details = tool.result.as_ref().and_then(|result| result.details.as_ref());
+    let number = |key: &str| details.and_then(|details| details.get(key)).and_then(Value::as_u64);
+    if tool.state != ToolState::Done || !matches!(tool.name.as_str(), "Edit" | "Write") {
+        return Vec::new();
+    }
+    let Some((added, removed)) = number("added").zip(number("removed")) else { return Vec::new() };
+    let bare = |role| Style { bg: None, ..theme.style(role) };
+    let mut spans = Vec::new();
+    if added > 0 {
+        spans.push(Span::styled(format!(" +{added}"), bare(Role::DiffAdd)));
+    }
+    if removed > 0 {
+        spans.push(Span::styled(format!(" −{removed}"), bare(Role::DiffDel)));
+    }
+    spans
+}

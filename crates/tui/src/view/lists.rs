@@ -1,0 +1,233 @@
+//! Renders lists: completions below the composer, and pickers in place of it.
+
+use std::ops::Range;
+
+use crossterm::event::KeyCode;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::super::palette::{Offer, Palette};
+use super::super::picker::{PickRow, Picker, PickerKind};
+use super::super::theme::{Role, Theme};
+use super::super::wrap::{Wrap, truncate, width};
+use super::target::{self, Hint};
+use super::{Picture, Press, Target, spread};
+use aye_core::contract::display::visible_line;
+
+/// The first row that is shown so that the chosen one is in sight.
+fn window(selected: usize, rows: usize, shown: usize) -> usize {
+    selected.saturating_sub(shown / 2).min(rows.saturating_sub(shown))
+}
+
+/// What is offered, in at most so many rows.
+pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Theme) -> Picture {
+    let mut picture = Picture::default();
+    let lines = &mut picture.lines;
+    if !palette.help.is_empty() {
+        let help = format!("    {}", visible_line(&palette.help));
+        lines.push(Line::styled(truncate(&help, columns), theme.style(Role::Dim)));
+    }
+    let room = most.saturating_sub(lines.len());
+    let is_cut = palette.rows.len() > room;
+    let most = if is_cut { room.saturating_sub(1) } else { room };
+    let first = window(palette.selected, palette.rows.len(), most);
+    let shown = &palette.rows[first..(first + most).min(palette.rows.len())];
+    let mark = if palette.offer == Offer::Commands { "/" } else { "" };
+    let widest = shown.iter().map(|row| width(&row.label)).max().unwrap_or(0).min(usize::from(columns) / 2);
+    let row = |(i, row): (usize, &super::super::palette::Row)| {
+        let is_chosen = first + i == palette.selected && (palette.is_chosen || palette.offer != Offer::Words);
+        let role = if is_chosen { Role::Accent } else { Role::Text };
+        let label = truncate(&visible_line(&row.label), columns.saturating_sub(5));
+        let gap = " ".repeat((widest + 2).saturating_sub(width(&label)));
+        let spans = vec![
+            Span::styled(if is_chosen { "  ▸ " } else { "    " }, theme.style(Role::Accent)),
+            Span::styled(format!("{mark}{label}"), theme.style(role)),
+            Span::raw(gap),
+            Span::styled(visible_line(&row.detail).into_owned(), theme.style(Role::Dim)),
+        ];
+        Line::from(super::fit(spans, usize::from(columns)))
+    };
+    let above = lines.len();
+    lines.extend(shown.iter().enumerate().map(row));
+    if is_cut && room > 0 {
+        let what = if palette.offer == Offer::Commands { " commands" } else { "" };
+        let place = if shown.is_empty() {
+            format!("    {}{what}", palette.rows.len())
+        } else {
+            format!("    {}–{} of {}{what}", first + 1, first + shown.len(), palette.rows.len())
+        };
+        lines.push(Line::styled(truncate(&place, columns), theme.style(Role::Dim)));
+    }
+    picture.targets = rows_of(above, first..first + shown.len(), columns);
+    picture
+}
+
+/// Rows of a list that can be chosen, below so many others.
+fn rows_of(above: usize, rows: Range<usize>, columns: u16) -> Vec<Target> {
+    let row = |(at, row)| Target { row: (above + at) as u16, columns: 0..columns, press: Press::Row(row) };
+    rows.enumerate().map(row).collect()
+}
+
+/// A list in place of the text, in at most so many rows; `more` is said of the chosen row below it.
+pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize, theme: &Theme) -> Picture {
+    let read = if more.is_empty() { cut_row(picker, columns) } else { Vec::new() };
+    let more = if more.is_empty() { &read[..] } else { more };
+    let title = picker.kind.title();
+    let mut head = vec![Span::styled(format!("  {title}"), theme.style(Role::CardTitle))];
+    if !picker.filter().is_empty() {
+        let typed = match picker.kind {
+            // Nobody else is to read it; the end of a long one would not fit anyway.
+            PickerKind::Key => "•".repeat(picker.filter().chars().count().min(usize::from(columns / 2))),
+            _ => visible_line(picker.filter()).into_owned(),
+        };
+        head.push(Span::raw(format!("  {typed}")));
+    }
+    let place = if picker.count() == 0 { 0 } else { picker.selected() + 1 };
+    let count = vec![Span::styled(format!("{place}/{} ", picker.count()), theme.style(Role::Dim))];
+    let (has_gap, has_keys) = (most >= 8, most >= 4);
+    let mut lines = Vec::new();
+    if has_gap {
+        lines.push(Line::default());
+    }
+    lines.push(spread(head, count, columns));
+    // The list goes first: three rows of it, then what else there is to say of one.
+    let around = 1 + usize::from(has_gap) + usize::from(has_keys);
+    let for_more = more.len().min(most.saturating_sub(around + 3));
+    let room = most.saturating_sub(around + for_more).max(1);
+    if picker.is_loading() {
+        lines.push(Line::styled("    …", theme.style(Role::Dim)));
+    } else if picker.count() == 0 {
+        let why = match picker.kind {
+            _ if !picker.filter().is_empty() => "    no match",
+            PickerKind::Inbox => "    no pending questions",
+            PickerKind::Threads
+            | PickerKind::Models
+            | PickerKind::Skills
+            | PickerKind::Rules
+            | PickerKind::Modes
+            | PickerKind::Efforts
+            | PickerKind::Logins
+            | PickerKind::Key
+            | PickerKind::Themes
+            | PickerKind::History
+            | PickerKind::Grants
+            | PickerKind::Grant
+            | PickerKind::Back
+            | PickerKind::Fork
+            | PickerKind::BackWhat
+            | PickerKind::Thread
+            | PickerKind::NameThread
+            | PickerKind::DeleteThread
+            | PickerKind::Compare
+            | PickerKind::Help => "    empty",
+        };
+        lines.push(Line::styled(why, theme.style(Role::Dim)));
+    }
+    let first = window(picker.selected(), picker.count(), room);
+    let widest = widest(picker, columns);
+    let above = lines.len();
+    for (place, row) in picker.window(first, room) {
+        lines.push(row_line(row, place == picker.selected(), widest, columns, theme));
+    }
+    let shown = if picker.is_loading() || picker.count() == 0 { 0 } else { lines.len() - above };
+    let mut targets = rows_of(above, first..first + shown, columns);
+    for text in &more[..for_more] {
+        let text = format!("    {}", visible_line(text));
+        lines.push(Line::styled(truncate(&text, columns), theme.style(Role::Status)));
+    }
+    if has_keys {
+        let verb = picker.kind.verb().map(|verb| format!("Enter {verb}"));
+        let jump = match picker.kind {
+            PickerKind::Inbox => Some("→ open"),
+            PickerKind::Threads => Some("→ more"),
+            _ => None,
+        };
+        let typing = match picker.kind {
+            PickerKind::NameThread => "type its name",
+            PickerKind::Key => "paste the key; it is not shown",
+            PickerKind::Threads => "type to search",
+            _ => "type to filter",
+        };
+        let hints: Vec<Hint> = [
+            verb.map(|verb| Hint::plain(verb, &[KeyCode::Enter])),
+            jump.map(|jump| Hint::plain(jump, &[KeyCode::Right])),
+            Some(Hint::plain(typing, &[])),
+            Some(Hint::plain("Esc close", &[KeyCode::Esc])),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let keys: Vec<&str> = hints.iter().map(|hint| hint.text.as_str()).collect();
+        let keys = truncate(&format!("    {}", keys.join(" · ")), columns);
+        let line = Line::styled(keys, theme.style(Role::Dim));
+        let found = target::of_hints(std::slice::from_ref(&line), &hints);
+        targets.extend(found.into_iter().map(|one| Target { row: lines.len() as u16, ..one }));
+        lines.push(line);
+    }
+    lines.truncate(most.max(1));
+    targets.retain(|target| usize::from(target.row) < lines.len());
+    Picture { lines, targets, ..Picture::default() }
+}
+
+/// Columns of what rows are called.
+fn widest(picker: &Picker, columns: u16) -> usize {
+    let share = match picker.kind {
+        // Nothing stands beside what was said.
+        PickerKind::Back | PickerKind::Fork => 3,
+        _ => 2,
+    };
+    picker.widest().min(usize::from(columns) * share / 5)
+}
+
+/// The chosen row once more and whole, where there was no room for it and it is there to be read.
+fn cut_row(picker: &Picker, columns: u16) -> Vec<String> {
+    let is_read =
+        matches!(picker.kind, PickerKind::Help | PickerKind::Rules | PickerKind::Skills | PickerKind::Grants);
+    let Some(row) = picker.chosen().filter(|_| is_read) else { return Vec::new() };
+    let widest = widest(picker, columns).max(8);
+    let note = if row.note.is_empty() { 0 } else { width(&row.note) + 2 };
+    let label = visible_line(&row.label);
+    let is_cut = width(&label) > widest && !row.is_heading;
+    if row.is_heading && width(&label) + 4 <= usize::from(columns)
+        || !is_cut && 6 + widest + width(&row.detail) + note <= usize::from(columns)
+    {
+        return Vec::new();
+    }
+    let parts = [row.label.as_str(), &row.detail, &row.note];
+    let parts = if is_cut || row.is_heading { &parts[..] } else { &parts[1..] };
+    let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
+    let text = visible_line(&parts.join(" · ")).into_owned();
+    let lines = Wrap::words(columns.saturating_sub(4).max(1)).text(&text, Style::default());
+    lines.iter().take(4).map(ToString::to_string).collect()
+}
+
+fn row_line(row: &PickRow, is_chosen: bool, widest: usize, columns: u16, theme: &Theme) -> Line<'static> {
+    if row.is_heading {
+        let mark = if is_chosen { "  ▸ " } else { "  " };
+        return Line::from(vec![
+            Span::styled(mark, theme.style(Role::Accent)),
+            Span::styled(truncate(&row.label, columns.saturating_sub(4)), theme.style(Role::Heading)),
+        ]);
+    }
+    let role = match (&row.unusable, is_chosen) {
+        (Some(_), _) => Role::Dim,
+        (None, true) => Role::Accent,
+        (None, false) => Role::Text,
+    };
+    let label = truncate(&visible_line(&row.label), widest.max(8) as u16);
+    let gap = " ".repeat((widest + 2).saturating_sub(width(&label)));
+    let detail = row.unusable.as_ref().map_or(row.detail.as_str(), String::as_str);
+    let left = vec![
+        Span::styled(if is_chosen { "  ▸ " } else { "    " }, theme.style(Role::Accent)),
+        Span::styled(label, theme.style(role)),
+        Span::raw(gap),
+        Span::styled(visible_line(detail).into_owned(), theme.style(Role::Dim)),
+    ];
+    let right = if row.note.is_empty() {
+        Vec::new()
+    } else {
+        let note = truncate(&visible_line(&row.note), columns / 2);
+        vec![Span::styled(format!("{note} "), theme.style(Role::Dim))]
+    };
+    spread(left, right, columns)
+}

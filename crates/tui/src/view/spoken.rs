@@ -1,0 +1,204 @@
+//! Questions with choices and forms in words, for a screen reader: the question and each input once, in a line of its
+//! own, then only what the arrows select.
+
+use serde_json::Value;
+
+use super::super::app::{App, Focus};
+use super::super::approval::{Card, CardKind, Stage};
+use super::super::keymap::{Action, Place};
+use aye_core::contract::display::{visible, visible_line};
+use aye_core::contract::surface::{Field, Piece, text_of};
+
+/// The current card, when it is said in words here: a question or a form.
+pub(super) fn says(app: &App) -> Option<&Card> {
+    let card = app.current_card().filter(|_| app.batch.is_none())?;
+    let is_said = matches!(card.stage, Stage::Open | Stage::Deciding(_));
+    (matches!(card.kind, CardKind::Ask | CardKind::Form) && is_said).then_some(card)
+}
+
+/// All there is to the question, as it came.
+pub(super) fn all(card: &Card, app: &App) -> Vec<String> {
+    let name = visible_line(&card.ticket.pending.name).into_owned();
+    let mut lines = Vec::new();
+    match card.kind {
+        CardKind::Ask => {
+            let parameters = &card.ticket.suspension.parameters;
+            let word = |key: &str| parameters.get(key).and_then(Value::as_str).unwrap_or_default();
+            let header = visible_line(word("header")).trim().to_owned();
+            lines.push(format!("{} has a question:", if header.is_empty() { name } else { header }));
+            let question = word("question");
+            let question = if question.is_empty() { &card.ticket.suspension.message } else { question };
+            lines.extend(paragraphs(question));
+            let count = rows(card);
+            lines.extend((0..count).map(|at| choice(card, at, count, false)));
+        }
+        CardKind::Form => {
+            lines.push(format!("{name} has a form."));
+            let form = card.fresh_form();
+            let count = form.stops().len();
+            let mut at = 0;
+            said(&form.surface().picture(), card, count, &mut at, &mut lines);
+        }
+        CardKind::Permission | CardKind::Unknown | CardKind::Plan => {}
+    }
+    if let Some(problem) = &card.problem {
+        lines.push(visible_line(problem).into_owned());
+    }
+    lines.push(keys(card, app));
+    lines
+}
+
+/// What the arrows are at.
+pub(super) fn here(card: &Card, app: &App) -> Vec<String> {
+    if app.focus != Focus::Card || card.line().is_some() || card.is_deciding() {
+        return Vec::new();
+    }
+    match card.kind {
+        CardKind::Ask => {
+            let line = card.ask.cursor().map(|at| choice(card, at, rows(card), true));
+            line.map(|line| format!("At {line}")).into_iter().collect()
+        }
+        CardKind::Form => {
+            let stops = card.surface.stops();
+            let at = card.surface.cursor().filter(|at| *at < stops.len());
+            at.map(|at| format!("At {}", stop(&stops[at], card, at, stops.len()))).into_iter().collect()
+        }
+        CardKind::Permission | CardKind::Unknown | CardKind::Plan => selected(card, app),
+    }
+}
+
+/// The answer that the arrows selected.
+fn selected(card: &Card, app: &App) -> Vec<String> {
+    let count = card.choices().len();
+    let at = card.choice.filter(|_| matches!(card.stage, Stage::Open));
+    let words = at.and_then(|at| Some((at, super::card::answer_at(card, app, at)?)));
+    words.map(|(at, words)| format!("At answer {} of {count}: {words}", at + 1)).into_iter().collect()
+}
+
+/// What is being written on the card, as the last line.
+pub(super) fn writing(card: &Card) -> Option<String> {
+    let line = card.line()?;
+    let (label, is_secret) = card.surface.asks();
+    let text = line.text();
+    let text = if is_secret { "*".repeat(text.chars().count()) } else { visible_line(text).into_owned() };
+    let label =
+        if card.kind == CardKind::Form { visible_line(&label).into_owned() } else { "answer: ".to_owned() };
+    Some(format!("{label}{text}"))
+}
+
+fn keys(card: &Card, app: &App) -> String {
+    let chord = |action: Action| app.keymap.chord_of(Place::Card, action);
+    let tab = app.keymap.chord_of(Place::Composer, Action::FocusCard);
+    let (accept, skip) = (chord(Action::Accept), chord(Action::Skip));
+    let how = match card.kind {
+        CardKind::Ask if card.ask.choices().is_empty() => format!("write the answer, {accept} sends it"),
+        CardKind::Ask if card.ask.is_multi() => {
+            format!("the arrows or a number select, {} ticks, {accept} answers", chord(Action::Toggle))
+        }
+        CardKind::Ask => format!("the arrows or a number select, {accept} answers"),
+        CardKind::Form | CardKind::Permission | CardKind::Unknown | CardKind::Plan => {
+            format!("the arrows move between fields, {accept} edits, ticks or presses")
+        }
+    };
+    format!("{tab} selects the question; then {how}, {skip} skips it.")
+}
+
+fn paragraphs(text: &str) -> Vec<String> {
+    visible(text).lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+fn rows(card: &Card) -> usize {
+    let choices = card.ask.choices().len();
+    if choices == 0 { 0 } else { choices + usize::from(card.ask.takes_text()) }
+}
+
+fn choice(card: &Card, at: usize, count: usize, with_ticks: bool) -> String {
+    let number = at + 1;
+    let Some(choice) = card.ask.choices().get(at) else {
+        return format!("choice {number} of {count}: something else, in your own words");
+    };
+    let mut line = format!("choice {number} of {count}: {}", visible_line(&choice.label));
+    if let Some(more) = &choice.description {
+        line = format!("{line}, {}", visible_line(more));
+    }
+    if card.ask.is_multi() && with_ticks {
+        line.push_str(if card.ask.is_chosen(at) { ", ticked" } else { ", not ticked" });
+    }
+    line
+}
+
+/// A surface from its beginning to its end.
+fn said(piece: &Piece, card: &Card, count: usize, at: &mut usize, lines: &mut Vec<String>) {
+    match piece {
+        Piece::Card(inner) | Piece::Column(inner) | Piece::Row(inner) | Piece::List(inner) => {
+            for piece in inner {
+                said(piece, card, count, at, lines);
+            }
+        }
+        Piece::Table { columns, rows } => {
+            for (n, row) in rows.iter().enumerate() {
+                let cells = row.iter().enumerate().map(|(n, cell)| match columns.get(n) {
+                    Some(name) => format!("{}: {}", visible_line(name), visible_line(cell)),
+                    None => visible_line(cell).into_owned(),
+                });
+                let cells = cells.collect::<Vec<_>>().join(", ");
+                lines.push(format!("row {} of {}: {cells}", n + 1, rows.len()));
+            }
+        }
+        Piece::Text { text, .. } => lines.extend(paragraphs(text)),
+        Piece::Image { caption } => lines.push(format!("picture: {}", visible_line(caption))),
+        Piece::Divider => {}
+        Piece::Unknown(what) => lines.push(format!("{} is not shown here", visible_line(what))),
+        Piece::Button(button) if button.action.is_empty() => {
+            lines.push(format!("button without an action: {}", visible_line(&button.label)));
+        }
+        Piece::Field(_) | Piece::Check(_) | Piece::Button(_) => {
+            lines.push(stop(piece, card, *at, count));
+            *at += 1;
+        }
+    }
+}
+
+/// Something to put in or to press: label, kind, value, whether it is needed, which it is of how many.
+fn stop(piece: &Piece, card: &Card, at: usize, count: usize) -> String {
+    let place = format!("{} of {count}", at + 1);
+    match piece {
+        Piece::Check(field) => {
+            let tick = if field.value == true { "ticked" } else { "not ticked" };
+            format!("{}, checkbox, {tick}, {place}", visible_line(&field.label))
+        }
+        Piece::Button(button) => {
+            let label = if button.label.is_empty() { &button.action } else { &button.label };
+            format!("{}, button, {place}", visible_line(label))
+        }
+        Piece::Field(field) => {
+            let text = text_of(&field.value);
+            let value = match (text.is_empty(), field.is_secret) {
+                (true, _) => "empty".to_owned(),
+                (false, true) => "hidden".to_owned(),
+                (false, false) => visible_line(&text).into_owned(),
+            };
+            let kind = if field.is_secret { "hidden text" } else { "text" };
+            let needed = if is_needed(field, card) { ", needed" } else { "" };
+            format!("{}, {kind}, {value}{needed}, {place}", visible_line(&field.label))
+        }
+        Piece::Card(_)
+        | Piece::Column(_)
+        | Piece::Row(_)
+        | Piece::List(_)
+        | Piece::Table { .. }
+        | Piece::Text { .. }
+        | Piece::Image { .. }
+        | Piece::Divider
+        | Piece::Unknown(_) => place,
+    }
+}
+
+/// Whether an answer without it is refused. Labels that say so need no more words.
+fn is_needed(field: &Field, card: &Card) -> bool {
+    let Some(schema) = &card.ticket.suspension.response_schema else { return false };
+    let name = field.path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    let lists = ["/then/properties/dataModel/required", "/properties/dataModel/required"];
+    let mut names = lists.iter().filter_map(|list| schema.pointer(list)?.as_array()).flatten();
+    !field.label.contains("(needed") && names.any(|needed| needed.as_str() == Some(name))
+}
