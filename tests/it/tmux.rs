@@ -268,3 +268,43 @@ fn a_border_that_is_dragged_takes_no_line() {
     last.reverse();
     assert_eq!(last, (0..60 + 4 * 21).collect::<Vec<_>>(), "{all}");
 }
+
+/// Frames come all the time and the window changes at any moment, also between two of them.
+#[test]
+fn a_window_that_is_resized_while_text_streams_keeps_each_word_once() {
+    let count = 240;
+    let gates: Vec<Gate> = (0..count).map(|_| Gate::default()).collect();
+    let waits = gates.clone();
+    let llm = MockLlm::by(move |_| {
+        let answer = waits.iter().enumerate().fold(Answer::new(), |answer, (n, gate)| {
+            let end = if n % 80 == 79 { "\n\n" } else { " " };
+            answer.text(&format!("{}{end}", word(n))).wait(gate)
+        });
+        answer.text("That was all.\n")
+    });
+    let Some(tmux) = open(&llm) else { return };
+    // A shell that takes no notice when the program is stopped.
+    tmux.run("set +m; aye");
+    tmux.say("talk");
+    tmux.shows(&word(0));
+    let pace = std::thread::spawn(move || {
+        for gate in gates {
+            std::thread::sleep(std::time::Duration::from_millis(12));
+            gate.open();
+        }
+    });
+    let sizes = [(60, 30), (140, 30), (47, 24), (100, 40), (64, 18), (120, 30), (52, 36), (90, 20)];
+    let mut sizes = sizes.iter().cycle();
+    while !pace.is_finished() {
+        let (columns, rows) = sizes.next().expect("there is always another");
+        tmux.tell(&["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
+        std::thread::sleep(std::time::Duration::from_millis(90));
+    }
+    pace.join().expect("no gate fails");
+    tmux.shows("That was all.");
+    tmux.resize_calmly(100, 30);
+    tmux.quit();
+    stand_once(&tmux, count);
+    assert_eq!(tmux.count("That was all."), 1, "{}", tmux.all());
+    assert_eq!(tmux.count("Esc stops"), 0, "{}", tmux.all());
+}

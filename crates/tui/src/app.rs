@@ -124,6 +124,9 @@ impl WallClock {
     }
 }
 
+/// An input method may follow the cursor for so long after a key.
+const WRITING_MS: u64 = 10_000;
+
 /// The whole model.
 #[derive(Debug)]
 pub struct App {
@@ -445,6 +448,13 @@ impl App {
     /// Whether the person has not typed for a while.
     pub(super) fn is_quiet(&self) -> bool {
         self.typed_at.is_none_or(|typed| self.now.since(typed) >= QUIET_MS)
+    }
+
+    /// Whether the caret is only drawn: frames come by themselves, and nobody is in the middle of a text.
+    pub(super) fn parks_caret(&self) -> bool {
+        let is_empty = self.composer.is_empty() && self.picker.is_none() && self.cards.is_empty();
+        let typed = self.typed_at.filter(|_| !is_empty);
+        self.is_awake() && typed.is_none_or(|typed| self.now.since(typed) >= WRITING_MS)
     }
 
     pub(super) fn say_hint(&mut self, text: impl Into<String>) {

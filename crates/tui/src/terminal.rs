@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::{Position, Rect};
+use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
 use super::graphics;
@@ -56,8 +57,9 @@ const END: &[u8] = b"\x1b[?2026l";
 /// for a terminal that has just got narrower is broken, and loses nothing.
 const WRAP: &[u8] = b"\x1b[?7h";
 const NO_WRAP: &[u8] = b"\x1b[?7l";
-/// Erases from the cursor to the end of the screen.
-const ERASE_BELOW: &[u8] = b"\x1b[J";
+/// Erases the cursor's row and those below it, from the first column. tmux takes `CSI J` in the first column of the first
+/// row for a screen that is cleared, and moves what is on it to its history: there a live region would stay.
+const ERASE_BELOW: &[u8] = b"\x1b[K\x1b[C\x1b[J\r";
 /// A terminal has taken in a frame that was written so long ago.
 const TAKEN_IN: Duration = Duration::from_millis(10);
 /// A frame larger than this gives its memory back.
@@ -80,6 +82,8 @@ pub struct LiveTerminal<W: Write> {
     /// Where the cursor is, counted from the first row of the region.
     at: (u16, u16),
     cursor_shown: bool,
+    /// The caret is a cell of the picture, and the cursor waits in the first row: see [`LiveTerminal::park`].
+    parks: bool,
     /// The region's rows may not be where they were drawn: erase and paint all of it.
     dirty: bool,
     /// Whether the terminal breaks long lines anew when its width changes.
@@ -114,6 +118,7 @@ impl<W: Write> LiveTerminal<W> {
             scratch: Buffer::empty(Rect::ZERO),
             at: (0, 0),
             cursor_shown: true,
+            parks: false,
             dirty: false,
             reflow,
             written: None,
@@ -221,6 +226,16 @@ impl<W: Write> LiveTerminal<W> {
         self.dirty = true;
     }
 
+    /// Has the next frames draw the caret as a reversed cell and leave the cursor, hidden, in the region's first row.
+    ///
+    /// A terminal that breaks rows anew moves its cursor with them. So a frame begins where the region begins, whatever
+    /// size the terminal had when it took the last one in; with the cursor further down that is a guess while frames
+    /// are written and the size is told late. Input methods follow the cursor: leave it to the caret while text is
+    /// written. A terminal that leaves its rows alone needs none of this.
+    pub fn park(&mut self, parks: bool) {
+        self.parks = parks && self.reflow;
+    }
+
     /// Draws a frame: pending lines, then a live region of `height` rows (at most the terminal's), which `view`
     /// fills; it returns the caret, or `None` for a hidden cursor. Only what changed is written, and nothing when
     /// nothing changed; the answer says whether something was.
@@ -232,7 +247,13 @@ impl<W: Write> LiveTerminal<W> {
         let area = Rect::new(0, 0, self.width, height.min(self.height));
         self.next.resize(area);
         self.next.reset();
-        let caret = view(area, &mut self.next).filter(|_| area.height > 0);
+        let mut caret = view(area, &mut self.next).filter(|_| area.height > 0);
+        if self.parks
+            && let Some(at) = caret.take()
+        {
+            let at = (at.x.min(self.width - 1), at.y.min(area.height - 1));
+            self.next[at].modifier.toggle(Modifier::REVERSED);
+        }
         // A hidden cursor waits in the first row: there a resize can be followed exactly.
         let target = caret.map_or((0, 0), |at| (at.y.min(area.height - 1), at.x.min(self.width - 1)));
 
@@ -311,9 +332,10 @@ impl<W: Write> LiveTerminal<W> {
     /// Paints pending lines and the whole region over the region that is shown.
     fn repaint(&mut self) {
         let up = if self.dirty { self.rows_above_cursor() } else { self.at.0 };
-        let old_rows = if self.dirty { 0 } else { self.shown.area.height.max(1) };
+        // The terminal may have broken rows already: it would keep what it knows of them in rows that are written over.
+        let erase_all = self.dirty || self.parks;
+        let old_rows = if erase_all { 0 } else { self.shown.area.height.max(1) };
         let rows = self.next.area.height;
-        let erase_all = self.dirty;
         let pending = std::mem::take(&mut self.pending);
         let painter = &mut self.painter;
         painter.up(up);
@@ -378,8 +400,9 @@ impl<W: Write> LiveTerminal<W> {
         if rows == 0 {
             painter.raw(ERASE_BELOW);
         } else if usize::from(old_rows) > printed + usize::from(rows) {
-            // Down, not a new line: the old region still has a row there, and a full row above must not be erased.
-            painter.raw(b"\r\x1b[B");
+            // The old region has a row there, or had one before the terminal got lower. A full row above must not be
+            // erased.
+            painter.raw(b"\r\n");
             painter.raw(ERASE_BELOW);
             painter.up(1);
         }

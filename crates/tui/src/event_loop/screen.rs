@@ -103,6 +103,7 @@ impl<W: io::Write> Screen<W> {
         let picture = view::live(app, &mut self.feed, &self.look);
         self.send_pictures(app, &[&picture.lines])?;
         let rows = u16::try_from(picture.lines.len()).unwrap_or(u16::MAX).min(height);
+        self.terminal.park(app.parks_caret());
         self.terminal.draw(rows, |area, buf| paint(&picture, area, buf))?;
         self.show_outside(app)
     }

@@ -111,7 +111,9 @@ impl Painter {
         if to.0 < at.0 {
             self.up(at.0 - to.0);
         } else {
-            self.down(to.0 - at.0);
+            // Not `CSI B`, which ends at the last row: in a terminal that got lower meanwhile the way back would lead
+            // above the region.
+            self.bytes.extend(std::iter::repeat_n(b'\n', usize::from(to.0 - at.0)));
         }
         self.column_to(to.1);
         *at = to;

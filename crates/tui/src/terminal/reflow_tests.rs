@@ -96,12 +96,7 @@ fn play(steps: &[Step]) -> Played {
             }
             Step::Resize(columns, rows) => {
                 (width, height) = (*columns, *rows);
-                let cursor = term.out_mut().0.cursor().0.min(i32::from(height) - 1) as usize;
-                let rows = |columns: &u16| usize::from(columns.div_ceil(width).max(1));
-                let need: usize = shown.iter().map(rows).sum();
-                // This terminal makes room for broken rows by moving what is above, also when there is room below.
-                overflowed |=
-                    need > usize::from(height) || need - shown.len() + usize::from(term.at.0) > cursor;
+                overflowed |= overflows(&term.out.0, term.at.0, &shown, (width, height));
                 term.out_mut().0.resize(width, height);
                 term.resize(width, height);
             }
@@ -111,9 +106,17 @@ fn play(steps: &[Step]) -> Played {
     Played { lines: term.out_mut().0.lines(), finished, live, overflowed }
 }
 
+/// Whether a live region with so many columns in its rows is too large for a size that the terminal gets.
+fn overflows(terminal: &Emulator, at: u16, shown: &[u16], (width, height): (u16, u16)) -> bool {
+    let cursor = terminal.cursor().0.min(i32::from(height) - 1) as usize;
+    let need: usize = shown.iter().map(|columns| usize::from(columns.div_ceil(width).max(1))).sum();
+    // This terminal makes room for broken rows by moving what is above, also when there is room below.
+    need > usize::from(height) || need - shown.len() + usize::from(at) > cursor
+}
+
 /// Without blanks, and without the live region.
 fn words(lines: &[String]) -> String {
-    lines.concat().chars().filter(|c| !c.is_whitespace() && !matches!(*c, '~' | LIVE)).collect()
+    lines.concat().chars().filter(|c| !c.is_whitespace() && !matches!(*c, '~' | '=' | LIVE)).collect()
 }
 
 thread_local! {
@@ -193,6 +196,47 @@ fn a_size_that_is_told_late_takes_no_finished_line() {
     assert!(kept.iter().copied().eq(&finished), "{lines:#?}");
 }
 
+/// Sizes of which the terminal tells after a frame was drawn for the size before: lines and rows of that frame. The
+/// cursor waits in the first row.
+fn play_untold(steps: &[((u16, u16), usize, Vec<u16>)]) -> Played {
+    let mut term = LiveTerminal::new(Out(Emulator::new(80, 24)), 80, 24, true);
+    // It is at the end of the screen.
+    term.append((0..40).map(|_| Line::default()));
+    term.park(true);
+    let (mut finished, mut live, mut overflowed) = (Vec::new(), 0, false);
+    let draw = |term: &mut LiveTerminal<Out>, rows: &[u16], mark: char| {
+        term.draw(rows.len() as u16, |area, buf| {
+            for (y, columns) in rows.iter().enumerate().take(usize::from(area.height)) {
+                let text = format!("{LIVE}{}", mark.to_string().repeat(usize::from(*columns)));
+                buf.set_stringn(0, y as u16, text, usize::from(area.width), Style::default());
+            }
+            Some(Position::new(1, rows.len() as u16 - 1))
+        })
+        .expect("memory");
+    };
+    for (n, (size, lines, rows)) in steps.iter().enumerate() {
+        draw(&mut term, rows, '~');
+        let shown: Vec<u16> = rows.iter().map(|columns| (columns + 1).min(term.width)).collect();
+        overflowed |= overflows(&term.out.0, term.at.0, &shown, *size);
+        term.out_mut().0.resize(size.0, size.1);
+        let words: Vec<String> = (0..*lines)
+            .map(|line| {
+                (0..9 * line + 1).fold(String::new(), |text, i| format!("{text}w{n:02}{line}{i:02} "))
+            })
+            .map(|line| line.trim_end().to_owned())
+            .collect();
+        finished.extend(words.clone());
+        term.append(words.into_iter().map(Line::from));
+        // One that prints what is finished, and one that only changes cells.
+        draw(&mut term, rows, '~');
+        draw(&mut term, rows, '=');
+        term.resize(size.0, size.1);
+        draw(&mut term, rows, '=');
+        live = rows.len();
+    }
+    Played { lines: term.out_mut().0.lines(), finished, live, overflowed }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -200,6 +244,25 @@ proptest! {
     fn any_size_at_any_time_keeps_each_finished_line_once(steps in proptest::collection::vec(step(9, 19), 1..30)) {
         let played = play(&steps);
         prop_assert_eq!(words(&played.lines), words(&played.finished), "{:#?}", played.lines);
+    }
+
+    #[test]
+    fn a_parked_cursor_leaves_nothing_of_a_picture_for_a_size_that_is_gone(
+        steps in proptest::collection::vec(
+            (
+                (20u16..160, 10u16..40),
+                0usize..3,
+                proptest::collection::vec(prop_oneof![Just(0u16), 1u16..30, Just(400)], 1..9),
+            ),
+            1..10,
+        )
+    ) {
+        let played = play_untold(&steps);
+        prop_assert_eq!(words(&played.lines), words(&played.finished), "{:#?}", played.lines);
+        if !played.overflowed {
+            let shown = played.lines.iter().filter(|line| line.contains(LIVE)).count();
+            prop_assert!(shown <= played.live, "{:#?}", played.lines);
+        }
     }
 
     #[test]

@@ -106,7 +106,7 @@ fn only_changes_are_written_and_each_frame_is_one_write() {
     assert_eq!(term.out_mut().writes, 1);
     assert!(term.draw(3, text(&["one", "twO", "three"])).expect("memory"));
     let last = String::from_utf8(term.out_mut().last.clone()).expect("text");
-    assert_eq!(last, "\x1b[?2026h\x1b[?25l\x1b[B\x1b[3GO\x1b[A\r\x1b[?2026l");
+    assert_eq!(last, "\x1b[?2026h\x1b[?25l\n\x1b[3GO\x1b[A\r\x1b[?2026l");
     assert_eq!(term.out_mut().writes, 2);
 }
 
