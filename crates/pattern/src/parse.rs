@@ -94,9 +94,20 @@ impl Parser<'_> {
         if self.eat('/') {
             return self.regex_name(start);
         }
-        while self.peek().is_some_and(|c| c != '(' && !c.is_whitespace()) {
-            if matches!(self.peek(), Some(')' | '"' | '\'' | ',')) {
-                return Err(self.error(self.at, "invalid character in a tool's name"));
+        // A comma separates alternatives: `{Bash,Read}`.
+        let mut braces = 0_usize;
+        while let Some(c) = self.peek().filter(|c| *c != '(' && !c.is_whitespace()) {
+            match c {
+                '{' => braces += 1,
+                '}' => braces = braces.saturating_sub(1),
+                ')' | '"' | '\'' => return Err(self.error(self.at, "invalid character in a tool's name")),
+                ',' if braces == 0 => {
+                    return Err(self.error(
+                        self.at,
+                        "invalid character in a tool's name (write `{A,B}` for several tools)",
+                    ));
+                }
+                _ => {}
             }
             self.at += 1;
         }
