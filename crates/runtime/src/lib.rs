@@ -17,6 +17,7 @@ mod document;
 mod driver;
 mod ears;
 mod edited;
+pub mod executor;
 mod frontend;
 mod git;
 mod handoff;

@@ -25,6 +25,25 @@ pub enum ToolExecutionMode {
     ParallelStreaming,
 }
 
+/// When a decided call of a step starts while others of the step still wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DecisionReplayPolicy {
+    /// As soon as its own decision is there.
+    Immediate,
+    /// When every pending question of the step is decided.
+    BatchAllSuspended,
+}
+
+impl ToolExecutionMode {
+    /// When decided calls start. One at a time, there is no other call to wait for.
+    pub fn decision_replay_policy(self) -> DecisionReplayPolicy {
+        match self {
+            Self::Sequential | Self::ParallelStreaming => DecisionReplayPolicy::Immediate,
+            Self::ParallelBatchApproval => DecisionReplayPolicy::BatchAllSuspended,
+        }
+    }
+}
+
 /// One request to a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InferenceRequest {

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Call, CallState, Closing, Directive, Fact, Gate, Lost, Notice, Refused, Settled, Stage, Verdict,
 };
-use crate::contract::executor::ToolExecutionMode;
+use crate::contract::executor::{DecisionReplayPolicy, ToolExecutionMode};
 use crate::contract::ids::{CallId, SuspensionId};
 use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallStatus};
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
@@ -441,8 +441,10 @@ impl Run {
                 (CallState::New, ToolExecutionMode::Sequential) => !in_flight && !suspended,
                 (CallState::New, _) => true,
                 (CallState::Held { .. }, ToolExecutionMode::Sequential) => !in_flight,
-                (CallState::Held { .. }, ToolExecutionMode::ParallelStreaming) => true,
-                (CallState::Held { .. }, ToolExecutionMode::ParallelBatchApproval) => !undecided,
+                (CallState::Held { .. }, mode) => match mode.decision_replay_policy() {
+                    DecisionReplayPolicy::Immediate => true,
+                    DecisionReplayPolicy::BatchAllSuspended => !undecided,
+                },
                 (
                     CallState::Gating
                     | CallState::Suspended { .. }
