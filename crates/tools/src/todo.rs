@@ -55,7 +55,7 @@ impl StateKey for Todos {
 
 /// The registration of [`Todos`].
 pub(super) fn registration() -> KeyRegistration {
-    KeyRegistration::of::<Todos>(StateKeyOptions { persistent: true, scope: KeyScope::Thread })
+    KeyRegistration::of::<Todos>(StateKeyOptions { scope: KeyScope::Thread, ..StateKeyOptions::default() })
 }
 
 /// Replaces the thread's plan.

@@ -93,6 +93,35 @@ fn a_plugin_is_tested_by_itself() {
     assert_eq!(store.read::<Count>(), Some(2));
 }
 
+struct Keep;
+
+impl Plugin for Keep {
+    fn descriptor(&self) -> PluginDescriptor {
+        PluginDescriptor { name: "keep" }
+    }
+
+    fn register(&self, registrar: &mut aye::plugins::registry::PluginRegistrar) -> Result<(), StateError> {
+        registrar.register_key::<Count>(StateKeyOptions {
+            retain_on_uninstall: true,
+            ..StateKeyOptions::default()
+        })
+    }
+}
+
+#[test]
+fn a_plugin_is_uninstalled() {
+    let store = StateStore::new();
+    store.install_plugin(Keep).expect("installed");
+    let mut cmd = StateCommand::new();
+    cmd.update::<Count>(2);
+    store.commit(cmd).expect("committed");
+    store.uninstall_plugin::<Keep>().expect("uninstalled");
+    assert_eq!(store.read::<Count>(), Some(2), "it is retained");
+    let refused = store.install_plugin(CountPlugin);
+    assert!(refused.is_err(), "another plugin's key under other options is another key");
+    store.install_plugin(Keep).expect("installed again");
+}
+
 struct Script {
     responses: Mutex<Vec<StreamResult>>,
 }

@@ -17,8 +17,7 @@ use crate::contract::inference::InferenceOverride;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::tool::ToolDescriptor;
 use crate::state::{
-    KeyScope, MergeStrategy, Phase, ScheduledActionSpec, Snapshot, StateCommand, StateError, StateKey,
-    StateKeyOptions,
+    MergeStrategy, Phase, ScheduledActionSpec, Snapshot, StateCommand, StateError, StateKey, StateKeyOptions,
 };
 
 /// Owns the core registrations.
@@ -338,7 +337,7 @@ impl TypedScheduledActionHandler<OfferLast> for CoreHandlers {
 
 /// Registers the core keys and handlers.
 pub(super) fn register(registrar: &mut PluginRegistrar) -> Result<(), StateError> {
-    let kept = StateKeyOptions { persistent: true, scope: KeyScope::Run };
+    let kept = StateKeyOptions::default();
     registrar.register_key::<PendingScheduledActions>(kept)?;
     registrar.register_key::<FailedScheduledActions>(kept)?;
     registrar.register_key::<StopRequest>(kept)?;

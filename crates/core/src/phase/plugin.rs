@@ -272,6 +272,15 @@ impl StateStore {
         let name = plugin.descriptor().name;
         let mut registrar = PluginRegistrar::new(name);
         plugin.register(&mut registrar)?;
-        self.install(name, &registrar.env.key_registrations)
+        self.install::<P>(name, &registrar.env.key_registrations)
+    }
+
+    /// Removes the plugin's keys and their values. Keys registered with `retain_on_uninstall` stay, with their values,
+    /// and belong to the next plugin that registers them in the same way.
+    ///
+    /// # Errors
+    /// [`StateError::PluginNotInstalled`].
+    pub fn uninstall_plugin<P: Plugin>(&self) -> Result<(), StateError> {
+        self.uninstall::<P>()
     }
 }

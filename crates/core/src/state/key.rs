@@ -68,13 +68,15 @@ pub trait StateKey: 'static + Send + Sync {
 pub struct StateKeyOptions {
     /// Written at checkpoints and restored when the thread is loaded; so it is by default.
     pub persistent: bool,
+    /// Kept when the plugin that registered it is uninstalled; by default it is removed with its value.
+    pub retain_on_uninstall: bool,
     /// How long the value lives; a key whose type says `Thread` is `Thread` whatever stands here.
     pub scope: KeyScope,
 }
 
 impl Default for StateKeyOptions {
     fn default() -> Self {
-        Self { persistent: true, scope: KeyScope::Run }
+        Self { persistent: true, retain_on_uninstall: false, scope: KeyScope::Run }
     }
 }
 
@@ -93,6 +95,8 @@ pub struct KeyRegistration {
     pub scope: KeyScope,
     /// Whether checkpoints carry it.
     pub persistent: bool,
+    /// Whether it outlives the plugin that registered it.
+    pub retain_on_uninstall: bool,
     pub(super) type_id: TypeId,
     pub(super) encode: EncodeFn,
     pub(super) decode: DecodeFn,
@@ -107,6 +111,7 @@ impl KeyRegistration {
             merge: K::MERGE,
             scope,
             persistent: options.persistent || scope == KeyScope::Thread,
+            retain_on_uninstall: options.retain_on_uninstall,
             type_id: TypeId::of::<K>(),
             encode: |value| match value.downcast_ref::<K::Value>() {
                 Some(value) => K::encode(value),
@@ -118,7 +123,10 @@ impl KeyRegistration {
 
     /// Whether the other registration is of the same key type with the same options.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.type_id == other.type_id && self.scope == other.scope && self.persistent == other.persistent
+        self.type_id == other.type_id
+            && self.scope == other.scope
+            && self.persistent == other.persistent
+            && self.retain_on_uninstall == other.retain_on_uninstall
     }
 }
 

@@ -71,8 +71,8 @@ impl StateMap {
         }
     }
 
-    pub(super) fn remove_erased(&mut self, key: &str) {
-        self.values.remove(key);
+    pub(super) fn remove_erased(&mut self, key: &str) -> bool {
+        self.values.remove(key).is_some()
     }
 }
 

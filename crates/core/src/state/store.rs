@@ -1,4 +1,5 @@
-use std::collections::BTreeMap;
+use std::any::{TypeId, type_name};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -49,7 +50,16 @@ struct Inner {
     snapshot: Snapshot,
     keys: BTreeMap<&'static str, KeyRegistration>,
     hooks: Vec<Arc<dyn CommitHook>>,
-    plugins: Vec<String>,
+    plugins: Vec<Installed>,
+    /// Keys that outlived the plugin they came with.
+    retained: BTreeSet<&'static str>,
+}
+
+/// A plugin whose keys are known.
+struct Installed {
+    name: String,
+    type_id: TypeId,
+    keys: Vec<&'static str>,
 }
 
 /// The one owner of a run's state. Clones share it.
@@ -97,20 +107,60 @@ impl StateStore {
         Ok(())
     }
 
-    /// Installs a plugin's keys under its name, all or none.
+    /// Installs the keys of the plugin `P` under its name, all or none. A key that an uninstalled plugin left behind
+    /// may be registered again in the same way, and has its value.
     ///
     /// # Errors
     /// [`StateError::PluginAlreadyInstalled`], [`StateError::KeyAlreadyRegistered`].
-    pub fn install(&self, plugin: &str, registrations: &[KeyRegistration]) -> Result<(), StateError> {
+    pub fn install<P: 'static>(
+        &self,
+        plugin: &str,
+        registrations: &[KeyRegistration],
+    ) -> Result<(), StateError> {
         let mut inner = self.lock();
-        if inner.plugins.iter().any(|name| name == plugin) {
+        if inner.plugins.iter().any(|installed| installed.name == plugin) {
             return Err(StateError::PluginAlreadyInstalled { name: plugin.into() });
         }
-        if let Some(taken) = registrations.iter().find(|r| inner.keys.contains_key(r.key)) {
+        let is_taken = |r: &&KeyRegistration| {
+            let is_left = |known: &KeyRegistration| inner.retained.contains(r.key) && known.is_same(r);
+            inner.keys.get(r.key).is_some_and(|known| !is_left(known))
+        };
+        if let Some(taken) = registrations.iter().find(is_taken) {
             return Err(StateError::KeyAlreadyRegistered { key: taken.key.into() });
         }
-        inner.keys.extend(registrations.iter().map(|r| (r.key, *r)));
-        inner.plugins.push(plugin.into());
+        let keys: Vec<_> = registrations.iter().map(|r| r.key).collect();
+        for registration in registrations {
+            inner.retained.remove(registration.key);
+            inner.keys.insert(registration.key, *registration);
+        }
+        inner.plugins.push(Installed { name: plugin.into(), type_id: TypeId::of::<P>(), keys });
+        Ok(())
+    }
+
+    /// Removes the keys that came with the plugin `P`, and their values, except those that are retained.
+    ///
+    /// # Errors
+    /// [`StateError::PluginNotInstalled`].
+    pub fn uninstall<P: 'static>(&self) -> Result<(), StateError> {
+        let mut inner = self.lock();
+        let Some(at) = inner.plugins.iter().position(|installed| installed.type_id == TypeId::of::<P>())
+        else {
+            return Err(StateError::PluginNotInstalled { type_name: type_name::<P>() });
+        };
+        let installed = inner.plugins.remove(at);
+        let mut map = StateMap::clone(&inner.snapshot.ext);
+        let mut has_changed = false;
+        for key in installed.keys {
+            if inner.keys.get(key).is_some_and(|known| known.retain_on_uninstall) {
+                inner.retained.insert(key);
+            } else {
+                inner.keys.remove(key);
+                has_changed |= map.remove_erased(key);
+            }
+        }
+        if has_changed {
+            inner.snapshot = Snapshot { revision: inner.snapshot.revision + 1, ext: Arc::new(map) };
+        }
         Ok(())
     }
 

@@ -144,13 +144,15 @@ impl Plugin for DeferredToolsPlugin {
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
         let views = || Arc::clone(&self.views);
-        let thread = StateKeyOptions { persistent: true, scope: KeyScope::Thread };
+        let thread = StateKeyOptions { scope: KeyScope::Thread, ..StateKeyOptions::default() };
         registrar.register_key::<DeferralState>(thread)?;
         registrar.register_key::<DiscBetaState>(thread)?;
         registrar.register_key::<ToolUsageStats>(thread)?;
-        registrar.register_key::<RunToolUsage>(StateKeyOptions { persistent: true, scope: KeyScope::Run })?;
-        registrar
-            .register_key::<DeferralRegistry>(StateKeyOptions { persistent: false, scope: KeyScope::Run })?;
+        registrar.register_key::<RunToolUsage>(StateKeyOptions::default())?;
+        registrar.register_key::<DeferralRegistry>(StateKeyOptions {
+            persistent: false,
+            ..StateKeyOptions::default()
+        })?;
         registrar.register_scheduled_action::<DeferToolAction, _>(Handlers(views()))?;
         registrar.register_scheduled_action::<PromoteToolAction, _>(Handlers(views()))?;
         registrar.register_scheduled_action::<SettleAction, _>(Handlers(views()))?;

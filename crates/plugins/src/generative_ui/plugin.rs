@@ -54,7 +54,10 @@ impl Plugin for A2uiPlugin {
     }
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
-        registrar.register_key::<Surfaces>(StateKeyOptions { persistent: true, scope: KeyScope::Thread })?;
+        registrar.register_key::<Surfaces>(StateKeyOptions {
+            scope: KeyScope::Thread,
+            ..StateKeyOptions::default()
+        })?;
         registrar.register_tool(RENDER_TOOL, Arc::new(A2uiRenderTool))?;
         if let Some(instructions) = &self.instructions {
             registrar.register_hook(Phase::BeforeInference, Instruct(instructions.clone()));

@@ -112,10 +112,14 @@ impl Plugin for HandoffPlugin {
     }
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
-        registrar
-            .register_key::<ActiveAgentKey>(StateKeyOptions { persistent: true, scope: KeyScope::Thread })?;
-        registrar
-            .register_key::<HandoffBase>(StateKeyOptions { persistent: true, scope: KeyScope::Thread })?;
+        registrar.register_key::<ActiveAgentKey>(StateKeyOptions {
+            scope: KeyScope::Thread,
+            ..StateKeyOptions::default()
+        })?;
+        registrar.register_key::<HandoffBase>(StateKeyOptions {
+            scope: KeyScope::Thread,
+            ..StateKeyOptions::default()
+        })?;
         registrar.register_phase_hook(HANDOFF_PLUGIN_ID, Phase::RunStart, HandoffSyncHook)?;
         registrar.register_phase_hook(HANDOFF_PLUGIN_ID, Phase::StepEnd, HandoffSyncHook)
     }

@@ -20,7 +20,7 @@ use aye_core::phase::{
     PluginRegistrar, ToolCallInfo,
 };
 use aye_core::state::{
-    KeyScope, MergeStrategy, Phase, StateCommand, StateError, StateKey, StateKeyOptions, StateStore,
+    MergeStrategy, Phase, StateCommand, StateError, StateKey, StateKeyOptions, StateStore,
 };
 
 /// Answers each command as the test says, by the hook's name, and remembers what it was given.
@@ -74,7 +74,8 @@ impl Plugin for Quarrel {
         PluginDescriptor::new("quarrel", "")
     }
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
-        registrar.register_key::<Disputed>(StateKeyOptions { persistent: false, scope: KeyScope::Run })?;
+        registrar
+            .register_key::<Disputed>(StateKeyOptions { persistent: false, ..StateKeyOptions::default() })?;
         for phase in Phase::ALL {
             registrar.register_hook(phase, Self);
             registrar.register_hook(phase, Self);

@@ -11,7 +11,7 @@ use aye_core::contract::context_message::ContextMessage;
 use aye_core::phase::{
     AddContextMessage, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar,
 };
-use aye_core::state::{KeyScope, Phase, StateCommand, StateError, StateKey, StateKeyOptions};
+use aye_core::state::{Phase, StateCommand, StateError, StateKey, StateKeyOptions};
 
 /// The name of the plugin.
 pub const MEMORY_PLUGIN: &str = "memory";
@@ -41,7 +41,7 @@ impl Plugin for MemoryPlugin {
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
         registrar.register_profile_key::<MemoryKey>()?;
-        registrar.register_key::<MarksKey>(StateKeyOptions { persistent: true, scope: KeyScope::Run })?;
+        registrar.register_key::<MarksKey>(StateKeyOptions::default())?;
         let tool = MemoryTool::new(self.places.clone(), Arc::clone(&self.clock));
         registrar.register_tool(MEMORY_TOOL, Arc::new(tool))?;
         registrar.register_hook(Phase::BeforeInference, NotesHook { places: self.places.clone() });

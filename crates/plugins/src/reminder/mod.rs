@@ -28,7 +28,7 @@ pub use state::RemindersFired;
 use self::hook::{ReminderHook, Rules};
 use aye_core::contract::spec::PluginConfigKey;
 use aye_core::phase::{ConfigSchema, Plugin, PluginDescriptor, PluginRegistrar};
-use aye_core::state::{JsonValue, KeyScope, Phase, StateError, StateKeyOptions};
+use aye_core::state::{JsonValue, Phase, StateError, StateKeyOptions};
 
 /// The name of the plugin.
 pub const REMINDER_PLUGIN: &str = "reminder";
@@ -51,8 +51,7 @@ impl Plugin for ReminderPlugin {
     }
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
-        registrar
-            .register_key::<RemindersFired>(StateKeyOptions { persistent: true, scope: KeyScope::Run })?;
+        registrar.register_key::<RemindersFired>(StateKeyOptions::default())?;
         registrar.register_hook(Phase::AfterToolExecute, ReminderHook { rules: Arc::clone(&self.rules) });
         Ok(())
     }

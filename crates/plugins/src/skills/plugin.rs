@@ -92,10 +92,12 @@ impl Plugin for SkillDiscoveryPlugin {
     }
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
-        registrar
-            .register_key::<ActiveSkills>(StateKeyOptions { persistent: true, scope: KeyScope::Thread })?;
-        registrar.register_key::<SkillConsent>(StateKeyOptions { persistent: true, scope: KeyScope::Run })?;
-        let run = StateKeyOptions { persistent: true, scope: KeyScope::Run };
+        registrar.register_key::<ActiveSkills>(StateKeyOptions {
+            scope: KeyScope::Thread,
+            ..StateKeyOptions::default()
+        })?;
+        registrar.register_key::<SkillConsent>(StateKeyOptions::default())?;
+        let run = StateKeyOptions::default();
         registrar.register_key::<SkillInvocations>(run)?;
         registrar.register_key::<SkillModel>(run)?;
         if self.0.registry.skills().is_empty() {

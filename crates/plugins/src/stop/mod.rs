@@ -28,7 +28,7 @@ use self::budget::Budget;
 use self::hook::{Conditions, JudgeHook, RecordHook};
 use aye_core::contract::spec::{AgentSpec, PluginConfigKey};
 use aye_core::phase::{ConfigSchema, Plugin, PluginDescriptor, PluginRegistrar, TimeLimit};
-use aye_core::state::{JsonValue, KeyScope, Phase, StateError, StateKeyOptions};
+use aye_core::state::{JsonValue, Phase, StateError, StateKeyOptions};
 
 /// The name of the plugin.
 pub const STOP_PLUGIN: &str = "stop";
@@ -97,7 +97,7 @@ impl Plugin for StopPlugin {
     }
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
-        registrar.register_key::<StopStateKey>(StateKeyOptions { persistent: true, scope: KeyScope::Run })?;
+        registrar.register_key::<StopStateKey>(StateKeyOptions::default())?;
         registrar.register_hook(
             Phase::AfterInference,
             JudgeHook { conditions: Arc::clone(&self.conditions), point: StopPoint::AfterInference },

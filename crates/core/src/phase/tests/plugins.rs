@@ -278,3 +278,71 @@ fn sections_are_held_against_the_schemas_of_the_plugins() {
     assert!(refused(json!([])).contains("[] is not of type \"object\""));
     assert!(refused(json!({"cooldown_ms": 13})).ends_with("cooldown_ms: not 13"));
 }
+
+#[derive(Clone, Copy)]
+struct Keeper;
+struct Kept;
+struct Gone;
+
+impl StateKey for Kept {
+    const KEY: &'static str = "keeper.kept";
+    type Value = u32;
+    type Update = u32;
+
+    fn apply(value: &mut u32, update: u32) {
+        *value += update;
+    }
+}
+
+impl StateKey for Gone {
+    const KEY: &'static str = "keeper.gone";
+    type Value = u32;
+    type Update = u32;
+
+    fn apply(value: &mut u32, update: u32) {
+        *value += update;
+    }
+}
+
+impl Plugin for Keeper {
+    fn descriptor(&self) -> PluginDescriptor {
+        PluginDescriptor { name: "keeper" }
+    }
+
+    fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+        registrar.register_key::<Kept>(StateKeyOptions {
+            retain_on_uninstall: true,
+            ..StateKeyOptions::default()
+        })?;
+        registrar.register_key::<Gone>(StateKeyOptions::default())
+    }
+}
+
+#[test]
+fn an_uninstalled_plugin_leaves_only_the_keys_it_retains() {
+    fn add<K: StateKey<Update = u32>>(store: &StateStore) -> Result<u64, StateError> {
+        let mut command = StateCommand::new();
+        command.update::<K>(1);
+        store.commit(command)
+    }
+    let store = StateStore::new();
+    assert!(matches!(
+        store.uninstall_plugin::<Keeper>(),
+        Err(StateError::PluginNotInstalled { type_name }) if type_name.ends_with("Keeper")
+    ));
+    store.install_plugin(Keeper).unwrap();
+    add::<Kept>(&store).unwrap();
+    add::<Gone>(&store).unwrap();
+    let before = store.snapshot();
+
+    store.uninstall_plugin::<Keeper>().unwrap();
+    assert_eq!((store.read::<Kept>(), store.read::<Gone>()), (Some(1), None));
+    assert_eq!(before.get::<Gone>(), Some(&1), "a snapshot that was taken before stays as it is");
+    assert_eq!(add::<Gone>(&store), Err(StateError::UnknownKey { key: "keeper.gone".into() }));
+    assert!(store.export(None).unwrap().values.keys().eq(["keeper.kept"]));
+
+    store.install_plugin(Keeper).unwrap();
+    add::<Kept>(&store).unwrap();
+    assert_eq!((store.read::<Kept>(), store.read::<Gone>()), (Some(2), None));
+    assert!(store.install_plugin(Keeper).is_err());
+}
