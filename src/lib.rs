@@ -31,7 +31,7 @@ pub mod facade;
 
 pub use facade::{
     agent, builder, engine, execution, ext_deferred_tools, ext_generative_ui, ext_mcp, ext_observability,
-    ext_permission, ext_reminder, ext_skills, extensions, loop_runner, model, policies, registry,
+    ext_permission, ext_reminder, ext_skills, extensions, loop_runner, model, policies, prelude, registry,
     registry_spec, stores,
 };
 

@@ -3,6 +3,7 @@
 pub mod ext_mcp;
 pub mod ext_permission;
 pub mod policies;
+pub mod prelude;
 
 /// Skills.
 pub mod ext_skills {
@@ -26,8 +27,8 @@ pub mod ext_deferred_tools {
     /// What is kept of it.
     pub mod state {
         pub use crate::plugins::deferred_tools::{
-            AgentToolPriors, DeferralRegistry, DeferralState, DeferralStateValue, DiscBetaState,
-            ToolUsageStats,
+            AgentToolPriors, DeferToolAction, DeferralRegistry, DeferralState, DeferralStateValue,
+            DiscBetaState, PromoteToolAction, ToolUsageStats,
         };
     }
 }
@@ -92,7 +93,11 @@ pub mod agent {
     }
 }
 
-/// What the plugins of an agent registered.
+/// What the plugins of an agent registered, and how tool calls are executed.
 pub mod execution {
+    pub use crate::contract::executor::{DecisionReplayPolicy, ToolExecutionMode};
     pub use crate::phase::ExecutionEnv;
+    pub use crate::runtime::executor::{
+        ParallelToolExecutor, SequentialToolExecutor, ToolExecutionResult, ToolExecutor, ToolExecutorError,
+    };
 }

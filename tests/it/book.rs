@@ -3,6 +3,7 @@
 
 mod agents;
 mod extensions;
+mod migrating;
 mod observe;
 mod operate;
 mod shared;

@@ -13,4 +13,9 @@ pub mod reminder;
 pub mod skills;
 pub mod stop;
 
+/// Registration of what a plugin brings.
+pub mod registry {
+    pub use aye_core::phase::PluginRegistrar;
+}
+
 pub use aye_core::phase::{Plugin, PluginDescriptor, PluginRegistrar};

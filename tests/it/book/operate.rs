@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use aye::contract::event::AgentEvent;
 use aye::contract::event_sink::VecEventSink;
 use aye::contract::ids::DecisionId;
-use aye::contract::lifecycle::{StoppedReason, TerminationReason};
+use aye::contract::lifecycle::{StopConditionSpec, StoppedReason, TerminationReason};
 use aye::contract::message::Message;
 use aye::contract::progress::{ProgressStatus, TOOL_CALL_PROGRESS_ACTIVITY_TYPE};
 use aye::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
@@ -16,8 +16,8 @@ use aye::ext_permission::{
     PermissionPlugin, PermissionRuleEntry, PermissionRulesConfig, ToolPermissionBehavior,
 };
 use aye::policies::{
-    ConsecutiveErrorsPolicy, MaxRoundsPlugin, MaxRoundsPolicy, StopConditionPlugin, StopConditionSpec,
-    StopDecision, StopPolicy, StopPolicyStats, TimeoutPolicy, TokenBudgetPolicy, policies_from_specs,
+    ConsecutiveErrorsPolicy, MaxRoundsPlugin, MaxRoundsPolicy, StopConditionPlugin, StopDecision, StopPolicy,
+    StopPolicyStats, TimeoutPolicy, TokenBudgetPolicy, policies_from_specs,
 };
 use aye::runtime::UnknownPolicy;
 use aye::{AgentRunResult, AgentRuntime, AgentRuntimeBuilder, AgentSpec, ModelSpec, Plugin, RunRequest};

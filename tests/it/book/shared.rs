@@ -47,11 +47,10 @@ impl ProfileKey for Stray {
 struct CrewHook;
 
 impl CrewHook {
-    /// The book's hook has another signature than the trait that it writes of elsewhere; this is its body. Who runs is
-    /// the context's to know: `ctx.run_identity`, where the book asks the snapshot.
+    /// The book's hook has another signature than the trait that it writes of elsewhere; this is its body.
     async fn execute(&self, ctx: &PhaseContext) -> Result<(), anyhow::Error> {
         let profile = ctx.profile().expect("ProfileStore not configured");
-        let identity = &ctx.run_identity;
+        let identity = ctx.snapshot().run_identity();
         let scope = match &identity.parent_thread_id {
             Some(pid) => StateScope::parent_thread(pid),
             None => StateScope::global(),

@@ -1,5 +1,6 @@
 //! The states of runs and calls, and why a run ended.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The coarse state of a run. A projection of the run machine, never kept beside it.
@@ -71,6 +72,47 @@ pub enum ToolCallOutcome {
     Suspended,
     /// Declined, cancelled or superseded.
     Cancelled,
+}
+
+/// A condition that ends a run, as agents and settings write it. A number of 0 switches it off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum StopConditionSpec {
+    /// A number of inferences; the calls of the last one are settled first.
+    MaxRounds {
+        /// Inferences.
+        rounds: usize,
+    },
+    /// More active time than this; waiting for a user does not count.
+    Timeout {
+        /// Seconds.
+        seconds: u64,
+    },
+    /// More tokens, in and out, than this.
+    TokenBudget {
+        /// Tokens of the whole run.
+        max_total: usize,
+    },
+    /// A number of consecutive tool calls with an error result.
+    ConsecutiveErrors {
+        /// Calls.
+        max: usize,
+    },
+    /// A call of this tool succeeded.
+    StopOnTool {
+        /// The tool's exact name.
+        tool_name: String,
+    },
+    /// The model's text of one answer matches.
+    ContentMatch {
+        /// A regular expression, not anchored.
+        pattern: String,
+    },
+    /// The same call, or the same two or three calls in turn, repeated this often in a row. 1 switches it off too.
+    LoopDetection {
+        /// Repetitions.
+        window: usize,
+    },
 }
 
 /// Which stop condition fired.

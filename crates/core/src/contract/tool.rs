@@ -18,7 +18,7 @@ use super::progress::{
 };
 use super::spec::AgentSpec;
 use super::suspension::{SuspendTicket, ToolCallResume};
-use crate::state::{Snapshot, StateCommand, StateKey};
+use crate::state::{Snapshot, StateCommand, StateError, StateKey};
 
 /// What may be done with a call that was started and whose outcome nobody recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -287,6 +287,13 @@ pub enum ToolError {
     /// A fault of ours.
     #[error("internal error: {0}")]
     Internal(String),
+}
+
+impl From<StateError> for ToolError {
+    /// Lets a tool use `?` on what it asks of the state.
+    fn from(error: StateError) -> Self {
+        Self::Internal(error.to_string())
+    }
 }
 
 /// A result, and what the tool asks of the state.

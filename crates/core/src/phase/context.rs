@@ -1,3 +1,4 @@
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +52,38 @@ impl ToolCallInfo {
         self.resume = Some(resume);
         self.suspension = suspension;
         self
+    }
+}
+
+/// A [`Snapshot`] with the identity of the run it was taken in.
+#[derive(Clone, Copy, Debug)]
+pub struct RunSnapshot<'a> {
+    state: &'a Snapshot,
+    identity: &'a RunIdentity,
+}
+
+impl<'a> RunSnapshot<'a> {
+    /// The run.
+    pub fn run_identity(self) -> &'a RunIdentity {
+        self.identity
+    }
+
+    /// The value of `K`, or `None` when it was never written.
+    pub fn get<K: StateKey>(self) -> Option<&'a K::Value> {
+        self.state.get::<K>()
+    }
+
+    /// The same as [`RunSnapshot::get`], under the name that contexts have for it.
+    pub fn state<K: StateKey>(self) -> Option<&'a K::Value> {
+        self.state.get::<K>()
+    }
+}
+
+impl Deref for RunSnapshot<'_> {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        self.state
     }
 }
 
@@ -132,9 +165,9 @@ impl PhaseContext {
         &self.agent_spec
     }
 
-    /// The state.
-    pub fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
+    /// The state, with the identity of the run it belongs to.
+    pub fn snapshot(&self) -> RunSnapshot<'_> {
+        RunSnapshot { state: &self.snapshot, identity: &self.run_identity }
     }
 
     /// Values that outlive the thread, when something keeps them.

@@ -26,7 +26,7 @@ pub use action::{
     ScheduledActionHandler, ScheduledActionHandlerArc, TypedScheduledActionHandler,
 };
 pub use config::{SectionError, validate_sections};
-pub use context::{PhaseContext, RunProgress, ToolCallInfo};
+pub use context::{PhaseContext, RunProgress, RunSnapshot, ToolCallInfo};
 pub use core_actions::{
     AddContextMessage, ContextLog, ContextMessages, ContextUpdate, ExcludeTool, ExcludeTools, ExcludedTools,
     IncludeOnlyTools, InferenceShape, OfferLast, SetInferenceOverride, StepShape, StepShapeUpdate,

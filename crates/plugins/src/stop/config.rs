@@ -7,49 +7,9 @@ use super::policy::{
     ConsecutiveErrorsPolicy, ContentMatchPolicy, LoopDetectionPolicy, MaxRoundsPolicy, StopOnToolPolicy,
     StopPolicy, TimeoutPolicy, TokenBudgetPolicy,
 };
+pub use aye_core::contract::lifecycle::StopConditionSpec;
 use aye_core::contract::spec::PluginConfigKey;
 use aye_core::state::JsonValue;
-
-/// One condition, as it stands in files. A number of 0 switches it off.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-pub enum StopConditionSpec {
-    /// So many inferences; the calls of the last one are settled first.
-    MaxRounds {
-        /// Inferences.
-        rounds: usize,
-    },
-    /// More time awake than this; waiting for a person does not count.
-    Timeout {
-        /// Seconds.
-        seconds: u64,
-    },
-    /// More tokens, in and out, than this.
-    TokenBudget {
-        /// Tokens of the whole run.
-        max_total: usize,
-    },
-    /// So many tool calls in a row had an error result.
-    ConsecutiveErrors {
-        /// Calls.
-        max: usize,
-    },
-    /// A call of this tool succeeded.
-    StopOnTool {
-        /// The tool's exact name.
-        tool_name: String,
-    },
-    /// The model's text of one answer matches.
-    ContentMatch {
-        /// A regular expression, not anchored.
-        pattern: String,
-    },
-    /// The same call, or the same two or three calls in turn, came so many times in a row. 1 switches it off too.
-    LoopDetection {
-        /// Repetitions.
-        window: usize,
-    },
-}
 
 /// Why a condition can never work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
