@@ -1,0 +1,409 @@
+//! What the launcher does to its own process before it becomes the program: capabilities, Landlock, seccomp.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd,
+    Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
+};
+use seccompiler::{
+    SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition, SeccompFilter, SeccompRule,
+};
+
+use crate::launch::Orders;
+use crate::namespaces::SYSTEM;
+use crate::policy::{Policy, Profile};
+
+/// The Landlock that is asked for; an older kernel enforces what it knows of it.
+const LANDLOCK: ABI = ABI::V7;
+
+/// Devices that a program may open where `/dev` is the machine's own.
+const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// Restricts this process, for itself and for everything it starts.
+pub(crate) fn restrict(orders: &Orders) -> io::Result<()> {
+    if orders.policy.profile == Profile::Outside {
+        return Err(io::Error::other("the profile is outside, which is not one of the sandbox"));
+    }
+    rustix::thread::set_no_new_privs(true)?;
+    drop_capabilities()?;
+    landlock(orders)?;
+    seccomp(orders)?;
+    // Descriptors that somebody left open for whatever aye starts.
+    close_fds::set_fds_cloexec(3, &[]);
+    Ok(())
+}
+
+fn drop_capabilities() -> io::Result<()> {
+    use caps::CapSet;
+    // The bounding set needs a right that an ordinary user does not have, and does not miss: without new privileges
+    // nothing comes back that is not permitted here.
+    let _ = caps::clear(None, CapSet::Bounding);
+    for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
+        caps::clear(None, set).map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+/// The version of Landlock as far as it matters here; 6 stands for every later one.
+pub(crate) fn landlock_version() -> u8 {
+    let has = |abi: ABI| {
+        let mut set = Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::from_all(abi));
+        let net = AccessNet::from_all(abi);
+        if !net.is_empty() {
+            set = set.and_then(|set| set.handle_access(net));
+        }
+        let scope = Scope::from_all(abi);
+        if !scope.is_empty() {
+            set = set.and_then(|set| set.scope(scope));
+        }
+        set.and_then(Ruleset::create).is_ok()
+    };
+    let versions = [(ABI::V6, 6), (ABI::V5, 5), (ABI::V4, 4), (ABI::V3, 3), (ABI::V2, 2), (ABI::V1, 1)];
+    versions.into_iter().find(|(abi, _)| has(*abi)).map_or(0, |(_, version)| version)
+}
+
+fn landlock(orders: &Orders) -> io::Result<()> {
+    let policy = &orders.policy;
+    let all = AccessFs::from_all(LANDLOCK);
+    let read = AccessFs::from_read(LANDLOCK);
+    let mut set = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(all)
+        .and_then(|set| set.scope(Scope::from_all(LANDLOCK)))
+        .map_err(io::Error::other)?;
+    if !has_network(policy) {
+        set = set.handle_access(AccessNet::from_all(LANDLOCK)).map_err(io::Error::other)?;
+    }
+    let mut rules = Rules(set.create().map_err(io::Error::other)?);
+    if orders.inside {
+        // The mounts say what can be seen; this says once more what can be changed.
+        rules = rules
+            .allow(Path::new("/"), read)?
+            .allow(Path::new("/tmp"), all)?
+            .allow(Path::new("/dev"), all)?;
+    } else {
+        let masks = policy.masks();
+        let system = SYSTEM.iter().chain(&["/etc"]).map(Path::new);
+        for root in system.chain(policy.visible()).chain([policy.workspace.as_path()]) {
+            let (whole, split) = beneath(root, &masks);
+            for path in whole {
+                rules = rules.allow(&path, read)?;
+            }
+            // Their files are allowed one by one, their names are not.
+            for folder in split {
+                rules = rules.allow(&folder, AccessFs::ReadDir.into())?;
+            }
+        }
+        rules = rules.allow(Path::new("/proc"), read)?;
+        for device in DEVICES {
+            rules = rules.allow(Path::new(device), read | AccessFs::WriteFile | AccessFs::IoctlDev)?;
+        }
+        if let Some(tmp) = &policy.tmp {
+            rules = rules.allow(tmp, all)?;
+        }
+    }
+    for folder in policy.writable_folders() {
+        rules = rules.allow(folder, all)?;
+    }
+    let status = rules.0.restrict_self().map_err(io::Error::other)?;
+    // Mounts alone do what matters where a kernel has no Landlock.
+    if status.ruleset == RulesetStatus::NotEnforced && !orders.inside {
+        return Err(io::Error::other("the kernel has no Landlock"));
+    }
+    Ok(())
+}
+
+fn has_network(policy: &Policy) -> bool {
+    policy.network && policy.profile == Profile::Workspace
+}
+
+struct Rules(RulesetCreated);
+
+impl Rules {
+    /// Allows it below a path, if that exists.
+    fn allow(self, path: &Path, access: BitFlags<AccessFs>) -> io::Result<Rules> {
+        let Ok(metadata) = path.metadata() else { return Ok(self) };
+        let access = if metadata.is_dir() { access } else { access & AccessFs::from_file(LANDLOCK) };
+        let Ok(file) = PathFd::new(path) else { return Ok(self) };
+        self.0.add_rule(PathBeneath::new(file, access)).map(Rules).map_err(io::Error::other)
+    }
+}
+
+/// What is below `root` except the masked paths: whole folders and files, and the folders that had to be split for it.
+/// Links are left out: a rule for a link is one for its target.
+fn beneath(root: &Path, masks: &[PathBuf]) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut whole, mut split) = (Vec::new(), Vec::new());
+    let mut open = vec![root.to_owned()];
+    while let Some(path) = open.pop() {
+        if masks.iter().any(|mask| path.starts_with(mask)) {
+            continue;
+        }
+        if !masks.iter().any(|mask| mask.starts_with(&path)) {
+            whole.push(path);
+            continue;
+        }
+        let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
+        open.extend(
+            entries.filter(|it| it.file_type().is_ok_and(|kind| !kind.is_symlink())).map(|it| it.path()),
+        );
+        split.push(path);
+    }
+    (whole, split)
+}
+
+/// A bit of the number of a system call of the 32-bit ABI with 64-bit registers. A kernel may have it.
+#[cfg(target_arch = "x86_64")]
+const X32: i64 = 0x4000_0000;
+
+/// System calls that no profile needs.
+const NEVER: &[i64] = &[
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_mount_setattr,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_fanotify_init,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_kexec_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_kexec_file_load,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_modify_ldt,
+];
+
+/// Changes to a file's owner, mode, times and attributes. Landlock does not know them.
+const METADATA: &[i64] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    SYS_FCHMODAT2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    SYS_SETXATTRAT,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    SYS_REMOVEXATTRAT,
+    SYS_FILE_SETATTR,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+];
+
+/// Newer than the C library's headers. These numbers are the same on every architecture.
+const SYS_FCHMODAT2: i64 = 452;
+const SYS_SETXATTRAT: i64 = 463;
+const SYS_REMOVEXATTRAT: i64 = 466;
+const SYS_FILE_SETATTR: i64 = 469;
+
+/// The same calls under other numbers, for programs of the 32-bit ABI with 64-bit registers.
+#[cfg(target_arch = "x86_64")]
+const X32_NUMBERS: &[(i64, i64)] = &[
+    (libc::SYS_ioctl, 514),
+    (libc::SYS_ptrace, 521),
+    (libc::SYS_kexec_load, 528),
+    (libc::SYS_process_vm_readv, 539),
+    (libc::SYS_process_vm_writev, 540),
+];
+
+type Filter = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn condition(arg: u8, op: Op, value: u64) -> io::Result<SeccompCondition> {
+    SeccompCondition::new(arg, Len::Dword, op, value).map_err(io::Error::other)
+}
+
+/// One of these rules, each of which is a list of conditions that all hold.
+fn any_of<const N: usize>(rules: [Vec<SeccompCondition>; N]) -> io::Result<Vec<SeccompRule>> {
+    rules.into_iter().map(|all| SeccompRule::new(all).map_err(io::Error::other)).collect()
+}
+
+/// What is refused. An empty list of rules stands for every call of that number.
+fn refused(orders: &Orders) -> io::Result<Filter> {
+    let policy = &orders.policy;
+    let mut filter: Filter = NEVER.iter().map(|call| (*call, Vec::new())).collect();
+    if policy.profile == Profile::Read {
+        filter.extend(METADATA.iter().map(|call| (*call, Vec::new())));
+        // No socket of any kind: what only reads needs none.
+        filter.insert(libc::SYS_socket, Vec::new());
+    } else {
+        let mut families = Vec::new();
+        // Nothing but namespaces keeps a socket's path out of reach.
+        if orders.inside {
+            families.push(libc::AF_UNIX);
+        }
+        if has_network(policy) {
+            families.extend([libc::AF_INET, libc::AF_INET6]);
+        }
+        let other = families.iter().map(|family| condition(0, Op::Ne, u64::from(family.cast_unsigned())));
+        let other = other.collect::<io::Result<Vec<_>>>()?;
+        let rules = if other.is_empty() {
+            Vec::new()
+        } else {
+            // Raw sockets of an allowed family; the low bits are the type, the others flags.
+            let raw = condition(1, Op::MaskedEq(0xf), u64::from(libc::SOCK_RAW.cast_unsigned()))?;
+            let mut rules = any_of([other])?;
+            if has_network(policy) {
+                rules.extend(any_of([vec![raw]])?);
+            }
+            rules
+        };
+        filter.insert(libc::SYS_socket, rules);
+    }
+    // Typing into a terminal, and the console's own clipboard.
+    let typing = [libc::TIOCSTI, libc::TIOCLINUX].map(|call| condition(1, Op::Eq, u64::from(call as u32)));
+    let [push, paste] = typing;
+    filter.insert(libc::SYS_ioctl, any_of([vec![push?], vec![paste?]])?);
+    let kinds = [libc::S_IFCHR, libc::S_IFBLK];
+    let device = |arg: u8| {
+        let [character, block] =
+            kinds.map(|kind| condition(arg, Op::MaskedEq(u64::from(libc::S_IFMT)), u64::from(kind)));
+        any_of([vec![character?], vec![block?]])
+    };
+    filter.insert(libc::SYS_mknodat, device(2)?);
+    #[cfg(target_arch = "x86_64")]
+    filter.insert(libc::SYS_mknod, device(1)?);
+    let namespaces = [
+        libc::CLONE_NEWUSER,
+        libc::CLONE_NEWNS,
+        libc::CLONE_NEWPID,
+        libc::CLONE_NEWNET,
+        libc::CLONE_NEWIPC,
+        libc::CLONE_NEWUTS,
+        libc::CLONE_NEWCGROUP,
+    ];
+    let namespaces = namespaces.map(|flag| {
+        let flag = u64::from(flag.cast_unsigned());
+        Ok(vec![condition(0, Op::MaskedEq(flag), flag)?])
+    });
+    let namespaces: Vec<Vec<_>> = namespaces.into_iter().collect::<io::Result<_>>()?;
+    let namespaces = namespaces.into_iter().map(|all| SeccompRule::new(all).map_err(io::Error::other));
+    filter.insert(libc::SYS_clone, namespaces.collect::<io::Result<_>>()?);
+    #[cfg(target_arch = "x86_64")]
+    {
+        let renumbered =
+            X32_NUMBERS.iter().filter_map(|(call, other)| Some((*other, filter.get(call)?.clone())));
+        let renumbered: Filter = renumbered.collect();
+        let doubled: Filter =
+            filter.iter().chain(&renumbered).map(|(call, rules)| (call | X32, rules.clone())).collect();
+        filter.extend(doubled);
+    }
+    Ok(filter)
+}
+
+fn install(filter: Filter, errno: i32) -> io::Result<()> {
+    let action = SeccompAction::Errno(errno.cast_unsigned());
+    let arch = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
+    // A program of another architecture, such as a 32-bit one, is ended: its calls have other numbers.
+    let filter = SeccompFilter::new(filter, SeccompAction::Allow, action, arch).map_err(io::Error::other)?;
+    let program: seccompiler::BpfProgram = filter.try_into().map_err(io::Error::other)?;
+    seccompiler::apply_filter(&program).map_err(io::Error::other)
+}
+
+fn seccomp(orders: &Orders) -> io::Result<()> {
+    // Its flags are behind a pointer, which a filter cannot read; libraries then use `clone`.
+    let mut missing = Filter::from([(libc::SYS_clone3, Vec::new())]);
+    #[cfg(target_arch = "x86_64")]
+    missing.insert(libc::SYS_clone3 | X32, Vec::new());
+    install(missing, libc::ENOSYS)?;
+    install(refused(orders)?, libc::EPERM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_split_around_a_mask_and_links_are_left_out() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path();
+        std::fs::create_dir_all(root.join("a/b")).expect("written");
+        for name in ["a/b/.env", "a/b/main.rs", "a/x", "y"] {
+            std::fs::write(root.join(name), "").expect("written");
+        }
+        std::os::unix::fs::symlink("/", root.join("link")).expect("written");
+        let (mut whole, split) = beneath(root, &[root.join("a/b/.env")]);
+        whole.sort();
+        assert_eq!(whole, ["a/b/main.rs", "a/x", "y"].map(|name| root.join(name)));
+        assert_eq!(split, [root.to_owned(), root.join("a"), root.join("a/b")]);
+        assert_eq!(beneath(root, &[]), (vec![root.to_owned()], Vec::new()));
+    }
+
+    #[test]
+    fn the_filters_compile_for_every_profile() {
+        for (profile, network, inside) in [
+            (Profile::Read, false, true),
+            (Profile::Read, false, false),
+            (Profile::Workspace, false, true),
+            (Profile::Workspace, true, true),
+            (Profile::Workspace, false, false),
+        ] {
+            let policy = Policy { network, ..Policy::new(profile, "/srv") };
+            let filter = refused(&Orders { policy, inside }).expect("it has rules");
+            let arch = std::env::consts::ARCH.try_into().expect("a known architecture");
+            let action = SeccompAction::Errno(1);
+            let filter = SeccompFilter::new(filter, SeccompAction::Allow, action, arch).expect("it is valid");
+            let program: seccompiler::BpfProgram = filter.try_into().expect("it compiles");
+            assert!(program.len() < 4096, "{}", program.len());
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! From a policy to the program that is started, and the launcher that becomes it.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::{Deserialize, Serialize};
+
+use crate::layers::Layers;
+use crate::namespaces;
+use crate::policy::{Policy, Profile};
+
+/// The hidden first argument that makes aye the launcher of one command.
+pub const LAUNCH_ARG: &str = "__launch";
+
+/// The exit status when the launcher cannot enforce the policy, or start the program.
+#[cfg(target_os = "linux")]
+const NOT_STARTED: u8 = 126;
+
+/// What the launcher is told.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Orders {
+    pub(crate) policy: Policy,
+    /// Namespaces already hide what the policy does not name.
+    pub(crate) inside: bool,
+}
+
+/// The program to start in place of another one, so that the kernel enforces a policy on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// The program.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Variables to set in its environment.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+impl Launch {
+    /// The program that starts `program` with `args` in `cwd` under `policy`. `own` is the file of a program whose
+    /// `main` hands [`LAUNCH_ARG`] to [`launch_main`].
+    ///
+    /// In [`Profile::Outside`] it is the program itself.
+    pub fn new(
+        policy: &Policy,
+        layers: &Layers,
+        own: &Path,
+        cwd: &Path,
+        program: &OsStr,
+        args: &[OsString],
+    ) -> Launch {
+        if policy.profile == Profile::Outside {
+            return Launch { program: program.to_owned(), args: args.to_vec(), env: Vec::new() };
+        }
+        let mut all = Vec::new();
+        let (first, orders) = match &layers.bwrap {
+            Some(bwrap) => {
+                all.extend(namespaces::arguments(policy, own, cwd));
+                all.push(namespaces::LAUNCHER.into());
+                // What the mounts hide or show need not be said again.
+                let policy = Policy {
+                    readable: Vec::new(),
+                    toolchains: Vec::new(),
+                    masked: Vec::new(),
+                    tmp: None,
+                    ..policy.clone()
+                };
+                (bwrap.clone().into_os_string(), Orders { policy, inside: true })
+            }
+            None => (own.as_os_str().to_owned(), Orders { policy: policy.clone(), inside: false }),
+        };
+        all.push(LAUNCH_ARG.into());
+        all.push(serde_json::to_string(&orders).unwrap_or_default().into());
+        all.push(program.to_owned());
+        all.extend(args.iter().cloned());
+        let env = match (&layers.bwrap, &policy.tmp) {
+            (None, Some(tmp)) => vec![("TMPDIR".into(), tmp.clone().into_os_string())],
+            _ => Vec::new(),
+        };
+        Launch { program: first, args: all, env }
+    }
+}
+
+/// The launcher: `args` follow [`LAUNCH_ARG`]. Restricts this process and becomes the program; returns only if it
+/// cannot.
+#[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "a process of its own, whose error output is the command's")]
+pub fn launch_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    use std::io::Write as _;
+    use std::os::unix::process::CommandExt as _;
+    let orders = args.next().and_then(|word| serde_json::from_str::<Orders>(word.to_str()?).ok());
+    let mut stderr = std::io::stderr();
+    let (Some(orders), Some(program)) = (orders, args.next()) else {
+        let _ = writeln!(stderr, "aye: only aye starts a launcher");
+        return ExitCode::from(2);
+    };
+    if let Err(error) = crate::kernel::restrict(&orders) {
+        let _ = writeln!(stderr, "aye: the sandbox cannot be enforced, and nothing was started: {error}");
+        return ExitCode::from(NOT_STARTED);
+    }
+    let error = std::process::Command::new(&program).args(args).exec();
+    let _ = writeln!(stderr, "aye: cannot start {}: {error}", program.to_string_lossy());
+    ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { NOT_STARTED })
+}
+
+/// The launcher: there is none for this system.
+#[cfg(not(target_os = "linux"))]
+pub fn launch_main(_args: impl Iterator<Item = OsString>) -> ExitCode {
+    ExitCode::from(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(profile: Profile, bwrap: bool) -> Launch {
+        let layers = Layers { bwrap: bwrap.then(|| "/usr/bin/bwrap".into()), ..Layers::default() };
+        let policy = Policy { tmp: Some("/var/x".into()), ..Policy::new(profile, "/srv/w") };
+        let args = [OsString::from("-c"), "ls".into()];
+        Launch::new(&policy, &layers, Path::new("/opt/aye"), Path::new("/srv/w"), OsStr::new("bash"), &args)
+    }
+
+    #[test]
+    fn outside_is_the_program_itself() {
+        let launch = launch(Profile::Outside, true);
+        assert_eq!((launch.program, launch.args.len()), ("bash".into(), 2));
+    }
+
+    #[test]
+    fn the_launcher_is_inside_of_the_namespaces_or_alone() {
+        let with = launch(Profile::Read, true);
+        assert_eq!(with.program, "/usr/bin/bwrap");
+        let at = with.args.iter().position(|word| word == "--").expect("it ends its arguments");
+        assert_eq!(with.args[at + 1..at + 3], [namespaces::LAUNCHER, LAUNCH_ARG]);
+        let without = launch(Profile::Read, false);
+        assert_eq!(without.program, "/opt/aye");
+        assert_eq!(without.args[0], LAUNCH_ARG);
+        assert_eq!(without.args[2..], ["bash", "-c", "ls"]);
+        assert_eq!(without.env, [("TMPDIR".into(), "/var/x".into())]);
+    }
+}

@@ -1,0 +1,162 @@
+//! [`Layers`]: what this machine can enforce.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::namespaces::UNSHARE;
+use crate::policy::Profile;
+
+/// The oldest Landlock that is of use: before Linux 6.2 it does not know truncation.
+pub const MIN_LANDLOCK: u8 = 3;
+
+/// What this machine can enforce. Reading it starts one process: do it once, and not before a command needs it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layers {
+    /// The version of Landlock as far as it matters here: 6 stands for every later one, 0 for none.
+    pub landlock: u8,
+    /// Filters for system calls.
+    pub seccomp: bool,
+    /// bubblewrap, where it works.
+    pub bwrap: Option<PathBuf>,
+    /// Why bubblewrap is not used.
+    pub no_bwrap: Option<String>,
+}
+
+impl Layers {
+    /// Reads what works. bubblewrap is looked for in the folders of `path`.
+    pub fn detect(path: &OsStr) -> Layers {
+        let (bwrap, no_bwrap) = match bwrap(path) {
+            Ok(bwrap) => (Some(bwrap), None),
+            Err(why) => (None, Some(why)),
+        };
+        Layers { bwrap, no_bwrap, ..Layers::of_kernel() }
+    }
+
+    /// The kernel's own layers, without bubblewrap.
+    #[cfg(target_os = "linux")]
+    pub fn of_kernel() -> Layers {
+        let seccomp = Path::new("/proc/sys/kernel/seccomp/actions_avail");
+        let seccomp = std::fs::read_to_string(seccomp).is_ok_and(|actions| actions.contains("errno"));
+        Layers { landlock: crate::kernel::landlock_version(), seccomp, ..Layers::default() }
+    }
+
+    /// The kernel's own layers: other systems have none of these.
+    #[cfg(not(target_os = "linux"))]
+    pub fn of_kernel() -> Layers {
+        Layers::default()
+    }
+
+    /// Whether a profile can be enforced. [`Profile::Outside`] always can.
+    pub fn can_enforce(&self, profile: Profile) -> bool {
+        profile == Profile::Outside || self.seccomp && (self.landlock >= MIN_LANDLOCK || self.bwrap.is_some())
+    }
+
+    /// The layers that are missing, as sentences.
+    pub fn missing(&self) -> Vec<String> {
+        let mut missing = Vec::new();
+        if !self.seccomp {
+            missing.push("the kernel has no seccomp filters: nothing can be sandboxed".to_owned());
+        }
+        if self.landlock < MIN_LANDLOCK {
+            missing.push(
+                "the kernel has no Landlock (Linux 6.2 and later have it, unless it is turned off)"
+                    .to_owned(),
+            );
+        }
+        if let Some(why) = &self.no_bwrap {
+            missing.push(format!("no namespaces: {why}"));
+        }
+        missing
+    }
+
+    /// What a command in a profile can still do because a layer is missing: the probe's name, and a sentence.
+    pub fn holes(&self, profile: Profile) -> Vec<(&'static str, &'static str)> {
+        let mut holes = Vec::new();
+        if profile == Profile::Outside || !self.can_enforce(profile) || self.bwrap.is_some() {
+            return holes;
+        }
+        if profile == Profile::Workspace {
+            holes.extend([
+                ("chmod", "change permissions of your files outside the workspace"),
+                ("utimens", "change times of your files outside the workspace"),
+                ("setxattr", "change extended attributes of your files outside the workspace"),
+                ("masked secret", "read files of the workspace that rules deny"),
+                ("git config", "change protected files of the workspace that exist, such as .git/config"),
+            ]);
+        }
+        holes.extend([
+            ("file metadata", "see whether a file exists, its size and its times, anywhere"),
+            ("process list", "see the command lines of other processes in /proc"),
+        ]);
+        if self.landlock < 6 {
+            holes.push(("kill", "send signals to your other processes"));
+        }
+        holes
+    }
+}
+
+/// bubblewrap in a folder of `path`, if it can make all namespaces here.
+fn bwrap(path: &OsStr) -> Result<PathBuf, String> {
+    if !cfg!(target_os = "linux") {
+        return Err("they exist on Linux only".into());
+    }
+    let mut folders =
+        path.as_bytes().split(|byte| *byte == b':').map(|dir| Path::new(OsStr::from_bytes(dir)));
+    let found =
+        folders.find_map(|dir| Some(dir.join("bwrap")).filter(|it| dir.is_absolute() && it.is_file()));
+    let Some(bwrap) = found else { return Err("bwrap is not in PATH; install bubblewrap".into()) };
+    let tried = Command::new(&bwrap)
+        .args(UNSHARE)
+        .args(["--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"])
+        .args(["--", "true"])
+        .stdin(Stdio::null())
+        .output();
+    match tried {
+        Ok(output) if output.status.success() => Ok(bwrap),
+        Ok(output) => {
+            let why = String::from_utf8_lossy(&output.stderr).trim().chars().take(200).collect::<String>();
+            Err(format!("{} fails: {why}", bwrap.display()))
+        }
+        Err(error) => Err(format!("{} cannot be started: {error}", bwrap.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_needs_seccomp_and_one_of_the_other_two() {
+        let of = |landlock, seccomp, bwrap: bool| Layers {
+            landlock,
+            seccomp,
+            bwrap: bwrap.then(|| "/usr/bin/bwrap".into()),
+            no_bwrap: (!bwrap).then(|| "not installed".into()),
+        };
+        assert!(of(6, true, false).can_enforce(Profile::Read));
+        assert!(of(0, true, true).can_enforce(Profile::Workspace));
+        assert!(!of(2, true, false).can_enforce(Profile::Read));
+        assert!(!of(6, false, true).can_enforce(Profile::Read));
+        assert!(of(0, false, false).can_enforce(Profile::Outside));
+        assert!(of(6, true, true).missing().is_empty() && of(6, true, true).holes(Profile::Read).is_empty());
+        assert_eq!(of(0, false, false).missing().len(), 3);
+        let holes = |landlock| of(landlock, true, false).holes(Profile::Read).len();
+        assert_eq!(holes(5), holes(6) + 1);
+    }
+
+    #[test]
+    fn a_bwrap_that_is_not_there_or_fails_is_named() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let layers = Layers::detect(dir.path().as_os_str());
+        assert!(layers.no_bwrap.is_some_and(|why| why.contains("not in PATH")));
+        let script = dir.path().join("bwrap");
+        std::fs::write(&script, "#!/bin/sh\necho no rights >&2; exit 1\n").expect("written");
+        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("changed");
+        let layers = Layers::detect(dir.path().as_os_str());
+        assert_eq!(layers.bwrap, None);
+        assert!(layers.missing().iter().any(|line| line.contains("no rights")));
+    }
+}

@@ -1,0 +1,22 @@
+//! What a command started by aye can reach, enforced by the kernel.
+//!
+//! A [`Policy`] says what a command may see and change. [`Launch::new`] turns a program and its arguments into the
+//! program that is started in its place: bubblewrap where the machine has it ([`Layers`]), and inside it, or alone,
+//! the launcher, which is aye started again with the hidden first argument [`LAUNCH_ARG`]. The launcher restricts its
+//! own process and becomes the program. Nothing happens between `fork` and `exec` of a process with threads.
+//!
+//! A launcher that cannot enforce what it was asked for does not start the program.
+
+#[cfg(target_os = "linux")]
+mod kernel;
+mod launch;
+mod layers;
+mod namespaces;
+mod policy;
+pub mod protected;
+mod toolchains;
+
+pub use launch::{LAUNCH_ARG, Launch, launch_main};
+pub use layers::{Layers, MIN_LANDLOCK};
+pub use policy::{MAX_MASKS, Policy, Profile, Unusable};
+pub use toolchains::toolchains;

@@ -1,0 +1,181 @@
+//! The arguments of bubblewrap: namespaces, and what the command finds in its file system.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::policy::{Policy, Profile};
+use crate::protected;
+
+/// Where the launcher is inside.
+pub(crate) const LAUNCHER: &str = "/run/aye/launch";
+
+/// The system's programs and libraries.
+pub(crate) const SYSTEM: &[&str] =
+    &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"];
+
+/// Namespaces of its own. A command that is root gets no right of root either.
+pub(crate) const UNSHARE: &[&str] = &[
+    "--unshare-user",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+    "--cap-drop",
+    "ALL",
+];
+
+#[derive(Default)]
+struct Arguments(Vec<OsString>);
+
+impl Arguments {
+    fn add<const N: usize>(&mut self, words: [&str; N]) {
+        self.0.extend(words.map(OsString::from));
+    }
+
+    fn bind(&mut self, how: &str, path: &Path) {
+        self.0.extend([how.into(), path.into(), path.into()]);
+    }
+}
+
+/// The arguments up to the program: `--` is the last one. `own` is the program that becomes the launcher.
+pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString> {
+    let mut all = Arguments::default();
+    all.0.extend(UNSHARE.iter().map(OsString::from));
+    if !(policy.network && policy.profile == Profile::Workspace) {
+        all.add(["--unshare-net"]);
+    }
+    for path in SYSTEM.iter().map(Path::new) {
+        match path.read_link() {
+            Ok(target) => all.0.extend(["--symlink".into(), target.into(), path.into()]),
+            Err(_) if path.is_dir() => all.bind("--ro-bind", path),
+            Err(_) => {}
+        }
+    }
+    all.bind("--ro-bind", Path::new("/etc"));
+    all.add(["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run", "--dir", "/var"]);
+    match &policy.tmp {
+        Some(tmp) => all.0.extend(["--bind".into(), tmp.into(), "/tmp".into()]),
+        None => all.add(["--tmpfs", "/tmp"]),
+    }
+    all.add(["--tmpfs", "/var/tmp"]);
+    for path in policy.visible().filter(|path| path.exists()) {
+        all.bind("--ro-bind", path);
+    }
+    let writable = policy.writable_folders();
+    if policy.profile == Profile::Read {
+        all.bind("--ro-bind", &policy.workspace);
+    }
+    for path in &writable {
+        all.bind("--bind", path);
+    }
+    for path in writable.iter().flat_map(|root| held(root)) {
+        match path {
+            Held::Between(path) => all.bind("--bind", &path),
+            Held::Protected(path) => all.bind("--ro-bind", &path),
+        }
+    }
+    let shown: Vec<&Path> = policy.visible().chain(writable).chain([policy.workspace.as_path()]).collect();
+    let is_shown = |path: &Path| {
+        path.starts_with("/etc")
+            || SYSTEM.iter().any(|system| path.starts_with(system))
+            || shown.iter().any(|root| path.starts_with(root))
+    };
+    for path in policy.masks().into_iter().filter(|path| is_shown(path)) {
+        if path.is_dir() {
+            all.add(["--perms", "0000", "--tmpfs"]);
+            all.0.push(path.into());
+        } else {
+            all.0.extend(["--ro-bind".into(), "/dev/null".into(), path.into()]);
+        }
+    }
+    all.0.extend(["--ro-bind".into(), own.into(), LAUNCHER.into()]);
+    all.add(["--remount-ro", "/run", "--remount-ro", "/", "--setenv", "TMPDIR", "/tmp", "--chdir"]);
+    all.0.push(cwd.into());
+    all.add(["--"]);
+    all.0
+}
+
+/// A mount that keeps a protected file as it is.
+enum Held {
+    /// A folder between the root and the file: as a mount it cannot be renamed, and what is in it stays writable.
+    Between(PathBuf),
+    /// The file or folder itself.
+    Protected(PathBuf),
+}
+
+fn held(root: &Path) -> Vec<Held> {
+    let mut held = Vec::new();
+    let mut between: Vec<PathBuf> = Vec::new();
+    // What a link points to outside is not writable.
+    let existing = protected::of_repository(root).into_iter().filter_map(|path| path.canonicalize().ok());
+    for path in existing.filter(|path| path.starts_with(root) && path != root) {
+        let above = path.ancestors().skip(1).take_while(|above| *above != root).collect::<Vec<_>>();
+        for folder in above.into_iter().rev() {
+            if !between.iter().any(|known| known == folder) {
+                between.push(folder.to_owned());
+                held.push(Held::Between(folder.to_owned()));
+            }
+        }
+        held.push(Held::Protected(path));
+    }
+    // A folder is mounted again only before what is below it.
+    held.sort_by_key(|held| matches!(held, Held::Protected(_)));
+    held
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(policy: &Policy) -> String {
+        let words = arguments(policy, Path::new("/opt/aye"), &policy.workspace);
+        words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_folder_is_mounted_before_the_protected_files_in_it() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("it exists");
+        std::fs::create_dir_all(root.join(".git/hooks")).expect("written");
+        std::fs::write(root.join(".git/config"), "").expect("written");
+        let line = line(&Policy::new(Profile::Workspace, &root));
+        let at = |what: &str| {
+            let what = what.replace("ROOT", &root.display().to_string());
+            line.find(&what).unwrap_or_else(|| panic!("{what} in {line}"))
+        };
+        let order = [
+            at("--bind ROOT ROOT "),
+            at("--bind ROOT/.git ROOT/.git "),
+            at("--ro-bind ROOT/.git/config ROOT/.git/config "),
+            at("--remount-ro / "),
+        ];
+        assert!(order.is_sorted(), "{order:?} in {line}");
+        at("--ro-bind ROOT/.git/hooks ROOT/.git/hooks ");
+    }
+
+    #[test]
+    fn only_what_can_be_seen_is_masked() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("it exists");
+        for name in ["w", "elsewhere"] {
+            std::fs::create_dir(root.join(name)).expect("written");
+            std::fs::write(root.join(name).join(".env"), "").expect("written");
+        }
+        let masked = vec![root.join("w/.env"), root.join("elsewhere/.env")];
+        let line = line(&Policy { masked, ..Policy::new(Profile::Read, root.join("w")) });
+        assert!(line.contains(&format!("/dev/null {}/w/.env", root.display())), "{line}");
+        assert!(!line.contains("elsewhere"), "{line}");
+    }
+
+    #[test]
+    fn the_network_is_shared_only_where_the_policy_says_so() {
+        for (profile, network, is_shared) in [
+            (Profile::Read, true, false),
+            (Profile::Workspace, false, false),
+            (Profile::Workspace, true, true),
+        ] {
+            let policy = Policy { network, ..Policy::new(profile, "/srv") };
+            assert_eq!(!line(&policy).contains("--unshare-net"), is_shared, "{profile} {network}");
+        }
+    }
+}

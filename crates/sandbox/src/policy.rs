@@ -1,0 +1,300 @@
+//! [`Policy`]: what a command may see and change, as plain data.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Maximum number of masked files and folders: each one is a mount.
+pub const MAX_MASKS: usize = 500;
+
+/// How much of the machine a command gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// The workspace and the system's programs, read-only; no home folder, no network.
+    Read,
+    /// In addition, the workspace is writable except protected names.
+    Workspace,
+    /// The machine as the user has it.
+    Outside,
+}
+
+impl Profile {
+    /// The word in rules, on cards and in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Profile::Read => "read",
+            Profile::Workspace => "workspace",
+            Profile::Outside => "outside",
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// What a command may see and change. All paths are absolute, without links and `..`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// How much of the machine it gets.
+    pub profile: Profile,
+    /// The project's folder.
+    pub workspace: PathBuf,
+    /// The user's home folder. Not visible, except for what else is named here.
+    pub home: Option<PathBuf>,
+    /// Additional visible files and folders.
+    pub readable: Vec<PathBuf>,
+    /// Additional writable folders, in [`Profile::Workspace`] only.
+    pub writable: Vec<PathBuf>,
+    /// Folders of programs, see [`toolchains`](crate::toolchains).
+    pub toolchains: Vec<PathBuf>,
+    /// Files and folders that cannot be read wherever they are. At most [`MAX_MASKS`].
+    pub masked: Vec<PathBuf>,
+    /// The folder that is `/tmp` for the command; without one, `/tmp` is empty and ends with the command.
+    pub tmp: Option<PathBuf>,
+    /// Whether it may use the network, in [`Profile::Workspace`] only.
+    pub network: bool,
+}
+
+/// Why no sandbox can be made for a workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// The workspace is `/`.
+    Root,
+    /// The workspace is the home folder or contains it.
+    ContainsHome(PathBuf),
+    /// The workspace contains, or is, a folder of the system that the sandbox replaces.
+    System(PathBuf),
+    /// More files are masked than can be.
+    TooManyMasks(usize),
+    /// A path is not absolute.
+    Relative(PathBuf),
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unusable::Root => f.write_str("the workspace is /; start aye in a project folder"),
+            Unusable::ContainsHome(home) => write!(
+                f,
+                "the workspace contains the home folder {}; start aye in a project folder",
+                home.display()
+            ),
+            Unusable::System(path) => {
+                write!(f, "the workspace contains {}; start aye in a project folder", path.display())
+            }
+            Unusable::TooManyMasks(count) => {
+                write!(
+                    f,
+                    "the rules keep {count} files from being read, and at most {MAX_MASKS} can be masked"
+                )
+            }
+            Unusable::Relative(path) => write!(f, "the path {} is not absolute", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+/// Folders that the sandbox makes itself: a workspace that contains one would bring the machine's own back.
+const REPLACED: &[&str] = &["/proc", "/dev", "/tmp", "/run", "/sys", "/etc", "/usr"];
+
+impl Policy {
+    /// A policy for a workspace with nothing added. The folders of its git repository that are elsewhere are.
+    pub fn new(profile: Profile, workspace: impl Into<PathBuf>) -> Policy {
+        let workspace = workspace.into();
+        let mut policy = Policy {
+            profile,
+            workspace,
+            home: None,
+            readable: Vec::new(),
+            writable: Vec::new(),
+            toolchains: Vec::new(),
+            masked: Vec::new(),
+            tmp: None,
+            network: false,
+        };
+        // A linked worktree's `.git` is a file that names a folder of the main repository.
+        if let Some(common) = common_git_folder(&policy.workspace) {
+            match profile {
+                Profile::Workspace => policy.writable.push(common),
+                Profile::Read | Profile::Outside => policy.readable.push(common),
+            }
+        }
+        policy
+    }
+
+    /// Whether the kernel can enforce it at all.
+    ///
+    /// # Errors
+    /// Why not: the workspace is not a project's folder, or too many files are masked.
+    pub fn check(&self) -> Result<(), Unusable> {
+        let lists = [&self.readable, &self.writable, &self.toolchains, &self.masked];
+        let paths = lists.into_iter().flatten().chain(&self.tmp).chain([&self.workspace]);
+        if let Some(path) = paths.into_iter().find(|path| !path.is_absolute()) {
+            return Err(Unusable::Relative(path.clone()));
+        }
+        if self.workspace == Path::new("/") {
+            return Err(Unusable::Root);
+        }
+        if let Some(home) = self.home.as_ref().filter(|home| home.starts_with(&self.workspace)) {
+            return Err(Unusable::ContainsHome(home.clone()));
+        }
+        if let Some(path) = REPLACED.iter().find(|path| Path::new(path).starts_with(&self.workspace)) {
+            return Err(Unusable::System(PathBuf::from(path)));
+        }
+        if self.masked.len() > MAX_MASKS {
+            return Err(Unusable::TooManyMasks(self.masked.len()));
+        }
+        Ok(())
+    }
+
+    /// The folders that the command may change.
+    pub(crate) fn writable_folders(&self) -> Vec<&Path> {
+        match self.profile {
+            Profile::Workspace => {
+                let writable = self.writable.iter().map(PathBuf::as_path);
+                writable.chain([self.workspace.as_path()]).filter(|path| path.is_dir()).collect()
+            }
+            Profile::Read | Profile::Outside => Vec::new(),
+        }
+    }
+
+    /// What of the machine's own is visible besides the workspace.
+    pub(crate) fn visible(&self) -> impl Iterator<Item = &Path> {
+        self.readable.iter().chain(&self.toolchains).map(PathBuf::as_path)
+    }
+
+    /// What cannot be read, as far as it exists and could be otherwise: what the policy names, and secrets of the
+    /// system. Where a link stands, its target is meant.
+    pub(crate) fn masks(&self) -> Vec<PathBuf> {
+        let named = self.masked.iter().cloned();
+        let mut masks: Vec<PathBuf> =
+            named.chain(system_secrets()).filter_map(|path| path.canonicalize().ok()).collect();
+        masks.sort();
+        masks.dedup();
+        // What is below a masked folder is gone with it.
+        let all = masks.clone();
+        masks.retain(|mask| !all.iter().any(|other| other != mask && mask.starts_with(other)));
+        masks
+    }
+}
+
+/// Secrets below `/etc`. Only root can read most of them, and root may be who aye runs as.
+const SECRETS: &[&str] = &[
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/security/opasswd",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssl/private",
+    "/etc/pki/tls/private",
+    "/etc/letsencrypt",
+    "/etc/krb5.keytab",
+    "/etc/wireguard",
+    "/etc/openvpn",
+    "/etc/NetworkManager/system-connections",
+    "/etc/ppp/chap-secrets",
+    "/etc/ppp/pap-secrets",
+    "/etc/kubernetes",
+    "/etc/rancher",
+    "/etc/docker/key.json",
+    "/etc/apt/auth.conf",
+    "/etc/apt/auth.conf.d",
+];
+
+fn system_secrets() -> impl Iterator<Item = PathBuf> {
+    let keys = std::fs::read_dir("/etc/ssh").into_iter().flatten().flatten().map(|entry| entry.path());
+    let keys = keys.filter(|path| path.to_string_lossy().ends_with("_key"));
+    SECRETS
+        .iter()
+        .map(PathBuf::from)
+        .chain(keys)
+        .filter(|path| rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok())
+}
+
+/// The folder of the repository that a linked worktree belongs to, when it is outside the workspace.
+pub(crate) fn common_git_folder(workspace: &Path) -> Option<PathBuf> {
+    let link = std::fs::read_to_string(workspace.join(".git")).ok()?;
+    let folder = workspace.join(link.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
+    let common = match std::fs::read_to_string(folder.join("commondir")) {
+        Ok(common) => folder.join(common.trim()).canonicalize().ok()?,
+        Err(_) => folder,
+    };
+    // A `.git` file may name any folder: only a repository that names this worktree is one of it.
+    let is_repository = common.join("HEAD").is_file() && common.join("objects").is_dir();
+    (is_repository && !common.starts_with(workspace) && !workspace.starts_with(&common)).then_some(common)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workspace_that_contains_everything_is_refused() {
+        let home = Some(PathBuf::from("/home/me"));
+        let of =
+            |workspace: &str| Policy { home: home.clone(), ..Policy::new(Profile::Read, workspace) }.check();
+        assert_eq!(of("/"), Err(Unusable::Root));
+        assert_eq!(of("/home/me"), Err(Unusable::ContainsHome("/home/me".into())));
+        assert_eq!(of("/home"), Err(Unusable::ContainsHome("/home/me".into())));
+        assert_eq!(of("/tmp"), Err(Unusable::System("/tmp".into())));
+        assert_eq!(of("project"), Err(Unusable::Relative("project".into())));
+        assert_eq!(of("/home/me/project"), Ok(()));
+        assert_eq!(of("/tmp/project"), Ok(()));
+        assert_eq!(of("/srv/x"), Ok(()));
+    }
+
+    #[test]
+    fn masks_have_a_limit() {
+        let masked = vec![PathBuf::from("/w/a"); MAX_MASKS + 1];
+        let policy = Policy { masked, ..Policy::new(Profile::Read, "/w") };
+        assert_eq!(policy.check(), Err(Unusable::TooManyMasks(MAX_MASKS + 1)));
+    }
+
+    #[test]
+    fn a_mask_inside_of_a_masked_folder_is_one_mask() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("it exists");
+        std::fs::create_dir(root.join("keys")).expect("written");
+        std::fs::write(root.join("keys/a"), "").expect("written");
+        std::os::unix::fs::symlink("keys/a", root.join("link")).expect("written");
+        let masked = ["keys/a", "keys", "link", "missing"].map(|name| root.join(name)).to_vec();
+        let policy = Policy { masked, ..Policy::new(Profile::Read, &root) };
+        let masks: Vec<_> = policy.masks().into_iter().filter(|path| path.starts_with(&root)).collect();
+        assert_eq!(masks, [root.join("keys")]);
+    }
+
+    #[test]
+    fn a_linked_worktree_brings_its_repository() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("it exists");
+        let main = root.join("main/.git");
+        std::fs::create_dir_all(main.join("worktrees/x")).expect("written");
+        std::fs::create_dir_all(root.join("linked")).expect("written");
+        std::fs::write(main.join("worktrees/x/commondir"), "../..\n").expect("written");
+        std::fs::write(root.join("linked/.git"), "gitdir: ../main/.git/worktrees/x\n").expect("written");
+        assert_eq!(common_git_folder(&root.join("linked")), None, "not a repository yet");
+        std::fs::create_dir(main.join("objects")).expect("written");
+        std::fs::write(main.join("HEAD"), "ref: refs/heads/main\n").expect("written");
+        assert_eq!(Policy::new(Profile::Read, root.join("linked")).readable, [main.clone()]);
+        assert_eq!(Policy::new(Profile::Workspace, root.join("linked")).writable, [main]);
+        assert!(Policy::new(Profile::Read, root.join("main")).readable.is_empty());
+    }
+
+    #[test]
+    fn a_policy_survives_the_way_to_the_launcher() {
+        let policy =
+            Policy { network: true, tmp: Some("/x".into()), ..Policy::new(Profile::Workspace, "/w") };
+        let text = serde_json::to_string(&policy).expect("written");
+        assert!(text.contains(r#""profile":"workspace""#));
+        assert_eq!(serde_json::from_str::<Policy>(&text).expect("read"), policy);
+    }
+}

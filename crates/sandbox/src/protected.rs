@@ -1,0 +1,348 @@
+//! Names that a broad permission never reaches for writing: something runs them later without a question, or they
+//! contain rules and instructions. One list serves the file tools, every permission mode and the sandbox.
+
+use std::path::{Path, PathBuf};
+
+/// Names in lower case, of files and of whole folders; one `*` stands for any characters.
+pub const NAMES: &[&str] = &[
+    // Version control, its hooks and what reads its attributes.
+    ".git",
+    ".hg",
+    ".svn",
+    ".jj",
+    ".gitconfig",
+    ".gitmodules",
+    ".gitattributes",
+    ".hgrc",
+    ".husky",
+    ".pre-commit-config.yaml",
+    ".pre-commit-hooks.yaml",
+    ".overcommit.yml",
+    ".lintstagedrc*",
+    "lefthook*.yml",
+    "lefthook*.yaml",
+    "lefthook*.toml",
+    "lefthook*.json",
+    ".lefthook*",
+    // A folder with a file of this name may be a bare repository, whose settings start programs.
+    "head",
+    // Agents: settings, rules, instructions.
+    ".aye",
+    ".agents",
+    ".claude",
+    ".codex",
+    ".gemini",
+    ".cursor",
+    ".cursorrules",
+    ".windsurf",
+    ".windsurfrules",
+    ".clinerules",
+    ".roo",
+    ".kiro",
+    ".junie",
+    ".opencode",
+    ".continue",
+    ".aider*",
+    ".mcp.json",
+    "agents*.md",
+    "claude*.md",
+    "gemini*.md",
+    // Editors.
+    ".vscode",
+    ".idea",
+    ".zed",
+    ".fleet",
+    ".devcontainer",
+    ".devcontainer.json",
+    ".vim",
+    ".vimrc",
+    ".gvimrc",
+    ".exrc",
+    ".nvimrc",
+    ".nvim.lua",
+    ".nvim",
+    ".lvimrc",
+    ".emacs",
+    ".emacs.d",
+    ".emacs.el",
+    ".dir-locals*.el",
+    ".projectile",
+    ".sublime-project",
+    // Debuggers and the start files of interpreters.
+    ".gdbinit",
+    ".gdbearlyinit",
+    ".lldbinit*",
+    ".pdbrc*",
+    ".pythonrc*",
+    ".ipython",
+    ".jupyter",
+    ".irbrc",
+    ".pryrc",
+    ".rspec",
+    ".rprofile",
+    ".renviron",
+    ".psqlrc",
+    ".sqliterc",
+    ".duckdbrc",
+    ".inputrc",
+    ".editrc",
+    // Terminals and shells.
+    ".tmuxinator*",
+    ".tmux.conf",
+    ".tmux",
+    ".screenrc",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".zlogout",
+    ".kshrc",
+    ".mkshrc",
+    ".cshrc",
+    ".tcshrc",
+    ".login",
+    ".logout",
+    ".xinitrc",
+    ".xprofile",
+    ".xsession",
+    ".pam_environment",
+    ".envrc",
+    ".direnvrc",
+    ".autoenv*",
+    // Version managers and build tools that choose the program which runs.
+    ".python-version",
+    ".ruby-version",
+    ".node-version",
+    ".nvmrc",
+    ".java-version",
+    ".go-version",
+    ".sdkmanrc",
+    ".tool-versions",
+    ".mise",
+    ".mise*.toml",
+    "mise",
+    "mise*.toml",
+    "rust-toolchain*",
+    ".yarn",
+    ".yarnrc*",
+    ".npmrc",
+    ".pnpmfile.cjs",
+    ".pnp.*",
+    "bunfig.toml",
+    ".bazelrc",
+    ".bazelversion",
+    ".bundle",
+    ".gemrc",
+    ".mvn",
+    ".jvmopts",
+    ".sbtopts",
+    ".pypirc",
+    // Continuous integration.
+    ".gitlab-ci*.yml",
+    ".gitlab-ci*.yaml",
+    ".gitlab-ci",
+    ".circleci",
+    ".buildkite",
+    ".woodpecker*",
+    ".drone*",
+    ".travis.yml",
+    ".cirrus.yml",
+    ".appveyor.yml",
+    "appveyor.yml",
+    "azure-pipelines*.yml",
+    "bitbucket-pipelines.yml",
+    "jenkinsfile*",
+    // Credentials and the settings of programs that every script starts.
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".kube",
+    ".netrc",
+    ".curlrc",
+    ".wgetrc",
+    ".ripgreprc",
+    ".mailcap",
+];
+
+/// Folders below `.config` and the like, and files in them.
+pub const PAIRS: &[(&str, &str)] = &[
+    (".config", "fish"),
+    (".config", "git"),
+    (".config", "aye"),
+    (".config", "autostart"),
+    (".config", "systemd"),
+    (".config", "environment.d"),
+    (".config", "nvim"),
+    (".config", "tmux"),
+    (".config", "mise"),
+    (".config", "direnv"),
+    (".config", "zed"),
+    (".config", "gdb"),
+    (".config", "husky"),
+    (".github", "workflows"),
+    (".github", "actions"),
+    (".github", "copilot-instructions.md"),
+    (".github", "instructions"),
+    (".cargo", "config.toml"),
+    (".cargo", "config"),
+    (".local", "bin"),
+];
+
+/// Whether a name in lower case is the protected one; one `*` of the list stands for any characters.
+fn is_named(name: &str, part: &str) -> bool {
+    match name.split_once('*') {
+        Some((start, end)) => part.strip_prefix(start).is_some_and(|rest| rest.ends_with(end)),
+        None => name == part,
+    }
+}
+
+/// Whether an entry of a folder has a protected name.
+fn is_protected(part: &str) -> bool {
+    let part = part.to_lowercase();
+    NAMES.iter().any(|name| is_named(name, &part))
+}
+
+/// What of a version control's own folder runs programs; the rest of it is what a commit writes.
+const CONTROL: &[(&str, &[&str])] = &[
+    (".git", &["hooks", "config", "config.worktree", "info/attributes", "commondir"]),
+    (".hg", &["hgrc"]),
+    (".svn", &[]),
+    (".jj", &["repo/config.toml", "repo/store/git_target"]),
+];
+
+/// The protected files and folders at the root of a repository, whether they exist or not as far as their names are
+/// known.
+pub(crate) fn at_root(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for (part, inner) in entries(root) {
+        if let Some((_, names)) = CONTROL.iter().find(|(name, _)| *name == part)
+            && inner.is_dir()
+        {
+            found.extend(names.iter().map(|name| inner.join(name)));
+            if part == ".git" {
+                for (_, module) in entries(&inner.join("modules")) {
+                    found.extend(["hooks", "config"].map(|name| module.join(name)));
+                }
+                for (_, tree) in entries(&inner.join("worktrees")) {
+                    found.push(tree.join("config.worktree"));
+                }
+            }
+        } else if is_protected(&part) {
+            found.push(inner);
+        } else if PAIRS.iter().any(|(folder, _)| *folder == part) {
+            let names = PAIRS.iter().filter(|(folder, _)| *folder == part);
+            found.extend(names.map(|(_, name)| inner.join(name)));
+        }
+    }
+    found
+}
+
+/// The protected files of a folder that is a repository itself, such as the main one of a linked worktree.
+pub(crate) fn of_repository(folder: &Path) -> Vec<PathBuf> {
+    if folder.join("HEAD").is_file() && folder.join("objects").is_dir() {
+        return CONTROL[0].1.iter().map(|name| folder.join(name)).collect();
+    }
+    at_root(folder)
+}
+
+/// A folder's entries, with their names in lower case.
+fn entries(folder: &Path) -> impl Iterator<Item = (String, PathBuf)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| (entry.file_name().to_string_lossy().to_lowercase(), entry.path()))
+}
+
+/// The protected files of some folders that exist before a command runs. Mounts keep those as they are, but not a name
+/// that is missing yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    roots: Vec<PathBuf>,
+    existing: Vec<Existing>,
+}
+
+/// A path, and what it points to if it is a link: a mount holds the target, and the link can be replaced.
+type Existing = (PathBuf, Option<PathBuf>);
+
+impl Before {
+    /// Reads what exists.
+    pub fn of(roots: &[&Path]) -> Before {
+        let roots: Vec<PathBuf> = roots.iter().map(|root| (*root).to_owned()).collect();
+        Before { existing: existing(&roots), roots }
+    }
+
+    /// Renames protected files that appeared meanwhile, so that nothing runs them: `.envrc` becomes
+    /// `set-aside-1-.envrc`. Returns the old and the new paths.
+    ///
+    /// # Errors
+    /// When one cannot be renamed.
+    pub fn set_aside(&self) -> std::io::Result<Vec<(PathBuf, PathBuf)>> {
+        let mut moved = Vec::new();
+        for now in existing(&self.roots).into_iter().filter(|now| !self.existing.contains(now)) {
+            let path = now.0;
+            let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { continue };
+            let free = (1..).map(|n| folder.join(format!("set-aside-{n}-{}", name.to_string_lossy())));
+            let Some(to) = free.into_iter().find(|to| to.symlink_metadata().is_err()) else { continue };
+            std::fs::rename(&path, &to)?;
+            moved.push((path, to));
+        }
+        Ok(moved)
+    }
+}
+
+fn existing(roots: &[PathBuf]) -> Vec<Existing> {
+    let all = roots.iter().flat_map(|root| of_repository(root));
+    let all = all.filter(|path| path.symlink_metadata().is_ok());
+    all.map(|path| (path.read_link().ok(), path)).map(|(link, path)| (path, link)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_programs_is_found_at_the_root() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path();
+        for name in [".git/hooks", ".git/modules/a", ".github/workflows", "src"] {
+            std::fs::create_dir_all(root.join(name)).expect("written");
+        }
+        for name in [".envrc", "CLAUDE.local.md", "README.md"] {
+            std::fs::write(root.join(name), "").expect("written");
+        }
+        let found = at_root(root);
+        for name in [
+            ".envrc",
+            "CLAUDE.local.md",
+            ".git/hooks",
+            ".git/config",
+            ".git/modules/a/config",
+            ".github/workflows",
+            ".github/actions",
+        ] {
+            assert!(found.contains(&root.join(name)), "{name}: {found:?}");
+        }
+        for name in [".git", ".github", "README.md", "src"] {
+            assert!(!found.contains(&root.join(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_new_protected_file_is_set_aside_and_an_old_one_stays() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path();
+        std::fs::write(root.join(".envrc"), "old").expect("written");
+        let before = Before::of(&[root]);
+        std::fs::create_dir(root.join(".vscode")).expect("written");
+        std::fs::write(root.join(".vscode/tasks.json"), "{}").expect("written");
+        std::fs::write(root.join("main.rs"), "").expect("written");
+        let moved = before.set_aside().expect("it is possible");
+        assert_eq!(moved, [(root.join(".vscode"), root.join("set-aside-1-.vscode"))]);
+        assert!(root.join(".envrc").exists() && root.join("main.rs").exists());
+        assert!(before.set_aside().expect("it is possible").is_empty());
+    }
+}

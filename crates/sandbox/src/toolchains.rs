@@ -1,0 +1,111 @@
+//! Folders that programs outside `/usr` need, found through `PATH`.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// Below the home folder: where a version manager's programs are, and what they need beside their folder.
+const MANAGERS: &[(&str, &[&str])] = &[
+    (".cargo/bin", &[".cargo/bin", ".rustup/toolchains", ".rustup/settings.toml"]),
+    (".pyenv", &[".pyenv"]),
+    (".rbenv", &[".rbenv"]),
+    (".nodenv", &[".nodenv"]),
+    (".asdf", &[".asdf"]),
+    (".volta", &[".volta"]),
+    (".sdkman", &[".sdkman"]),
+    (".local/share/mise", &[".local/share/mise"]),
+    (".local/share/fnm", &[".local/share/fnm"]),
+];
+
+/// What the sandbox shows anyway.
+const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/nix/store", "/gnu/store"];
+
+/// The folders that the programs in `PATH` need: each folder itself, what its links point to, and a version manager's
+/// own folders. Never the home folder or a folder that contains it.
+pub fn toolchains(path: &OsStr, home: Option<&Path>) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    let mut add = |path: PathBuf| {
+        let is_system = SYSTEM.iter().any(|system| path.starts_with(system));
+        let is_home = home.is_some_and(|home| home.starts_with(&path));
+        if !is_system && !is_home && path.parent().is_some() && !found.contains(&path) {
+            found.push(path);
+        }
+    };
+    for dir in path.as_bytes().split(|byte| *byte == b':') {
+        let dir = Path::new(OsStr::from_bytes(dir));
+        let Some(dir) = dir.is_absolute().then(|| dir.canonicalize().ok()).flatten() else { continue };
+        if SYSTEM.iter().any(|system| dir.starts_with(system)) {
+            continue;
+        }
+        if let Some(home) = home
+            && let Some((_, needed)) = MANAGERS.iter().find(|(at, _)| dir.starts_with(home.join(at)))
+        {
+            needed.iter().map(|name| home.join(name)).filter(|path| path.exists()).for_each(&mut add);
+            continue;
+        }
+        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_symlink())
+                && let Ok(target) = entry.path().canonicalize()
+                && !target.starts_with(&dir)
+            {
+                add(package_of(&target, home).unwrap_or(target));
+            }
+        }
+        add(package_of(&dir.join("x"), home).unwrap_or(dir));
+    }
+    found
+}
+
+/// The folder of a package whose program is in its `bin`, when it is one: `~/.local` is not.
+fn package_of(program: &Path, home: Option<&Path>) -> Option<PathBuf> {
+    let bin = program.parent()?;
+    let package = bin.parent().filter(|_| bin.ends_with("bin"))?;
+    let depth = match home.and_then(|home| package.strip_prefix(home).ok()) {
+        Some(below) => below.components().count().checked_sub(1)?,
+        None => package.components().count().checked_sub(2)?,
+    };
+    (depth > 0).then(|| package.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_bring_what_they_need_and_not_the_home_folder() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let home = dir.path().canonicalize().expect("it exists");
+        for name in [
+            ".cargo/bin",
+            ".rustup/toolchains/stable",
+            ".local/bin",
+            ".local/pipx/venvs/tool/bin",
+            ".nvm/versions/node/v20/bin",
+            "scripts",
+        ] {
+            std::fs::create_dir_all(home.join(name)).expect("written");
+        }
+        std::fs::write(home.join(".local/pipx/venvs/tool/bin/tool"), "").expect("written");
+        std::fs::write(home.join("scripts/do"), "").expect("written");
+        std::os::unix::fs::symlink("../pipx/venvs/tool/bin/tool", home.join(".local/bin/tool"))
+            .expect("written");
+        std::os::unix::fs::symlink(home.join("scripts/do"), home.join(".local/bin/do")).expect("written");
+        let of = |names: &[&str]| {
+            let path: Vec<_> = names.iter().map(|name| home.join(name).display().to_string()).collect();
+            let mut found = toolchains(OsStr::new(&path.join(":")), Some(&home));
+            found.sort();
+            let relative =
+                |path: &PathBuf| path.strip_prefix(&home).expect("below home").display().to_string();
+            found.iter().map(relative).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[".cargo/bin"]), [".cargo/bin", ".rustup/toolchains"]);
+        assert_eq!(of(&[".local/bin"]), [".local/bin", ".local/pipx/venvs/tool", "scripts/do"]);
+        assert_eq!(of(&[".nvm/versions/node/v20/bin"]), [".nvm/versions/node/v20"]);
+        assert!(of(&["", "missing"]).is_empty(), "the home folder itself is never one");
+    }
+
+    #[test]
+    fn system_folders_and_relative_ones_are_left_out() {
+        assert!(toolchains(OsStr::new("/usr/bin:/bin:.:relative:"), None).is_empty());
+    }
+}

@@ -1,0 +1,278 @@
+#![allow(clippy::disallowed_methods, reason = "a program of its own, which reads its environment")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use aye_sandbox::protected::Before;
+use aye_sandbox::{LAUNCH_ARG, Launch, Layers, Policy, Profile, launch_main};
+
+/// The attempts: each must be reported.
+const COUNT: usize = 33;
+/// The first argument of a run of the attempts, as one user.
+const DRIVE_ARG: &str = "drive";
+const NOBODY: &str = "65534";
+
+/// Attempts that succeed for everybody who is not in a sandbox: if they do not, they test nothing.
+const SUCCEED_OUTSIDE: &[&str] = &[
+    "create",
+    "truncate",
+    "chmod",
+    "utimens",
+    "link",
+    "symlink",
+    "/proc/self/root",
+    "masked secret",
+    "kill",
+    "environ",
+    "TCP",
+    "UDP",
+    "unix socket by path",
+    "abstract unix socket",
+    "netlink",
+    "host /tmp",
+    "git config",
+    "missing config file",
+];
+
+pub(super) fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    match args.next() {
+        Some(word) if word == LAUNCH_ARG => return launch_main(args),
+        Some(word) if word == DRIVE_ARG => {
+            let words: Vec<String> = args.filter_map(|word| word.into_string().ok()).collect();
+            drive(&words);
+            return ExitCode::SUCCESS;
+        }
+        // Test runners ask what there is.
+        Some(word) if word == "--list" => {
+            println!("probes: test");
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let base = dir.path().canonicalize().expect("it exists");
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    // Where an unprivileged user can start them.
+    let own = base.join("own");
+    fs::copy(std::env::current_exe().expect("it has a path"), &own).expect("copied");
+    let probes = base.join("probes");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/probes.c");
+    match Command::new("cc").args(["-O1", "-o"]).arg(&probes).arg(source).status() {
+        Ok(status) => assert!(status.success(), "the probes do not compile"),
+        Err(error) => {
+            println!("skipped: no C compiler to build the probes with: {error}");
+            return ExitCode::SUCCESS;
+        }
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let layers = Layers::detect(&path);
+    println!("layers: {layers:?}");
+    for line in layers.missing() {
+        println!("missing: {line}");
+    }
+    let is_needed = std::env::var_os("AYE_NEEDS_BWRAP").is_some();
+    assert!(!is_needed || layers.bwrap.is_some(), "AYE_NEEDS_BWRAP is set, but bwrap does not work here");
+    if !layers.can_enforce(Profile::Read) {
+        println!("skipped: this machine cannot enforce a profile");
+        return ExitCode::SUCCESS;
+    }
+    let mut users: Vec<Option<&str>> = vec![None];
+    if rustix::process::geteuid().is_root() {
+        match Command::new("setpriv").arg("--version").output() {
+            Ok(_) => users.push(Some(NOBODY)),
+            Err(error) => println!("skipped: the attempts of an unprivileged user: setpriv: {error}"),
+        }
+    } else {
+        println!("skipped: the attempts of root, which this user is not");
+    }
+    let mut failures = Vec::new();
+    for user in users {
+        let run = |profile: Profile, kind: &str| {
+            let name = format!("{profile}-{kind}-{}", user.unwrap_or("own"));
+            attempt(&base, &name, user, &[profile.word(), kind])
+        };
+        let control = run(Profile::Outside, "bare");
+        for name in SUCCEED_OUTSIDE {
+            if !control.contains(*name) {
+                failures.push(format!("{name} does not succeed without a sandbox, as {user:?}"));
+            }
+        }
+        for profile in [Profile::Read, Profile::Workspace] {
+            if layers.bwrap.is_some() {
+                let escaped = run(profile, "bwrap");
+                println!("{profile}, bwrap, {user:?}: {} of {COUNT} escape {escaped:?}", escaped.len());
+                if !escaped.is_empty() {
+                    failures.push(format!("{profile} with bwrap, as {user:?}: {escaped:?}"));
+                }
+            } else {
+                println!("skipped: {profile} with bwrap, which does not work here");
+            }
+            let bare = Layers { bwrap: None, ..layers.clone() };
+            if bare.can_enforce(profile) {
+                let escaped = run(profile, "bare");
+                println!("{profile}, no bwrap, {user:?}: {} of {COUNT} escape {escaped:?}", escaped.len());
+                let holes = bare.holes(profile);
+                let named: BTreeSet<String> = holes
+                    .iter()
+                    .map(|(name, _)| (*name).to_owned())
+                    .filter(|name| control.contains(name))
+                    .collect();
+                if escaped != named {
+                    failures.push(format!(
+                        "{profile} without bwrap, as {user:?}: {escaped:?}, named are {named:?}"
+                    ));
+                }
+            } else {
+                println!("skipped: {profile} without bwrap, which this kernel cannot enforce");
+            }
+        }
+        println!("outside, {user:?}: {} of {COUNT} escape", control.len());
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    ExitCode::SUCCESS
+}
+
+/// Runs the attempts in a folder of their own. Returns which succeeded.
+fn attempt(base: &Path, name: &str, user: Option<&str>, words: &[&str]) -> BTreeSet<String> {
+    let folder = base.join(name);
+    fs::create_dir(&folder).expect("written");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let own = base.join("own");
+    let mut command = match user {
+        Some(user) => {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", user, "--regid", user, "--clear-groups"]).arg(own);
+            command
+        }
+        None => Command::new(own),
+    };
+    let id = format!("aye-probe-{}-{name}", std::process::id());
+    let output = command
+        .arg(DRIVE_ARG)
+        .args(words)
+        .args([&folder, &base.join("probes")])
+        .arg(&id)
+        .current_dir("/")
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{name}: {:?}", output.status);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut told: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once('\t')).collect();
+    assert_eq!(told.len(), COUNT, "{name}:\n{text}");
+    // The command has folders of its own by these names: what counts is the machine's.
+    let (workspace, shm, tmp) =
+        (folder.join("work"), Path::new("/dev/shm").join(&id), Path::new("/tmp").join(&id));
+    let config = fs::read_to_string(workspace.join(".git/config")).unwrap_or_default();
+    for (name, is_changed) in [
+        ("/dev/shm", shm.exists()),
+        ("host /tmp", tmp.exists()),
+        ("git config", config != CONFIG),
+        ("missing config file", workspace.join(".envrc").exists()),
+    ] {
+        told.insert(name, if is_changed { "done" } else { "stopped" });
+    }
+    let _ = fs::remove_file(shm);
+    let _ = fs::remove_file(tmp);
+    told.into_iter().filter(|(_, how)| *how == "done").map(|(name, _)| name.to_owned()).collect()
+}
+
+const CONFIG: &str = "[core]\n\tbare = false\n";
+
+/// One run of the attempts by the user of this process: what they attack, the sandbox, and the program.
+fn drive(words: &[String]) {
+    let [profile, kind, folder, probes, id] = words else { panic!("{words:?}") };
+    let folder = PathBuf::from(folder);
+    let (outside, workspace) = (folder.join("outside"), folder.join("work"));
+    for path in [&outside, &workspace.join("folder"), &workspace.join(".git/hooks")] {
+        fs::create_dir_all(path).expect("written");
+    }
+    for path in ["outside/truncated", "outside/changed", "work/file", "work/.env"] {
+        fs::write(folder.join(path), "canary").expect("written");
+    }
+    fs::write(workspace.join(".git/config"), CONFIG).expect("written");
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let udp = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let _by_path = UnixListener::bind(outside.join("socket")).expect("a socket");
+    let _abstract =
+        UnixListener::bind_addr(&SocketAddr::from_abstract_name(id).expect("a name")).expect("a socket");
+    // It ends with this process, whatever happens: then its input ends.
+    let mut target = Command::new("cat");
+    target.env("CANARY", "x").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut target = target.spawn().expect("it starts");
+
+    let profile: Profile = serde_json::from_str(&format!("\"{profile}\"")).expect("a profile");
+    let layers = match kind.as_str() {
+        "bwrap" => Layers::detect(&std::env::var_os("PATH").unwrap_or_default()),
+        _ => Layers::of_kernel(),
+    };
+    let policy = Policy {
+        masked: vec![workspace.join(".env")],
+        home: Some(outside.clone()),
+        readable: vec![PathBuf::from(probes)],
+        ..Policy::new(profile, &workspace)
+    };
+    policy.check().expect("it can be enforced");
+    let own = std::env::current_exe().expect("it has a path");
+    if profile != Profile::Outside {
+        works(&policy, &layers, &own);
+    }
+    let args = [
+        outside.into_os_string(),
+        workspace.clone().into_os_string(),
+        target.id().to_string().into(),
+        tcp.local_addr().expect("bound").port().to_string().into(),
+        udp.local_addr().expect("bound").port().to_string().into(),
+        id.into(),
+    ];
+    let launch = Launch::new(&policy, &layers, &own, &workspace, OsStr::new(probes), &args);
+    let before = Before::of(&[&workspace]);
+    let status = Command::new(&launch.program)
+        .args(&launch.args)
+        .envs(launch.env)
+        .current_dir(&workspace)
+        .status()
+        .expect("it starts");
+    if profile == Profile::Workspace {
+        before.set_aside().expect("it is possible");
+    }
+    let _ = target.kill();
+    let _ = target.wait();
+    assert!(status.success(), "{status}");
+}
+
+/// What a profile is for works in it, and a refusal is one that the command sees.
+fn works(policy: &Policy, layers: &Layers, own: &Path) {
+    let run = |line: &str| {
+        let args = ["-c".into(), line.into()];
+        let launch = Launch::new(policy, layers, own, &policy.workspace, OsStr::new("sh"), &args);
+        let mut command = Command::new(&launch.program);
+        command.args(&launch.args).envs(launch.env).current_dir(&policy.workspace).stdin(Stdio::null());
+        let output = command.output().expect("it starts");
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        (output.status.code(), text, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, text, errors) =
+        run("cat file | tr a-z A-Z && echo && ls -d /usr && cat /proc/self/comm && exit 3");
+    assert_eq!((code, text.as_str()), (Some(3), "CANARY\n/usr\ncat"), "{errors}");
+    let (code, _, errors) = run("cat .env");
+    if policy.profile == Profile::Read || layers.bwrap.is_some() {
+        assert_eq!(code, Some(1), "a masked file is an error: {errors}");
+    }
+    let (code, text, errors) =
+        run("mkdir made && echo x >made/file && chmod +x made/file && rm -r made && echo ok");
+    match policy.profile {
+        Profile::Workspace => assert_eq!((code, text.as_str()), (Some(0), "ok"), "{errors}"),
+        Profile::Read | Profile::Outside => assert_ne!(code, Some(0)),
+    }
+    let (code, _, _) = run("missing-program");
+    assert_eq!(code, Some(127));
+}
