@@ -56,8 +56,17 @@ impl Driver {
                 termination,
             },
         };
-        if let Some(event) = self.hold_finish(event) {
-            self.sink.emit(event).await;
+        let Some(event) = self.hold_finish(event) else { return };
+        match event {
+            start @ AgentEvent::RunStart { .. } => {
+                self.sink.emit(start).await;
+                self.announce_whole_state().await;
+            }
+            finish @ AgentEvent::RunFinish { .. } => {
+                self.announce_whole_state().await;
+                self.sink.emit(finish).await;
+            }
+            event => self.sink.emit(event).await,
         }
     }
 

@@ -186,6 +186,8 @@ pub(super) struct Driver {
     /// What was kept before the step that runs.
     pub(super) snapped: Snapped,
     pub(super) children: Children,
+    /// The shared state as the sink knows it, when it wants it.
+    pub(super) shared_state: Option<PersistedState>,
 }
 
 impl Driver {
@@ -292,6 +294,7 @@ impl Driver {
             lineage,
             snapped: Snapped::default(),
             children: Children::default(),
+            shared_state: None,
             agent,
             catalog_revision,
             handoff,
@@ -360,6 +363,7 @@ impl Driver {
                 if let Some(fact) = self.perform(directive).await? {
                     facts.push_back(fact);
                 }
+                self.announce_state_change().await;
             }
             if let Some(fact) = facts.pop_front() {
                 let asks = is_question(&fact);
@@ -430,6 +434,7 @@ impl Driver {
                     if let Some(fact) = self.returned(done).await? {
                         facts.push_back(fact);
                     }
+                    self.announce_state_change().await;
                 }
             }
         }

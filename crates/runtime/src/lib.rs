@@ -38,6 +38,7 @@ mod report;
 mod request;
 mod resolve;
 mod restore;
+mod shared_state;
 mod snapshot;
 mod steer;
 mod tasks;

@@ -4,6 +4,7 @@ mod mailbox;
 mod profile;
 mod queue;
 mod resolving;
+mod shared_state;
 mod stopping;
 mod waking;
 mod window;

@@ -72,9 +72,9 @@ pub enum AgentEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stop_reason: Option<StopReason>,
     },
-    /// The whole shared state.
+    /// The whole shared state: the values of all persistent keys, by key. Only for a sink that wants it.
     StateSnapshot { snapshot: Value },
-    /// A change of it, as JSON patch operations.
+    /// A change of it, as JSON patch operations, one for each key.
     StateDelta { delta: Vec<Value> },
     /// Something failed.
     Error {

@@ -15,18 +15,30 @@ pub trait EventSink: Send + Sync {
     /// The right to write to the thread was just taken, and nothing was done with it yet: from now on nobody else
     /// writes. What others wrote before can be shown first.
     async fn acquired(&self) {}
+
+    /// Whether it wants the shared state of the run: a snapshot at each start and finish, and a change after each
+    /// commit. The run makes neither for a sink that doesn't.
+    fn wants_state(&self) -> bool {
+        false
+    }
 }
 
 /// Keeps all events.
 #[derive(Debug, Default)]
 pub struct VecEventSink {
     events: Mutex<Vec<AgentEvent>>,
+    wants_state: bool,
 }
 
 impl VecEventSink {
     /// An empty sink.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty sink that also receives the shared state.
+    pub fn with_state() -> Self {
+        Self { wants_state: true, ..Self::default() }
     }
 
     /// Takes all events out.
@@ -44,6 +56,10 @@ impl VecEventSink {
 impl EventSink for VecEventSink {
     async fn emit(&self, event: AgentEvent) {
         self.events.lock().expect("no panic while events are held").push(event);
+    }
+
+    fn wants_state(&self) -> bool {
+        self.wants_state
     }
 }
 
