@@ -41,7 +41,8 @@ impl Arguments {
 pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString> {
     let mut all = Arguments::default();
     all.0.extend(UNSHARE.iter().map(OsString::from));
-    if !(policy.network && policy.profile == Profile::Workspace) {
+    let has_network = policy.network && policy.profile == Profile::Workspace;
+    if !has_network {
         all.add(["--unshare-net"]);
     }
     for path in SYSTEM.iter().map(Path::new) {
@@ -53,6 +54,10 @@ pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString
     }
     all.bind("--ro-bind", Path::new("/etc"));
     all.add(["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run", "--dir", "/var"]);
+    // The addresses of name servers are in a file that is often a link to one below /run.
+    if has_network && let Ok(names) = Path::new("/etc/resolv.conf").canonicalize() {
+        all.bind("--ro-bind", &names);
+    }
     match &policy.tmp {
         Some(tmp) => all.0.extend(["--bind".into(), tmp.into(), "/tmp".into()]),
         None => all.add(["--tmpfs", "/tmp"]),

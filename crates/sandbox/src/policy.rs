@@ -74,6 +74,8 @@ pub enum Unusable {
     TooManyMasks(usize),
     /// A path is not absolute.
     Relative(PathBuf),
+    /// A path is not UTF-8.
+    NotText(PathBuf),
 }
 
 impl fmt::Display for Unusable {
@@ -94,6 +96,7 @@ impl fmt::Display for Unusable {
                     "the rules keep {count} files from being read, and at most {MAX_MASKS} can be masked"
                 )
             }
+            Unusable::NotText(path) => write!(f, "the path {} is not UTF-8", path.display()),
             Unusable::Relative(path) => write!(f, "the path {} is not absolute", path.display()),
         }
     }
@@ -135,9 +138,13 @@ impl Policy {
     /// Why not: the workspace is not a project's folder, or too many files are masked.
     pub fn check(&self) -> Result<(), Unusable> {
         let lists = [&self.readable, &self.writable, &self.toolchains, &self.masked];
-        let paths = lists.into_iter().flatten().chain(&self.tmp).chain([&self.workspace]);
-        if let Some(path) = paths.into_iter().find(|path| !path.is_absolute()) {
-            return Err(Unusable::Relative(path.clone()));
+        for path in lists.into_iter().flatten().chain(&self.tmp).chain([&self.workspace]) {
+            if !path.is_absolute() {
+                return Err(Unusable::Relative(path.clone()));
+            }
+            if path.to_str().is_none() {
+                return Err(Unusable::NotText(path.clone()));
+            }
         }
         if self.workspace == Path::new("/") {
             return Err(Unusable::Root);
@@ -224,11 +231,13 @@ fn system_secrets() -> impl Iterator<Item = PathBuf> {
 pub(crate) fn common_git_folder(workspace: &Path) -> Option<PathBuf> {
     let link = std::fs::read_to_string(workspace.join(".git")).ok()?;
     let folder = workspace.join(link.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
-    let common = match std::fs::read_to_string(folder.join("commondir")) {
-        Ok(common) => folder.join(common.trim()).canonicalize().ok()?,
-        Err(_) => folder,
-    };
-    // A `.git` file may name any folder: only a repository that names this worktree is one of it.
+    let common = std::fs::read_to_string(folder.join("commondir")).ok()?;
+    let common = folder.join(common.trim()).canonicalize().ok()?;
+    // A `.git` file may name any folder: only a repository that names this worktree back is its own.
+    let back = std::fs::read_to_string(folder.join("gitdir")).ok()?;
+    if folder.join(back.trim()).canonicalize().ok()? != workspace.join(".git").canonicalize().ok()? {
+        return None;
+    }
     let is_repository = common.join("HEAD").is_file() && common.join("objects").is_dir();
     (is_repository && !common.starts_with(workspace) && !workspace.starts_with(&common)).then_some(common)
 }
@@ -284,7 +293,12 @@ mod tests {
         assert_eq!(common_git_folder(&root.join("linked")), None, "not a repository yet");
         std::fs::create_dir(main.join("objects")).expect("written");
         std::fs::write(main.join("HEAD"), "ref: refs/heads/main\n").expect("written");
-        assert_eq!(Policy::new(Profile::Read, root.join("linked")).readable, [main.clone()]);
+        assert_eq!(common_git_folder(&root.join("linked")), None, "not a worktree of it");
+        let back = main.join("worktrees/x/gitdir");
+        std::fs::write(&back, root.join("main/.git").display().to_string()).expect("written");
+        assert_eq!(common_git_folder(&root.join("linked")), None, "another one's worktree");
+        std::fs::write(&back, format!("{}\n", root.join("linked/.git").display())).expect("written");
+        assert_eq!(Policy::new(Profile::Read, root.join("linked")).readable, vec![main.clone()]);
         assert_eq!(Policy::new(Profile::Workspace, root.join("linked")).writable, [main]);
         assert!(Policy::new(Profile::Read, root.join("main")).readable.is_empty());
     }

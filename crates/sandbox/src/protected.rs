@@ -221,21 +221,28 @@ const CONTROL: &[(&str, &[&str])] = &[
 pub(crate) fn at_root(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for (part, inner) in entries(root) {
+        // A link may lead anywhere: it is kept itself, and not what it leads to.
+        let is_link = inner.is_symlink();
         if let Some((_, names)) = CONTROL.iter().find(|(name, _)| *name == part)
             && inner.is_dir()
+            && !is_link
         {
             found.extend(names.iter().map(|name| inner.join(name)));
             if part == ".git" {
-                for (_, module) in entries(&inner.join("modules")) {
+                for (_, module) in real_folders(&inner.join("modules")) {
                     found.extend(["hooks", "config"].map(|name| module.join(name)));
                 }
-                for (_, tree) in entries(&inner.join("worktrees")) {
+                for (_, tree) in real_folders(&inner.join("worktrees")) {
                     found.push(tree.join("config.worktree"));
                 }
             }
         } else if is_protected(&part) {
             found.push(inner);
         } else if PAIRS.iter().any(|(folder, _)| *folder == part) {
+            if is_link {
+                found.push(inner);
+                continue;
+            }
             let names = PAIRS.iter().filter(|(folder, _)| *folder == part);
             found.extend(names.map(|(_, name)| inner.join(name)));
         }
@@ -249,6 +256,12 @@ pub(crate) fn of_repository(folder: &Path) -> Vec<PathBuf> {
         return CONTROL[0].1.iter().map(|name| folder.join(name)).collect();
     }
     at_root(folder)
+}
+
+/// The folders in a folder, unless one of these two is a link.
+fn real_folders(folder: &Path) -> impl Iterator<Item = (String, PathBuf)> {
+    let all = (!folder.is_symlink()).then(|| entries(folder));
+    all.into_iter().flatten().filter(|(_, path)| path.is_dir() && !path.is_symlink())
 }
 
 /// A folder's entries, with their names in lower case.
@@ -285,6 +298,11 @@ impl Before {
         for now in existing(&self.roots).into_iter().filter(|now| !self.existing.contains(now)) {
             let path = now.0;
             let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { continue };
+            // Nothing below a link: `.git/info` may have become one.
+            let is_below_link = folder.ancestors().take_while(|it| !self.roots.iter().any(|root| root == it));
+            if is_below_link.into_iter().any(Path::is_symlink) {
+                continue;
+            }
             let free = (1..).map(|n| folder.join(format!("set-aside-{n}-{}", name.to_string_lossy())));
             let Some(to) = free.into_iter().find(|to| to.symlink_metadata().is_err()) else { continue };
             std::fs::rename(&path, &to)?;
@@ -328,6 +346,28 @@ mod tests {
         }
         for name in [".git", ".github", "README.md", "src"] {
             assert!(!found.contains(&root.join(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_a_new_link_leads_to_is_left_where_it_is() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (root, home) = (dir.path().join("work"), dir.path().join("home"));
+        for folder in [root.clone(), home.join("fish"), home.join("hooks")] {
+            std::fs::create_dir_all(folder).expect("written");
+        }
+        std::fs::write(home.join("config"), "").expect("written");
+        let before = Before::of(&[&root]);
+        for name in [".config", ".git"] {
+            std::os::unix::fs::symlink(&home, root.join(name)).expect("written");
+        }
+        let mut moved = before.set_aside().expect("it is possible");
+        moved.sort();
+        let expected =
+            [".config", ".git"].map(|name| (root.join(name), root.join(format!("set-aside-1-{name}"))));
+        assert_eq!(moved, expected);
+        for name in ["fish", "hooks", "config"] {
+            assert!(home.join(name).exists(), "{name}");
         }
     }
 
