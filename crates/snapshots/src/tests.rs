@@ -403,6 +403,26 @@ fn rules_are_read_wherever_they_are_and_never_waited_for() {
     assert_eq!(names(&folder.take()), ["a/b/y.log", "a/b/z", "a/keep.log", "a/x.log", "excluded", "x.log"]);
 }
 
+/// So many files that their times are asked for in several threads.
+#[test]
+fn one_change_among_many_files_is_seen() {
+    let limits = Limits { settles: Duration::ZERO, ..Limits::default() };
+    let folder = Folder::with(limits);
+    for n in 0..2_100 {
+        folder.write(&format!("d{}/e{}/f{n}", n % 5, n % 35), format!("{n}"));
+    }
+    let first = folder.take();
+    assert_eq!(folder.take(), first);
+    folder.write("d3/e3/f1403", "other");
+    folder.write("d0/e0/new", "new");
+    fs::remove_file(folder.path("d1/e1/f71")).unwrap();
+    let second = folder.take();
+    let (plan, _) = folder.back(&first);
+    assert_eq!(words(&plan), ["D d0/e0/new +0 -1", "A d1/e1/f71 +1 -0", "M d3/e3/f1403 +1 -1"]);
+    assert_eq!(plan.now, second);
+    assert_eq!(folder.take(), first);
+}
+
 mod incremental {
     use proptest::prelude::*;
 

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -27,6 +28,10 @@ const MAX_RULES: u64 = 1 << 20;
 const PROGRESS: u64 = 128 << 20;
 /// The deepest folder.
 const MAX_DEPTH: usize = 256;
+/// So many threads ask for times.
+const CHECKERS: usize = 4;
+/// Fewer files than this are not worth a second thread.
+const FEW: usize = 2_000;
 
 /// The form of a written index.
 const FORMAT: u8 = 2;
@@ -92,6 +97,8 @@ struct Folder {
     rows: Vec<Row>,
     /// The name of its piece; `None` when nothing is in it, or it is not known.
     hash: Option<Hash>,
+    /// The last look before which its files were found as they were: see [`check`].
+    same_in: AtomicU64,
 }
 
 /// What a folder itself says is ignored.
@@ -108,6 +115,8 @@ pub(super) struct Seen {
     files: usize,
     /// All files were looked at once.
     is_complete: bool,
+    /// Counts looks.
+    looks: u64,
 }
 
 impl Seen {
@@ -261,13 +270,85 @@ pub(super) fn look(place: &Place<'_>, seen: &mut Seen) -> Result<Look, Trouble> 
     }
 }
 
+/// Asks for the times of the files that are known, in several threads: with many files nearly all of a look is that. A
+/// folder of which all files are as they were is marked, and the look itself asks for none of them again.
+fn check(place: &Place<'_>, top: &OwnedFd, seen: &Folder, number: u64) {
+    let mut folders = Vec::new();
+    flatten(seen, &mut Vec::new(), &mut folders);
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(CHECKERS));
+    if threads < 2 || folders.iter().map(|(_, folder)| folder.rows.len()).sum::<usize>() < FEW {
+        return;
+    }
+    let next = AtomicUsize::new(0);
+    let one = || {
+        let Some((path, folder)) = folders.get(next.fetch_add(1, Ordering::Relaxed)) else { return false };
+        if is_same(top, path, folder) {
+            folder.same_in.store(number, Ordering::Relaxed);
+        }
+        true
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            // One that cannot be started is done without.
+            drop(
+                std::thread::Builder::new()
+                    .name("snapshot".to_owned())
+                    .spawn_scoped(scope, || while one() {}),
+            );
+        }
+        // Only this thread may ask whether to stop.
+        while !(place.is_stopped)() && one() {}
+        next.store(folders.len(), Ordering::Relaxed);
+    });
+}
+
+/// All folders with their paths.
+fn flatten<'a>(folder: &'a Folder, path: &mut Vec<u8>, folders: &mut Vec<(Vec<u8>, &'a Folder)>) {
+    folders.push((path.clone(), folder));
+    let length = path.len();
+    for Row { name, what } in &folder.rows {
+        if let What::Folder(below) = what {
+            path.extend_from_slice(name);
+            path.push(b'/');
+            flatten(below, path, folders);
+            path.truncate(length);
+        }
+    }
+}
+
+/// Whether all files of a folder that are known are as they were.
+fn is_same(top: &OwnedFd, path: &[u8], folder: &Folder) -> bool {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::PATH;
+    let opened;
+    let fd = match path {
+        [] => top,
+        path => match openat(top, path, flags, Mode::empty()) {
+            Ok(fd) => {
+                opened = fd;
+                &opened
+            }
+            Err(_) => return false,
+        },
+    };
+    folder.rows.iter().all(|row| match &row.what {
+        What::File { stamp, hash } => {
+            hash.is_some()
+                && statat(fd, &*row.name, AtFlags::SYMLINK_NOFOLLOW)
+                    .is_ok_and(|about| Stamp::of(&about) == *stamp)
+        }
+        What::Link(_) | What::Folder(_) => true,
+    })
+}
+
 /// One look; with `true` it read so much that it ended early.
 fn run(place: &Place<'_>, seen: &mut Seen, reads: bool) -> Result<(Look, bool), Trouble> {
     let top = openat(rustix::fs::CWD, place.root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     let top = top.map_err(|error| Trouble::Failed(format!("{}: {error}", place.root.display())))?;
     let about = fstat(&top).map_err(|error| Trouble::Failed(error.to_string()))?;
+    seen.looks += 1;
     let mut eye = Eye {
         place,
+        number: seen.looks,
         device: about.st_dev,
         reads,
         path: Vec::new(),
@@ -280,6 +361,9 @@ fn run(place: &Place<'_>, seen: &mut Seen, reads: bool) -> Result<(Look, bool), 
         batch: Vec::new(),
         held: 0,
     };
+    if reads && seen.is_complete {
+        check(place, &top, &seen.top, seen.looks);
+    }
     let looked = eye.visit(&top, Stamp::of(&about), &mut seen.top, false);
     // What is known now is only true when it is written.
     if let Err(trouble) = eye.flush() {
@@ -324,6 +408,8 @@ impl From<Trouble> for End {
 
 struct Eye<'a> {
     place: &'a Place<'a>,
+    /// Of the look.
+    number: u64,
     device: u64,
     /// Files are read; otherwise they are only counted.
     reads: bool,
@@ -381,6 +467,7 @@ impl Eye<'_> {
         is_new: bool,
     ) -> Result<bool, End> {
         let mut changed = false;
+        let is_same = *folder.same_in.get_mut() == self.number;
         if is_new || folder.stamp != Some(stamp) {
             // A change in the same moment would not be seen by its time.
             folder.stamp = None;
@@ -394,6 +481,14 @@ impl Eye<'_> {
         let mut rows = std::mem::take(&mut folder.rows);
         let mut looked = Ok(());
         for row in &mut rows {
+            if is_same && let What::File { stamp, hash: Some(_) } = &row.what {
+                let size = stamp.size;
+                if let Err(trouble) = self.count(if size <= self.place.limits.max_file { size } else { 0 }) {
+                    looked = Err(trouble.into());
+                    break;
+                }
+                continue;
+            }
             self.path.extend_from_slice(&row.name);
             let one = self.row(fd, row, is_new);
             self.path.truncate(length);
@@ -575,6 +670,7 @@ impl Eye<'_> {
         names.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         let mut old = std::mem::take(&mut folder.rows).into_iter().peekable();
         let mut changed = false;
+        folder.rows.reserve_exact(names.len());
         for (name, kind) in names {
             while old.next_if(|row| *row.name < *name).is_some() {
                 changed = true;
@@ -608,13 +704,16 @@ impl Eye<'_> {
 
     /// Whether what is here under a name is none of the folder's files.
     fn is_left_out(&self, name: &[u8], is_folder: bool) -> bool {
-        let relative = [&self.path[..], name].concat();
-        let path = self.place.root.join(path_of(&relative));
-        if is_folder && self.place.without.contains(&path) {
+        if self.rules.is_empty() && !is_folder {
+            return false;
+        }
+        let path = [self.place.root.as_os_str().as_bytes(), b"/", &self.path[..], name].concat();
+        let path = Path::new(OsStr::from_bytes(&path));
+        if is_folder && self.place.without.iter().any(|without| without == path) {
             return true;
         }
         for rules in self.rules.iter().rev() {
-            let found = rules.matcher.matched(&path, is_folder);
+            let found = rules.matcher.matched(path, is_folder);
             if !found.is_none() {
                 return found.is_ignore();
             }
