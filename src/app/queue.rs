@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use super::agent::App;
 use super::foundation::Foundation;
 use super::work::Consumer;
 use super::{Failure, agent, commands, print, put, since};
-use crate::cli::{QueueAddArgs, QueueCommand, QueueListArgs};
+use crate::cli::{Cli, QueueAddArgs, QueueCommand, QueueListArgs};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{escape_json, visible_line};
 use crate::contract::ids::ThreadId;
@@ -16,15 +17,19 @@ use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
 use crate::contract::message::Message;
 use crate::contract::record::{SuspensionStatus, ThreadRecord};
 use crate::plugins::skills::{invocation, refused};
+use crate::runtime::{RunRequest, RuntimeError};
 use crate::store::{JobFilter, JobLookup, Store, StoreError, SuspensionFilter};
 use crate::tui::host::Page;
 
-pub(super) async fn run(command: QueueCommand, foundation: &Foundation) -> Result<u8, Failure> {
+/// A message of so many bytes may be larger than a model's window.
+const LARGE: usize = 16 << 10;
+
+pub(super) async fn run(command: QueueCommand, foundation: &Foundation, cli: &Cli) -> Result<u8, Failure> {
     refuse_ephemeral(foundation)?;
     let only_reads = matches!(command, QueueCommand::List(_));
     let store = if only_reads { foundation.open_store_to_read()? } else { foundation.open_store()? };
     match command {
-        QueueCommand::Add(args) => add(args, &store, foundation).await?,
+        QueueCommand::Add(args) => add(args, &store, foundation, cli).await?,
         QueueCommand::List(args) => list(&args, &store).await?,
         QueueCommand::Cancel { ids } => cancel(&ids, &store).await?,
         QueueCommand::Retry { ids } => retry(&ids, &store).await?,
@@ -43,10 +48,13 @@ pub(super) fn refuse_ephemeral(foundation: &Foundation) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn add(args: QueueAddArgs, store: &Store, foundation: &Foundation) -> Result<(), Failure> {
+async fn add(args: QueueAddArgs, store: &Store, foundation: &Foundation, cli: &Cli) -> Result<(), Failure> {
     let now = SystemClock.now_ms();
     let (text, typed) = text(args.text.as_deref(), foundation)?;
     let message = typed.iter().fold(Message::user(text.as_str()), |message, typed| message.written_as(typed));
+    if text.len() > LARGE {
+        check_size(&message, args.agent.clone(), foundation, cli).await?;
+    }
     let at = args.at.as_deref().map(|at| since::at(at, now)).transpose()?;
     let thread = match &args.thread {
         Some(id) => commands::thread_by_prefix(store, id).await?.id,
@@ -71,6 +79,27 @@ async fn add(args: QueueAddArgs, store: &Store, foundation: &Foundation) -> Resu
     }
     let when = at.map(|at| format!(", not before {}", commands::when(at))).unwrap_or_default();
     put(&format!("{}  queued in conversation {}{when}\n", job.sequence, job.mailbox_id))
+}
+
+/// Refuses a message that the worker would refuse, in the same words. Without a model that can be used it is left to the
+/// worker.
+async fn check_size(
+    message: &Message,
+    agent_id: Option<String>,
+    foundation: &Foundation,
+    cli: &Cli,
+) -> Result<(), Failure> {
+    let again = super::foundation(cli, foundation.env.clone())?;
+    let Ok(app) = App::build(again, cli).await else { return Ok(()) };
+    let request = RunRequest { agent_id, ..RunRequest::new(ThreadId::fresh(), vec![message.clone()]) };
+    let fits = app.runtime.fits(&request);
+    app.mcp.manager.close().await;
+    app.telemetry.end().await;
+    app.store.leave().await;
+    match fits {
+        Err(error @ RuntimeError::TooLarge { .. }) => Err(Failure::usage(error.to_string())),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// What is said: the prompt, with what is piped in as its context; and what was typed, where the model reads something

@@ -302,6 +302,12 @@ fn a_message_that_is_larger_than_the_window_is_refused_with_its_size() {
     let why = "and mock/m1 takes ";
     let big = "baa ".repeat(20_000);
     home.aye(&["-p"]).stdin(big.clone()).run().exits(2).says("the message is about 20k tokens").says(why);
+    home.aye(&["queue", "add"])
+        .stdin(big.clone())
+        .run()
+        .exits(2)
+        .says("the message is about 20k tokens")
+        .says(why);
     assert_eq!(home.ok(&["threads", "list", "--json"]).json(), json!([]), "nothing was stored");
     let mut tty = Pty::start(&home, &[], 100, 30);
     tty.ready();
