@@ -183,17 +183,31 @@ impl App {
 
 /// The person at this process, as a decision names them.
 pub(super) fn actor(foundation: &Foundation, channel: &str) -> Actor {
-    let user = foundation.env.var("USER").or_else(|| foundation.env.var("LOGNAME"));
+    let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| foundation.env.var(name));
+    let user = named.filter(|name| !name.is_empty()).map(str::to_owned).next();
+    let uid = rustix::process::getuid().as_raw();
     // The terminal, whichever of the three still is one: an answer may be piped in or its words piped out.
     let stdio = [rustix::stdio::stdin(), rustix::stdio::stderr(), rustix::stdio::stdout()];
     let tty = stdio.into_iter().find_map(|fd| rustix::termios::ttyname(fd, Vec::new()).ok());
     Actor {
-        user: user.unwrap_or("unknown").to_owned(),
+        user: user
+            .unwrap_or_else(|| user_of(uid, &std::fs::read_to_string("/etc/passwd").unwrap_or_default())),
         channel: channel.to_owned(),
         pid: std::process::id(),
-        uid: Some(rustix::process::getuid().as_raw()),
+        uid: Some(uid),
         tty: tty.map(|name| name.to_string_lossy().into_owned()),
     }
+}
+
+/// The name of a user where the environment has none, as in a service or a container: from `/etc/passwd`, else the number.
+fn user_of(uid: u32, passwd: &str) -> String {
+    let number = uid.to_string();
+    let name = passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        (fields.nth(1) == Some(&number)).then(|| name.to_owned())
+    });
+    name.unwrap_or_else(|| format!("uid {uid}"))
 }
 
 fn find_skills(foundation: &Foundation) -> Discovery {
@@ -439,5 +453,17 @@ impl ScriptRunner for Scripts {
             result.signal.map(|signal| format!("signal {}", tools::exec::signal_name(signal)))
         };
         Ok(ScriptOutput { output: result.output, exit_code: result.exit_code, ended })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::user_of;
+
+    #[test]
+    fn a_user_without_a_name_in_the_environment_is_named() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\n:x:7::/:\nme:x:1000:100::/home/me:/bin/sh\n";
+        assert_eq!([0, 1000, 7, 100].map(|uid| user_of(uid, passwd)), ["root", "me", "uid 7", "uid 100"]);
+        assert_eq!(user_of(0, ""), "uid 0");
     }
 }

@@ -20,6 +20,8 @@ use crate::runtime::{RunRequest, UnknownPolicy};
 
 /// More than this is not read from a pipe.
 const MAX_STDIN: u64 = 10 << 20;
+/// How long deleting old conversations may delay the end.
+const MAX_PRUNE: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let foundation = super::foundation(cli, env)?;
@@ -85,6 +87,9 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     options.typed = typed;
     let code = headless::run(&app.runtime, job, &options, &app.clock).await;
     moved::note(&app).await;
+    // Last: neither a request nor an answer waits for it. What it does not get to is for the next start.
+    let prune = super::store::prune_by_setting(&app.store, &app.foundation);
+    let _ = tokio::time::timeout(MAX_PRUNE, prune).await;
     app.mcp.manager.close().await;
     app.notifier.finish().await;
     app.telemetry.end().await;

@@ -153,6 +153,22 @@ fn pruning_takes_what_is_old_and_says_so() {
 }
 
 #[test]
+fn a_headless_run_deletes_what_is_older_than_the_setting_says() {
+    let home = Home::new();
+    home.ok(&["-p", "help"]);
+    home.ok(&["-p", "help"]);
+    let conn = Connection::open(file(&home)).expect("a database");
+    conn.execute("UPDATE thread SET updated_at = 1 WHERE id = (SELECT min(id) FROM thread)", ())
+        .expect("changed");
+    drop(conn);
+    let count = || home.ok(&["threads", "list", "--json"]).json().as_array().map(Vec::len);
+    home.ok(&["-p", "help"]);
+    assert_eq!(count(), Some(3), "everything is kept by default");
+    home.ok(&["-p", "help", "--config", "threads.keep=\"90d\""]);
+    assert_eq!(count(), Some(3), "one more, and the old one is gone");
+}
+
+#[test]
 fn lists_take_a_limit_and_an_offset() {
     let home = Home::new();
     for _ in 0..3 {
