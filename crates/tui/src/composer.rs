@@ -14,7 +14,7 @@ pub mod vim;
 pub mod words;
 
 use kill::KillRing;
-use paste::Paste;
+use paste::{Draft, Paste};
 
 /// How many steps can be undone.
 const UNDO_STEPS: usize = 200;
@@ -52,7 +52,7 @@ pub struct Composer {
     pastes: Vec<Paste>,
     /// The number of the last picture that was attached.
     images: usize,
-    history: Vec<String>,
+    history: Vec<Draft>,
     /// The place in the history that is shown, and the text that was written before.
     browsing: Option<(usize, String)>,
 }
@@ -80,7 +80,7 @@ impl Composer {
 
     /// What was said before, oldest first. When something of what was said until now is shown, what was being written
     /// comes back in its place.
-    pub fn set_history(&mut self, history: Vec<String>) {
+    pub fn set_history(&mut self, history: Vec<Draft>) {
         self.history = history;
         if let Some((_, draft)) = self.browsing.take() {
             self.text = draft;
@@ -103,9 +103,9 @@ impl Composer {
     }
 
     /// Adds to what was said before.
-    pub fn remember(&mut self, text: &str) {
-        if self.history.last().is_none_or(|last| last != text) {
-            self.history.push(text.to_owned());
+    pub fn remember(&mut self, said: Draft) {
+        if self.history.last() != Some(&said) {
+            self.history.push(said);
         }
     }
 
@@ -355,7 +355,7 @@ impl Composer {
             self.save(Change::Other);
         }
         let draft = self.browsing.take().map_or_else(|| self.text.clone(), |(_, draft)| draft);
-        self.text.clone_from(&self.history[before]);
+        self.text = self.with_marks_of(&self.history[before].clone());
         self.caret = self.text.len();
         self.browsing = Some((before, draft));
         self.goal = None;
@@ -364,7 +364,7 @@ impl Composer {
     fn browse_on(&mut self) {
         let Some((at, draft)) = self.browsing.take() else { return };
         if at + 1 < self.history.len() {
-            self.text.clone_from(&self.history[at + 1]);
+            self.text = self.with_marks_of(&self.history[at + 1].clone());
             self.browsing = Some((at + 1, draft));
         } else {
             self.text = draft;

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use super::composer::paste::Draft;
 use super::reader::Leaf;
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::inference::TokenUsage;
@@ -245,12 +246,12 @@ impl Transcript {
     }
 
     /// What the person said, oldest first.
-    pub fn said(&self) -> Vec<String> {
+    pub fn said(&self) -> Vec<Draft> {
         let said = |entry: &Entry| match &entry.kind {
-            EntryKind::User { text, .. } => Some(text.clone()),
+            EntryKind::User { text, shown, .. } => Some(Draft::sent(text, shown.as_deref())),
             _ => None,
         };
-        let mut all: Vec<String> = self.entries.iter().filter_map(said).collect();
+        let mut all: Vec<Draft> = self.entries.iter().filter_map(said).collect();
         all.dedup();
         all
     }

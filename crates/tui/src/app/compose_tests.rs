@@ -245,6 +245,19 @@ fn a_long_paste_stays_a_mark_when_it_was_sent() {
     assert_eq!(input.text, said, "the model reads all of it");
     is_marked(&test);
 
+    // The history has the mark, also where another paste has the same one.
+    test.keys("<up>");
+    assert_eq!((test.app.composer.text(), test.app.composer.whole().as_str()), (mark, said.as_str()));
+    test.app.composer.take();
+    test.send(Msg::Paste("other\n".repeat(20)));
+    test.app.composer.recall(&said);
+    assert_eq!(test.app.composer.text(), "what is this: [paste 2: 20 lines]");
+    assert_eq!(test.app.composer.whole(), said);
+    test.app.composer.recall(long.trim_end());
+    assert_eq!(test.app.composer.text(), "[paste 2: 20 lines]");
+    assert_eq!(test.app.composer.whole(), long.trim_end());
+    test.app.composer.take();
+
     // What could not be sent is a mark again, and so is what was queued.
     test.send(Msg::Started(Err(("the disk is full".into(), input.clone()))));
     assert_eq!(test.app.composer.text(), mark);

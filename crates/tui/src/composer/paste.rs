@@ -9,6 +9,8 @@ use aye_core::contract::image::ImageRef;
 /// A paste with more lines or characters than this is shown as one short mark.
 const PASTE_LINES: usize = 12;
 const PASTE_CHARS: usize = 1500;
+/// How a mark begins.
+const MARK: &str = "[paste ";
 
 /// A long paste.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -32,6 +34,55 @@ pub struct Draft {
     pub pastes: Vec<Paste>,
 }
 
+impl From<&str> for Draft {
+    fn from(text: &str) -> Draft {
+        Draft { text: text.to_owned(), pastes: Vec::new() }
+    }
+}
+
+impl Draft {
+    /// A text that was sent, with the marks that it is shown with. Without marks, or when they are not of this text, it
+    /// is the text itself.
+    pub fn sent(text: &str, shown: Option<&str>) -> Draft {
+        shown.and_then(|shown| Draft::split(text, shown)).unwrap_or_else(|| Draft::from(text))
+    }
+
+    /// The text with what its marks stand for.
+    pub fn whole(&self) -> String {
+        let opened = |text: String, paste: &Paste| text.replacen(&paste.mark, &paste.text, 1);
+        self.pastes.iter().fold(self.text.clone(), opened)
+    }
+
+    fn split(text: &str, shown: &str) -> Option<Draft> {
+        let (mut text, mut rest, mut pastes) = (text, shown, Vec::new());
+        while let Some((from, to)) = next_mark(rest) {
+            text = text.strip_prefix(&rest[..from])?;
+            let after = &rest[to..];
+            let between = &after[..next_mark(after).map_or(after.len(), |(from, _)| from)];
+            let is_last = between.len() == after.len();
+            let end = if is_last {
+                text.ends_with(between).then(|| text.len() - between.len())?
+            } else {
+                text.find(between).filter(|_| !between.is_empty())?
+            };
+            pastes.push(Paste { mark: rest[from..to].to_owned(), text: text[..end].to_owned(), image: None });
+            (text, rest) = (&text[end..], after);
+        }
+        (text == rest && !pastes.is_empty()).then(|| Draft { text: shown.to_owned(), pastes })
+    }
+}
+
+/// Where the next mark of a long paste stands.
+fn next_mark(text: &str) -> Option<(usize, usize)> {
+    let from = text.find(MARK)?;
+    let to = from + text[from..].find(']')? + 1;
+    Some((from, to))
+}
+
+fn is_long(text: &str) -> bool {
+    text.lines().count() > PASTE_LINES || text.len() > PASTE_CHARS
+}
+
 /// Line ends as `\n`, and nothing that steers a terminal or hides.
 pub fn clean(text: &str) -> String {
     visible(&text.replace("\r\n", "\n").replace('\r', "\n")).into_owned()
@@ -41,21 +92,66 @@ impl Composer {
     /// Takes a paste: line ends as `\n`, nothing that steers a terminal or hides, long ones behind a mark.
     pub fn paste(&mut self, pasted: &str) {
         let text = clean(pasted);
-        let lines = text.lines().count();
-        if lines <= PASTE_LINES && text.len() <= PASTE_CHARS {
+        if !is_long(&text) {
             self.insert_text(&text);
             return;
         }
-        let mut number = self.pastes.len() + 1;
-        let size =
-            if lines > 1 { format!("{lines} lines") } else { format!("{} characters", text.chars().count()) };
-        let mut mark = format!("[paste {number}: {size}]");
-        while self.text.contains(&mark) || self.pastes.iter().any(|paste| paste.mark == mark) {
-            number += 1;
-            mark = format!("[paste {number}: {size}]");
-        }
+        let mark = self.new_mark(&text, "");
         self.insert_text(&mark);
         self.pastes.push(Paste { mark, text, image: None });
+    }
+
+    /// A mark for a paste that stands neither here nor in the other text.
+    fn new_mark(&self, pasted: &str, other: &str) -> String {
+        let lines = pasted.lines().count();
+        let size = if lines > 1 {
+            format!("{lines} lines")
+        } else {
+            format!("{} characters", pasted.chars().count())
+        };
+        let mark = |number: usize| format!("{MARK}{number}: {size}]");
+        let is_free = |mark: &String| {
+            !self.text.contains(mark)
+                && !other.contains(mark)
+                && self.pastes.iter().all(|paste| paste.mark != *mark)
+        };
+        (self.pastes.len() + 1..).map(mark).find(is_free).expect("there are more numbers than marks")
+    }
+
+    /// The text of something that was said before; its marks stand for what was pasted then.
+    pub(super) fn with_marks_of(&mut self, said: &Draft) -> String {
+        let mut text = said.text.clone();
+        for paste in &said.pastes {
+            let known = self.pastes.iter().find(|own| own.image.is_none() && own.text == paste.text);
+            let mark = match known {
+                Some(known) => known.mark.clone(),
+                None if self.pastes.iter().any(|own| own.mark == paste.mark) => {
+                    self.new_mark(&paste.text, &text)
+                }
+                None => paste.mark.clone(),
+            };
+            text = text.replacen(&paste.mark, &mark, 1);
+            if self.pastes.iter().all(|own| own.mark != mark) {
+                self.pastes.push(Paste { mark, ..paste.clone() });
+            }
+        }
+        text
+    }
+
+    /// Brings back something that was said before, in place of what is written. When it is long and nobody knows what
+    /// of it was pasted, all of it is one mark.
+    pub fn recall(&mut self, said: &str) {
+        let known = self.history.iter().rev().find(|draft| draft.whole() == said);
+        let draft = match known {
+            Some(known) => known.clone(),
+            None if is_long(said) => {
+                let paste = Paste { mark: self.new_mark(said, ""), text: said.to_owned(), image: None };
+                Draft { text: paste.mark.clone(), pastes: vec![paste] }
+            }
+            None => Draft::from(said),
+        };
+        let text = self.with_marks_of(&draft);
+        self.set(text);
     }
 
     /// Where marks stand, in order, each with the number of its paste.

@@ -282,3 +282,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_was_sent_gets_its_marks_back() {
+    let sent = |text, shown| {
+        let draft = Draft::sent(text, Some(shown));
+        let marks: Vec<String> = draft.pastes.iter().map(|paste| paste.text.clone()).collect();
+        (draft.text, marks)
+    };
+    let both = sent("see AAA\nand BBB.", "see [paste 1: 20 lines] and [paste 2: 30 lines].");
+    assert_eq!(both, ("see AAA\nand BBB.".into(), vec![]), "the text is another one");
+    let both = sent("see AAA and BBB.", "see [paste 1: 20 lines] and [paste 2: 30 lines].");
+    assert_eq!(both.1, ["AAA", "BBB"]);
+    assert_eq!(both.0, "see [paste 1: 20 lines] and [paste 2: 30 lines].");
+    let next_to = sent("AB", "[paste 1: 20 lines][paste 2: 30 lines]");
+    assert_eq!(next_to, ("AB".into(), vec![]), "nobody knows where one ends");
+    for (text, shown) in [("", "[paste 1: 2 lines] x"), ("[paste ", "[paste "), ("x]", "[paste x]")] {
+        assert_eq!(Draft::sent(text, Some(shown)).whole(), text);
+    }
+}

@@ -4,6 +4,7 @@ use crossterm::event::{KeyCode, KeyEvent};
 
 use super::super::app::{App, Focus};
 use super::super::composer::dropped;
+use super::super::composer::paste::Draft;
 use super::super::host::{ExportFormat, Mode, Shell, UserInput};
 use super::super::keymap::{Action, Place};
 use super::super::msg::Cmd;
@@ -142,9 +143,10 @@ impl App {
 
     /// The text, remembered.
     fn take_text(&mut self, cmds: &mut Vec<Cmd>) -> String {
+        let shown = self.composer.pasted().map(|draft| draft.text);
         let text = self.begin_text();
         self.attaching.tried.clear();
-        self.composer.remember(text.trim());
+        self.composer.remember(Draft::sent(text.trim(), shown.as_deref()));
         cmds.push(Cmd::Remember(text.trim().to_owned()));
         text
     }
@@ -339,7 +341,7 @@ impl App {
                     self.set_mode(mode, cmds);
                 }
             }
-            PickerKind::History => self.composer.set(row.value),
+            PickerKind::History => self.composer.recall(&row.value),
             PickerKind::Grants => self.open_grant(&row.value),
             PickerKind::Grant => self.pick_grant(&row.value, cmds),
             PickerKind::Back
