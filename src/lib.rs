@@ -5,12 +5,10 @@
 #[doc = include_str!("../docs/library.md")]
 struct LibraryGuide;
 
-pub use aye_config as config;
-pub use aye_config::agents;
 pub use aye_core::{context, contract, phase, run, state};
 pub use aye_files::{front_matter, walk};
-pub use aye_headless as headless;
 pub use aye_llm as llm;
+#[cfg(feature = "mcp")]
 pub use aye_mcp as mcp;
 pub use aye_pattern as pattern;
 pub use aye_plugins as plugins;
@@ -18,19 +16,29 @@ pub use aye_runtime as runtime;
 pub use aye_snapshots as snapshots;
 pub use aye_store_sqlite as store;
 pub use aye_tools as tools;
-pub use aye_tui as tui;
+#[cfg(feature = "cli")]
+pub use {
+    aye_config::{self as config, agents},
+    aye_headless as headless, aye_tui as tui,
+};
 
+#[cfg(feature = "cli")]
 pub mod app;
+#[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "cli")]
 pub mod logging;
+#[cfg(feature = "cli")]
 pub mod picture;
 
 // The book's names, so that a reader of it finds things where it says they are.
 
 pub mod facade;
 
+#[cfg(feature = "mcp")]
+pub use facade::ext_mcp;
 pub use facade::{
-    agent, builder, engine, execution, ext_deferred_tools, ext_generative_ui, ext_mcp, ext_observability,
+    agent, builder, engine, execution, ext_deferred_tools, ext_generative_ui, ext_observability,
     ext_permission, ext_reminder, ext_skills, extensions, loop_runner, model, policies, prelude, registry,
     registry_spec, stores,
 };

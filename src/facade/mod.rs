@@ -1,5 +1,6 @@
 //! The book's names for programs that embed aye, where the book has them. What a name does is said where it points to.
 
+#[cfg(feature = "mcp")]
 pub mod ext_mcp;
 pub mod ext_permission;
 pub mod policies;
