@@ -5,7 +5,7 @@
 #[doc = include_str!("../docs/library.md")]
 struct LibraryGuide;
 
-pub use aye_core::{context, contract, phase, run, state};
+pub use aye_core::{context, phase, run, state};
 pub use aye_files::{front_matter, walk};
 pub use aye_llm as llm;
 #[cfg(feature = "mcp")]
@@ -21,6 +21,19 @@ pub use {
     aye_config::{self as config, agents},
     aye_headless as headless, aye_tui as tui,
 };
+
+/// The vocabulary of all layers: data, and the traits between them.
+pub mod contract {
+    pub use aye_core::contract::*;
+
+    /// What stores implement, and their errors.
+    pub mod storage {
+        pub use aye_core::contract::profile::ProfileStore;
+        pub use aye_core::contract::storage::*;
+
+        pub use crate::store::ThreadRunStore;
+    }
+}
 
 #[cfg(feature = "cli")]
 pub mod app;

@@ -70,7 +70,7 @@ pub mod model {
 
 /// Where threads and runs are kept.
 pub mod stores {
-    pub use crate::store::{FileStore, InMemoryStore, Store, ThreadRunStore};
+    pub use crate::store::{FileStore, InMemoryMailboxStore, InMemoryStore, Store, ThreadRunStore};
 }
 
 /// One run of an agent that is put together by hand.

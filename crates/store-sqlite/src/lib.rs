@@ -72,7 +72,7 @@ pub use mailbox::{JobFilter, JobLookup, Mailbox, NextWork};
 pub use outlines::{Portion, ThreadTail};
 pub use pages::Page;
 pub use search::Match;
-pub use source::{FileStore, InMemoryStore, ThreadRunStore};
+pub use source::{FileStore, InMemoryMailboxStore, InMemoryStore, ThreadRunStore};
 pub use suspensions::{SuspensionFilter, SuspensionLookup};
 pub use threads::ThreadLookup;
 pub use transfer::{ThreadCopy, ThreadRest};

@@ -33,6 +33,9 @@ impl From<StoreError> for StorageError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Unwritable { .. } => Self::Serialization(error.to_string()),
+            StoreError::NoThread(_) | StoreError::NoJob(_) => Self::NotFound(error.to_string()),
+            StoreError::Exists { what } => Self::AlreadyExists(what),
+            StoreError::Duplicate { .. } => Self::AlreadyExists(error.to_string()),
             StoreError::Sqlite(source) => Self::Io(format!("the store failed: {source}")),
             other => Self::Io(other.to_string()),
         }

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use aye::contract::MailboxStore;
 use aye::contract::event_sink::VecEventSink;
+use aye::contract::mailbox::MailboxJob;
 use aye::contract::message::Message;
+use aye::contract::storage::ThreadRunStore;
 use aye::engine::MockLlmExecutor;
-use aye::stores::{FileStore, InMemoryStore, ThreadRunStore};
+use aye::stores::{FileStore, InMemoryMailboxStore, InMemoryStore};
 use aye::{
     AgentRuntimeBuilder, AgentSpec, KeyScope, MergeStrategy, ModelSpec, PersistedState, RunRequest, Snapshot,
     StateKey, StateKeyOptions, StateMap,
@@ -105,4 +108,13 @@ fn a_map_of_state_is_read_and_written_by_key() {
     assert!(options.persistent && options.scope == KeyScope::Run);
     let state = PersistedState { revision: 7, values: std::collections::BTreeMap::new() };
     assert_eq!(state.revision, 7);
+}
+
+#[tokio::test]
+async fn a_mailbox_in_memory_is_one_of_any_store() {
+    let store = Arc::new(InMemoryMailboxStore::new()) as Arc<dyn MailboxStore>;
+    let job = MailboxJob::new("thread-1", vec![Message::user("later")], 1);
+    let job = store.enqueue(job).await.expect("queued");
+    let claimed = store.claim(&job.mailbox_id, "worker", 1, 2, 1000).await.expect("a claim");
+    assert_eq!(claimed[0].messages[0].text(), "later");
 }

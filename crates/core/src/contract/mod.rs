@@ -47,4 +47,5 @@ pub mod tool;
 pub mod tool_intercept;
 pub mod workspace;
 
+pub use self::storage::MailboxStore;
 pub use crate::state::StateError;
