@@ -56,6 +56,9 @@ pub use facade::{
     registry_spec, stores,
 };
 
+/// What starts a command in the sandbox: a program whose tools use one hands this argument to this function.
+pub use aye_sandbox::{LAUNCH_ARG, launch_main};
+
 /// Cooperative cancellation: clones share one state.
 pub use tokio_util::sync::CancellationToken;
 

@@ -404,6 +404,14 @@ pub(super) fn tool_env(foundation: &Foundation) -> ToolEnv {
     env.exec.max_output = settings.bash.max_output;
     env.variables = foundation.env.vars().map(|(name, value)| (name.into(), value.into())).collect();
     env.secret_variables = secret_variables;
+    // The launcher is found inside of other namespaces, where /proc/self is another process.
+    if settings.sandbox
+        && let Ok(own) = std::env::current_exe()
+    {
+        let path = foundation.env.var("PATH").unwrap_or_default().into();
+        let home = foundation.env.home().map(std::path::Path::to_path_buf);
+        env.sandbox = Some(Arc::new(tools::Sandbox::new(own, home, path, vec![output_dir(foundation)])));
+    }
     env
 }
 

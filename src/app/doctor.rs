@@ -11,7 +11,9 @@ use super::plugins::{self, PluginRow};
 use super::{Failure, keys, models, put};
 use crate::cli::Cli;
 use crate::contract::display::visible_line;
+use crate::contract::judgement::Profile;
 use crate::plugins::permission::RuleSet;
+use crate::tools::Sandbox;
 use crate::tui::host::Page;
 
 mod terminal;
@@ -116,6 +118,8 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
             None => add(program, State::Warning, format!("{program} is not in PATH")),
         }
     }
+    let path = foundation.env.var("PATH").unwrap_or_default();
+    checks.push(sandbox(foundation.loaded.settings.sandbox, path.as_ref()));
     checks.push(servers(&foundation));
     let mut add = |name, state, text: String| checks.push(Check::new(name, state, text));
     for (name, state, text) in terminal::checks(&foundation.env, foundation.loaded.settings.tui.images) {
@@ -173,6 +177,23 @@ fn unknown_tools(rules: &RuleSet, foundation: &Foundation) -> Vec<String> {
         (None, Some(id)) => agents.used().any(|agent| agent.spec.id == id),
         (None, None) => false,
     })
+}
+
+/// What the kernel keeps commands to that only shipped rules allow.
+fn sandbox(is_enabled: bool, path: &std::ffi::OsStr) -> Check {
+    if !is_enabled {
+        let text = "off (sandbox.enabled): only the rules hold commands";
+        return Check::new("sandbox", State::Warning, text.into());
+    }
+    let (can_enforce, gaps) = Sandbox::gaps(path, Profile::Read);
+    match (can_enforce, gaps.is_empty()) {
+        (false, _) => {
+            let text = format!("none: {}; only the rules hold commands", gaps.join("; "));
+            Check::new("sandbox", State::Warning, text)
+        }
+        (true, false) => Check::new("sandbox", State::Warning, format!("partial: {}", gaps.join("; "))),
+        (true, true) => Check::new("sandbox", State::Ok, "bubblewrap, Landlock and seccomp".into()),
+    }
 }
 
 /// The tool servers that are written down; none of them is started or asked.

@@ -94,6 +94,7 @@ fn context(suspension: &SuspensionRecord) -> ToolCallContext {
         agreed: Vec::new(),
         start_before: None,
         guards_git: false,
+        sandbox: None,
     }
 }
 

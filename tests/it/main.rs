@@ -34,6 +34,7 @@ mod models;
 mod notify;
 mod reminders;
 mod rendering;
+mod sandbox;
 mod screen;
 mod stale;
 mod stats;

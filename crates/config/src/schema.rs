@@ -375,6 +375,17 @@ pub(crate) const ROOT: Fields = &[
         ]),
     ),
     (
+        "sandbox",
+        Node::Table(&[(
+            "enabled",
+            leaf(
+                Flag,
+                Never,
+                "let the kernel keep commands that only shipped rules allow to reading the project",
+            ),
+        )]),
+    ),
+    (
         "threads",
         Node::Table(&[
             ("titles", leaf(Flag, Never, "let a model title new conversations in the background")),
@@ -455,6 +466,8 @@ enabled = true
 max_file_mib = 10
 max_folder_mib = 1024
 max_kept_mib = 2048
+[sandbox]
+enabled = true
 [threads]
 titles = true
 keep = "never"

@@ -389,6 +389,8 @@ pub struct Settings {
     pub mcp_servers: BTreeMap<String, ServerSettings>,
     /// How files are kept, to go back to.
     pub snapshots: SnapshotSettings,
+    /// Whether the kernel enforces profiles.
+    pub sandbox: bool,
     /// Conversations.
     pub threads: ThreadSettings,
     /// The terminal.
@@ -493,6 +495,7 @@ impl Settings {
                 max_folder: get.count("snapshots.max_folder_mib").unwrap_or(1024),
                 max_kept: get.count("snapshots.max_kept_mib").unwrap_or(2048),
             },
+            sandbox: get.flag("sandbox.enabled"),
             threads: ThreadSettings {
                 titles: get.flag("threads.titles"),
                 title_model: get.text("threads.title_model"),

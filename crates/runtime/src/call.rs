@@ -144,6 +144,10 @@ impl Driver {
             } else {
                 self.guarded.remove(id);
             }
+            match judgement.profile.filter(|_| report.intercept.is_none()) {
+                Some(profile) => self.profiles.insert(id.clone(), profile),
+                None => self.profiles.remove(id),
+            };
             self.unsaved.judged.push(JudgedCall {
                 call_id: id.clone(),
                 tool: call.name.clone(),
@@ -307,6 +311,7 @@ impl Driver {
             attempt: state.map_or(1, |c| c.attempt),
             start_before: None,
             guards_git: self.guarded.contains(id),
+            sandbox: self.profiles.get(id).copied(),
         }
     }
 

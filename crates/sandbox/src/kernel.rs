@@ -14,7 +14,8 @@ use seccompiler::{
 
 use crate::launch::Orders;
 use crate::namespaces::SYSTEM;
-use crate::policy::{Policy, Profile};
+use crate::policy::Policy;
+use aye_core::contract::judgement::Profile;
 
 /// The Landlock that is asked for; an older kernel enforces what it knows of it.
 const LANDLOCK: ABI = ABI::V7;

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::layers::Layers;
 use crate::namespaces;
-use crate::policy::{Policy, Profile};
+use crate::policy::Policy;
+use aye_core::contract::judgement::Profile;
 
 /// The hidden first argument that makes aye the launcher of one command.
 pub const LAUNCH_ARG: &str = "__launch";

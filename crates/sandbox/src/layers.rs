@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::namespaces::{SYSTEM, UNSHARE};
-use crate::policy::Profile;
+use aye_core::contract::judgement::Profile;
 
 /// The oldest Landlock that is of use: before Linux 6.2 it does not know truncation.
 pub const MIN_LANDLOCK: u8 = 3;

@@ -16,7 +16,8 @@ mod policy;
 pub mod protected;
 mod toolchains;
 
+pub use aye_core::contract::judgement::Profile;
 pub use launch::{LAUNCH_ARG, Launch, launch_main};
 pub use layers::{Layers, MIN_LANDLOCK};
-pub use policy::{MAX_MASKS, Policy, Profile, Unusable};
+pub use policy::{MAX_MASKS, Policy, Unusable};
 pub use toolchains::toolchains;

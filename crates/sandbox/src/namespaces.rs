@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::policy::{Policy, Profile};
+use crate::policy::Policy;
 use crate::protected;
+use aye_core::contract::judgement::Profile;
 
 /// Where the launcher is inside.
 pub(crate) const LAUNCHER: &str = "/run/aye/launch";

@@ -3,39 +3,11 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use aye_core::contract::judgement::Profile;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of masked files and folders: each one is a mount.
 pub const MAX_MASKS: usize = 500;
-
-/// How much of the machine a command gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Profile {
-    /// The workspace and the system's programs, read-only; no home folder, no network.
-    Read,
-    /// In addition, the workspace is writable except protected names.
-    Workspace,
-    /// The machine as the user has it.
-    Outside,
-}
-
-impl Profile {
-    /// The word in rules, on cards and in JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Profile::Read => "read",
-            Profile::Workspace => "workspace",
-            Profile::Outside => "outside",
-        }
-    }
-}
-
-impl fmt::Display for Profile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
 
 /// What a command may see and change. All paths are absolute, without links and `..`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

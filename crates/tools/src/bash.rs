@@ -118,6 +118,10 @@ impl Tool for Bash {
             let guarded = exec::guard_git(&mut request.env, &request.cwd).await;
             guarded.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))?;
         }
+        if let (Some(profile), Some(sandbox)) = (ctx.sandbox, &self.env.sandbox) {
+            let confined = sandbox.confine(&mut request, profile, &self.env.workspace.root).await;
+            confined.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))?;
+        }
         // Unbounded, because `run` bounds what it hands out by time, and a slow screen must not stop the command.
         let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel::<String>();
         let run = async {

@@ -20,6 +20,7 @@ mod list;
 mod page;
 mod paths;
 mod read;
+mod sandbox;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -47,6 +48,7 @@ use aye_core::contract::workspace::Workspace;
 use aye_core::state::KeyRegistration;
 use exec::{Env, ExecConfig};
 use ledger::FileLedger;
+pub use sandbox::Sandbox;
 
 /// Makes the beginnings of an HTTP client: roots, proxies, names. What guards against private addresses is added here.
 pub type HttpFactory = Arc<dyn Fn() -> reqwest::ClientBuilder + Send + Sync>;
@@ -70,6 +72,8 @@ pub struct ToolEnv {
     pub web_allow_hosts: Vec<String>,
     /// The rules about files, for what a call comes across by itself. `None`: there are no rules.
     pub policies: Option<Arc<dyn PathPolicies>>,
+    /// Keeps commands to what their profile allows. `None`: nothing does.
+    pub sandbox: Option<Arc<Sandbox>>,
     ledger: Arc<FileLedger>,
 }
 
@@ -85,6 +89,7 @@ impl ToolEnv {
             http: None,
             web_allow_hosts: Vec::new(),
             policies: None,
+            sandbox: None,
             ledger: Arc::default(),
         }
     }

@@ -1,10 +1,41 @@
 //! The evaluation of a call at the gate, for the audit: the verdict, and every rule that was tried.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::ids::CallId;
 use super::mode::Mode;
 use crate::state::{Phase, ScheduledActionSpec};
+
+/// How much of the machine a command gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// The workspace and the system's programs, read-only; no home folder, no network.
+    Read,
+    /// In addition, the workspace is writable except protected names.
+    Workspace,
+    /// The machine as the user has it.
+    Outside,
+}
+
+impl Profile {
+    /// The word in rules, on cards and in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Profile::Read => "read",
+            Profile::Workspace => "workspace",
+            Profile::Outside => "outside",
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
 
 /// What a call can do to the world, coarsely: for sorting and for a person's eye. Nothing is allowed because of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -100,6 +131,9 @@ pub struct Judgement {
     /// settings name. A user's rule, or yes, changes nothing about hooks and filters.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub guards_git: bool,
+    /// What the kernel keeps it to. `None`: nothing but the rules does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// How much was asked then.
     pub mode: Mode,
     /// What the call can do.

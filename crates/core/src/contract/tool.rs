@@ -375,6 +375,9 @@ pub struct ToolCallContext {
     pub start_before: Option<u64>,
     /// Only rules that come with aye allowed this call: see [`Judgement::guards_git`](super::judgement::Judgement).
     pub guards_git: bool,
+    /// What the kernel keeps the programs of this call to: see
+    /// [`Judgement::profile`](super::judgement::Judgement::profile).
+    pub sandbox: Option<super::judgement::Profile>,
 }
 
 /// The run that a process is spawned for.
@@ -410,6 +413,7 @@ impl ToolCallContext {
             attempt: 1,
             start_before: None,
             guards_git: false,
+            sandbox: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The protocol of `aye permissions check`: one JSON question a line in, one JSON verdict a line out.
 
-use super::evaluate::{Question, evaluate};
+use super::evaluate::{Question, Verdict, evaluate};
 use super::rules::{Layer, RuleSet, ToolPermissionBehavior as Behavior};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -39,16 +39,18 @@ struct LineRules {
     deny: Vec<String>,
 }
 
-/// Answers one line: `{"tool","args","rules"?}` in, `{"verdict","rule","why"}` out. Never panics, never fails: what
+/// Answers one line: `{"tool","args","rules"?}` in, `{"verdict","rule","why","profile"?}` out. Never panics, never fails: what
 /// cannot be read has the verdict `error`.
 pub fn check_line(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> String {
-    let (verdict, rule, why) = answer(line, base, ctx).unwrap_or_else(|why| ("error", None, why));
-    json!({ "verdict": verdict, "rule": rule, "why": why }).to_string()
+    let verdict = answer(line, base, ctx).unwrap_or_else(|why| Verdict::error(&why));
+    let mut answer = json!({ "verdict": verdict.decision.word(), "rule": verdict.rule, "why": verdict.why });
+    if let Some(profile) = verdict.profile {
+        answer["profile"] = profile.word().into();
+    }
+    answer.to_string()
 }
 
-type Answer = (&'static str, Option<String>, String);
-
-fn answer(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> Result<Answer, String> {
+fn answer(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> Result<Verdict, String> {
     let line: Line = serde_json::from_str(line).map_err(|error| format!("not a question: {error}"))?;
     let own = line.rules.map(LineRules::read).transpose()?;
     let question = Question {
@@ -59,8 +61,7 @@ fn answer(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> Result<Answer, S
         home: ctx.home,
         primary: None,
     };
-    let verdict = evaluate(own.as_ref().unwrap_or(base), &question);
-    Ok((verdict.decision.word(), verdict.rule, verdict.why))
+    Ok(evaluate(own.as_ref().unwrap_or(base), &question))
 }
 
 impl LineRules {

@@ -6,6 +6,7 @@ use super::protected::is_named_by;
 use super::reach::{self, Meets, NamedFile, Reached};
 use super::rules::{GrantMark, Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use super::shell::{self, Hit};
+use aye_core::contract::judgement::Profile;
 use aye_core::contract::path_policy::PathAccess;
 use aye_pattern::shell::{Analysis, Simple, analyse, visible};
 use aye_pattern::{Args, Looked, Matcher, Quantifier};
@@ -95,11 +96,21 @@ pub struct Verdict {
     ///
     /// [`Judgement::guards_git`]: aye_core::contract::judgement::Judgement::guards_git
     pub guards_git: bool,
+    /// What the kernel keeps it to: see [`Judgement::profile`](aye_core::contract::judgement::Judgement::profile).
+    pub profile: Option<Profile>,
 }
 
 impl Verdict {
     pub(super) fn new(decision: Decision, why: impl Into<String>) -> Verdict {
-        Verdict { decision, rule: None, origin: None, why: why.into(), grants: Vec::new(), guards_git: false }
+        Verdict {
+            decision,
+            rule: None,
+            origin: None,
+            why: why.into(),
+            grants: Vec::new(),
+            guards_git: false,
+            profile: None,
+        }
     }
 
     /// The call makes no sense.
@@ -125,6 +136,8 @@ pub(super) struct Allowed<'r> {
     pub(super) grants: Vec<GrantMark>,
     /// See [`Verdict::guards_git`].
     pub(super) guards_git: bool,
+    /// See [`Verdict::profile`].
+    pub(super) profile: Option<Profile>,
 }
 
 impl<'r> Allowed<'r> {
@@ -140,7 +153,7 @@ impl<'r> Allowed<'r> {
                 grants.push(mark.clone());
             }
         }
-        Some(Allowed { rule, grants, guards_git: false })
+        Some(Allowed { rule, grants, guards_git: false, profile: None })
     }
 }
 
@@ -403,8 +416,8 @@ impl<'a> Judge<'a> {
             return verdict;
         }
         match self.allowed() {
-            Ok(Allowed { rule, grants, guards_git }) => {
-                let allow = Verdict { grants, guards_git, ..Verdict::by(Decision::Allow, rule) };
+            Ok(Allowed { rule, grants, guards_git, profile }) => {
+                let allow = Verdict { grants, guards_git, profile, ..Verdict::by(Decision::Allow, rule) };
                 return self.reaches().unwrap_or(allow);
             }
             Err(Some(ask)) if default != Behavior::Allow => return ask,

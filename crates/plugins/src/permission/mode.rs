@@ -36,7 +36,12 @@ pub(super) fn judge_in(rules: &RuleSet, call: &Prepared<'_>, mode: Mode) -> Verd
 fn bend(rules: &RuleSet, call: &Prepared<'_>, mode: Mode, verdict: Verdict) -> Verdict {
     let question = &call.question;
     let Decision::Ask(kind) = verdict.decision else {
-        return if mode == Mode::Plan { in_plan(rules, call, verdict) } else { verdict };
+        return match mode {
+            Mode::Plan => in_plan(rules, call, verdict),
+            // Who chose it wants the machine as it is.
+            Mode::Yolo => Verdict { profile: None, ..verdict },
+            Mode::Ask | Mode::AcceptEdits => verdict,
+        };
     };
     let allow = |why: &str| Verdict::new(Decision::Allow, why);
     match mode {

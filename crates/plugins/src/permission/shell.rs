@@ -6,6 +6,7 @@ use super::grant::{pattern_word, rule_for_prefix};
 use super::path::{self, Places};
 use super::protected;
 use super::rules::{Layer, Rule, RuleSet};
+use aye_core::contract::judgement::Profile;
 use aye_pattern::shell::{
     Analysis, Assignment, Simple, Word, canonical, globs_are_harmless, is_explained, is_stateful,
     is_transparent, only_named, only_reads, risks,
@@ -216,32 +217,24 @@ pub(super) fn allowed<'r>(
     for (index, command) in commands.into_iter().enumerate() {
         used.extend(walk.command(command, index == 0 && analysis.starts_with_cd)?);
     }
-    let guards_git = guards_git(&analysis.plain().unwrap_or_default(), &walk);
+    let commands = analysis.plain().unwrap_or_default();
+    // A user's rule wins over a shipped one: what it allows is not kept to reading.
+    let rules: Vec<&Rule> =
+        walk.rules.iter().copied().filter(|rule| rule.origin.layer != Layer::Shipped).collect();
+    let own = Walk { rules: &rules, files: OnceCell::new(), at: walk.at.clone(), ..walk };
+    let is_own = |command: &&Simple| own.words(&command.words).is_ok();
+    // Git that the user allowed runs what the repository names anyway.
+    let mut git = commands.iter().filter(|command| runs_git(command)).peekable();
+    let guards_git = git.peek().is_some() && !git.any(|command| is_own(command));
+    let profile = (!commands.iter().any(is_own)).then_some(Profile::Read);
     let allowed = Allowed::by(&used).ok_or_else(|| "no rule covers this".to_owned())?;
-    Ok(Allowed { guards_git, ..allowed })
+    Ok(Allowed { guards_git, profile, ..allowed })
 }
 
-/// Whether the line runs git, and no rule but those that come with aye allows that.
-fn guards_git(commands: &[&Simple], walk: &Walk<'_, '_>) -> bool {
-    let is_git = |command: &&&Simple| {
-        let texts = command.texts();
-        texts.first() == Some(&"git")
-            || texts.first().is_some_and(|p| is_transparent(p)) && texts.contains(&"git")
-    };
-    let own: Vec<&Rule> =
-        walk.rules.iter().copied().filter(|rule| rule.origin.layer != Layer::Shipped).collect();
-    let walk = Walk {
-        rules: &own,
-        question: walk.question,
-        all: walk.all,
-        files: OnceCell::new(),
-        at: walk.at.clone(),
-        moved: walk.moved,
-        is_lost: walk.is_lost,
-    };
-    let mut git = commands.iter().filter(is_git).peekable();
-    // One that the user allowed runs what the repository names anyway.
-    git.peek().is_some() && git.all(|command| walk.words(&command.words).is_err())
+fn runs_git(command: &Simple) -> bool {
+    let texts = command.texts();
+    let first = texts.first();
+    first == Some(&"git") || first.is_some_and(|program| is_transparent(program)) && texts.contains(&"git")
 }
 
 /// Why a line asks whatever rules allow its commands, and what would allow it.

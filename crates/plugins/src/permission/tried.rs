@@ -107,6 +107,7 @@ pub(super) fn judgement(
         grant: grants.next(),
         other_grants: grants.collect(),
         guards_git: verdict.guards_git,
+        profile: verdict.profile,
         mode,
         risk: risk(question, call.map(|call| &call.subject), class),
         tried: call.map(|call| call.tried(rules)).unwrap_or_default(),

@@ -30,6 +30,7 @@ fn judged(call: &str, command: &str, ruling: Ruling, at: u64) -> JudgedCall {
         answered: false,
         judgement: Judgement {
             guards_git: false,
+            profile: None,
             ruling,
             rule: Some("Bash(date)".into()),
             origin: Some("rules.yaml:3".into()),

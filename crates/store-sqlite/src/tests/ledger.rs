@@ -82,6 +82,7 @@ async fn uses_are_counted_until_they_are_over() {
 fn judged(call: &str, tool: &str, command: &str, cwd: &str, at: u64) -> JudgedCall {
     let judgement = Judgement {
         guards_git: false,
+        profile: None,
         ruling: Ruling::Ask,
         rule: None,
         origin: None,
