@@ -137,10 +137,8 @@ impl ToolExecutor for ParallelToolExecutor {
         let results = join_all(calls.iter().map(|call| execute_call(tools, call, base_ctx))).await;
         let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
         for (at, one) in results.iter().enumerate() {
-            let earlier = results[..at].iter();
-            if let Some(key) =
-                earlier.filter_map(|other| other.command.batch.conflict(&one.command.batch)).next()
-            {
+            let mut earlier = results[..at].iter();
+            if let Some(key) = earlier.find_map(|other| other.command.batch.conflict(&one.command.batch)) {
                 return Err(StateError::ParallelMergeConflict { key: key.into() }.into());
             }
         }

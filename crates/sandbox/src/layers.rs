@@ -110,7 +110,7 @@ fn find(path: &OsStr) -> Result<PathBuf, String> {
     let folders = path.as_bytes().split(|byte| *byte == b':').map(|dir| Path::new(OsStr::from_bytes(dir)));
     let all = folders.filter_map(|dir| dir.join("bwrap").canonicalize().ok());
     let found = all.into_iter().find(|it| it.is_file() && SYSTEM.iter().any(|system| it.starts_with(system)));
-    found.ok_or_else(|| "bwrap is in no folder of the system in PATH; install bubblewrap".into())
+    found.ok_or_else(|| "bwrap was not found in a system folder of PATH; install bubblewrap".into())
 }
 
 fn works(bwrap: PathBuf) -> Result<PathBuf, String> {

@@ -225,7 +225,7 @@ pub(super) fn allowed<'r>(
     let is_own = |command: &&Simple| own.words(&command.words).is_ok();
     // Git that the user allowed runs what the repository names anyway.
     let mut git = commands.iter().filter(|command| runs_git(command)).peekable();
-    let guards_git = git.peek().is_some() && !git.any(|command| is_own(command));
+    let guards_git = git.peek().is_some() && !git.any(is_own);
     let profile = (!commands.iter().any(is_own)).then_some(Profile::Read);
     let allowed = Allowed::by(&used).ok_or_else(|| "no rule covers this".to_owned())?;
     Ok(Allowed { guards_git, profile, ..allowed })

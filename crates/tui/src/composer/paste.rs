@@ -115,7 +115,10 @@ impl Composer {
                 && !other.contains(mark)
                 && self.pastes.iter().all(|paste| paste.mark != *mark)
         };
-        (self.pastes.len() + 1..).map(mark).find(is_free).expect("there are more numbers than marks")
+        (self.pastes.len() + 1..usize::MAX)
+            .map(mark)
+            .find(is_free)
+            .expect("there are more numbers than marks")
     }
 
     /// The text of something that was said before; its marks stand for what was pasted then.

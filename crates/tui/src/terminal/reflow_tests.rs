@@ -220,9 +220,7 @@ fn play_untold(steps: &[((u16, u16), usize, Vec<u16>)]) -> Played {
         overflowed |= overflows(&term.out.0, term.at.0, &shown, *size);
         term.out_mut().0.resize(size.0, size.1);
         let words: Vec<String> = (0..*lines)
-            .map(|line| {
-                (0..9 * line + 1).fold(String::new(), |text, i| format!("{text}w{n:02}{line}{i:02} "))
-            })
+            .map(|line| (0..=9 * line).fold(String::new(), |text, i| format!("{text}w{n:02}{line}{i:02} ")))
             .map(|line| line.trim_end().to_owned())
             .collect();
         finished.extend(words.clone());
