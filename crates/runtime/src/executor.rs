@@ -1,7 +1,7 @@
 //! Executes tool calls without a run, for programs and tests that have tools and no runtime.
 //!
 //! Nothing here asks, stores or recovers: a run executes its calls through the gate and the journal. What both share is
-//! the order in which calls start, [`ToolExecutionMode`](aye_core::contract::executor::ToolExecutionMode).
+//! the order in which calls start, [`ToolExecutionMode`].
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
