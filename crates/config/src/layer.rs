@@ -121,7 +121,7 @@ pub struct Problem {
 
 /// One checked key.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct LayerEntry {
     pub key: Key,
     pub value: Value,
     pub origin: Origin,
@@ -131,7 +131,7 @@ pub(crate) struct Entry {
 /// All that one source says.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layer {
-    pub entries: Vec<Entry>,
+    pub entries: Vec<LayerEntry>,
     pub problems: Vec<Problem>,
 }
 
@@ -207,7 +207,7 @@ impl Layer {
         at: &dyn Fn(usize) -> Origin,
     ) {
         match check_at(value, leaf.kind, at) {
-            Ok(value) => self.entries.push(Entry { key, value, origin, leaf }),
+            Ok(value) => self.entries.push(LayerEntry { key, value, origin, leaf }),
             Err(found) => {
                 let message = format!("`{key}` must be {}, not {found}", leaf.kind);
                 self.problems.push(Problem { origin: at(value.span().start), message });
@@ -253,7 +253,7 @@ impl Layer {
         }
     }
 
-    fn entry(key: Key, raw: &str, origin: &Origin) -> Result<Entry, String> {
+    fn entry(key: Key, raw: &str, origin: &Origin) -> Result<LayerEntry, String> {
         let Some(leaf) = schema::find_leaf(&key.0) else { return Err(no_such_key(&key)) };
         let wants_text = matches!(
             leaf.kind,
@@ -278,7 +278,7 @@ impl Layer {
             Err(_) => as_text(),
         };
         match value {
-            Ok(value) => Ok(Entry { key, value, origin: origin.clone(), leaf }),
+            Ok(value) => Ok(LayerEntry { key, value, origin: origin.clone(), leaf }),
             Err(found) => Err(format!("`{key}` must be {}, not {found}", leaf.kind)),
         }
     }

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::env::Env;
-use super::layer::{Entry, Key, Layer, Origin, Problem, Value, parse_duration};
+use super::layer::{Key, Layer, LayerEntry, Origin, Problem, Value, parse_duration};
 use super::redact::redacted;
 use super::schema::{self, Kind, ProjectMay};
 use super::settings::Settings;
@@ -155,7 +155,7 @@ pub fn project_config_files(root: &Path, cwd: &Path) -> Vec<PathBuf> {
     files
 }
 
-pub(crate) fn defaults() -> Vec<Entry> {
+pub(crate) fn defaults() -> Vec<LayerEntry> {
     let layer = Layer::from_toml(Path::new("defaults"), schema::DEFAULTS);
     debug_assert!(layer.problems.is_empty(), "{:?}", layer.problems);
     layer.entries
@@ -215,7 +215,7 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigError> {
 
 /// Why an entry does not count that would change a server which another file describes: its command would run with
 /// variables that were written for another one.
-fn mixes_servers(joined: &BTreeMap<Key, (Value, Origin)>, entry: &Entry) -> Option<String> {
+fn mixes_servers(joined: &BTreeMap<Key, (Value, Origin)>, entry: &LayerEntry) -> Option<String> {
     let [table, name, _] = entry.key.0.as_slice() else { return None };
     if table != "mcp_servers" {
         return None;
@@ -233,7 +233,7 @@ fn mixes_servers(joined: &BTreeMap<Key, (Value, Origin)>, entry: &Entry) -> Opti
         .then(|| format!("`{}` is ignored: another file with precedence defines the server", entry.key))
 }
 
-fn join(joined: &mut BTreeMap<Key, (Value, Origin)>, entries: Vec<Entry>) {
+fn join(joined: &mut BTreeMap<Key, (Value, Origin)>, entries: Vec<LayerEntry>) {
     for entry in entries {
         joined.insert(entry.key, (entry.value, entry.origin));
     }
@@ -254,7 +254,11 @@ fn env_layer(env: &Env) -> Layer {
 }
 
 /// Why a project's file may not set this, or nothing when it may.
-pub(crate) fn project_refusal(entry: &Entry, before: Option<&Value>, is_trusted: bool) -> Option<String> {
+pub(crate) fn project_refusal(
+    entry: &LayerEntry,
+    before: Option<&Value>,
+    is_trusted: bool,
+) -> Option<String> {
     let key = &entry.key;
     let untrusted = || format!("`{key}` is ignored until you trust this folder");
     match entry.leaf.project {

@@ -402,7 +402,7 @@ pub struct Settings {
 }
 
 /// The joined values of all layers, by key.
-pub(crate) type Values = BTreeMap<Key, Value>;
+pub(crate) type SettingValues = BTreeMap<Key, Value>;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -414,7 +414,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Builds the typed form. Values were checked against the schema, so what is absent has no default there either.
-    pub(crate) fn from_values(values: &Values) -> Self {
+    pub(crate) fn from_values(values: &SettingValues) -> Self {
         let get = Getter(values);
         let names = |table: &str| {
             let of_table = values.keys().filter(|key| key.0.len() > 2 && key.0[0] == table);
@@ -527,7 +527,7 @@ fn to_u32(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-struct Getter<'a>(&'a Values);
+struct Getter<'a>(&'a SettingValues);
 
 impl Getter<'_> {
     fn get(&self, dotted: &str) -> Option<&Value> {

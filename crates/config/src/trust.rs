@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::layer::{Entry, Value};
+use super::layer::{LayerEntry, Value};
 use super::layers::{defaults, project_config_files, project_refusal, read_layer, read_text};
 use super::paths::{PrivateFileError, write_private};
 use super::schema::ProjectMay;
@@ -208,7 +208,7 @@ fn config_item(path: &Path) -> Option<TrustItem> {
     let hash = hash_file(path)?;
     let layer = read_layer(path);
     let base: BTreeMap<_, _> = defaults().into_iter().map(|entry| (entry.key, entry.value)).collect();
-    let needs_trust = |entry: &&Entry| {
+    let needs_trust = |entry: &&LayerEntry| {
         let before: Option<&Value> = base.get(&entry.key);
         let never = matches!(entry.leaf.project, ProjectMay::Never | ProjectMay::Tighten);
         !never && project_refusal(entry, before, false).is_some()

@@ -218,7 +218,7 @@ impl Pattern {
     /// # Errors
     /// When the text is not a pattern; the error says where and what would be right.
     pub fn parse(text: &str) -> Result<Pattern, PatternError> {
-        parse::parse(text, parse::Sources::Foreign)
+        parse::parse(text, parse::RegexSource::Foreign)
     }
 
     /// Reads a pattern that comes with the program: a test has compiled its regular expressions, so they are
@@ -227,7 +227,7 @@ impl Pattern {
     /// # Errors
     /// As [`Pattern::parse`], but a wrong regular expression panics at its first use.
     pub fn parse_own(text: &str) -> Result<Pattern, PatternError> {
-        parse::parse(text, parse::Sources::Own)
+        parse::parse(text, parse::RegexSource::Own)
     }
 
     /// The pattern for exactly this tool, whatever its arguments.

@@ -18,7 +18,7 @@ pub struct PatternError {
 
 /// Who wrote the regular expressions of a pattern.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sources {
+pub(super) enum RegexSource {
     /// Somebody: they are compiled now, so that a mistake is found now.
     Foreign,
     /// We, and a test compiles them.
@@ -29,12 +29,12 @@ struct Parser<'a> {
     text: &'a str,
     chars: Vec<char>,
     at: usize,
-    sources: Sources,
+    sources: RegexSource,
 }
 
 type Parsed<T> = Result<T, PatternError>;
 
-pub(super) fn parse(text: &str, sources: Sources) -> Parsed<Pattern> {
+pub(super) fn parse(text: &str, sources: RegexSource) -> Parsed<Pattern> {
     let mut parser = Parser { text, chars: text.chars().collect(), at: 0, sources };
     parser.blanks();
     let name = parser.name()?;
@@ -49,12 +49,12 @@ pub(super) fn parse(text: &str, sources: Sources) -> Parsed<Pattern> {
 
 /// A glob that stands by itself.
 pub(super) fn glob(text: &str) -> Parsed<Matcher> {
-    Parser { text, chars: Vec::new(), at: 0, sources: Sources::Foreign }.glob_matcher(text, 0)
+    Parser { text, chars: Vec::new(), at: 0, sources: RegexSource::Foreign }.glob_matcher(text, 0)
 }
 
 /// A regular expression that stands by itself.
 pub(super) fn regex(text: &str) -> Parsed<Matcher> {
-    let parser = Parser { text, chars: Vec::new(), at: 0, sources: Sources::Foreign };
+    let parser = Parser { text, chars: Vec::new(), at: 0, sources: RegexSource::Foreign };
     if text.is_empty() {
         return Err(parser.error(0, "an empty regular expression matches everything"));
     }
@@ -310,8 +310,8 @@ impl Parser<'_> {
 
     fn regex(&self, source: &str) -> Result<LazyRegex, regex::Error> {
         match self.sources {
-            Sources::Foreign => LazyRegex::now(source),
-            Sources::Own => Ok(LazyRegex::later(source.to_owned())),
+            RegexSource::Foreign => LazyRegex::now(source),
+            RegexSource::Own => Ok(LazyRegex::later(source.to_owned())),
         }
     }
 

@@ -56,7 +56,7 @@ impl AgentRuntime {
         let agent = self.resolve(agent_id, None)?;
         let policy = agent.spec.context_policy.as_ref();
         let (mut history, mut summary) = (History::default(), None);
-        let mut memory = super::window::Memory::default();
+        let mut memory = super::window::WindowMemory::default();
         if let Some(thread) = thread {
             let held = StoredThread::read(&shared.store, thread, shared.windows.cut(thread), None).await?;
             (history, summary) = (held.history, held.summary);

@@ -53,7 +53,7 @@ pub type Artifacts = Arc<dyn Fn(&Artifact) -> Option<String> + Send + Sync>;
 
 /// What the requests of a conversation taught.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct WindowMemory {
     pub(super) marks: Marks,
     /// By model: each counts in its own way.
     pub(super) calibration: Calibration,
@@ -68,7 +68,7 @@ pub(super) struct Memory {
     pub(super) bill: Arc<Mutex<TokenUsage>>,
 }
 
-impl Memory {
+impl WindowMemory {
     /// What was learnt of another model does not hold.
     fn of_model(mut self, model: &str) -> Self {
         if self.model != model {
@@ -85,10 +85,10 @@ pub(super) struct Kept {
     pub(super) sizes: Sizes,
 }
 
-/// The [`Memory`] of each conversation.
+/// The [`WindowMemory`] of each conversation.
 #[derive(Default)]
 pub(super) struct Windows {
-    known: Mutex<HashMap<ThreadId, Memory>>,
+    known: Mutex<HashMap<ThreadId, WindowMemory>>,
     /// What the last run loaded: the next one is mostly of the same conversation.
     kept: Mutex<Option<(ThreadId, Kept)>>,
     /// A summary is not being written any more.
@@ -96,12 +96,12 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    pub(super) fn get(&self, thread: &ThreadId, model: &str) -> Memory {
+    pub(super) fn get(&self, thread: &ThreadId, model: &str) -> WindowMemory {
         let known = self.known.lock().expect("no panic while it is held");
         known.get(thread).cloned().unwrap_or_default().of_model(model)
     }
 
-    pub(super) fn change<T>(&self, thread: &ThreadId, change: impl FnOnce(&mut Memory) -> T) -> T {
+    pub(super) fn change<T>(&self, thread: &ThreadId, change: impl FnOnce(&mut WindowMemory) -> T) -> T {
         let mut known = self.known.lock().expect("no panic while it is held");
         if known.len() >= REMEMBERED && !known.contains_key(thread) {
             let spare = known.iter().find(|(_, memory)| !memory.compacting).map(|(thread, _)| thread.clone());
@@ -199,7 +199,7 @@ pub(super) fn answer_of(policy: &ContextWindowPolicy) -> usize {
 }
 
 /// The room for messages in the terms of the estimate: the window without the answer and what else is sent.
-pub(super) fn room(policy: Option<&ContextWindowPolicy>, memory: &Memory, fixed: usize) -> usize {
+pub(super) fn room(policy: Option<&ContextWindowPolicy>, memory: &WindowMemory, fixed: usize) -> usize {
     let room = policy.map_or(usize::MAX, |policy| {
         memory.calibration.before(policy.max_context_tokens - answer_of(policy))
     });
@@ -257,9 +257,9 @@ impl AgentRuntime {
         let model = request.overrides.model.as_ref().unwrap_or(&spec.model);
         let seen = request.messages.iter().filter(|message| message.visibility != Visibility::Person);
         let tokens = estimate::messages_tokens(seen);
-        let Memory { calibration, .. } = shared.windows.get(&request.thread_id, model);
+        let WindowMemory { calibration, .. } = shared.windows.get(&request.thread_id, model);
         let system = spec.system_prompt.len() / 4;
-        if tokens <= room(Some(policy), &Memory { calibration, ..Memory::default() }, system) {
+        if tokens <= room(Some(policy), &WindowMemory { calibration, ..WindowMemory::default() }, system) {
             return Ok(());
         }
         let window =
@@ -389,7 +389,7 @@ impl Driver {
     fn see_to_compaction(
         &mut self,
         policy: &ContextWindowPolicy,
-        memory: &Memory,
+        memory: &WindowMemory,
         tokens: usize,
         is_cut: bool,
     ) {

@@ -28,7 +28,7 @@ use aye_core::contract::clock::Clock;
 use aye_core::contract::digest::{hex, sha256_hex};
 use aye_core::contract::snapshot::{Change, ChangedFile, Changes, FileChange, Snapshots, Taken, TreeId};
 use aye_core::contract::tool::FilePreview;
-use aye_store_sqlite::objects::{Hash, ObjectError, Objects, Piece, parse_hash};
+use aye_store_sqlite::objects::{Hash, ObjectError, ObjectKind, Objects, parse_hash};
 
 use tree::{Difference, Item, Items, Kind};
 use walk::{Place, Seen, Trouble, path_of};
@@ -551,7 +551,7 @@ impl Inner {
         }
         let mut rules = Vec::new();
         for (path, item) in tree::named(&self.objects, target, b".gitignore").map_err(|e| gone(&e))? {
-            let bytes = self.objects.get(Piece::Bytes, &item.hash).map_err(|e| gone(&e))?;
+            let bytes = self.objects.get(ObjectKind::Bytes, &item.hash).map_err(|e| gone(&e))?;
             let folder = path_of(&path).parent().map(Path::to_path_buf).unwrap_or_default();
             let mut builder = GitignoreBuilder::new(Path::new("/").join(folder));
             for line in String::from_utf8_lossy(&bytes).lines() {
@@ -567,7 +567,7 @@ impl Inner {
         if matches!(item.kind, Kind::LeftOut | Kind::Absent) {
             return None;
         }
-        let bytes = self.objects.get(Piece::Bytes, &item.hash).ok()?;
+        let bytes = self.objects.get(ObjectKind::Bytes, &item.hash).ok()?;
         if bytes.len() > MAX_TEXT || bytes.contains(&0) {
             return None;
         }

@@ -13,7 +13,7 @@ use rustix::fs::{
 };
 
 use super::tree::{Difference, Item, Kind};
-use aye_store_sqlite::objects::{Objects, Piece};
+use aye_store_sqlite::objects::{ObjectKind, Objects};
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -103,7 +103,7 @@ fn create(top: &OwnedFd, objects: &Objects, path: &[u8], item: &Item) -> io::Res
     if matches!(item.kind, Kind::LeftOut | Kind::Absent) {
         return Ok(());
     }
-    let bytes = objects.get(Piece::Bytes, &item.hash).map_err(io::Error::other)?;
+    let bytes = objects.get(ObjectKind::Bytes, &item.hash).map_err(io::Error::other)?;
     let (folder, name) = parent(top, path, true)?;
     let there = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(about) => Some(about),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use aye_store_sqlite::objects::{Hash, ObjectError, Objects, Piece, hash_of};
+use aye_store_sqlite::objects::{Hash, ObjectError, ObjectKind, Objects, hash_of};
 
 /// What a path is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ fn write(folder: &BTreeMap<Vec<u8>, Node>, pieces: &mut Vec<(Hash, Vec<u8>)>) ->
         };
         row(&mut bytes, letter, &hash, name);
     }
-    let hash = hash_of(Piece::Folder, &bytes);
+    let hash = hash_of(ObjectKind::Folder, &bytes);
     pieces.push((hash, bytes));
     hash
 }
@@ -132,11 +132,11 @@ fn rows(bytes: &[u8]) -> Result<Vec<Row<'_>>, ObjectError> {
 }
 
 /// The pieces that a folder names.
-pub(super) fn references(bytes: &[u8]) -> Vec<(Piece, Hash)> {
+pub(super) fn references(bytes: &[u8]) -> Vec<(ObjectKind, Hash)> {
     let named = |row: Row<'_>| match row {
-        Row::Folder(_, hash) => Some((Piece::Folder, hash)),
+        Row::Folder(_, hash) => Some((ObjectKind::Folder, hash)),
         Row::Item(_, item) => {
-            (!matches!(item.kind, Kind::LeftOut | Kind::Absent)).then_some((Piece::Bytes, item.hash))
+            (!matches!(item.kind, Kind::LeftOut | Kind::Absent)).then_some((ObjectKind::Bytes, item.hash))
         }
     };
     rows(bytes).map(|rows| rows.into_iter().filter_map(named).collect()).unwrap_or_default()
@@ -148,7 +148,7 @@ fn join(above: &[u8], name: &[u8]) -> Vec<u8> {
 
 /// All paths of a tree below a folder.
 fn collect(objects: &Objects, folder: &Hash, above: &[u8], into: &mut Items) -> Result<(), ObjectError> {
-    let bytes = objects.get(Piece::Folder, folder)?;
+    let bytes = objects.get(ObjectKind::Folder, folder)?;
     for row in rows(&bytes)? {
         match row {
             Row::Item(name, item) => drop(into.insert(join(above, name), item)),
@@ -167,7 +167,7 @@ pub(super) fn all(objects: &Objects, tree: &Hash) -> Result<Items, ObjectError> 
 
 /// What is at a path of a tree.
 pub(super) fn item_at(objects: &Objects, tree: &Hash, path: &[u8]) -> Result<Option<Item>, ObjectError> {
-    let bytes = objects.get(Piece::Folder, tree)?;
+    let bytes = objects.get(ObjectKind::Folder, tree)?;
     let (name, below) = match path.iter().position(|b| *b == b'/') {
         Some(at) => (&path[..at], Some(&path[at + 1..])),
         None => (path, None),
@@ -213,7 +213,8 @@ fn compare(
     if before == after {
         return Ok(());
     }
-    let load = |hash: Option<&Hash>| hash.map_or(Ok(Vec::new()), |hash| objects.get(Piece::Folder, hash));
+    let load =
+        |hash: Option<&Hash>| hash.map_or(Ok(Vec::new()), |hash| objects.get(ObjectKind::Folder, hash));
     let (old, new) = (load(before)?, load(after)?);
     let mut names: BTreeMap<&[u8], (Option<Row<'_>>, Option<Row<'_>>)> = BTreeMap::new();
     for row in rows(&old)? {

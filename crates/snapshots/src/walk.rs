@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinka
 
 use super::Limits;
 use super::tree::{self, Item, Kind};
-use aye_store_sqlite::objects::{Hash, Objects, Piece, hash_of};
+use aye_store_sqlite::objects::{Hash, ObjectKind, Objects, hash_of};
 
 /// So many bytes are read before they are written: nobody else waits long for the database.
 const BATCH: usize = 1 << 20;
@@ -385,7 +385,7 @@ fn run(place: &Place<'_>, seen: &mut Seen, reads: bool) -> Result<(Look, bool), 
     let tree = match seen.top.hash {
         Some(hash) => hash,
         None if reads && !is_early => {
-            let hash = hash_of(Piece::Folder, b"");
+            let hash = hash_of(ObjectKind::Folder, b"");
             place.objects.put(&[(hash, Vec::new())]).map_err(|error| Trouble::Failed(error.to_string()))?;
             hash
         }
@@ -433,7 +433,7 @@ impl Eye<'_> {
         self.place.objects.put(&batch).map_err(|error| Trouble::Failed(error.to_string()))
     }
 
-    fn keep(&mut self, kind: Piece, bytes: Vec<u8>) -> Result<Hash, Trouble> {
+    fn keep(&mut self, kind: ObjectKind, bytes: Vec<u8>) -> Result<Hash, Trouble> {
         let hash = hash_of(kind, &bytes);
         self.held += bytes.len() + size_of::<(Hash, Vec<u8>)>();
         self.batch.push((hash, bytes));
@@ -537,7 +537,7 @@ impl Eye<'_> {
             };
             tree::row(&mut bytes, letter, &hash, name);
         }
-        let hash = if bytes.is_empty() { None } else { Some(self.keep(Piece::Folder, bytes)?) };
+        let hash = if bytes.is_empty() { None } else { Some(self.keep(ObjectKind::Folder, bytes)?) };
         let changed = folder.hash != hash;
         folder.hash = hash;
         Ok(changed)
@@ -632,7 +632,7 @@ impl Eye<'_> {
             match read_at(fd.as_fd(), name, max) {
                 Ok(Some(bytes)) => {
                     self.bytes_read += bytes.len() as u64;
-                    return self.keep(Piece::Bytes, bytes).map(Some);
+                    return self.keep(ObjectKind::Bytes, bytes).map(Some);
                 }
                 Ok(None) => "it grew while it was read".to_owned(),
                 Err(error) => error.to_string(),
@@ -682,7 +682,7 @@ impl Eye<'_> {
                 | (FileType::RegularFile, Some(what @ What::File { .. })) => what,
                 (FileType::Symlink, known) => {
                     let Ok(target) = readlinkat(fd, &*name, Vec::new()) else { continue };
-                    let hash = self.keep(Piece::Bytes, target.into_bytes())?;
+                    let hash = self.keep(ObjectKind::Bytes, target.into_bytes())?;
                     changed |= !matches!(known, Some(What::Link(before)) if before == hash);
                     folder.rows.push(Row { name, what: What::Link(hash) });
                     continue;
@@ -803,7 +803,7 @@ fn open_and_read(
 pub(super) fn one(root: &Path, relative: &[u8], limits: &Limits) -> Option<(Item, Option<Vec<u8>>, String)> {
     let path = root.join(path_of(relative));
     let about = rustix::fs::lstat(&path).ok()?;
-    let item = |kind, bytes: &[u8]| Item { kind, hash: hash_of(Piece::Bytes, bytes) };
+    let item = |kind, bytes: &[u8]| Item { kind, hash: hash_of(ObjectKind::Bytes, bytes) };
     match FileType::from_raw_mode(about.st_mode) {
         FileType::Symlink => {
             let target = std::fs::read_link(&path).ok()?.as_os_str().as_bytes().to_vec();

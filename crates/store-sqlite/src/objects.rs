@@ -72,9 +72,9 @@ pub struct Objects {
     open: Mutex<Option<Connection>>,
 }
 
-/// What a piece is: part of its name, so that a file cannot pass for a folder.
+/// What kind of object it is: part of its name, so that a file cannot pass for a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum ObjectKind {
     /// The bytes of a file, or where a link leads.
     Bytes,
     /// The rows of a folder.
@@ -82,11 +82,11 @@ pub enum Piece {
 }
 
 /// The name of a piece.
-pub fn hash_of(kind: Piece, bytes: &[u8]) -> Hash {
+pub fn hash_of(kind: ObjectKind, bytes: &[u8]) -> Hash {
     let mut digest = Sha256::new();
     digest.update(match kind {
-        Piece::Bytes => b"f",
-        Piece::Folder => b"d",
+        ObjectKind::Bytes => b"f",
+        ObjectKind::Folder => b"d",
     });
     digest.update(bytes);
     digest.finalize().into()
@@ -175,7 +175,7 @@ impl Objects {
     ///
     /// # Errors
     /// [`ObjectError::Gone`], [`ObjectError::Damaged`].
-    pub fn get(&self, kind: Piece, hash: &Hash) -> Result<Vec<u8>, ObjectError> {
+    pub fn get(&self, kind: ObjectKind, hash: &Hash) -> Result<Vec<u8>, ObjectError> {
         self.with(|conn| get(conn, kind, hash))
     }
 
@@ -232,7 +232,7 @@ impl Objects {
     pub fn make_room(
         &self,
         most: u64,
-        references: impl Fn(&[u8]) -> Vec<(Piece, Hash)>,
+        references: impl Fn(&[u8]) -> Vec<(ObjectKind, Hash)>,
     ) -> Result<(), ObjectError> {
         self.with(|conn| {
             // One tree always stays: it is somebody's way back.
@@ -313,7 +313,7 @@ fn used(conn: &Connection) -> Result<u64, ObjectError> {
     Ok(uint(pages.saturating_mul(pragma("page_size")?)))
 }
 
-fn get(conn: &Connection, kind: Piece, hash: &Hash) -> Result<Vec<u8>, ObjectError> {
+fn get(conn: &Connection, kind: ObjectKind, hash: &Hash) -> Result<Vec<u8>, ObjectError> {
     let found: Option<(bool, Vec<u8>)> = conn
         .prepare_cached("SELECT is_packed, data FROM piece WHERE hash = ?1")?
         .query_row((&hash[..],), |row| Ok((row.get(0)?, row.get(1)?)))
@@ -344,7 +344,7 @@ fn packed(bytes: &[u8]) -> Result<Option<Vec<u8>>, ObjectError> {
 /// All pieces that trees which stay are made of.
 fn live(
     conn: &Connection,
-    references: &impl Fn(&[u8]) -> Vec<(Piece, Hash)>,
+    references: &impl Fn(&[u8]) -> Vec<(ObjectKind, Hash)>,
 ) -> Result<HashSet<Vec<u8>>, ObjectError> {
     let mut roots = conn.prepare("SELECT tree FROM kept")?;
     let names = roots.query_map((), |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
@@ -354,11 +354,11 @@ fn live(
         if !live.insert(folder.to_vec()) {
             continue;
         }
-        let Ok(bytes) = get(conn, Piece::Folder, &folder) else { continue };
+        let Ok(bytes) = get(conn, ObjectKind::Folder, &folder) else { continue };
         for (kind, hash) in references(&bytes) {
             match kind {
-                Piece::Folder => open.push(hash),
-                Piece::Bytes => drop(live.insert(hash.to_vec())),
+                ObjectKind::Folder => open.push(hash),
+                ObjectKind::Bytes => drop(live.insert(hash.to_vec())),
             }
         }
     }

@@ -49,7 +49,7 @@ struct Stamp {
 }
 
 /// A name in a folder that is held open.
-pub(super) struct Target {
+pub(super) struct WriteTarget {
     folder: OwnedFd,
     name: PathBuf,
     /// The whole path, for messages.
@@ -93,7 +93,7 @@ fn open_folder(folder: &Path, create: bool) -> Result<OwnedFd, Errno> {
     Ok(fd)
 }
 
-impl Target {
+impl WriteTarget {
     /// Opens the folder of `real`, a path whose links are resolved. Missing folders are made when `create` is set.
     pub(super) fn open(real: &Path, create: bool) -> Result<Self, FileError> {
         let shown = escape(real);
@@ -250,11 +250,11 @@ mod tests {
         let real = sandbox.path("src/x");
         std::fs::rename(sandbox.path("src"), sandbox.path("gone")).expect("renamed");
         sandbox.link(sandbox.path("elsewhere"), "src");
-        assert!(matches!(Target::open(&real, true), Err(FileError::Link(_))));
+        assert!(matches!(WriteTarget::open(&real, true), Err(FileError::Link(_))));
         // Opened before: the write goes to the folder that was meant.
         std::fs::remove_file(sandbox.path("src")).expect("removed");
         std::fs::rename(sandbox.path("gone"), sandbox.path("src")).expect("renamed");
-        let mut target = Target::open(&real, false).expect("a folder");
+        let mut target = WriteTarget::open(&real, false).expect("a folder");
         assert_eq!(target.read().expect("read").expect("there"), b"old");
         std::fs::rename(sandbox.path("src"), sandbox.path("gone")).expect("renamed");
         sandbox.link(sandbox.path("elsewhere"), "src");
@@ -266,15 +266,15 @@ mod tests {
     fn a_file_that_changed_meanwhile_is_left_alone() {
         let sandbox = Sandbox::new();
         let real = sandbox.write("x", "old");
-        let mut target = Target::open(&real, false).expect("a folder");
+        let mut target = WriteTarget::open(&real, false).expect("a folder");
         target.read().expect("read");
         sandbox.write("x", "someone else's");
         assert!(matches!(target.replace(b"new", || false), Err(FileError::Raced(_))));
-        let mut target = Target::open(&sandbox.path("y"), false).expect("a folder");
+        let mut target = WriteTarget::open(&sandbox.path("y"), false).expect("a folder");
         assert_eq!(target.read().expect("read"), None);
         sandbox.write("y", "someone else's");
         assert!(matches!(target.replace(b"new", || false), Err(FileError::Raced(_))));
-        let mut target = Target::open(&real, false).expect("a folder");
+        let mut target = WriteTarget::open(&real, false).expect("a folder");
         target.read().expect("read");
         assert!(matches!(target.replace(b"new", || true), Err(FileError::Cancelled)));
         let mut names: Vec<_> = std::fs::read_dir(&sandbox.workspace.cwd)

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
 
 use super::ToolEnv;
-use super::atomic::{FileError, Target};
+use super::atomic::{FileError, WriteTarget};
 use super::ledger::{Seen, hash};
 use super::paths::{absolute, resolve, shown};
 use aye_core::contract::path_policy::PathAccess;
@@ -24,15 +24,15 @@ impl From<FileError> for ToolError {
 }
 
 /// A file, looked at.
-pub(super) struct Subject {
+pub(super) struct ChangedFile {
     pub(super) real: PathBuf,
     /// As the model knows it.
     pub(super) name: String,
     pub(super) before: Option<Vec<u8>>,
-    target: Option<Target>,
+    target: Option<WriteTarget>,
 }
 
-impl Subject {
+impl ChangedFile {
     /// Looks at a file; nothing is made yet.
     pub(super) fn look(env: &ToolEnv, file_path: &str) -> Result<Self, ToolError> {
         if file_path.ends_with('/') {
@@ -52,7 +52,7 @@ impl Subject {
         if real.parent().is_some_and(|parent| parent.symlink_metadata().is_err()) {
             return Ok(Self { real, name, before: None, target: None });
         }
-        let mut target = Target::open(&real, false)?;
+        let mut target = WriteTarget::open(&real, false)?;
         let before = target.read()?;
         Ok(Self { real, name, before, target: Some(target) })
     }
@@ -83,7 +83,7 @@ pub(super) fn is_decided(ctx: &ToolCallContext) -> bool {
 
 /// What a person was shown is what may be changed: a file that is another one now is asked about again. Called under
 /// the ledger's lock, so that no other call of this process comes between.
-fn still_agreed(change: &Change, ctx: &ToolCallContext) -> Result<(), ToolError> {
+fn still_agreed(change: &PlannedChange, ctx: &ToolCallContext) -> Result<(), ToolError> {
     if ctx.agreed.is_empty() {
         return Ok(());
     }
@@ -97,7 +97,7 @@ fn still_agreed(change: &Change, ctx: &ToolCallContext) -> Result<(), ToolError>
 }
 
 /// Says of a call what it would change.
-type Plan = fn(&ToolEnv, &Value, &ToolCallContext) -> Result<Change, ToolError>;
+type Plan = fn(&ToolEnv, &Value, &ToolCallContext) -> Result<PlannedChange, ToolError>;
 
 /// What a call would change, to be looked at.
 pub(super) async fn preview(
@@ -129,12 +129,12 @@ pub(super) async fn make(
 }
 
 /// A change that can be made.
-pub(super) struct Change {
-    pub(super) subject: Subject,
+pub(super) struct PlannedChange {
+    pub(super) subject: ChangedFile,
     pub(super) after: Vec<u8>,
 }
 
-impl Change {
+impl PlannedChange {
     pub(super) fn preview(&self) -> FilePreview {
         FilePreview {
             path: self.subject.real.clone(),
@@ -158,7 +158,7 @@ impl Change {
         if self.subject.before.as_deref() != Some(&self.after) {
             let target = match self.subject.target.take() {
                 Some(target) => target,
-                None => Target::open(&self.subject.real, true)?,
+                None => WriteTarget::open(&self.subject.real, true)?,
             };
             target.replace(&self.after, cancelled)?;
         }

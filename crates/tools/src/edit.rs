@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::ToolEnv;
 use super::args::{Args, invalid};
-use super::change::{self, Change, Subject, is_decided};
+use super::change::{self, ChangedFile, PlannedChange, is_decided};
 use super::hint;
 use super::ledger::Seen;
 use super::text::{LineEnding, TextFile, to_crlf};
@@ -52,9 +52,9 @@ fn failed(message: String) -> ToolError {
     ToolError::ExecutionFailed(message)
 }
 
-fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<Change, ToolError> {
+fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedChange, ToolError> {
     let call = parse(args)?;
-    let subject = Subject::look(env, call.file_path)?;
+    let subject = ChangedFile::look(env, call.file_path)?;
     let name = &subject.name;
     let Some(bytes) = &subject.before else {
         return Err(ToolError::NotFound(format!("{name} does not exist; use Write to create it")));
@@ -94,7 +94,7 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<Change, To
     if after == *bytes {
         return Err(invalid("`old_string` and `new_string` differ only in line ends, which are preserved"));
     }
-    Ok(Change { subject, after })
+    Ok(PlannedChange { subject, after })
 }
 
 /// The two texts with the file's own line ends: models write `\n` whatever the file has.

@@ -14,7 +14,7 @@ use super::ToolEnv;
 use super::args::{Args, invalid};
 use super::list::folder;
 use super::paths::shown;
-use super::walk::{self, Bounds, Guard};
+use super::walk::{self, Bounds, WalkGuard};
 use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
@@ -114,7 +114,7 @@ fn glob(
     let bounds = Bounds::new(cancel);
     let mut over = false;
     let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
-    let guard = Guard::new(env, ctx, &base);
+    let guard = WalkGuard::new(env, ctx, &base);
     let walk = walk::builder(&base, call.hidden, None, &bounds, &guard).build();
     for entry in walk::entries(walk, &bounds, &mut over) {
         if entry.file_type().is_none_or(|kind| kind.is_dir())

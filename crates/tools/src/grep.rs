@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::ToolEnv;
 use super::args::{Args, invalid};
 use super::paths::{absolute, shown};
-use super::walk::{self, Bounds, Guard};
+use super::walk::{self, Bounds, WalkGuard};
 use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
@@ -273,7 +273,7 @@ fn grep(
         .build();
     let mut found = Found::default();
     let mut over = false;
-    let guard = Guard::new(env, ctx, &root);
+    let guard = WalkGuard::new(env, ctx, &root);
     if meta.is_file() {
         // The call names it, so the rules about it were asked before.
         search_file(env, &call, &mut searcher, &root, &bounds, &mut found);
@@ -296,7 +296,7 @@ fn grep(
     Ok(answer(&found, over, &guard))
 }
 
-fn answer(found: &Found, over: bool, guard: &Guard) -> ToolResult {
+fn answer(found: &Found, over: bool, guard: &WalkGuard) -> ToolResult {
     let mut text = found.text.trim_end_matches('\n').to_owned();
     if found.matches == 0 {
         text.push_str("no match");

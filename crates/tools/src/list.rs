@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::ToolEnv;
 use super::args::Args;
 use super::paths::{absolute, escape, shown};
-use super::walk::{self, Bounds, Guard};
+use super::walk::{self, Bounds, WalkGuard};
 use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
@@ -69,7 +69,7 @@ fn list(
     let bounds = Bounds::new(cancel);
     let mut over = false;
     let (mut text, mut count, mut top) = (String::new(), 0_usize, 0_usize);
-    let guard = Guard::new(env, ctx, &folder);
+    let guard = WalkGuard::new(env, ctx, &folder);
     let walk = walk::builder(&folder, false, None, &bounds, &guard).max_depth(Some(depth)).build();
     for entry in walk::entries(walk, &bounds, &mut over).filter(|entry| entry.depth() > 0) {
         let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());

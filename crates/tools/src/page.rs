@@ -15,7 +15,7 @@ const MAX_TIME: Duration = Duration::from_secs(10);
 
 /// Lines of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Page {
+pub(super) struct FilePage {
     /// Numbered lines.
     pub(super) text: String,
     /// How many.
@@ -91,9 +91,9 @@ pub(super) fn read(
     limit: usize,
     count: bool,
     cancel: &CancellationToken,
-) -> io::Result<Page> {
+) -> io::Result<FilePage> {
     let mut lines = Lines { reader, deadline: Instant::now() + MAX_TIME, cancel };
-    let mut page = Page::default();
+    let mut page = FilePage::default();
     let mut number = 0;
     loop {
         let wanted = number + 1 >= offset;
@@ -127,7 +127,7 @@ pub(super) fn read(
     }
 }
 
-impl Page {
+impl FilePage {
     fn push(&mut self, number: usize, bytes: &[u8], rest: u64) {
         let bytes = if rest == 0 { bytes.strip_suffix(b"\r").unwrap_or(bytes) } else { bytes };
         let mut valid = bytes;
@@ -165,7 +165,7 @@ impl Page {
 mod tests {
     use super::*;
 
-    fn page(bytes: &[u8], offset: usize, limit: usize) -> Page {
+    fn page(bytes: &[u8], offset: usize, limit: usize) -> FilePage {
         // A small buffer, so that lines span buffers.
         let mut reader = io::BufReader::with_capacity(7, bytes);
         read(&mut reader, offset, limit, true, &CancellationToken::new()).expect("no error in memory")

@@ -66,7 +66,7 @@ pub(super) fn shown(workspace: &Workspace, path: &Path) -> String {
 
 /// What stands between the arguments and the disk when links are followed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(super) enum ResolveError {
+pub(super) enum PathError {
     #[error("{0} is a link to a missing file")]
     Dangling(String),
     #[error("{link} leads out of the workspace, to {real}; use that path if it is intended")]
@@ -75,8 +75,8 @@ pub(super) enum ResolveError {
     Io { path: String, reason: String },
 }
 
-impl From<ResolveError> for ToolError {
-    fn from(error: ResolveError) -> Self {
+impl From<PathError> for ToolError {
+    fn from(error: PathError) -> Self {
         Self::ExecutionFailed(error.to_string())
     }
 }
@@ -85,7 +85,7 @@ impl From<ResolveError> for ToolError {
 ///
 /// A path inside the workspace must stay inside when its links are resolved: whoever allowed `src/x` did not allow what
 /// `src` was made to point to since.
-pub(super) fn resolve(workspace: &Workspace, path: &Path) -> Result<PathBuf, ResolveError> {
+pub(super) fn resolve(workspace: &Workspace, path: &Path) -> Result<PathBuf, PathError> {
     let mut existing = path;
     let mut missing = Vec::new();
     let real = loop {
@@ -93,22 +93,22 @@ pub(super) fn resolve(workspace: &Workspace, path: &Path) -> Result<PathBuf, Res
             Ok(real) => break missing.iter().rev().fold(real, |dir, name| dir.join(name)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 if existing.symlink_metadata().is_ok() {
-                    return Err(ResolveError::Dangling(escape(existing)));
+                    return Err(PathError::Dangling(escape(existing)));
                 }
                 let (Some(parent), Some(name)) = (existing.parent(), existing.file_name()) else {
-                    return Err(ResolveError::Io { path: escape(path), reason: error.to_string() });
+                    return Err(PathError::Io { path: escape(path), reason: error.to_string() });
                 };
                 missing.push(name);
                 existing = parent;
             }
             Err(error) => {
-                return Err(ResolveError::Io { path: escape(path), reason: error.to_string() });
+                return Err(PathError::Io { path: escape(path), reason: error.to_string() });
             }
         }
     };
     let inside = |path: &Path| path.starts_with(&workspace.root) || path.starts_with(&workspace.cwd);
     if inside(path) && !inside(&real) {
-        return Err(ResolveError::Leaves { link: escape(path), real: escape(&real) });
+        return Err(PathError::Leaves { link: escape(path), real: escape(&real) });
     }
     Ok(real)
 }
@@ -178,9 +178,9 @@ mod tests {
         let resolve = |path: &str| resolve(&sandbox.workspace, &sandbox.path(path));
         assert_eq!(resolve("ok/x").expect("inside"), sandbox.path("in/x"));
         assert_eq!(resolve("ok/new/file").expect("inside"), sandbox.path("in/new/file"));
-        assert!(matches!(resolve("out/passwd"), Err(ResolveError::Leaves { .. })));
-        assert!(matches!(resolve("out/new"), Err(ResolveError::Leaves { .. })));
-        assert!(matches!(resolve("dangling"), Err(ResolveError::Dangling(_))));
-        assert!(matches!(resolve("dangling/x"), Err(ResolveError::Dangling(_))));
+        assert!(matches!(resolve("out/passwd"), Err(PathError::Leaves { .. })));
+        assert!(matches!(resolve("out/new"), Err(PathError::Leaves { .. })));
+        assert!(matches!(resolve("dangling"), Err(PathError::Dangling(_))));
+        assert!(matches!(resolve("dangling/x"), Err(PathError::Dangling(_))));
     }
 }

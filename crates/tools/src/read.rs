@@ -16,7 +16,7 @@ use super::ToolEnv;
 use super::args::Args;
 use super::atomic::MAX_FILE;
 use super::change::note;
-use super::page::{self, Page};
+use super::page::{self, FilePage};
 use super::paths::{absolute, shown};
 use super::text::binary_kind;
 use aye_core::contract::content::ContentBlock;
@@ -145,7 +145,7 @@ fn read(
     answer(&name, call, &page)
 }
 
-fn answer(name: &str, call: &Call<'_>, page: &Page) -> Result<ToolResult, ToolError> {
+fn answer(name: &str, call: &Call<'_>, page: &FilePage) -> Result<ToolResult, ToolError> {
     if page.shown == 0 {
         if page.first_missing == 1 && page.ended {
             return Ok(ToolResult::text(NAME, format!("({name} is empty)")));

@@ -28,7 +28,7 @@ pub enum TodoStatus {
 
 /// One item of the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Todo {
+pub struct TodoItem {
     /// What is to be done.
     pub content: String,
     /// How far it is.
@@ -45,8 +45,8 @@ impl StateKey for Todos {
     const KEY: &'static str = "todos";
     const MERGE: MergeStrategy = MergeStrategy::Exclusive;
     const SCOPE: KeyScope = KeyScope::Thread;
-    type Value = Vec<Todo>;
-    type Update = Vec<Todo>;
+    type Value = Vec<TodoItem>;
+    type Update = Vec<TodoItem>;
 
     fn apply(value: &mut Self::Value, update: Self::Update) {
         *value = update;
@@ -61,13 +61,13 @@ pub(super) fn registration() -> KeyRegistration {
 /// Replaces the thread's plan.
 pub(super) struct TodoWrite;
 
-fn parse(args: &Value) -> Result<Vec<Todo>, ToolError> {
+fn parse(args: &Value) -> Result<Vec<TodoItem>, ToolError> {
     let args = Args::new(NAME, args, &["todos"])?;
     let list = args.opt_list("todos")?.ok_or_else(|| invalid("`todos` is missing; it must be a list"))?;
     if list.len() > MAX_TODOS {
         return Err(invalid(format!("`todos` has {} items; the maximum is {MAX_TODOS}", list.len())));
     }
-    let item = |value| -> Result<Todo, ToolError> {
+    let item = |value| -> Result<TodoItem, ToolError> {
         // Other programs give items an id and a priority; both are dropped.
         let item = Args::new("an item", value, &["content", "status", "activeForm", "id", "priority"])?;
         let status = match item.opt_text("status")? {
@@ -81,7 +81,7 @@ fn parse(args: &Value) -> Result<Vec<Todo>, ToolError> {
             }
         };
         let active_form = item.opt_text("activeForm")?.map(Into::into);
-        Ok(Todo { content: item.filled("content")?.into(), status, active_form })
+        Ok(TodoItem { content: item.filled("content")?.into(), status, active_form })
     };
     let at = |(at, value)| {
         item(value).map_err(|error| {

@@ -38,7 +38,7 @@ impl Bounds {
 
 /// Keeps restricted files out of a search, and counts them.
 #[derive(Clone, Default)]
-pub(super) struct Guard {
+pub(super) struct WalkGuard {
     rules: Option<(Arc<dyn PathPolicy>, PathCheck)>,
     skipped: Arc<Skipped>,
 }
@@ -51,15 +51,15 @@ struct Skipped {
     top: AtomicUsize,
 }
 
-impl Guard {
+impl WalkGuard {
     /// For a search of a folder.
-    pub(super) fn new(env: &ToolEnv, ctx: &ToolCallContext, folder: &Path) -> Guard {
+    pub(super) fn new(env: &ToolEnv, ctx: &ToolCallContext, folder: &Path) -> WalkGuard {
         let policy = env.policies.as_ref().map(|policies| policies.policy(&ctx.agent_spec));
         let rules = policy.map(|policy| {
             let check = policy.below(folder);
             (policy, check)
         });
-        Guard { rules, skipped: Arc::default() }
+        WalkGuard { rules, skipped: Arc::default() }
     }
 
     /// Whether no rule restricts an entry. One that is restricted counts as skipped.
@@ -108,13 +108,13 @@ impl Guard {
 }
 
 /// A walk, to be changed further. Restricted folders are not entered; restricted files are left to the caller, who may
-/// not care about them: see [`Guard::admits`].
+/// not care about them: see [`WalkGuard::admits`].
 pub(super) fn builder(
     root: &Path,
     hidden: bool,
     overrides: Option<Override>,
     bounds: &Bounds,
-    guard: &Guard,
+    guard: &WalkGuard,
 ) -> WalkBuilder {
     let overrides = overrides.unwrap_or_else(Override::empty);
     let (bounds, guard) = (bounds.clone(), guard.clone());

@@ -12,7 +12,7 @@ use super::ToolEnv;
 use super::args::{Args, invalid};
 use super::exec::{Spill, private_file};
 use super::text::binary_kind;
-use super::web_net::{Allowed, guarded, plain_builder};
+use super::web_net::{AllowedHosts, guarded, plain_builder};
 use super::web_page;
 use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
@@ -28,7 +28,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Reads a page of the public web.
 pub(super) struct WebFetch {
     env: Arc<ToolEnv>,
-    allowed: Allowed,
+    allowed: AllowedHosts,
     client: OnceLock<Client>,
 }
 
@@ -57,7 +57,7 @@ fn cause(error: &reqwest::Error) -> String {
 
 impl WebFetch {
     pub(super) fn new(env: Arc<ToolEnv>) -> Self {
-        let allowed = Allowed(env.web_allow_hosts.clone().into());
+        let allowed = AllowedHosts(env.web_allow_hosts.clone().into());
         Self { env, allowed, client: OnceLock::new() }
     }
 

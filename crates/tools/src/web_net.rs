@@ -47,9 +47,9 @@ fn is_public_v6(ip: Ipv6Addr) -> bool {
 
 /// Which hosts may be local all the same: `localhost`, or with a port `127.0.0.1:8080`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Allowed(pub(super) Arc<[String]>);
+pub(super) struct AllowedHosts(pub(super) Arc<[String]>);
 
-impl Allowed {
+impl AllowedHosts {
     fn allows_name(&self, host: &str) -> bool {
         self.0.iter().any(|entry| host_of(entry).eq_ignore_ascii_case(host))
     }
@@ -88,7 +88,7 @@ fn host_of(entry: &str) -> &str {
 }
 
 /// Resolves names to public addresses only: the connection goes to what was checked, so no name can answer twice.
-struct PublicResolver(Allowed);
+struct PublicResolver(AllowedHosts);
 
 impl Resolve for PublicResolver {
     fn resolve(&self, name: Name) -> Resolving {
@@ -107,7 +107,7 @@ impl Resolve for PublicResolver {
 }
 
 /// The client's last settings: no redirect by itself, no address that is not public.
-pub(super) fn guarded(builder: ClientBuilder, allowed: &Allowed) -> ClientBuilder {
+pub(super) fn guarded(builder: ClientBuilder, allowed: &AllowedHosts) -> ClientBuilder {
     builder
         .redirect(reqwest::redirect::Policy::none())
         .dns_resolver(Arc::new(PublicResolver(allowed.clone())))
@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn urls_are_checked_by_what_they_say() {
-        let none = Allowed::default();
-        let check = |allowed: &Allowed, url: &str| allowed.check(&Url::parse(url).expect(url));
+        let none = AllowedHosts::default();
+        let check = |allowed: &AllowedHosts, url: &str| allowed.check(&Url::parse(url).expect(url));
         for url in [
             "file:///etc/passwd",
             "ftp://x/",
@@ -182,7 +182,7 @@ mod tests {
             assert!(check(&none, url).is_err(), "{url}");
         }
         assert_eq!(check(&none, "https://example.org/x"), Ok(()));
-        let some = Allowed(["localhost:8080".into(), "127.0.0.1".into()].into());
+        let some = AllowedHosts(["localhost:8080".into(), "127.0.0.1".into()].into());
         assert_eq!(check(&some, "http://localhost:8080/"), Ok(()));
         assert!(check(&some, "http://localhost:9/").is_err());
         assert_eq!(check(&some, "http://127.0.0.1:1234/"), Ok(()));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::ToolEnv;
 use super::args::Args;
-use super::change::{self, Change, Subject, is_decided};
+use super::change::{self, ChangedFile, PlannedChange, is_decided};
 use super::ledger::Seen;
 use super::text::{LineEnding, TextFile, to_crlf};
 use aye_core::contract::tool::{
@@ -26,9 +26,9 @@ fn parse(args: &Value) -> Result<(&str, &str), ToolError> {
     Ok((args.filled("file_path")?, args.text("content")?))
 }
 
-fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<Change, ToolError> {
+fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedChange, ToolError> {
     let (file_path, content) = parse(args)?;
-    let subject = Subject::look(env, file_path)?;
+    let subject = ChangedFile::look(env, file_path)?;
     let name = &subject.name;
     let after = match &subject.before {
         None => content.as_bytes().to_vec(),
@@ -57,7 +57,7 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<Change, To
             }
         }
     };
-    Ok(Change { subject, after })
+    Ok(PlannedChange { subject, after })
 }
 
 #[async_trait]

@@ -22,7 +22,7 @@ pub mod symbols;
 mod tests;
 mod worker;
 
-use worker::{Job, Worker};
+use worker::{HighlightJob, Worker};
 
 /// The descriptions of all languages, read by whoever needs them first.
 static SYNTAXES: LazyLock<SyntaxSet> = LazyLock::new(two_face::syntax::extra_newlines);
@@ -45,7 +45,7 @@ enum Engine {
 }
 
 /// Jobs for the worker, each with whom to tell when it is done.
-type Jobs = Mutex<Sender<(Job, Option<Sender<()>>)>>;
+type Jobs = Mutex<Sender<(HighlightJob, Option<Sender<()>>)>>;
 
 /// The colours of one block as far as they are known.
 #[derive(Debug, Default)]
@@ -108,7 +108,7 @@ impl Highlighter {
     }
 
     /// `false`: nobody will do it.
-    fn send(&self, job: Job) -> bool {
+    fn send(&self, job: HighlightJob) -> bool {
         match &*self.0 {
             Engine::Off => false,
             Engine::Thread { jobs, notify, wait } => {
@@ -137,7 +137,7 @@ impl fmt::Debug for Highlighter {
 
 /// Starts the worker; it ends with the last highlighter.
 fn start(notify: Arc<dyn Fn() + Send + Sync>) -> Option<Jobs> {
-    let (sender, jobs) = mpsc::channel::<(Job, Option<Sender<()>>)>();
+    let (sender, jobs) = mpsc::channel::<(HighlightJob, Option<Sender<()>>)>();
     let work = move || {
         let mut worker = Worker::default();
         for (job, done) in jobs {
@@ -161,7 +161,7 @@ impl CodeBlock {
                 return;
             }
         }
-        let job = Job::Lines {
+        let job = HighlightJob::Lines {
             id: self.id,
             open: self.opened.clone(),
             text: text.to_owned(),
@@ -210,7 +210,7 @@ impl CodeBlock {
 impl Drop for CodeBlock {
     fn drop(&mut self) {
         if self.opened.is_some() && !self.is_empty() {
-            self.highlighter.send(Job::Close { id: self.id });
+            self.highlighter.send(HighlightJob::Close { id: self.id });
         }
     }
 }

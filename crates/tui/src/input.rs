@@ -22,7 +22,7 @@ mod decode;
 #[cfg(test)]
 mod tests;
 
-pub use decode::Decoder;
+pub use decode::InputDecoder;
 
 /// How long a lone escape may still become a sequence: more than the gaps of a slow line, less than a person notices.
 const ESCAPE_WAIT_MS: i64 = 30;
@@ -109,7 +109,8 @@ impl Input {
             Arc::new(Shared { state: Mutex::new((State::Running, State::Running)), changed: Condvar::new() });
         let theirs = Arc::clone(&shared);
         let thread = thread::Builder::new().name("input".into()).stack_size(256 * 1024).spawn(move || {
-            let mut reader = Reader { source, waked, events, decoder: Decoder::default(), shared: &theirs };
+            let mut reader =
+                Reader { source, waked, events, decoder: InputDecoder::default(), shared: &theirs };
             reader.run();
             theirs.lock().1 = State::Stopped;
             theirs.changed.notify_all();
@@ -157,7 +158,7 @@ struct Reader<'a, S> {
     source: S,
     waked: io::PipeReader,
     events: UnboundedSender<TerminalEvent>,
-    decoder: Decoder,
+    decoder: InputDecoder,
     shared: &'a Shared,
 }
 

@@ -9,14 +9,14 @@ use aye_core::contract::tool::ToolDescriptor;
 
 /// One tool that may be deferred.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct IndexedTool {
     pub(super) descriptor: ToolDescriptor,
     pub(super) cost: Cost,
     /// Id, name and description in lower case, on lines of their own.
     pub(super) words: String,
 }
 
-impl Entry {
+impl IndexedTool {
     pub(super) fn of(descriptor: &ToolDescriptor) -> Self {
         let ToolDescriptor { id, name, description, .. } = descriptor;
         Self {
@@ -31,7 +31,7 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct Index {
     /// Those that are deferred until somebody asks, by id.
-    pub(super) deferrable: BTreeMap<String, Entry>,
+    pub(super) deferrable: BTreeMap<String, IndexedTool>,
     /// The others.
     pub(super) eager: BTreeMap<String, ToolDescriptor>,
     /// What deferring all of them saves in each request.
@@ -45,7 +45,7 @@ impl Index {
         for tool in tools.iter().filter(|tool| tool.id != super::TOOL_SEARCH) {
             match policy.mode(&tool.id) {
                 ToolLoadMode::Deferred => {
-                    deferrable.insert(tool.id.clone(), Entry::of(tool));
+                    deferrable.insert(tool.id.clone(), IndexedTool::of(tool));
                 }
                 ToolLoadMode::Eager => {
                     eager.insert(tool.id.clone(), tool.clone());

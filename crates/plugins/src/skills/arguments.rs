@@ -7,7 +7,7 @@ const MAX_INSTRUCTIONS: usize = 64 * 1024;
 
 /// What is put into the instructions.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Values<'a> {
+pub(super) struct ArgumentValues<'a> {
     /// What was typed after the name.
     pub(super) typed: &'a str,
     /// The names of the arguments, in order.
@@ -21,7 +21,7 @@ pub(super) struct Values<'a> {
 /// Puts the values into the instructions: `$ARGUMENTS` is all that was typed, `$ARGUMENTS[1]` and `$1` the second
 /// argument as a shell would split it, `$name` the argument of that name, and `${CLAUDE_SKILL_DIR}` the skill's folder. A
 /// backslash before such a word keeps it. Where nothing stands for the arguments, they follow the instructions.
-pub(super) fn expanded(instructions: &str, values: Values<'_>) -> String {
+pub(super) fn expanded(instructions: &str, values: ArgumentValues<'_>) -> String {
     let text = bounded(instructions);
     let typed = values.typed.trim();
     let words = shlex::split(typed).unwrap_or_else(|| typed.split_whitespace().map(str::to_owned).collect());
@@ -64,7 +64,7 @@ enum Place {
 }
 
 /// What stands at the beginning of the text, and its length.
-fn place_of(text: &str, values: &Values<'_>) -> Option<(usize, Place)> {
+fn place_of(text: &str, values: &ArgumentValues<'_>) -> Option<(usize, Place)> {
     let braced =
         |name: &str| text.strip_prefix("${")?.strip_prefix(name)?.strip_prefix('}').map(|_| name.len() + 3);
     if let Some(length) = braced("CLAUDE_SKILL_DIR") {
@@ -122,7 +122,7 @@ mod tests {
     fn with(text: &str, typed: &str) -> String {
         let names = ["issue".to_owned(), "branch".to_owned()];
         let dir = Some(Path::new("/s/my skill"));
-        expanded(text, Values { typed, names: &names, dir, session: "t1" })
+        expanded(text, ArgumentValues { typed, names: &names, dir, session: "t1" })
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
         ] {
             assert_eq!(with(text, typed), wanted, "{text} with {typed}");
         }
-        let compiled = expanded("${CLAUDE_SKILL_DIR}", Values::default());
+        let compiled = expanded("${CLAUDE_SKILL_DIR}", ArgumentValues::default());
         assert_eq!(compiled, "${CLAUDE_SKILL_DIR}", "what is compiled in has no folder");
     }
 }

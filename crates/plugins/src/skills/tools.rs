@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::arguments::{Values, expanded};
+use super::arguments::{ArgumentValues, expanded};
 use super::front_matter::SkillMeta;
 use super::plugin::SharedTargets;
 use super::registry::SkillRegistry;
@@ -212,7 +212,7 @@ impl Tool for SkillTool {
         let written = optional_text(&args, "args")?;
         let text = expanded(
             &instructions,
-            Values {
+            ArgumentValues {
                 typed: typed.or(written).unwrap_or_default(),
                 names: &meta.arguments,
                 dir: skill.folder(),

@@ -60,7 +60,7 @@ struct Shift {
 }
 
 /// Looks up what the walk does not keep.
-pub(super) trait Table {
+pub(super) trait ChainedTable {
     /// The hash of the row of this number; empty before the first.
     fn hash_at(&self, n: i64) -> Result<Option<String>, StoreError>;
     /// Another row with this hash.
@@ -181,7 +181,7 @@ impl Chain {
     }
 
     /// Ends the walk: what is wrong, by number, and how much more than that.
-    pub(super) fn end(mut self, table: &dyn Table) -> Result<(Vec<AuditFault>, u64), StoreError> {
+    pub(super) fn end(mut self, table: &dyn ChainedTable) -> Result<(Vec<AuditFault>, u64), StoreError> {
         let mut faults = Vec::new();
         let added = self.look_at_end(table, &mut faults)?;
         self.look_at_shifts(table, &mut faults)?;
@@ -207,7 +207,7 @@ impl Chain {
     /// Compares the last row with the note of the end; gives the numbers of rows behind it.
     fn look_at_end(
         &mut self,
-        table: &dyn Table,
+        table: &dyn ChainedTable,
         faults: &mut Vec<AuditFault>,
     ) -> Result<Option<(i64, i64)>, StoreError> {
         let last = self.expected - 1;
@@ -259,7 +259,11 @@ impl Chain {
     }
 
     /// Rows that were put in or taken out with all others numbered anew.
-    fn look_at_shifts(&mut self, table: &dyn Table, faults: &mut Vec<AuditFault>) -> Result<(), StoreError> {
+    fn look_at_shifts(
+        &mut self,
+        table: &dyn ChainedTable,
+        faults: &mut Vec<AuditFault>,
+    ) -> Result<(), StoreError> {
         for Shift { n, by, before } in std::mem::take(&mut self.shifts) {
             let at = |bad: &[Bad], number: i64| bad.iter().position(|bad| bad.link.n == number);
             if by < before {
@@ -304,7 +308,7 @@ impl Chain {
 
     fn look_at_bad(
         &mut self,
-        table: &dyn Table,
+        table: &dyn ChainedTable,
         added: Option<(i64, i64)>,
         faults: &mut Vec<AuditFault>,
     ) -> Result<(), StoreError> {

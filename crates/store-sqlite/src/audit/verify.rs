@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use serde::Deserialize;
 
 use super::agree::Agree;
-use super::chain::{Chain, Link, Table};
+use super::chain::{Chain, ChainedTable, Link};
 use crate::rows::{body, body_or_null, text};
 use crate::{Store, StoreError};
 use aye_core::contract::audit::{AuditFault, AuditFaultKind, AuditKind, AuditReport};
@@ -129,7 +129,7 @@ fn link_of(row: &Row<'_>) -> Result<Link, StoreError> {
 
 struct Rows<'a>(&'a Connection);
 
-impl Table for Rows<'_> {
+impl ChainedTable for Rows<'_> {
     fn hash_at(&self, n: i64) -> Result<Option<String>, StoreError> {
         if n == 0 {
             return Ok(Some(String::new()));

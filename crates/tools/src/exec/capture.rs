@@ -11,11 +11,11 @@ const MAX_LINE: usize = 64 << 10;
 
 /// Bytes to text, whatever way they are cut into pieces. Bytes that are no UTF-8 become `U+FFFD`.
 #[derive(Debug, Default)]
-pub(super) struct Decoder {
+pub(super) struct OutputDecoder {
     rest: Vec<u8>,
 }
 
-impl Decoder {
+impl OutputDecoder {
     /// Takes a piece and gives the text that is complete.
     pub(super) fn push(&mut self, bytes: &[u8], out: &mut String) {
         let joined;
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_character_cut_in_two_is_whole_again() {
-        let mut decoder = Decoder::default();
+        let mut decoder = OutputDecoder::default();
         let mut out = String::new();
         for byte in "a漢é\u{1f600}".as_bytes() {
             decoder.push(&[*byte], &mut out);
@@ -323,7 +323,7 @@ mod tests {
         #[test]
         fn pieces_do_not_matter(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0_usize..200) {
             let cut = cut.min(bytes.len());
-            let mut decoder = Decoder::default();
+            let mut decoder = OutputDecoder::default();
             let mut out = String::new();
             decoder.push(&bytes[..cut], &mut out);
             decoder.push(&bytes[cut..], &mut out);

@@ -14,14 +14,14 @@ const MUCH: usize = 1 << 20;
 const MAX_PIECE: usize = 8 << 10;
 
 /// Collects output between two deliveries.
-pub(super) struct Live {
+pub(super) struct LiveOutput {
     pending: String,
     skipped: usize,
     last: Option<Instant>,
     delivered: usize,
 }
 
-impl Live {
+impl LiveOutput {
     pub(super) fn new() -> Self {
         Self { pending: String::new(), skipped: 0, last: None, delivered: 0 }
     }
@@ -63,7 +63,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn first_words_at_once_then_in_pieces() {
-        let mut live = Live::new();
+        let mut live = LiveOutput::new();
         assert_eq!(live.due(), None);
         live.push("a");
         assert!(live.due().expect("due") <= Instant::now());
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_shown_in_part() {
-        let mut live = Live::new();
+        let mut live = LiveOutput::new();
         for _ in 0..1000 {
             live.push(&"漢".repeat(1000));
         }

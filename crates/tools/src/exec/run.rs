@@ -10,9 +10,9 @@ use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::capture::{Capture, Decoder, Spill};
+use super::capture::{Capture, OutputDecoder, Spill};
 use super::duty::SupervisorSpec;
-use super::live::Live;
+use super::live::LiveOutput;
 use super::plain::Plain;
 use super::proc_tree::{self, in_session, signal, signal_group};
 use super::{ExecConfig, ExecError, ExecRequest, ExecResult};
@@ -235,9 +235,9 @@ async fn carry_out(
         .as_ref()
         .map(|dir| Spill { dir: dir.clone(), name: format!("output-{}.txt", uuid::Uuid::now_v7()) });
     let mut capture = Capture::new(request.max_output, spill);
-    let mut decoder = Decoder::default();
+    let mut decoder = OutputDecoder::default();
     let mut plain = Plain::default();
-    let mut live = Live::new();
+    let mut live = LiveOutput::new();
     let mut output = Some(output);
     let mut buf = vec![0_u8; 32 << 10];
     let mut text = String::new();

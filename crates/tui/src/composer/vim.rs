@@ -15,7 +15,7 @@ mod parse;
 mod tests;
 
 use motion::Find;
-use parse::{Command, Entry, Motion, Operator, Parsed, Step, Target};
+use parse::{Command, Entry, Motion, Operator, ParsedKeys, Step, Target};
 
 /// What keys mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl VimMode {
 /// A change that began insert mode, and what was typed since.
 #[derive(Clone, Debug)]
 struct Session {
-    began_by: Option<Parsed>,
+    began_by: Option<ParsedKeys>,
     /// `None`: something else than typing happened.
     typed: Option<String>,
 }
@@ -54,7 +54,7 @@ struct Session {
 /// A change that `.` does again.
 #[derive(Clone, Debug)]
 struct LastChange {
-    parsed: Parsed,
+    parsed: ParsedKeys,
     typed: String,
 }
 
@@ -168,7 +168,7 @@ impl Vim {
         }
     }
 
-    fn begin_insert(&mut self, composer: &mut Composer, began_by: Option<Parsed>) {
+    fn begin_insert(&mut self, composer: &mut Composer, began_by: Option<ParsedKeys>) {
         composer.begin_group();
         self.mode = VimMode::Insert;
         self.session = Some(Session { began_by, typed: Some(String::new()) });
@@ -192,7 +192,7 @@ impl Vim {
         }
     }
 
-    fn run(&mut self, composer: &mut Composer, parsed: Parsed) {
+    fn run(&mut self, composer: &mut Composer, parsed: ParsedKeys) {
         if let Some(selected) = self.selection(composer) {
             self.run_visual(composer, &parsed, selected);
             return;
@@ -229,7 +229,7 @@ impl Vim {
         }
     }
 
-    fn change(&mut self, composer: &mut Composer, parsed: &Parsed) {
+    fn change(&mut self, composer: &mut Composer, parsed: &ParsedKeys) {
         let times = parsed.times();
         match &parsed.command {
             Command::Move(motion) => self.go(composer, *motion, parsed.count),
@@ -282,7 +282,7 @@ impl Vim {
         }
     }
 
-    fn run_visual(&mut self, composer: &mut Composer, parsed: &Parsed, selected: Range<usize>) {
+    fn run_visual(&mut self, composer: &mut Composer, parsed: &ParsedKeys, selected: Range<usize>) {
         let lines = self.mode == VimMode::VisualLine;
         let whole =
             if lines { selected.start..after_newline(composer.text(), selected.end) } else { selected };
@@ -437,7 +437,7 @@ impl Vim {
         operator: Operator,
         range: Range<usize>,
         lines: bool,
-        parsed: Option<&Parsed>,
+        parsed: Option<&ParsedKeys>,
     ) {
         let range = composer.outside_marks(range.start, true)..composer.outside_marks(range.end, false);
         match operator {
@@ -521,7 +521,7 @@ impl Vim {
         }
     }
 
-    fn enter(&mut self, composer: &mut Composer, entry: Entry, parsed: &Parsed) {
+    fn enter(&mut self, composer: &mut Composer, entry: Entry, parsed: &ParsedKeys) {
         composer.begin_group();
         let (text, at) = (composer.text(), composer.caret());
         match entry {

@@ -16,7 +16,7 @@ const MAX_LINE: usize = 2_000;
 const MAX_LINES: usize = 20_000;
 
 /// What the worker is asked to do.
-pub(super) enum Job {
+pub(super) enum HighlightJob {
     /// Complete lines of a block; `open` names its language.
     Lines { id: u64, open: Option<String>, text: String, found: Arc<Mutex<Found>> },
     /// The block is gone.
@@ -38,13 +38,13 @@ struct Open {
 
 impl Worker {
     /// Does a job; whether there is something new to see.
-    pub(super) fn work(&mut self, job: Job) -> bool {
+    pub(super) fn work(&mut self, job: HighlightJob) -> bool {
         match job {
-            Job::Close { id } => {
+            HighlightJob::Close { id } => {
                 self.open.remove(&id);
                 false
             }
-            Job::Lines { id, open, text, found } => {
+            HighlightJob::Lines { id, open, text, found } => {
                 // A syntax definition that makes the parser panic costs the colours of this block, nothing more.
                 let lines = catch_unwind(AssertUnwindSafe(|| self.lines(id, open.as_deref(), &text)));
                 let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);

@@ -20,7 +20,7 @@ const MAX_SEQUENCE: usize = 64 * 1024;
 
 /// Decodes a stream of bytes in pieces of any size.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct InputDecoder {
     bytes: Vec<u8>,
     /// Up to where the end of a paste was looked for.
     searched: usize,
@@ -34,7 +34,7 @@ enum Step {
     More,
 }
 
-impl Decoder {
+impl InputDecoder {
     /// Takes bytes and appends what they mean to `out`.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<TerminalEvent>) {
         if self.bytes.starts_with(PASTE_BEGIN) && GIVE_UP.contains(&bytes) {

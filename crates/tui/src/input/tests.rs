@@ -5,7 +5,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use super::*;
 
 fn decode(bytes: &[u8]) -> Vec<TerminalEvent> {
-    let mut decoder = Decoder::default();
+    let mut decoder = InputDecoder::default();
     let mut events = Vec::new();
     decoder.feed(bytes, &mut events);
     decoder.flush(&mut events);
@@ -103,7 +103,7 @@ fn an_end_mark_inside_a_paste_does_not_end_it() {
 
 #[test]
 fn a_paste_without_an_end_can_be_left_by_a_key() {
-    let mut decoder = Decoder::default();
+    let mut decoder = InputDecoder::default();
     let mut events = Vec::new();
     decoder.feed(b"\x1b[200~lost", &mut events);
     decoder.feed(b"\x03", &mut events);
@@ -115,7 +115,7 @@ fn a_paste_without_an_end_can_be_left_by_a_key() {
 #[test]
 fn a_key_soon_after_escape_is_not_one_with_alt() {
     let pieces = |pieces: &[&[u8]]| {
-        let mut decoder = Decoder::default();
+        let mut decoder = InputDecoder::default();
         let mut events = Vec::new();
         for piece in pieces {
             decoder.feed(piece, &mut events);
@@ -134,7 +134,7 @@ fn a_key_soon_after_escape_is_not_one_with_alt() {
 
 #[test]
 fn a_large_paste_in_small_pieces_is_cheap() {
-    let mut decoder = Decoder::default();
+    let mut decoder = InputDecoder::default();
     let mut events = Vec::new();
     decoder.feed(PASTE_START, &mut events);
     for _ in 0..20_000 {
@@ -158,7 +158,7 @@ proptest! {
         size in 1usize..5,
     ) {
         let bytes = bytes.concat();
-        let mut decoder = Decoder::default();
+        let mut decoder = InputDecoder::default();
         let mut events = Vec::new();
         for piece in bytes.chunks(size) {
             decoder.feed(piece, &mut events);

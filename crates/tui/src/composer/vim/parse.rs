@@ -113,12 +113,12 @@ pub(super) enum Command {
 
 /// A command with its count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Parsed {
+pub(super) struct ParsedKeys {
     pub(super) count: Option<usize>,
     pub(super) command: Command,
 }
 
-impl Parsed {
+impl ParsedKeys {
     pub(super) fn times(&self) -> usize {
         self.count.unwrap_or(1)
     }
@@ -132,7 +132,7 @@ pub(super) enum Step {
     /// No command.
     No,
     /// A command.
-    Done(Parsed),
+    Done(ParsedKeys),
 }
 
 /// Reads a count: `0` alone is a motion.
@@ -150,7 +150,7 @@ fn count(keys: &[char]) -> (Option<usize>, &[char]) {
 pub(super) fn parse(keys: &[char], is_visual: bool) -> Step {
     let (count, rest) = count(keys);
     let Some((first, more)) = rest.split_first() else { return Step::More };
-    let done = |command| Step::Done(Parsed { count, command });
+    let done = |command| Step::Done(ParsedKeys { count, command });
     if is_visual && let Some(step) = visual(*first, more) {
         return match step {
             Some(command) => done(command),
@@ -238,7 +238,8 @@ fn operated(before: Option<usize>, operator: Operator, own: &[char], keys: &[cha
         (None, None) => None,
         (a, b) => Some((a.unwrap_or(1) * b.unwrap_or(1)).min(MOST)),
     };
-    let done = |target| Step::Done(Parsed { count: both, command: Command::Operate { operator, target } });
+    let done =
+        |target| Step::Done(ParsedKeys { count: both, command: Command::Operate { operator, target } });
     match rest {
         [] => Step::More,
         // `dd`, `gUU`, `gUgU`.
