@@ -24,7 +24,7 @@ pub struct ToolExecutionResult {
     pub call: ToolCall,
     /// What the model reads.
     pub result: ToolResult,
-    /// Whether it succeeded, failed or waits.
+    /// How the call ended, or that it waits for an answer.
     pub outcome: ToolCallOutcome,
     /// What the tool asks of the state; the caller commits it.
     pub command: StateCommand,

@@ -273,7 +273,7 @@ fn condition(arg: u8, op: Op, value: u64) -> io::Result<SeccompCondition> {
     SeccompCondition::new(arg, Len::Dword, op, value).map_err(io::Error::other)
 }
 
-/// One of these rules, each of which is a list of conditions that all hold.
+/// Builds a filter that matches when any of the rules does; all conditions of a rule must hold.
 fn any_of<const N: usize>(rules: [Vec<SeccompCondition>; N]) -> io::Result<Vec<SeccompRule>> {
     rules.into_iter().map(|all| SeccompRule::new(all).map_err(io::Error::other)).collect()
 }

@@ -18,7 +18,7 @@ pub const LAUNCH_ARG: &str = "__launch";
 #[cfg(target_os = "linux")]
 const NOT_STARTED: u8 = 126;
 
-/// What the launcher is told.
+/// The policy that the launcher enforces on itself, as JSON in the argument after [`LAUNCH_ARG`].
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Orders {

@@ -403,7 +403,7 @@ fn rules_are_read_wherever_they_are_and_never_waited_for() {
     assert_eq!(names(&folder.take()), ["a/b/y.log", "a/b/z", "a/keep.log", "a/x.log", "excluded", "x.log"]);
 }
 
-/// So many files that their times are asked for in several threads.
+/// Enough files for several threads to read their times.
 #[test]
 fn one_change_among_many_files_is_seen() {
     let limits = Limits { settles: Duration::ZERO, ..Limits::default() };

@@ -16,7 +16,7 @@ pub trait EventSink: Send + Sync {
     /// writes. What others wrote before can be shown first.
     async fn acquired(&self) {}
 
-    /// Whether it wants the shared state of the run: a snapshot at each start and finish, and a change after each
+    /// Whether this sink receives the run's shared state: a snapshot at each start and finish, and changes after each
     /// commit. The run makes neither for a sink that doesn't.
     fn wants_state(&self) -> bool {
         false

@@ -95,7 +95,7 @@ pub struct KeyRegistration {
     pub scope: KeyScope,
     /// Whether checkpoints carry it.
     pub persistent: bool,
-    /// Whether it outlives the plugin that registered it.
+    /// Whether the key and its value stay when the plugin that registered it is uninstalled.
     pub retain_on_uninstall: bool,
     pub(super) type_id: TypeId,
     pub(super) encode: EncodeFn,

@@ -38,7 +38,7 @@ fn bend(rules: &RuleSet, call: &Prepared<'_>, mode: Mode, verdict: Verdict) -> V
     let Decision::Ask(kind) = verdict.decision else {
         return match mode {
             Mode::Plan => in_plan(rules, call, verdict),
-            // Who chose it wants the machine as it is.
+            // What yolo lets run has all rights of the user.
             Mode::Yolo => Verdict { profile: None, ..verdict },
             Mode::Ask | Mode::AcceptEdits => verdict,
         };
