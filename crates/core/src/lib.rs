@@ -4,6 +4,7 @@
 
 pub mod context;
 pub mod contract;
+pub mod failpoint;
 pub mod phase;
 pub mod run;
 pub mod state;

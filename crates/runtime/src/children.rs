@@ -33,9 +33,9 @@ use aye_core::contract::record::{DecideOutcome, Decision, RunRecord, SuspensionS
 use aye_core::contract::suspension::{
     Actor, CHANNEL_CHILD, ResumeDecisionAction, SuspendTicket, ToolCallResume,
 };
+use aye_core::failpoint::failpoint;
 use aye_core::run::{CallState, Closing, Fact};
 use aye_store_sqlite::SuspensionFilter;
-use aye_store_sqlite::failpoint::failpoint;
 
 /// A task that ends with whoever waits for it.
 struct Attached<T>(tokio::task::JoinHandle<T>);

@@ -12,7 +12,7 @@ use rusqlite::{Connection, Row};
 use serde_json::{Value, json};
 
 use super::rows::{body, body_or_null, encode, int, text, uint};
-use super::{Store, StoreError};
+use super::{AuditFilter, SqlFailure, Store, StoreError};
 use aye_core::contract::audit::{AuditKind, AuditRow};
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::hook::HookRan;
@@ -23,17 +23,6 @@ use aye_core::contract::record::{Begin, Fence, OutcomeRecord, RunRecord};
 const COLUMNS: &str = "n, at, kind, thread_id, run_id, call_id, body, hash";
 /// Characters of a result that its row keeps.
 const SUMMARY: usize = 200;
-
-/// Which rows to list; what is `None` or empty does not matter.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AuditFilter {
-    /// Written at this time or later, in Unix milliseconds.
-    pub since: Option<u64>,
-    /// Of this thread.
-    pub thread: Option<ThreadId>,
-    /// Of these kinds.
-    pub kinds: Vec<AuditKind>,
-}
 
 /// What a row is about.
 #[derive(Clone, Copy, Default)]
@@ -100,7 +89,7 @@ fn each(
     conn: &Connection,
     filter: &AuditFilter,
     mut told: impl FnMut(AuditRow) -> bool,
-) -> Result<(), StoreError> {
+) -> Result<(), SqlFailure> {
     let mut statement = conn.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM audit WHERE (?1 IS NULL OR at >= ?1) AND (?2 IS NULL OR thread_id = ?2) ORDER BY n"
     ))?;
@@ -125,7 +114,7 @@ struct Covered<'a> {
 
 impl Covered<'_> {
     /// The row's hash, when the row before it has this one.
-    fn hash(&self, previous: &str) -> Result<String, StoreError> {
+    fn hash(&self, previous: &str) -> Result<String, SqlFailure> {
         let [thread, run, call] = self.about;
         let whole = (previous, self.n, self.at, self.kind, thread, run, call, self.body);
         Ok(sha256_hex(encode("a row of the audit", &whole)?))
@@ -142,7 +131,7 @@ pub(super) fn append(
     kind: AuditKind,
     about: About<'_>,
     body: &Value,
-) -> Result<(), StoreError> {
+) -> Result<(), SqlFailure> {
     let (last, previous): (i64, Option<String>) = conn
         .prepare_cached(
             "SELECT max(coalesce((SELECT max(n) FROM audit), 0), coalesce((SELECT n FROM audit_head), 0)), \
@@ -175,7 +164,7 @@ pub(super) fn append(
 }
 
 /// Adds what was made of a call. The list of rules is kept once for all calls that met it.
-pub(super) fn judged(conn: &Connection, run: &RunRecord, call: &JudgedCall) -> Result<(), StoreError> {
+pub(super) fn judged(conn: &Connection, run: &RunRecord, call: &JudgedCall) -> Result<(), SqlFailure> {
     let mut judgement = call.judgement.clone();
     let mut tried = std::mem::take(&mut judgement.tried);
     let matched: Vec<usize> = tried
@@ -201,7 +190,7 @@ pub(super) fn judged(conn: &Connection, run: &RunRecord, call: &JudgedCall) -> R
 }
 
 /// Adds that a hook ran its command.
-pub(super) fn hook(conn: &Connection, run: &RunRecord, ran: &HookRan) -> Result<(), StoreError> {
+pub(super) fn hook(conn: &Connection, run: &RunRecord, ran: &HookRan) -> Result<(), SqlFailure> {
     let about = About { thread: Some(&run.thread_id), run: Some(&run.id), call: ran.call_id.as_ref() };
     let body = json!({
         "name": ran.name,
@@ -215,7 +204,7 @@ pub(super) fn hook(conn: &Connection, run: &RunRecord, ran: &HookRan) -> Result<
 }
 
 /// Adds that a tool is about to start.
-pub(super) fn began(conn: &Connection, begin: &Begin) -> Result<(), StoreError> {
+pub(super) fn began(conn: &Connection, begin: &Begin) -> Result<(), SqlFailure> {
     let Begin { fence, run, intent, spends, .. } = begin;
     let body = json!({
         "attempt": intent.id.attempt,
@@ -237,7 +226,7 @@ pub(super) fn ended(
     fence: &Fence,
     run: &RunRecord,
     outcome: &OutcomeRecord,
-) -> Result<(), StoreError> {
+) -> Result<(), SqlFailure> {
     let line = outcome.result.message.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
     let body = json!({
         "attempt": outcome.id.attempt,
@@ -249,7 +238,7 @@ pub(super) fn ended(
     append(conn, outcome.ended_at, AuditKind::Ended, About::call(run, &outcome.id.call_id), &body)
 }
 
-fn row_of(row: &Row<'_>) -> Result<AuditRow, StoreError> {
+fn row_of(row: &Row<'_>) -> Result<AuditRow, SqlFailure> {
     let maybe = |at: usize| -> rusqlite::Result<Option<String>> {
         Ok(body_or_null(row, at)?.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
     };

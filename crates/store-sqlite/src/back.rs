@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row};
 use serde_json::Value;
 
 use super::rows::{body, body_or_null, decode, encode, int, path_bytes, text, uint};
-use super::{Store, StoreError, search};
+use super::{SqlFailure, Store, StoreError, search};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::json::depth_of;
 use aye_core::contract::message::Role;
@@ -35,7 +35,7 @@ pub struct ForkAt {
 }
 
 /// Writes a snapshot. What was kept before the same step counts, and this one says what is not known yet.
-pub(super) fn insert(conn: &Connection, snapshot: &SnapshotRecord) -> Result<(), StoreError> {
+pub(super) fn insert(conn: &Connection, snapshot: &SnapshotRecord) -> Result<(), SqlFailure> {
     let sql = "SELECT body FROM snapshot WHERE thread_id = ?1 AND seq = ?2";
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query((snapshot.thread_id.as_str(), int(snapshot.seq)))?;
@@ -72,7 +72,7 @@ pub(super) fn note_state(
     conn: &Connection,
     thread: &ThreadId,
     state: &BTreeMap<String, Value>,
-) -> Result<(), StoreError> {
+) -> Result<(), SqlFailure> {
     let body = encode("the thread's state", state)?;
     if body.len() > MAX_STATE || depth_of(&body) > 100 {
         return Ok(());
@@ -98,7 +98,7 @@ pub(super) fn marks_of(row: &Row<'_>, at: usize) -> rusqlite::Result<ThreadMarks
     })
 }
 
-fn snapshot_of(thread: &ThreadId, row: &Row<'_>) -> Result<SnapshotRecord, StoreError> {
+fn snapshot_of(thread: &ThreadId, row: &Row<'_>) -> Result<SnapshotRecord, SqlFailure> {
     decode(thread, "a snapshot of it", body(row, 0)?)
 }
 
@@ -226,7 +226,7 @@ impl Store {
         let (id, title) = (thread.clone(), title.to_owned());
         self.write(move |tx| {
             if !super::threads::exists(tx, &id)? {
-                return Err(StoreError::NoThread(id));
+                return Err(StoreError::NoThread(id).into());
             }
             let word = match by {
                 NamedBy::FirstLine => None,
@@ -270,7 +270,7 @@ impl Store {
         self.write(move |tx| {
             let sql = "UPDATE thread SET pinned_at = ?2 WHERE id = ?1";
             let changed = tx.prepare_cached(sql)?.execute((id.as_str(), pin.map(int)))?;
-            if changed == 0 { Err(StoreError::NoThread(id)) } else { Ok(()) }
+            if changed == 0 { Err(StoreError::NoThread(id).into()) } else { Ok(()) }
         })
         .await
     }
@@ -301,7 +301,7 @@ impl Store {
     }
 }
 
-fn copy(tx: &Connection, fork: &ForkAt) -> Result<(), StoreError> {
+fn copy(tx: &Connection, fork: &ForkAt) -> Result<(), SqlFailure> {
     let ForkAt { from, keep, copy, is_rewind } = fork;
     let keep = int(*keep);
     let (title, named, written): (String, Option<String>, i64) = tx
@@ -309,7 +309,7 @@ fn copy(tx: &Connection, fork: &ForkAt) -> Result<(), StoreError> {
         .query_row((from.as_str(),), |row| Ok((text(row, 0)?, row.get(1)?, row.get(2)?)))
         .optional()?
         .ok_or_else(|| StoreError::NoThread(from.clone()))?;
-    let damaged = |why: String| StoreError::Damaged { thread: from.clone(), why };
+    let damaged = |why: String| SqlFailure(StoreError::Damaged { thread: from.clone(), why });
     if keep > written {
         return Err(damaged(format!("it has {written} messages, not {keep}")));
     }
@@ -338,7 +338,7 @@ fn copy(tx: &Connection, fork: &ForkAt) -> Result<(), StoreError> {
             from.as_str(),
         ))?;
     if added == 0 {
-        return Err(StoreError::Exists { what: format!("thread {}", copy.id) });
+        return Err(StoreError::Exists { what: format!("thread {}", copy.id) }.into());
     }
     let ids = (copy.id.as_str(), from.as_str(), keep);
     for sql in [
@@ -371,7 +371,7 @@ fn copy(tx: &Connection, fork: &ForkAt) -> Result<(), StoreError> {
 }
 
 /// A call that the beginning asks for and has no result of.
-fn open_call(tx: &Connection, thread: &ThreadId, keep: i64) -> Result<Option<String>, StoreError> {
+fn open_call(tx: &Connection, thread: &ThreadId, keep: i64) -> Result<Option<String>, SqlFailure> {
     // Results stand right behind the message that asked for them.
     let mut statement = tx.prepare_cached(
         "SELECT seq, body FROM message WHERE thread_id = ?1 AND seq <= ?2 ORDER BY seq DESC",

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use super::{Store, StoreError};
 use aye_core::contract::ids::ThreadId;
+use aye_core::contract::storage::{Change, ChangeKind};
 
 /// Bytes of an address of a socket, with its end.
 const MAX_ADDRESS: usize = 100;
@@ -25,73 +26,31 @@ const MAX_MESSAGE: usize = 1024;
 /// How often somebody who waits checks for itself: a message that was never sent is not heard.
 const CHECK: Duration = Duration::from_secs(30);
 
-/// What kind of thing was committed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChangeKind {
-    /// A run moved on: messages, questions, results, its end.
-    Run,
-    /// A question was answered, or its time ran out.
-    Decision,
-    /// Somebody began or ceased to drive a thread.
-    Owner,
-    /// A message was queued, or taken back.
-    Queue,
-    /// A grant was given or taken back.
-    Grant,
-    /// Messages may have been lost: look at everything.
-    Anything,
+fn to_bytes(change: &Change) -> Vec<u8> {
+    let letter = match change.kind {
+        ChangeKind::Run => b'r',
+        ChangeKind::Decision => b'd',
+        ChangeKind::Owner => b'o',
+        ChangeKind::Queue => b'q',
+        ChangeKind::Grant => b'g',
+        ChangeKind::Anything => b'*',
+    };
+    let thread = change.thread.as_ref().map_or("", ThreadId::as_str);
+    [&[letter], thread.as_bytes()].concat()
 }
 
-/// Something was committed by another handle than one's own: look at the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// What kind of thing.
-    pub kind: ChangeKind,
-    /// The conversation, when it is about one.
-    pub thread: Option<ThreadId>,
-}
-
-impl Change {
-    /// Look at everything.
-    pub fn anything() -> Change {
-        Change { kind: ChangeKind::Anything, thread: None }
-    }
-
-    pub(super) fn of(kind: ChangeKind, thread: &ThreadId) -> Change {
-        Change { kind, thread: Some(thread.clone()) }
-    }
-
-    /// Whether it may be about this conversation, or a child's below it.
-    pub fn concerns(&self, thread: &ThreadId) -> bool {
-        self.thread.as_ref().is_none_or(|named| named.is_at_or_below(thread))
-    }
-
-    fn to_bytes(&self) -> Vec<u8> {
-        let letter = match self.kind {
-            ChangeKind::Run => b'r',
-            ChangeKind::Decision => b'd',
-            ChangeKind::Owner => b'o',
-            ChangeKind::Queue => b'q',
-            ChangeKind::Grant => b'g',
-            ChangeKind::Anything => b'*',
-        };
-        let thread = self.thread.as_ref().map_or("", ThreadId::as_str);
-        [&[letter], thread.as_bytes()].concat()
-    }
-
-    /// What cannot be read may mean anything.
-    fn from_bytes(bytes: &[u8]) -> Change {
-        let kind = match bytes.first() {
-            Some(b'r') => ChangeKind::Run,
-            Some(b'd') => ChangeKind::Decision,
-            Some(b'o') => ChangeKind::Owner,
-            Some(b'q') => ChangeKind::Queue,
-            Some(b'g') => ChangeKind::Grant,
-            Some(_) | None => return Change::anything(),
-        };
-        let thread = std::str::from_utf8(&bytes[1..]).ok().filter(|id| !id.is_empty()).map(ThreadId::from);
-        Change { kind, thread }
-    }
+/// What cannot be read may mean anything.
+fn from_bytes(bytes: &[u8]) -> Change {
+    let kind = match bytes.first() {
+        Some(b'r') => ChangeKind::Run,
+        Some(b'd') => ChangeKind::Decision,
+        Some(b'o') => ChangeKind::Owner,
+        Some(b'q') => ChangeKind::Queue,
+        Some(b'g') => ChangeKind::Grant,
+        Some(_) | None => return Change::anything(),
+    };
+    let thread = std::str::from_utf8(&bytes[1..]).ok().filter(|id| !id.is_empty()).map(ThreadId::from);
+    Change { kind, thread }
 }
 
 /// Sends. One a store's handle; it does not hear itself.
@@ -134,7 +93,7 @@ impl ChangeNotifier {
     pub(super) fn ring(&self, change: &Change) {
         let Some(place) = &self.place else { return };
         let Ok(entries) = std::fs::read_dir(&place.folder) else { return };
-        let message = change.to_bytes();
+        let message = to_bytes(&change);
         for entry in entries.flatten() {
             let name = entry.file_name();
             if name.as_bytes().starts_with(place.token.as_bytes()) {
@@ -238,7 +197,7 @@ impl ChangeSubscription {
             }
             Err(error) => return broken(&error).await,
         };
-        Change::from_bytes(&bytes[..read])
+        from_bytes(&bytes[..read])
     }
 }
 
@@ -310,10 +269,10 @@ mod tests {
             [ChangeKind::Run, ChangeKind::Decision, ChangeKind::Owner, ChangeKind::Queue, ChangeKind::Grant]
         {
             let change = Change::of(kind, &thread("t1"));
-            assert_eq!(Change::from_bytes(&change.to_bytes()), change);
+            assert_eq!(from_bytes(&to_bytes(&change)), change);
         }
-        assert_eq!(Change::from_bytes(b""), Change::anything());
-        assert_eq!(Change::from_bytes(b"\xff\xff"), Change::anything());
+        assert_eq!(from_bytes(b""), Change::anything());
+        assert_eq!(from_bytes(b"\xff\xff"), Change::anything());
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::rows::{body_or_null, int, path_bytes, text, uint};
-use super::{Change, ChangeKind, Store, StoreError, SuspensionFilter, runs, suspensions};
+use super::{Change, ChangeKind, SqlFailure, Store, StoreError, SuspensionFilter, runs, suspensions};
 use aye_core::contract::child::{ChildRecord, TaskRecord, TaskRun};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
@@ -41,11 +41,11 @@ impl Store {
                 return if is_same {
                     Ok(known)
                 } else {
-                    Err(StoreError::Exists { what: format!("thread {}", child.thread_id) })
+                    Err(StoreError::Exists { what: format!("thread {}", child.thread_id) }.into())
                 };
             }
             if !super::threads::exists(tx, &child.parent_thread)? {
-                return Err(StoreError::NoThread(child.parent_thread));
+                return Err(StoreError::NoThread(child.parent_thread).into());
             }
             let added = tx
                 .prepare_cached(
@@ -54,7 +54,7 @@ impl Store {
                 )?
                 .execute((child.thread_id.as_str(), title, path_bytes(&cwd), int(child.created_at)))?;
             if added == 0 {
-                return Err(StoreError::Exists { what: format!("thread {}", child.thread_id) });
+                return Err(StoreError::Exists { what: format!("thread {}", child.thread_id) }.into());
             }
             tx.prepare_cached(
                 "INSERT INTO child (thread_id, parent_thread, root_thread, parent_run, parent_call, agent, prompt, \
@@ -204,7 +204,7 @@ impl Store {
     }
 }
 
-pub(super) fn one(conn: &Connection, thread: &ThreadId) -> Result<Option<ChildRecord>, StoreError> {
+pub(super) fn one(conn: &Connection, thread: &ThreadId) -> Result<Option<ChildRecord>, SqlFailure> {
     Ok(conn
         .prepare_cached(&format!("SELECT {COLUMNS} FROM child c WHERE c.thread_id = ?1"))?
         .query_row((thread.as_str(),), child_of)
@@ -212,7 +212,7 @@ pub(super) fn one(conn: &Connection, thread: &ThreadId) -> Result<Option<ChildRe
 }
 
 /// The threads below this one; `served`: only those that a call waits for.
-pub(super) fn below(conn: &Connection, thread: &ThreadId, served: bool) -> Result<Vec<ThreadId>, StoreError> {
+pub(super) fn below(conn: &Connection, thread: &ThreadId, served: bool) -> Result<Vec<ThreadId>, SqlFailure> {
     let mut statement = conn.prepare_cached(&format!("{BELOW} SELECT id FROM below"))?;
     let rows = statement.query_map((thread.as_str(), served), |row| Ok(ThreadId::from(text(row, 0)?)))?;
     Ok(rows.collect::<Result<Vec<_>, _>>()?)
@@ -224,7 +224,7 @@ pub(super) fn questions_below(
     thread: &ThreadId,
     status: SuspensionStatus,
     served: bool,
-) -> Result<Vec<SuspensionRecord>, StoreError> {
+) -> Result<Vec<SuspensionRecord>, SqlFailure> {
     let mut threads = below(conn, thread, served)?;
     threads.insert(0, thread.clone());
     let mut found = Vec::new();
@@ -238,7 +238,7 @@ pub(super) fn questions_below(
 }
 
 /// Answers that a thread's unfinished run has not carried out.
-pub(super) fn answers_of(conn: &Connection, thread: &ThreadId) -> Result<usize, StoreError> {
+pub(super) fn answers_of(conn: &Connection, thread: &ThreadId) -> Result<usize, SqlFailure> {
     let Some(run) = runs::latest(conn, thread)?.filter(|run| run.status != RunStatus::Done) else {
         return Ok(0);
     };
@@ -253,7 +253,7 @@ pub(super) fn tasks_below(
     conn: &Connection,
     thread: &ThreadId,
     open_only: bool,
-) -> Result<Vec<TaskRecord>, StoreError> {
+) -> Result<Vec<TaskRecord>, SqlFailure> {
     let sql =
         format!("{BELOW} SELECT {COLUMNS} FROM child c JOIN below b ON b.id = c.thread_id ORDER BY c.n");
     let children = conn
@@ -267,7 +267,7 @@ fn tasks_of(
     conn: &Connection,
     children: Vec<ChildRecord>,
     open_only: bool,
-) -> Result<Vec<TaskRecord>, StoreError> {
+) -> Result<Vec<TaskRecord>, SqlFailure> {
     let mut found = Vec::with_capacity(children.len());
     for child in children {
         let run = runs::latest(conn, &child.thread_id)?.map(|run| TaskRun {

@@ -1,198 +1,41 @@
-//! Errors of the store, worded for users.
+//! Errors of SQLite and of opening a store, worded for users.
 
 use std::path::PathBuf;
 
 use rusqlite::ErrorCode;
 
-use aye_core::contract::ids::{InvalidId, JobId, RunId, SuspensionId, ThreadId};
-use aye_core::contract::record::{AttemptId, Owner, SuspensionStatus};
+use aye_core::contract::ids::InvalidId;
+use aye_core::contract::storage::{StoreError, holder};
 
-/// Why a request to the store was not carried out. Whatever it is: nothing of the request was written.
+/// A [`StoreError`] inside this crate, where `?` makes one of what SQLite says.
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// Another process took the thread over; this one must stop driving it.
-    #[error("another process took over thread {thread}; nothing was written")]
-    Fenced {
-        /// The thread.
-        thread: ThreadId,
-    },
-    /// The decision that a call wanted to spend is not there, says cancel, or is spent.
-    #[error("question {suspension} has no unspent decision; the call must not start")]
-    NotDecided {
-        /// The question.
-        suspension: SuspensionId,
-    },
-    /// The same execution was begun before.
-    #[error(
-        "attempt {attempt} of call {call} has already started",
-        attempt = id.attempt, call = id.call_id
-    )]
-    AlreadyStarted {
-        /// The execution.
-        id: AttemptId,
-    },
-    /// An outcome for an execution that was never begun.
-    #[error("attempt {attempt} of call {call} was never started", attempt = id.attempt, call = id.call_id)]
-    NotStarted {
-        /// The execution.
-        id: AttemptId,
-    },
-    /// A second outcome.
-    #[error("attempt {attempt} of call {call} already has an outcome", attempt = id.attempt, call = id.call_id)]
-    AlreadyEnded {
-        /// The execution.
-        id: AttemptId,
-    },
-    /// A question cannot go where it was told to.
-    #[error("question {suspension} is {from:?} and cannot become {to:?}")]
-    IllegalMove {
-        /// The question.
-        suspension: SuspensionId,
-        /// Where it stands.
-        from: SuspensionStatus,
-        /// Where it was to go.
-        to: SuspensionStatus,
-    },
-    /// A finished run stays finished.
-    #[error("run {run} is done and cannot resume")]
-    RunOver {
-        /// The run.
-        run: RunId,
-    },
-    /// There is no such thread.
-    #[error("unknown thread {0}")]
-    NoThread(ThreadId),
-    /// There is no such question.
-    #[error("unknown question {0}")]
-    NoSuspension(SuspensionId),
-    /// Something with this id is there already, or belongs elsewhere.
-    #[error("{what} already exists")]
-    Exists {
-        /// What, with its id.
-        what: String,
-    },
-    /// A part of a request names another thread or run than the rest.
-    #[error("{what} does not belong to {place}")]
-    Misplaced {
-        /// What.
-        what: String,
-        /// Where it was said to belong.
-        place: String,
-    },
-    /// A queued message is gone: it was taken back, or its run began elsewhere.
-    #[error("message {id} is no longer in the queue of thread {thread}")]
-    NotQueued {
-        /// The thread.
-        thread: ThreadId,
-        /// The message.
-        id: u64,
-    },
-    /// There is no such job.
-    #[error("unknown job {0}")]
-    NoJob(JobId),
-    /// Only who claimed a job may say what became of it, and only as long as it is claimed.
-    #[error("this worker lost its claim on job {0}; nothing was written")]
-    NotClaimed(JobId),
-    /// The mailbox has an open job with the same key.
-    #[error("job {job} of thread {thread} already has the key `{key}`")]
-    Duplicate {
-        /// The mailbox.
-        thread: ThreadId,
-        /// The key.
-        key: String,
-        /// The job that has it.
-        job: JobId,
-    },
-    /// A live process drives the thread.
-    #[error("thread {thread} is in use by process {pid}", pid = owner.pid)]
-    Owned {
-        /// The thread.
-        thread: ThreadId,
-        /// Who drives it.
-        owner: Box<Owner>,
-    },
-    /// Rows of a thread are missing, doubled or unreadable. Other threads are not touched by it.
-    #[error("thread {thread} is damaged: {why}")]
-    Damaged {
-        /// The thread.
-        thread: ThreadId,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A value that could be written but never read again.
-    #[error("{what} cannot be stored: {why}")]
-    Unwritable {
-        /// What.
-        what: &'static str,
-        /// Why not.
-        why: String,
-    },
-    /// Another process held the store for too long.
-    #[error("the store is locked by {}; nothing was written", holder(*pid))]
-    Busy {
-        /// That process, when the system tells.
-        pid: Option<u32>,
-    },
-    /// The file was deleted or moved, or another one has its place: what is written to it is found by nobody.
-    #[error(
-        "the store {} was deleted, moved or replaced while it was open; nothing was written; start aye again",
-        path.display()
-    )]
-    Gone {
-        /// Where it was.
-        path: PathBuf,
-    },
-    /// A name that was given from outside is not one.
-    #[error("{0}; nothing was written")]
-    InvalidId(#[from] InvalidId),
-    /// A job without a message.
-    #[error("a job needs a message; nothing was queued")]
-    NoMessage,
-    /// A backup cannot be written.
-    #[error("the backup {} cannot be written: {why}", path.display())]
-    Backup {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        why: String,
-    },
-    /// No space left.
-    #[error("the disk is full; nothing was written")]
-    Full,
-    /// The file or its folder became read-only.
-    #[error("the store cannot be written to; nothing was written")]
-    ReadOnly,
-    /// SQLite found broken pages.
-    #[error("the store's file is damaged ({0})")]
-    Corrupt(String),
-    /// The store was closed, or its thread died over this very request.
-    #[error("the store is closed")]
-    Closed,
-    /// Changes by other processes cannot be heard.
-    #[error("cannot subscribe to changes: {0}")]
-    Bell(#[source] std::io::Error),
-    /// Anything else SQLite or the disk said.
-    #[error("the store failed")]
-    Sqlite(#[source] rusqlite::Error),
-}
+#[error(transparent)]
+pub(crate) struct SqlFailure(#[from] pub(crate) StoreError);
 
-impl From<rusqlite::Error> for StoreError {
-    fn from(error: rusqlite::Error) -> Self {
-        let Some(code) = error.sqlite_error_code() else { return Self::Sqlite(error) };
-        match code {
-            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Self::Busy { pid: None },
-            ErrorCode::DiskFull => Self::Full,
-            ErrorCode::SystemIoFailure if is_no_space(&error) => Self::Full,
-            ErrorCode::ReadOnly => Self::ReadOnly,
-            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Self::Corrupt(text_of(&error)),
-            _ => Self::Sqlite(error),
-        }
+impl From<SqlFailure> for StoreError {
+    fn from(SqlFailure(error): SqlFailure) -> Self {
+        error
     }
 }
 
-/// Who holds a lock, in words.
-fn holder(pid: Option<u32>) -> String {
-    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+impl From<InvalidId> for SqlFailure {
+    fn from(error: InvalidId) -> Self {
+        Self(error.into())
+    }
+}
+
+impl From<rusqlite::Error> for SqlFailure {
+    fn from(error: rusqlite::Error) -> Self {
+        let Some(code) = error.sqlite_error_code() else { return Self(StoreError::Database(error.into())) };
+        Self(match code {
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => StoreError::Busy { pid: None },
+            ErrorCode::DiskFull => StoreError::Full,
+            ErrorCode::SystemIoFailure if is_no_space(&error) => StoreError::Full,
+            ErrorCode::ReadOnly => StoreError::ReadOnly,
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => StoreError::Corrupt(text_of(&error)),
+            _ => StoreError::Database(error.into()),
+        })
+    }
 }
 
 /// The shared-memory file cannot grow: SQLite calls a full disk an I/O error there.
@@ -352,18 +195,4 @@ impl OpenError {
             Self::Setting { .. } | Self::Migration { .. } | Self::Io { .. } => OpenErrorKind::Io,
         }
     }
-}
-
-/// Why a thread was not acquired.
-#[derive(Debug, thiserror::Error)]
-pub enum AcquireError {
-    /// A live process drives it.
-    #[error("the thread is in use by process {pid}", pid = owner.pid)]
-    Busy {
-        /// Who.
-        owner: Owner,
-    },
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }

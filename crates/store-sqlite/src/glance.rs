@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use super::{Store, StoreError, children, journal, leases, mailbox, runs, summaries, threads};
+use super::{SqlFailure, Store, StoreError, children, journal, leases, mailbox, runs, summaries, threads};
 use aye_core::contract::child::TaskRecord;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
@@ -78,7 +78,7 @@ pub(super) fn of_thread(
     conn: &Connection,
     id: &ThreadId,
     part: Part,
-) -> Result<Option<ThreadView>, StoreError> {
+) -> Result<Option<ThreadView>, SqlFailure> {
     let Some(thread) = threads::one(conn, id)? else { return Ok(None) };
     let run = runs::latest(conn, id)?;
     let unfinished = run.as_ref().filter(|run| run.status != RunStatus::Done);

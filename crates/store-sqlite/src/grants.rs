@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::audit::{self, About};
 use super::rows::{body, encode, int, text, uint};
-use super::{Change, ChangeKind, Store, StoreError};
+use super::{Change, ChangeKind, SqlFailure, Store, StoreError};
 use aye_core::contract::audit::AuditKind;
 use aye_core::contract::record::GrantRecord;
 
@@ -34,7 +34,7 @@ impl Store {
                     encode("the grant", &grant)?,
                 ))?;
             if added == 0 {
-                return Err(StoreError::Exists { what: format!("grant {}", grant.id) });
+                return Err(StoreError::Exists { what: format!("grant {}", grant.id) }.into());
             }
             let told = serde_json::to_value(&grant).unwrap_or_default();
             audit::append(tx, grant.created_at, AuditKind::Granted, About::default(), &told)
@@ -129,11 +129,11 @@ impl Store {
     }
 }
 
-fn list(conn: &Connection, sql: &str) -> Result<Vec<GrantRecord>, StoreError> {
+fn list(conn: &Connection, sql: &str) -> Result<Vec<GrantRecord>, SqlFailure> {
     collect(conn.prepare_cached(sql)?.query(())?)
 }
 
-fn collect(mut rows: Rows<'_>) -> Result<Vec<GrantRecord>, StoreError> {
+fn collect(mut rows: Rows<'_>) -> Result<Vec<GrantRecord>, SqlFailure> {
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         if let Some(grant) = grant_of(row)? {
@@ -144,7 +144,7 @@ fn collect(mut rows: Rows<'_>) -> Result<Vec<GrantRecord>, StoreError> {
 }
 
 /// An unreadable grant is left out and logged: it allows nothing, and the others still hold.
-fn grant_of(row: &Row<'_>) -> Result<Option<GrantRecord>, StoreError> {
+fn grant_of(row: &Row<'_>) -> Result<Option<GrantRecord>, SqlFailure> {
     let (id, revoked_at): (_, Option<i64>) = (text(row, 0)?, row.get(1)?);
     match serde_json::from_slice::<GrantRecord>(body(row, 2)?) {
         Ok(grant) => {

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::place::OpenFile;
 use super::relaxed::Relaxed;
-use super::{Change, Job, Store, StoreError, bell, failpoint};
+use super::{Change, Job, SqlFailure, Store, StoreError, bell, failpoint};
 
 /// So many requests share a transaction at most: the first of them waits for the last.
 const MOST: usize = 256;
@@ -30,14 +30,14 @@ struct Request<T, W, C> {
     durable: bool,
     work: Option<W>,
     change: Option<C>,
-    result: Option<Result<T, StoreError>>,
-    reply: oneshot::Sender<Result<T, StoreError>>,
+    result: Option<Result<T, SqlFailure>>,
+    reply: oneshot::Sender<Result<T, SqlFailure>>,
 }
 
 impl<T, W, C> Member for Request<T, W, C>
 where
     T: Send,
-    W: FnOnce(&Connection) -> Result<T, StoreError> + Send,
+    W: FnOnce(&Connection) -> Result<T, SqlFailure> + Send,
     C: FnOnce(&T) -> Option<Change> + Send,
 {
     fn is_durable(&self) -> bool {
@@ -57,7 +57,7 @@ where
     fn answer(self: Box<Self>, failed: Option<StoreError>) {
         let Self { result, reply, .. } = *self;
         let result = match (failed, result) {
-            (Some(error), Some(Ok(_)) | None) => Err(error),
+            (Some(error), Some(Ok(_)) | None) => Err(error.into()),
             (_, Some(result)) => result,
             // It panicked. Its caller reads `Closed`.
             (None, None) => return,
@@ -77,14 +77,14 @@ impl Store {
     ) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        W: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        W: FnOnce(&Connection) -> Result<T, SqlFailure> + Send + 'static,
         C: FnOnce(&T) -> Option<Change> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
         let member = Request { durable, work: Some(work), change: Some(change), result: None, reply };
         let job = Job::Grouped(Box::new(member), Beside { bell: self.bell.clone(), file: self.file.clone() });
         self.jobs.send(job).map_err(|_| StoreError::Closed)?;
-        answer.await.map_err(|_| StoreError::Closed)?.map_err(|error| self.named(error))
+        answer.await.map_err(|_| StoreError::Closed)?.map_err(|SqlFailure(error)| self.named(error))
     }
 }
 
@@ -132,9 +132,9 @@ pub(super) fn carry_out(
         failpoint::failpoint("store.mailbox.before");
         tx.commit()?;
         failpoint::failpoint("store.mailbox.after");
-        Ok(())
+        Ok::<_, SqlFailure>(())
     })();
-    let failed: Option<StoreError> = Result::err(done);
+    let failed = Result::err(done).map(|SqlFailure(error)| error);
     if failed.is_none() {
         let mut told: Vec<Change> = Vec::new();
         for change in members.iter_mut().filter_map(|member| member.change()) {
@@ -172,12 +172,7 @@ fn copy_of(error: &StoreError) -> StoreError {
         StoreError::Full => StoreError::Full,
         StoreError::ReadOnly => StoreError::ReadOnly,
         StoreError::Corrupt(why) => StoreError::Corrupt(why.clone()),
-        StoreError::Sqlite(rusqlite::Error::SqliteFailure(code, text)) => {
-            StoreError::Sqlite(rusqlite::Error::SqliteFailure(*code, text.clone()))
-        }
-        other => StoreError::Sqlite(rusqlite::Error::SqliteFailure(
-            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR),
-            Some(other.to_string()),
-        )),
+        StoreError::Database(why) => StoreError::Database(why.to_string().into()),
+        other => StoreError::Database(other.to_string().into()),
     }
 }

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::rows::int;
-use super::{Store, StoreError};
+use super::{SqlFailure, Store, StoreError};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::image::ImageRef;
@@ -47,7 +47,7 @@ impl Store {
     }
 }
 
-pub(super) fn put(conn: &Connection, hash: &str, bytes: &[u8], at: u64) -> Result<(), StoreError> {
+pub(super) fn put(conn: &Connection, hash: &str, bytes: &[u8], at: u64) -> Result<(), SqlFailure> {
     let sql = "INSERT INTO image (hash, created_at, data) VALUES (?1, ?2, ?3) \
                ON CONFLICT (hash) DO UPDATE SET created_at = max(created_at, excluded.created_at)";
     conn.prepare_cached(sql)?.execute((hash, int(at), bytes))?;
@@ -60,7 +60,7 @@ pub(super) fn keep<'a>(
     thread: &ThreadId,
     at: u64,
     message: &'a Message,
-) -> Result<Cow<'a, Message>, StoreError> {
+) -> Result<Cow<'a, Message>, SqlFailure> {
     let has =
         |block: &ContentBlock| matches!(block, ContentBlock::Image { .. } | ContentBlock::StoredImage(_));
     if !message.content.iter().any(has) {
@@ -86,7 +86,7 @@ pub(super) fn keep<'a>(
 }
 
 /// Before a thread is deleted: pictures that are in no other one go with it.
-pub(super) fn forget(conn: &Connection, thread: &ThreadId) -> Result<(), StoreError> {
+pub(super) fn forget(conn: &Connection, thread: &ThreadId) -> Result<(), SqlFailure> {
     let sql = "DELETE FROM image WHERE hash IN (SELECT hash FROM image_of WHERE thread_id = ?1) \
                AND NOT EXISTS (SELECT 1 FROM image_of o WHERE o.hash = image.hash AND o.thread_id <> ?1)";
     conn.prepare_cached(sql)?.execute((thread.as_str(),))?;

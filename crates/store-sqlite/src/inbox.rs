@@ -3,7 +3,7 @@
 use rusqlite::Row;
 
 use super::rows::{body, body_or_null, int, path_from, text, uint};
-use super::{Store, StoreError};
+use super::{SqlFailure, Store, StoreError};
 use aye_core::contract::display::{call_summary, visible_line};
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::judgement::Risk;
@@ -135,7 +135,7 @@ impl Store {
     }
 }
 
-fn row_of(row: &Row<'_>) -> Result<Option<InboxRow>, StoreError> {
+fn row_of(row: &Row<'_>) -> Result<Option<InboxRow>, SqlFailure> {
     let id = text(row, 0)?;
     let maybe = |at: usize| -> rusqlite::Result<Option<String>> {
         Ok(body_or_null(row, at)?.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))

@@ -4,8 +4,8 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::rows::{body, body_or_null, decode, encode, outcome_kind, text, uint};
 use super::{
-    Change, ChangeKind, Store, StoreError, audit, back, leases, mailbox, output, runs, statistics,
-    suspensions, threads,
+    Change, ChangeKind, SqlFailure, Store, StoreError, audit, back, leases, mailbox, output, runs,
+    statistics, suspensions, threads,
 };
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::lifecycle::RunStatus;
@@ -93,7 +93,7 @@ impl Store {
     }
 }
 
-pub(super) fn open_of(conn: &Connection, run: &RunId) -> Result<Vec<OpenIntent>, StoreError> {
+pub(super) fn open_of(conn: &Connection, run: &RunId) -> Result<Vec<OpenIntent>, SqlFailure> {
     let mut statement = conn.prepare_cached(
         "SELECT thread_id, call_id, body, outcome, n FROM intent \
          WHERE run_id = ?1 AND outcome IS NULL ORDER BY n",
@@ -132,7 +132,7 @@ fn is_only_an_answer(checkpoint: &Checkpoint) -> bool {
         && takes.is_none()
 }
 
-pub(super) fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+pub(super) fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), SqlFailure> {
     let Checkpoint { fence, run, messages, thread_state, opened, closed, outcomes, judged, commands, takes } =
         checkpoint;
     write_run(tx, fence, run)?;
@@ -167,11 +167,11 @@ pub(super) fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Resu
     Ok(())
 }
 
-fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), StoreError> {
+fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), SqlFailure> {
     let Begin { fence, run, intent, spends, judged, commands, snapshot } = begin;
     if intent.thread_id != run.thread_id || intent.id.run_id != run.id {
         let what = format!("the intent for call {}", intent.id.call_id);
-        return Err(StoreError::Misplaced { what, place: format!("run {}", run.id) });
+        return Err(StoreError::Misplaced { what, place: format!("run {}", run.id) }.into());
     }
     write_run(tx, fence, run)?;
     if let Some((suspension, decision)) = spends {
@@ -190,7 +190,7 @@ fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), StoreError> {
             encode("the intent", intent)?,
         ))?;
     if added == 0 {
-        return Err(StoreError::AlreadyStarted { id: intent.id.clone() });
+        return Err(StoreError::AlreadyStarted { id: intent.id.clone() }.into());
     }
     for call in judged {
         audit::judged(tx, run, call)?;
@@ -205,10 +205,10 @@ fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), StoreError> {
 }
 
 /// What both transactions begin with: the right to write, and the run as it is now.
-fn write_run(conn: &Connection, fence: &Fence, run: &RunRecord) -> Result<(), StoreError> {
+fn write_run(conn: &Connection, fence: &Fence, run: &RunRecord) -> Result<(), SqlFailure> {
     if fence.thread_id != run.thread_id {
         let (what, place) = (format!("run {}", run.id), format!("thread {}", fence.thread_id));
-        return Err(StoreError::Misplaced { what, place });
+        return Err(StoreError::Misplaced { what, place }.into());
     }
     leases::check(conn, fence)?;
     runs::upsert(conn, run)?;
@@ -220,7 +220,7 @@ fn write_run(conn: &Connection, fence: &Fence, run: &RunRecord) -> Result<(), St
 type Begun = (Option<String>, Option<i64>);
 
 /// An outcome is written once; only "nobody knows" may be replaced by what was found out.
-fn write_outcome(conn: &Connection, thread: &ThreadId, outcome: &OutcomeRecord) -> Result<(), StoreError> {
+fn write_outcome(conn: &Connection, thread: &ThreadId, outcome: &OutcomeRecord) -> Result<(), SqlFailure> {
     let AttemptId { run_id, call_id, attempt } = &outcome.id;
     let stored: Option<(i64, Option<String>, Begun)> = conn
         .prepare_cached(
@@ -232,11 +232,11 @@ fn write_outcome(conn: &Connection, thread: &ThreadId, outcome: &OutcomeRecord) 
         })
         .optional()?;
     let Some((n, kind, begun)) = stored else {
-        return Err(StoreError::NotStarted { id: outcome.id.clone() });
+        return Err(StoreError::NotStarted { id: outcome.id.clone() }.into());
     };
     let was_unknown = kind.as_deref() == Some("unknown");
     if kind.is_some_and(|kind| kind != "unknown") {
-        return Err(StoreError::AlreadyEnded { id: outcome.id.clone() });
+        return Err(StoreError::AlreadyEnded { id: outcome.id.clone() }.into());
     }
     conn.prepare_cached("UPDATE intent SET kind = ?2, outcome = ?3 WHERE n = ?1")?.execute((
         n,
@@ -256,13 +256,13 @@ fn write_outcome(conn: &Connection, thread: &ThreadId, outcome: &OutcomeRecord) 
     Ok(())
 }
 
-fn intent_of(row: &Row<'_>) -> Result<IntentRecord, StoreError> {
+fn intent_of(row: &Row<'_>) -> Result<IntentRecord, SqlFailure> {
     let thread = ThreadId::from(text(row, 0)?);
     let call = text(row, 1)?;
     decode(&thread, &format!("the intent for call {call}"), body(row, 2)?)
 }
 
-fn outcome_of(row: &Row<'_>) -> Result<Option<OutcomeRecord>, StoreError> {
+fn outcome_of(row: &Row<'_>) -> Result<Option<OutcomeRecord>, SqlFailure> {
     let thread = ThreadId::from(text(row, 0)?);
     let call = text(row, 1)?;
     body_or_null(row, 3)?

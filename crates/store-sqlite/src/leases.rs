@@ -3,23 +3,9 @@
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
 use super::rows::{body, decode, encode, int, uint};
-use super::{AcquireError, Change, ChangeKind, Store, StoreError};
+use super::{AcquireError, Change, ChangeKind, SqlFailure, Store, StoreError, Term};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::{Fence, LeaseRecord, Owner};
-
-/// How long a lease holds, in milliseconds of the boot's monotonic clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Term {
-    /// Now.
-    pub now: u64,
-    /// Until when; `None` is as long as its process lives.
-    pub until: Option<u64>,
-}
-
-impl Term {
-    /// As long as its process lives.
-    pub const ENDLESS: Term = Term { now: 0, until: None };
-}
 
 impl Store {
     /// Takes the right to write to a thread.
@@ -98,7 +84,7 @@ pub(super) fn take(
     me: Owner,
     term: Term,
     alive: impl Fn(&Owner) -> bool,
-) -> Result<Result<Fence, Owner>, StoreError> {
+) -> Result<Result<Fence, Owner>, SqlFailure> {
     if let Some(lease) = lease_of(conn, &thread)?
         && lease.owner.token != me.token
         && lease.until.is_none_or(|until| term.now < until)
@@ -111,7 +97,7 @@ pub(super) fn take(
         .query_row((thread.as_str(),), |row| row.get(0))
         .optional()?;
     if known.is_none() {
-        return Err(StoreError::NoThread(thread));
+        return Err(StoreError::NoThread(thread).into());
     }
     let epoch = conn
         .prepare_cached(
@@ -126,11 +112,11 @@ pub(super) fn take(
     Ok(Ok(Fence { thread_id: thread, epoch: uint(epoch), token: me.token }))
 }
 
-pub(super) fn owner_of(conn: &Connection, thread: &ThreadId) -> Result<Option<Owner>, StoreError> {
+pub(super) fn owner_of(conn: &Connection, thread: &ThreadId) -> Result<Option<Owner>, SqlFailure> {
     Ok(lease_of(conn, thread)?.map(|lease| lease.owner))
 }
 
-pub(super) fn lease_of(conn: &Connection, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
+pub(super) fn lease_of(conn: &Connection, thread: &ThreadId) -> Result<Option<LeaseRecord>, SqlFailure> {
     let sql = "SELECT owner, epoch, until FROM lease WHERE thread_id = ?1 AND token IS NOT NULL AND owner IS NOT NULL";
     let row: Option<(Vec<u8>, i64, Option<i64>)> = conn
         .prepare_cached(sql)?
@@ -144,11 +130,11 @@ pub(super) fn lease_of(conn: &Connection, thread: &ThreadId) -> Result<Option<Le
 }
 
 /// Refuses a writer that lost its thread. It must be called inside the transaction that writes.
-pub(super) fn check(conn: &Connection, fence: &Fence) -> Result<(), StoreError> {
+pub(super) fn check(conn: &Connection, fence: &Fence) -> Result<(), SqlFailure> {
     let sql = "SELECT 1 FROM lease WHERE thread_id = ?1 AND epoch = ?2 AND token = ?3";
     let held: Option<i64> = conn
         .prepare_cached(sql)?
         .query_row((fence.thread_id.as_str(), int(fence.epoch), &fence.token), |row| row.get(0))
         .optional()?;
-    if held.is_some() { Ok(()) } else { Err(StoreError::Fenced { thread: fence.thread_id.clone() }) }
+    if held.is_some() { Ok(()) } else { Err(StoreError::Fenced { thread: fence.thread_id.clone() }.into()) }
 }

@@ -14,7 +14,6 @@ mod back;
 mod bell;
 mod children;
 mod error;
-pub mod failpoint;
 mod folders;
 mod glance;
 mod grants;
@@ -60,20 +59,22 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
-pub use audit::AuditFilter;
+pub use aye_core::contract::storage::{
+    AcquireError, AuditFilter, Change, ChangeKind, Portion, StoreError, SuspensionFilter, Term, ThreadTail,
+};
+pub use aye_core::failpoint;
 pub use back::ForkAt;
-pub use bell::{Change, ChangeKind, ChangeSubscription};
-pub use error::{AcquireError, OpenError, OpenErrorKind, StoreError};
+pub use bell::ChangeSubscription;
+pub(crate) use error::SqlFailure;
+pub use error::{OpenError, OpenErrorKind};
 pub use glance::{Part, ThreadView};
 pub use history::RecentCall;
 pub use inbox::InboxFilter;
-pub use leases::Term;
 pub use mailbox::{JobFilter, JobLookup, Mailbox, NextWork};
-pub use outlines::{Portion, ThreadTail};
 pub use pages::Page;
 pub use search::Match;
 pub use source::{FileStore, InMemoryMailboxStore, InMemoryStore, ThreadRunStore};
-pub use suspensions::{SuspensionFilter, SuspensionLookup};
+pub use suspensions::SuspensionLookup;
 pub use threads::ThreadLookup;
 pub use transfer::{ThreadCopy, ThreadRest};
 pub use upkeep::{PrunePlace, Pruned};
@@ -215,14 +216,14 @@ impl Store {
     async fn call<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
+        F: FnOnce(&mut Connection) -> Result<T, SqlFailure> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
         let job = Job::Work(Box::new(move |conn| {
             let _ = reply.send(work(conn));
         }));
         self.jobs.send(job).map_err(|_| StoreError::Closed)?;
-        answer.await.map_err(|_| StoreError::Closed)?.map_err(|error| self.named(error))
+        answer.await.map_err(|_| StoreError::Closed)?.map_err(|SqlFailure(error)| self.named(error))
     }
 
     /// The same error, with the process that is in the way.
@@ -234,7 +235,7 @@ impl Store {
     }
 
     /// Refuses to write to a file that is not at its path any more.
-    fn checked(&self) -> impl Fn() -> Result<(), StoreError> + Send + use<> {
+    fn checked(&self) -> impl Fn() -> Result<(), SqlFailure> + Send + use<> {
         let file = self.file.clone();
         move || file.as_ref().map_or(Ok(()), |file| file.check())
     }
@@ -243,7 +244,7 @@ impl Store {
     async fn read<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, SqlFailure> + Send + 'static,
     {
         self.call(move |conn| {
             let tx = conn.transaction_with_behavior(TransactionBehavior::Deferred)?;
@@ -256,10 +257,14 @@ impl Store {
     async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, SqlFailure> + Send + 'static,
     {
         let checked = self.checked();
-        self.call(move |conn| checked().and_then(|()| transact(conn, "", "", work))).await
+        self.call(move |conn| {
+            checked()?;
+            transact(conn, "", "", work)
+        })
+        .await
     }
 
     /// As [`Store::write`], with places to crash at before and after the commit; other processes are told of the
@@ -274,7 +279,7 @@ impl Store {
     ) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, SqlFailure> + Send + 'static,
     {
         let (bell, checked) = (self.bell.clone(), self.checked());
         self.call(move |conn| {
@@ -297,8 +302,8 @@ fn transact<T>(
     conn: &mut Connection,
     before: &'static str,
     after: &'static str,
-    work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
+    work: impl FnOnce(&Transaction<'_>) -> Result<T, SqlFailure>,
+) -> Result<T, SqlFailure> {
     // Immediate: a transaction that reads first and writes later could not be begun again when another process wrote
     // in between, and would fail without waiting.
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;

@@ -11,7 +11,7 @@ mod take;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::rows::{encode, int, uint};
-use super::{Change, ChangeKind, Store, StoreError, images, threads};
+use super::{Change, ChangeKind, SqlFailure, Store, StoreError, images, threads};
 use aye_core::contract::ids::{JobId, ThreadId, check_given};
 use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus};
 
@@ -237,7 +237,7 @@ impl Mailbox {
         let change = Change::of(ChangeKind::Queue, mailbox);
         let work = move |conn: &Connection| {
             if !threads::exists(conn, &id)? {
-                return Err(StoreError::NoThread(id));
+                return Err(StoreError::NoThread(id).into());
             }
             let generation: i64 = conn
                 .prepare_cached(
@@ -338,7 +338,7 @@ impl Left {
     }
 
     /// A job never has fewer tries than before, and keeps its last error.
-    fn write(self, conn: &Connection, mut job: MailboxJob, now: u64) -> Result<MailboxJob, StoreError> {
+    fn write(self, conn: &Connection, mut job: MailboxJob, now: u64) -> Result<MailboxJob, SqlFailure> {
         job.status = self.status;
         job.available_at = self.available_at.unwrap_or(job.available_at);
         job.attempt_count = job.attempt_count.max(self.attempts);
@@ -373,13 +373,13 @@ fn failed(job: &MailboxJob, retry_at: u64, error: String) -> Left {
     }
 }
 
-pub(super) fn insert(conn: &Connection, mut job: MailboxJob) -> Result<MailboxJob, StoreError> {
+pub(super) fn insert(conn: &Connection, mut job: MailboxJob) -> Result<MailboxJob, SqlFailure> {
     check_given("job", job.job_id.as_str())?;
     if job.messages.is_empty() {
-        return Err(StoreError::NoMessage);
+        return Err(StoreError::NoMessage.into());
     }
     if !threads::exists(conn, &job.mailbox_id)? {
-        return Err(StoreError::NoThread(job.mailbox_id));
+        return Err(StoreError::NoThread(job.mailbox_id).into());
     }
     if let Some(key) = &job.dedupe_key {
         let sql = "SELECT job_id FROM mailbox \
@@ -390,7 +390,7 @@ pub(super) fn insert(conn: &Connection, mut job: MailboxJob) -> Result<MailboxJo
             .optional()?;
         if let Some(known) = known {
             let (thread, key) = (job.mailbox_id, key.clone());
-            return Err(StoreError::Duplicate { thread, key, job: known.into() });
+            return Err(StoreError::Duplicate { thread, key, job: known.into() }.into());
         }
     }
     let generation: Option<i64> = conn
@@ -431,7 +431,7 @@ pub(super) fn insert(conn: &Connection, mut job: MailboxJob) -> Result<MailboxJo
             |row| row.get(0),
         )
         .optional()?;
-    let Some(n) = n else { return Err(StoreError::Exists { what: format!("job {}", job.job_id) }) };
+    let Some(n) = n else { return Err(StoreError::Exists { what: format!("job {}", job.job_id) }.into()) };
     job.sequence = uint(n);
     Ok(job)
 }
@@ -442,7 +442,7 @@ fn claim(
     consumer: &str,
     now: u64,
     lease_ms: u64,
-) -> Result<MailboxJob, StoreError> {
+) -> Result<MailboxJob, SqlFailure> {
     let token = uuid::Uuid::now_v7().to_string();
     conn.prepare_cached(
         "UPDATE mailbox SET status = 'claimed', claim_token = ?2, claimed_by = ?3, lease_until = ?4, \
@@ -450,5 +450,5 @@ fn claim(
     )?
     .execute((n, token, consumer, int(now.saturating_add(lease_ms)), int(now)))?;
     one(conn, "SELECT {} FROM mailbox WHERE n = ?1", (n,))?
-        .ok_or_else(|| StoreError::NoJob(JobId::from(n.to_string())))
+        .ok_or_else(|| SqlFailure(StoreError::NoJob(JobId::from(n.to_string()))))
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::{body, body_or_null, decode, encode, int, uint};
 use super::threads::places_of;
-use super::{Store, StoreError};
+use super::{Portion, SqlFailure, Store, StoreError, ThreadTail};
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::inference::TokenUsage;
 use aye_core::contract::message::{Message, Role};
@@ -22,32 +22,6 @@ const AT_ONCE: usize = 1_000;
 const A_FEW: usize = 250;
 /// As many runs are added up when one of them ends.
 pub(super) const RUNS: usize = 50;
-
-/// The end of a thread, and what of the rest belongs to each request.
-#[derive(Clone, Debug, Default)]
-pub struct ThreadTail {
-    /// What the whole thread amounts to.
-    pub outline: Outline,
-    /// The outline is made from what is loaded, because it is not known of all: see [`Store::complete_outline`].
-    pub is_assumed: bool,
-    /// The place of the first message, from 0.
-    pub base: usize,
-    /// The messages from there on.
-    pub messages: Vec<Message>,
-    /// Messages before that which the outline needs, by their places.
-    pub apart: BTreeMap<usize, Message>,
-}
-
-/// How much of a thread is read, from its end towards its beginning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Portion {
-    /// Nothing before this place.
-    pub floor: usize,
-    /// It is enough when the messages have so many bytes as they are stored.
-    pub bytes: usize,
-    /// And are at least so many.
-    pub count: usize,
-}
 
 impl Store {
     /// The end of a thread. A summary bounds it further: what it stands for is not read. A thread that does not exist is
@@ -182,7 +156,7 @@ impl Store {
                     let upto = written.min(outline.count + A_FEW);
                     match read_on(tx, &id, &mut outline, upto, true) {
                         Ok(()) => {}
-                        Err(StoreError::Damaged { .. }) => return Ok(true),
+                        Err(SqlFailure(StoreError::Damaged { .. })) => return Ok(true),
                         Err(error) => return Err(error),
                     }
                     save(tx, &id, &outline)?;
@@ -198,7 +172,7 @@ impl Store {
 }
 
 /// How many messages a thread has, and its outline as far as it was written. `None`: there is no such thread.
-fn stored(conn: &Connection, id: &ThreadId) -> Result<Option<(usize, Outline)>, StoreError> {
+fn stored(conn: &Connection, id: &ThreadId) -> Result<Option<(usize, Outline)>, SqlFailure> {
     let mut statement = conn.prepare_cached("SELECT messages, outline FROM thread WHERE id = ?1")?;
     let mut rows = statement.query((id.as_str(),))?;
     let Some(row) = rows.next()? else { return Ok(None) };
@@ -208,7 +182,7 @@ fn stored(conn: &Connection, id: &ThreadId) -> Result<Option<(usize, Outline)>, 
     Ok(Some((written, outline.filter(|outline| outline.count <= written).unwrap_or_default())))
 }
 
-fn save(conn: &Connection, id: &ThreadId, outline: &Outline) -> Result<(), StoreError> {
+fn save(conn: &Connection, id: &ThreadId, outline: &Outline) -> Result<(), SqlFailure> {
     conn.prepare_cached("UPDATE thread SET outline = ?2 WHERE id = ?1")?
         .execute((id.as_str(), encode("the outline", outline)?))?;
     Ok(())
@@ -221,7 +195,7 @@ fn read_on(
     outline: &mut Outline,
     upto: usize,
     writes: bool,
-) -> Result<(), StoreError> {
+) -> Result<(), SqlFailure> {
     let sql = "SELECT body, seq FROM message WHERE thread_id = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq";
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query((id.as_str(), int(outline.count as u64), int(upto as u64)))?;
@@ -242,11 +216,11 @@ fn read_on(
     Ok(())
 }
 
-fn missing(id: &ThreadId, seq: usize) -> StoreError {
-    StoreError::Damaged { thread: id.clone(), why: format!("message {seq} is missing") }
+fn missing(id: &ThreadId, seq: usize) -> SqlFailure {
+    SqlFailure(StoreError::Damaged { thread: id.clone(), why: format!("message {seq} is missing") })
 }
 
-fn note_calls(conn: &Connection, id: &ThreadId, message: &Message) -> Result<(), StoreError> {
+fn note_calls(conn: &Connection, id: &ThreadId, message: &Message) -> Result<(), SqlFailure> {
     if message.tool_calls.is_empty() {
         return Ok(());
     }
@@ -259,7 +233,7 @@ fn note_calls(conn: &Connection, id: &ThreadId, message: &Message) -> Result<(),
 }
 
 /// Takes messages into the outline of their thread that were just appended to it.
-pub(super) fn grow(conn: &Connection, id: &ThreadId, messages: &[Message]) -> Result<(), StoreError> {
+pub(super) fn grow(conn: &Connection, id: &ThreadId, messages: &[Message]) -> Result<(), SqlFailure> {
     let Some((written, mut outline)) = stored(conn, id)? else { return Ok(()) };
     let before = written.saturating_sub(messages.len());
     if before.saturating_sub(outline.count) > AT_ONCE {
@@ -267,7 +241,7 @@ pub(super) fn grow(conn: &Connection, id: &ThreadId, messages: &[Message]) -> Re
     }
     match read_on(conn, id, &mut outline, before, true) {
         // What is damaged is told to whoever reads it.
-        Err(StoreError::Damaged { .. }) => return Ok(()),
+        Err(SqlFailure(StoreError::Damaged { .. })) => return Ok(()),
         other => other?,
     }
     for message in messages {
@@ -286,7 +260,7 @@ struct Sum {
 }
 
 /// `None`: there is no such thread.
-fn sum_of(conn: &Connection, id: &ThreadId) -> Result<Option<Sum>, StoreError> {
+fn sum_of(conn: &Connection, id: &ThreadId) -> Result<Option<Sum>, SqlFailure> {
     let mut statement = conn.prepare_cached("SELECT usage FROM thread WHERE id = ?1")?;
     let mut rows = statement.query((id.as_str(),))?;
     let Some(row) = rows.next()? else { return Ok(None) };
@@ -300,7 +274,7 @@ fn add_runs(
     sum: &mut Sum,
     most: usize,
     is_over: bool,
-) -> Result<usize, StoreError> {
+) -> Result<usize, SqlFailure> {
     let sql = "SELECT n, status = 'done', iif(json_valid(body), body -> '$.usage', NULL) FROM run \
                WHERE thread_id = ?1 AND n > ?2 ORDER BY n LIMIT ?3";
     let mut statement = conn.prepare_cached(sql)?;
@@ -321,7 +295,7 @@ fn add_runs(
 }
 
 /// Adds up the tokens of runs that are over. Whether there is no more of them.
-pub(super) fn add_up(conn: &Connection, id: &ThreadId, most: usize) -> Result<bool, StoreError> {
+pub(super) fn add_up(conn: &Connection, id: &ThreadId, most: usize) -> Result<bool, SqlFailure> {
     let Some(mut sum) = sum_of(conn, id)? else { return Ok(true) };
     let count = add_runs(conn, id, &mut sum, most, true)?;
     if count > 0 {
@@ -332,7 +306,7 @@ pub(super) fn add_up(conn: &Connection, id: &ThreadId, most: usize) -> Result<bo
 }
 
 /// Gives the copy of a thread's beginning what is known of it.
-pub(super) fn copy(conn: &Connection, from: &ThreadId, to: &ThreadId, keep: usize) -> Result<(), StoreError> {
+pub(super) fn copy(conn: &Connection, from: &ThreadId, to: &ThreadId, keep: usize) -> Result<(), SqlFailure> {
     let sql = "INSERT INTO called (thread_id, call_id) SELECT ?2, call_id FROM called WHERE thread_id = ?1";
     match stored(conn, from)? {
         Some((written, outline)) if written == keep && outline.count == keep => {
@@ -343,7 +317,7 @@ pub(super) fn copy(conn: &Connection, from: &ThreadId, to: &ThreadId, keep: usiz
     }
 }
 
-fn tail_of(conn: &Connection, id: &ThreadId, portion: Portion) -> Result<ThreadTail, StoreError> {
+fn tail_of(conn: &Connection, id: &ThreadId, portion: Portion) -> Result<ThreadTail, SqlFailure> {
     let Some(places) = places_of(conn, id)? else { return Ok(ThreadTail::default()) };
     places.check(conn, id)?;
     let Some((written, mut outline)) = stored(conn, id)? else { return Ok(ThreadTail::default()) };
@@ -369,7 +343,7 @@ fn tail_of(conn: &Connection, id: &ThreadId, portion: Portion) -> Result<ThreadT
 }
 
 /// The outline of a thread of which only the end is known.
-fn assume(conn: &Connection, id: &ThreadId, base: usize, tail: &[Message]) -> Result<Outline, StoreError> {
+fn assume(conn: &Connection, id: &ThreadId, base: usize, tail: &[Message]) -> Result<Outline, SqlFailure> {
     let mut outline = Outline::default();
     while outline.count < base
         && let Some(message) = message_at(conn, id, outline.count)?
@@ -395,7 +369,7 @@ fn assume(conn: &Connection, id: &ThreadId, base: usize, tail: &[Message]) -> Re
     Ok(outline)
 }
 
-fn message_at(conn: &Connection, id: &ThreadId, at: usize) -> Result<Option<Message>, StoreError> {
+fn message_at(conn: &Connection, id: &ThreadId, at: usize) -> Result<Option<Message>, SqlFailure> {
     let mut statement = conn.prepare_cached("SELECT body FROM message WHERE thread_id = ?1 AND seq = ?2")?;
     let mut rows = statement.query((id.as_str(), int(at as u64 + 1)))?;
     rows.next()?.map(|row| decode(id, &format!("message {}", at + 1), body(row, 0)?)).transpose()
@@ -406,7 +380,7 @@ fn back(
     id: &ThreadId,
     before: usize,
     portion: Portion,
-) -> Result<Vec<Message>, StoreError> {
+) -> Result<Vec<Message>, SqlFailure> {
     let sql =
         "SELECT body, seq FROM message WHERE thread_id = ?1 AND seq <= ?2 AND seq > ?3 ORDER BY seq DESC";
     let mut statement = conn.prepare_cached(sql)?;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
 use super::rows::body;
-use super::{Store, StoreError, leases};
+use super::{SqlFailure, Store, StoreError, leases};
 use aye_core::contract::record::{AttemptId, Fence};
 
 /// Bytes that are kept of the beginning, and as many of the end.
@@ -32,7 +32,7 @@ impl Store {
             leases::check(tx, &fence)?;
             match intent_of(tx, &id)? {
                 Some(intent) => append(tx, intent, &chunk),
-                None => Err(StoreError::NotStarted { id }),
+                None => Err(StoreError::NotStarted { id }.into()),
             }
         })
         .await
@@ -46,7 +46,7 @@ impl Store {
     }
 }
 
-fn intent_of(conn: &Connection, id: &AttemptId) -> Result<Option<i64>, StoreError> {
+fn intent_of(conn: &Connection, id: &AttemptId) -> Result<Option<i64>, SqlFailure> {
     let sql = "SELECT n FROM intent WHERE run_id = ?1 AND call_id = ?2 AND attempt = ?3";
     let key = (id.run_id.as_str(), id.call_id.as_str(), id.attempt);
     Ok(conn.prepare_cached(sql)?.query_row(key, |row| row.get(0)).optional()?)
@@ -62,7 +62,7 @@ struct Size {
     cut: i64,
 }
 
-fn append(tx: &Transaction<'_>, intent: i64, chunk: &str) -> Result<(), StoreError> {
+fn append(tx: &Transaction<'_>, intent: i64, chunk: &str) -> Result<(), SqlFailure> {
     let mut size = size_of(tx, intent)?.unwrap_or_default();
     let mut rest = chunk;
     if size.tail == 0 && size.dropped == 0 && size.head < HALF {
@@ -108,13 +108,13 @@ fn append(tx: &Transaction<'_>, intent: i64, chunk: &str) -> Result<(), StoreErr
     Ok(())
 }
 
-fn add(tx: &Transaction<'_>, intent: i64, part: i64, text: &str) -> Result<(), StoreError> {
+fn add(tx: &Transaction<'_>, intent: i64, part: i64, text: &str) -> Result<(), SqlFailure> {
     tx.prepare_cached("INSERT INTO output (intent, part, text) VALUES (?1, ?2, ?3)")?
         .execute((intent, part, text))?;
     Ok(())
 }
 
-fn size_of(conn: &Connection, intent: i64) -> Result<Option<Size>, StoreError> {
+fn size_of(conn: &Connection, intent: i64) -> Result<Option<Size>, SqlFailure> {
     let sql = "SELECT head, tail, dropped, parts, cut FROM output_size WHERE intent = ?1";
     Ok(conn
         .prepare_cached(sql)?
@@ -131,7 +131,7 @@ fn size_of(conn: &Connection, intent: i64) -> Result<Option<Size>, StoreError> {
         .optional()?)
 }
 
-pub(super) fn read(conn: &Connection, intent: i64) -> Result<String, StoreError> {
+pub(super) fn read(conn: &Connection, intent: i64) -> Result<String, SqlFailure> {
     let Some(size) = size_of(conn, intent)? else { return Ok(String::new()) };
     let mut text = String::with_capacity(size.head + size.tail + 64);
     let mut statement =

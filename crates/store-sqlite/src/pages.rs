@@ -3,8 +3,8 @@
 use super::mailbox::jobs_from;
 use super::rows::int;
 use super::runs::run_of;
-use super::suspensions::{SuspensionFilter, listed_from};
-use super::{JobFilter, Mailbox, Store, StoreError};
+use super::suspensions::listed_from;
+use super::{JobFilter, Mailbox, Store, StoreError, SuspensionFilter};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::mailbox::MailboxJob;
 use aye_core::contract::record::{RunRecord, SuspensionRecord};

@@ -3,8 +3,8 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::StoreError;
 use super::rows::with_suffix;
+use super::{SqlFailure, StoreError};
 
 /// A file by what it is, not by its name.
 #[derive(Debug)]
@@ -20,11 +20,11 @@ impl OpenFile {
     }
 
     /// Refuses to write to a file that nobody would find again: it was deleted, moved, or another one has its place.
-    pub(super) fn check(&self) -> Result<(), StoreError> {
+    pub(super) fn check(&self) -> Result<(), SqlFailure> {
         if self.id.is_none() || id_of(&self.path) == self.id {
             return Ok(());
         }
-        Err(StoreError::Gone { path: self.path.clone() })
+        Err(StoreError::Gone { path: self.path.clone() }.into())
     }
 }
 

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
 
 use super::rows::{body, encode, int, text, uint};
-use super::{Store, StoreError};
+use super::{SqlFailure, Store, StoreError};
 use aye_core::contract::clock::Clock;
 use aye_core::contract::profile::{ProfileEntry, ProfileStore, StorageError};
 
@@ -29,19 +29,6 @@ impl Store {
     }
 }
 
-impl From<StoreError> for StorageError {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Unwritable { .. } => Self::Serialization(error.to_string()),
-            StoreError::NoThread(_) | StoreError::NoJob(_) => Self::NotFound(error.to_string()),
-            StoreError::Exists { what } => Self::AlreadyExists(what),
-            StoreError::Duplicate { .. } => Self::AlreadyExists(error.to_string()),
-            StoreError::Sqlite(source) => Self::Io(format!("the store failed: {source}")),
-            other => Self::Io(other.to_string()),
-        }
-    }
-}
-
 fn names(namespace: &str, key: &str) -> Result<(String, String), StorageError> {
     for (what, name) in [("namespace", namespace), ("key", key)] {
         if name.is_empty() || name.len() > MAX_NAME || name.contains('\0') {
@@ -54,7 +41,7 @@ fn names(namespace: &str, key: &str) -> Result<(String, String), StorageError> {
     Ok((namespace.to_owned(), key.to_owned()))
 }
 
-fn entry(row: &Row<'_>) -> Result<ProfileEntry, StoreError> {
+fn entry(row: &Row<'_>) -> Result<ProfileEntry, SqlFailure> {
     let key = text(row, 1)?;
     let value = serde_json::from_slice(body(row, 3)?).map_err(|error| {
         StoreError::Corrupt(format!("the profile value {} cannot be read: {error}", quoted(&key)))
@@ -66,7 +53,7 @@ fn quoted(key: &str) -> String {
     Value::from(key).to_string()
 }
 
-fn version(conn: &Connection, namespace: &str, key: &str) -> Result<u64, StoreError> {
+fn version(conn: &Connection, namespace: &str, key: &str) -> Result<u64, SqlFailure> {
     let sql = "SELECT n FROM profile WHERE namespace = ?1 AND key = ?2";
     let found = conn.prepare_cached(sql)?.query_row((namespace, key), |row| row.get(0)).optional()?;
     Ok(found.map_or(0, uint))
@@ -94,7 +81,7 @@ impl ProfileStore for Profiles {
     ) -> Result<u64, StorageError> {
         let (namespace, key) = names(namespace, key)?;
         let now = self.clock.now_ms();
-        let value = encode("the profile value", &value)?;
+        let value = encode("the profile value", &value).map_err(StoreError::from)?;
         if value.len() > MAX_VALUE {
             let size = value.len();
             return Err(StorageError::Serialization(format!(

@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::rows::{path_bytes, text};
-use super::{Store, StoreError};
+use super::{SqlFailure, Store, StoreError};
 
 /// So many are kept for each folder.
 const KEPT: i64 = 1000;
@@ -46,7 +46,7 @@ impl Store {
     }
 }
 
-pub(super) fn remember(conn: &Connection, cwd: &[u8], text: &str) -> Result<(), StoreError> {
+pub(super) fn remember(conn: &Connection, cwd: &[u8], text: &str) -> Result<(), SqlFailure> {
     conn.prepare_cached("DELETE FROM prompt WHERE cwd = ?1 AND text = ?2")?.execute((cwd, text))?;
     conn.prepare_cached("INSERT INTO prompt (cwd, text) VALUES (?1, ?2)")?.execute((cwd, text))?;
     conn.prepare_cached(

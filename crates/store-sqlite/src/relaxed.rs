@@ -6,14 +6,14 @@
 
 use rusqlite::{Connection, Transaction};
 
-use super::{Store, StoreError, transact};
+use super::{SqlFailure, Store, StoreError, transact};
 
 impl Store {
     /// Writes in one transaction that does not wait for the disk.
     pub(super) async fn write_relaxed<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, SqlFailure> + Send + 'static,
     {
         self.write_relaxed_at("", "", work).await
     }
@@ -27,7 +27,7 @@ impl Store {
     ) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, SqlFailure> + Send + 'static,
     {
         let checked = self.checked();
         self.call(move |conn| {
@@ -42,7 +42,7 @@ impl Store {
 pub(super) struct Relaxed<'a>(&'a mut Connection);
 
 impl<'a> Relaxed<'a> {
-    pub(super) fn new(conn: &'a mut Connection) -> Result<Self, StoreError> {
+    pub(super) fn new(conn: &'a mut Connection) -> Result<Self, SqlFailure> {
         let relaxed = Self(conn);
         relaxed.0.execute_batch("PRAGMA synchronous = NORMAL")?;
         Ok(relaxed)

@@ -8,7 +8,7 @@ use rusqlite::Row;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::StoreError;
+use super::{SqlFailure, StoreError};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::json::depth_of;
 use aye_core::contract::lifecycle::RunStatus;
@@ -52,13 +52,13 @@ pub(super) fn text(row: &Row<'_>, at: usize) -> rusqlite::Result<String> {
 }
 
 /// Our type as a body.
-pub(super) fn encode<T: Serialize + ?Sized>(what: &'static str, value: &T) -> Result<String, StoreError> {
+pub(super) fn encode<T: Serialize + ?Sized>(what: &'static str, value: &T) -> Result<String, SqlFailure> {
     let text = serde_json::to_string(value)
         .map_err(|error| StoreError::Unwritable { what, why: error.to_string() })?;
     let depth = depth_of(&text);
     if depth > MAX_DEPTH {
         let why = format!("it is nested {depth} levels deep; the maximum is {MAX_DEPTH}");
-        return Err(StoreError::Unwritable { what, why });
+        return Err(StoreError::Unwritable { what, why }.into());
     }
     Ok(text)
 }
@@ -68,10 +68,10 @@ pub(super) fn decode<T: DeserializeOwned>(
     thread: &ThreadId,
     what: &str,
     body: &[u8],
-) -> Result<T, StoreError> {
-    serde_json::from_slice(body).map_err(|error| StoreError::Damaged {
-        thread: thread.clone(),
-        why: format!("{what} cannot be read ({error})"),
+) -> Result<T, SqlFailure> {
+    serde_json::from_slice(body).map_err(|error| {
+        let why = format!("{what} cannot be read ({error})");
+        SqlFailure(StoreError::Damaged { thread: thread.clone(), why })
     })
 }
 

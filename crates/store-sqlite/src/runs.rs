@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::rows::{body, decode, encode, run_status, text};
-use super::{Store, StoreError, outlines, statistics};
+use super::{SqlFailure, Store, StoreError, outlines, statistics};
 use aye_core::contract::ids::{RunId, ThreadId, check_given};
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::RunRecord;
@@ -58,7 +58,7 @@ impl Store {
             while let Some(row) = rows.next()? {
                 match run_of(row) {
                     Ok(run) => found.push(run),
-                    Err(error @ StoreError::Damaged { .. }) => tracing::error!("{error}"),
+                    Err(error @ SqlFailure(StoreError::Damaged { .. })) => tracing::error!("{error}"),
                     Err(error) => return Err(error),
                 }
             }
@@ -69,29 +69,29 @@ impl Store {
 }
 
 /// Whether there is such a run.
-pub(super) fn exists(conn: &Connection, id: &RunId) -> Result<bool, StoreError> {
+pub(super) fn exists(conn: &Connection, id: &RunId) -> Result<bool, SqlFailure> {
     Ok(conn.prepare_cached("SELECT 1 FROM run WHERE id = ?1")?.exists((id.as_str(),))?)
 }
 
-pub(super) fn latest(conn: &Connection, thread: &ThreadId) -> Result<Option<RunRecord>, StoreError> {
+pub(super) fn latest(conn: &Connection, thread: &ThreadId) -> Result<Option<RunRecord>, SqlFailure> {
     let sql = "SELECT thread_id, id, body FROM run WHERE thread_id = ?1 ORDER BY n DESC LIMIT 1";
     one(conn, sql, thread.as_str())
 }
 
-fn one(conn: &Connection, sql: &str, key: &str) -> Result<Option<RunRecord>, StoreError> {
+fn one(conn: &Connection, sql: &str, key: &str) -> Result<Option<RunRecord>, SqlFailure> {
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query((key,))?;
     rows.next()?.map(run_of).transpose()
 }
 
-pub(super) fn run_of(row: &Row<'_>) -> Result<RunRecord, StoreError> {
+pub(super) fn run_of(row: &Row<'_>) -> Result<RunRecord, SqlFailure> {
     let thread = ThreadId::from(text(row, 0)?);
     let id = text(row, 1)?;
     decode(&thread, &format!("run {id}"), body(row, 2)?)
 }
 
 /// Writes a run, new or known. A finished run stays finished, and no run changes its thread.
-pub(super) fn upsert(conn: &Connection, run: &RunRecord) -> Result<(), StoreError> {
+pub(super) fn upsert(conn: &Connection, run: &RunRecord) -> Result<(), SqlFailure> {
     let mut was_over = false;
     let stored: Option<(String, String)> = conn
         .prepare_cached("SELECT thread_id, status FROM run WHERE id = ?1")?
@@ -100,10 +100,10 @@ pub(super) fn upsert(conn: &Connection, run: &RunRecord) -> Result<(), StoreErro
     if let Some((thread, status)) = stored {
         if thread != run.thread_id.as_str() {
             let (what, place) = (format!("run {}", run.id), format!("thread {}", run.thread_id));
-            return Err(StoreError::Misplaced { what, place });
+            return Err(StoreError::Misplaced { what, place }.into());
         }
         if status == run_status(RunStatus::Done) && run.status != RunStatus::Done {
-            return Err(StoreError::RunOver { run: run.id.clone() });
+            return Err(StoreError::RunOver { run: run.id.clone() }.into());
         }
         was_over = status == run_status(RunStatus::Done);
     } else {

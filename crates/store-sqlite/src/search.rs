@@ -9,7 +9,7 @@ use rusqlite::{Connection, Transaction};
 
 use super::rows::{body, text, uint};
 use super::threads::thread_of;
-use super::{Store, StoreError};
+use super::{SqlFailure, Store, StoreError};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::message::{Message, Role};
 use aye_core::contract::record::ThreadRecord;
@@ -88,7 +88,7 @@ fn indexed(body: &[u8]) -> Option<String> {
     (text.chars().take(GRAM).count() == GRAM).then_some(text)
 }
 
-fn index_some(tx: &Transaction<'_>) -> Result<bool, StoreError> {
+fn index_some(tx: &Transaction<'_>) -> Result<bool, SqlFailure> {
     let mut left = CHUNK;
     loop {
         let next: Option<(i64, String, i64)> = {
@@ -132,7 +132,7 @@ fn index_some(tx: &Transaction<'_>) -> Result<bool, StoreError> {
 }
 
 /// Before threads are deleted, with their numbers of messages: what the search has of them goes.
-pub(super) fn forget(tx: &Connection, threads: &[ThreadId]) -> Result<(), StoreError> {
+pub(super) fn forget(tx: &Connection, threads: &[ThreadId]) -> Result<(), SqlFailure> {
     let mut found = Vec::new();
     for id in threads {
         let sql = "SELECT n, said FROM thread WHERE id = ?1";
@@ -184,7 +184,7 @@ struct Candidates {
 }
 
 impl Candidates {
-    fn of(conn: &Connection, wanted: &str) -> Result<Candidates, StoreError> {
+    fn of(conn: &Connection, wanted: &str) -> Result<Candidates, SqlFailure> {
         let Some(query) = query_of(wanted) else {
             return Ok(Candidates { entries: Vec::new(), unread: HashSet::new(), all: true });
         };
@@ -207,7 +207,7 @@ impl Candidates {
     }
 }
 
-fn find(conn: &Connection, wanted: &str, offset: usize, limit: usize) -> Result<Vec<Match>, StoreError> {
+fn find(conn: &Connection, wanted: &str, offset: usize, limit: usize) -> Result<Vec<Match>, SqlFailure> {
     let candidates = Candidates::of(conn, wanted)?;
     let mut matches = Vec::new();
     if candidates.is_empty() || limit == 0 {
@@ -256,7 +256,7 @@ fn in_entries(
     thread: &ThreadId,
     entries: &[i64],
     wanted: &str,
-) -> Result<Option<String>, StoreError> {
+) -> Result<Option<String>, SqlFailure> {
     let mut statement = conn.prepare_cached("SELECT body FROM message WHERE thread_id = ?1 AND seq = ?2")?;
     for at in entries {
         let mut rows = statement.query((thread.as_str(), at & 0xffff_ffff))?;
@@ -275,7 +275,7 @@ pub(super) fn first_match(
     thread: &ThreadId,
     (after, upto): (i64, i64),
     wanted: &str,
-) -> Result<Option<String>, StoreError> {
+) -> Result<Option<String>, SqlFailure> {
     // Bodies are JSON: they are narrowed down by what cannot be written in two ways, then read as text.
     let plain = wanted.split(|c: char| !c.is_ascii_alphanumeric()).max_by_key(|word| word.len());
     let pattern = format!("%{}%", plain.unwrap_or_default());

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 use serde_json::Value;
 
 use super::rows::{int, text, uint};
-use super::{Store, StoreError};
+use super::{SqlFailure, Store, StoreError};
 use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use aye_core::contract::message::{Message, Role};
 use aye_core::contract::record::{OutcomeKind, OutcomeRecord, RunRecord};
@@ -56,7 +56,7 @@ struct Row {
     duration_ms: u64,
 }
 
-fn add(conn: &Connection, at: u64, kind: TallyKind, name: &str, row: Row) -> Result<(), StoreError> {
+fn add(conn: &Connection, at: u64, kind: TallyKind, name: &str, row: Row) -> Result<(), SqlFailure> {
     let name: String = name.chars().take(MAX_NAME).collect();
     conn.prepare_cached(
         "INSERT INTO tally (at, kind, name, failed, input, output, cached, duration_ms) \
@@ -81,7 +81,7 @@ fn small(number: u64) -> i64 {
 }
 
 /// Counts a message when it is a model's answer.
-pub(super) fn message(conn: &Connection, at: u64, message: &Message) -> Result<(), StoreError> {
+pub(super) fn message(conn: &Connection, at: u64, message: &Message) -> Result<(), SqlFailure> {
     if message.role != Role::Assistant {
         return Ok(());
     }
@@ -99,7 +99,7 @@ pub(super) fn message(conn: &Connection, at: u64, message: &Message) -> Result<(
 }
 
 /// Counts a run that ends with an error.
-pub(super) fn ended(conn: &Connection, run: &RunRecord) -> Result<(), StoreError> {
+pub(super) fn ended(conn: &Connection, run: &RunRecord) -> Result<(), SqlFailure> {
     let Some(TerminationReason::Error(_)) = &run.termination else { return Ok(()) };
     add(conn, run.updated_at, TallyKind::FailedRun, &run.model, Row::default())
 }
@@ -110,7 +110,7 @@ pub(super) fn outcome(
     tool: &str,
     started_at: u64,
     outcome: &OutcomeRecord,
-) -> Result<(), StoreError> {
+) -> Result<(), SqlFailure> {
     if outcome.outcome == ToolCallOutcome::Suspended {
         return Ok(());
     }
@@ -120,7 +120,7 @@ pub(super) fn outcome(
 }
 
 /// Counts an answer to a question.
-pub(super) fn answered(conn: &Connection, at: u64, tool: &str, asked_at: u64) -> Result<(), StoreError> {
+pub(super) fn answered(conn: &Connection, at: u64, tool: &str, asked_at: u64) -> Result<(), SqlFailure> {
     let duration_ms = at.saturating_sub(asked_at);
     add(conn, at, TallyKind::Wait, tool, Row { duration_ms, ..Row::default() })
 }

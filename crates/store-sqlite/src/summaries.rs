@@ -4,7 +4,7 @@
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::rows::{body, decode, encode, int};
-use super::{Change, ChangeKind, Store, StoreError};
+use super::{Change, ChangeKind, SqlFailure, Store, StoreError};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::summary::SummaryRecord;
 
@@ -31,7 +31,7 @@ impl Store {
                 match found {
                     Some(id) if id == summary.upto.as_str() => {}
                     _ if !super::threads::exists(tx, thread)? => {
-                        return Err(StoreError::NoThread(thread.clone()));
+                        return Err(StoreError::NoThread(thread.clone()).into());
                     }
                     _ => {
                         return Err(StoreError::Damaged {
@@ -40,7 +40,8 @@ impl Store {
                                 "message {} is not the one that a summary ends at",
                                 summary.upto_seq
                             ),
-                        });
+                        }
+                        .into());
                     }
                 }
                 let sql = "INSERT INTO summary (thread_id, upto_seq, body) SELECT ?1, ?2, ?3 \
@@ -71,7 +72,7 @@ pub(super) fn newest(
     conn: &Connection,
     id: &ThreadId,
     beyond: u64,
-) -> Result<Option<SummaryRecord>, StoreError> {
+) -> Result<Option<SummaryRecord>, SqlFailure> {
     let sql =
         "SELECT body FROM summary WHERE thread_id = ?1 AND upto_seq > ?2 ORDER BY upto_seq DESC LIMIT 1";
     let mut statement = conn.prepare_cached(sql)?;
@@ -80,7 +81,7 @@ pub(super) fn newest(
 }
 
 /// The newest summaries of a thread, oldest first.
-pub(super) fn newest_of(conn: &Connection, id: &ThreadId) -> Result<Vec<SummaryRecord>, StoreError> {
+pub(super) fn newest_of(conn: &Connection, id: &ThreadId) -> Result<Vec<SummaryRecord>, SqlFailure> {
     let sql = "SELECT body FROM (SELECT body, upto_seq FROM summary WHERE thread_id = ?1 \
                ORDER BY upto_seq DESC LIMIT ?2) ORDER BY upto_seq";
     let mut statement = conn.prepare_cached(sql)?;

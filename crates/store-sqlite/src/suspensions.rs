@@ -7,7 +7,7 @@ use super::inbox::Shown;
 use super::rows::{
     body, body_or_null, decode, encode, int, suspension_status, suspension_status_from, text, uint,
 };
-use super::{Change, ChangeKind, Store, StoreError, statistics};
+use super::{Change, ChangeKind, SqlFailure, Store, StoreError, SuspensionFilter, statistics};
 use aye_core::contract::audit::AuditKind;
 use aye_core::contract::ids::{CallId, DecisionId, RunId, SuspensionId, ThreadId};
 use aye_core::contract::judgement::Risk;
@@ -20,17 +20,6 @@ use serde_json::json;
 const COLUMNS: &str = "id, thread_id, run_id, call_id, ticket, status, created_at, decision, decided_by";
 /// More matches than these are not worth a list.
 const LOOKUP_LIMIT: usize = 20;
-
-/// Which questions to list; what is `None` does not matter.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SuspensionFilter {
-    /// Of this thread.
-    pub thread: Option<ThreadId>,
-    /// Of this run.
-    pub run: Option<RunId>,
-    /// That stand there.
-    pub status: Option<SuspensionStatus>,
-}
 
 /// What the beginning of an id stands for.
 #[derive(Clone, Debug, PartialEq)]
@@ -194,7 +183,7 @@ impl Store {
                 for id in expire(tx, now_ms)? {
                     match get(tx, &id) {
                         Ok(record) => found.extend(record),
-                        Err(error @ StoreError::Damaged { .. }) => tracing::error!("{error}"),
+                        Err(error @ SqlFailure(StoreError::Damaged { .. })) => tracing::error!("{error}"),
                         Err(error) => return Err(error),
                     }
                 }
@@ -242,7 +231,7 @@ impl Store {
 pub(super) fn listed(
     conn: &Connection,
     filter: &SuspensionFilter,
-) -> Result<Vec<SuspensionRecord>, StoreError> {
+) -> Result<Vec<SuspensionRecord>, SqlFailure> {
     listed_from(conn, filter, (-1, 0))
 }
 
@@ -251,7 +240,7 @@ pub(super) fn listed_from(
     conn: &Connection,
     filter: &SuspensionFilter,
     (limit, offset): (i64, i64),
-) -> Result<Vec<SuspensionRecord>, StoreError> {
+) -> Result<Vec<SuspensionRecord>, SqlFailure> {
     let everywhere = filter.thread.is_none() && filter.run.is_none();
     let mut statement = conn.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM suspension WHERE (?1 IS NULL OR thread_id = ?1) \
@@ -268,14 +257,14 @@ pub(super) fn listed_from(
     while let Some(row) = rows.next()? {
         match record_of(row) {
             Ok(record) => found.push(record),
-            Err(error @ StoreError::Damaged { .. }) if everywhere => tracing::error!("{error}"),
+            Err(error @ SqlFailure(StoreError::Damaged { .. })) if everywhere => tracing::error!("{error}"),
             Err(error) => return Err(error),
         }
     }
     Ok(found)
 }
 
-fn expire(conn: &Connection, now_ms: u64) -> Result<Vec<SuspensionId>, StoreError> {
+fn expire(conn: &Connection, now_ms: u64) -> Result<Vec<SuspensionId>, SqlFailure> {
     let mut statement = conn.prepare_cached(
         "UPDATE suspension SET status = 'expired' \
          WHERE status = 'open' AND expires_at IS NOT NULL AND expires_at <= ?1 \
@@ -292,7 +281,7 @@ fn tell_closed(
     parameters: impl rusqlite::Params,
     at: u64,
     kind: AuditKind,
-) -> Result<Vec<SuspensionId>, StoreError> {
+) -> Result<Vec<SuspensionId>, SqlFailure> {
     let rows = update.query_map(parameters, |row| {
         Ok((row.get::<_, i64>(0)?, text(row, 1)?, text(row, 2)?, text(row, 3)?, text(row, 4)?))
     })?;
@@ -308,13 +297,13 @@ fn tell_closed(
     Ok(ids)
 }
 
-fn get(conn: &Connection, id: &SuspensionId) -> Result<Option<SuspensionRecord>, StoreError> {
+fn get(conn: &Connection, id: &SuspensionId) -> Result<Option<SuspensionRecord>, SqlFailure> {
     let mut statement = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM suspension WHERE id = ?1"))?;
     let mut rows = statement.query((id.as_str(),))?;
     rows.next()?.map(record_of).transpose()
 }
 
-fn record_of(row: &Row<'_>) -> Result<SuspensionRecord, StoreError> {
+fn record_of(row: &Row<'_>) -> Result<SuspensionRecord, SqlFailure> {
     let id = SuspensionId::from(text(row, 0)?);
     let thread_id = ThreadId::from(text(row, 1)?);
     let status = text(row, 5)?;
@@ -341,18 +330,18 @@ pub(super) fn insert(
     conn: &Connection,
     run: &RunRecord,
     record: &SuspensionRecord,
-) -> Result<(), StoreError> {
+) -> Result<(), SqlFailure> {
     let what = || format!("question {}", record.id);
     if record.thread_id != run.thread_id || record.run_id != run.id {
-        return Err(StoreError::Misplaced { what: what(), place: format!("run {}", run.id) });
+        return Err(StoreError::Misplaced { what: what(), place: format!("run {}", run.id) }.into());
     }
     if record.status != SuspensionStatus::Open || record.decision.is_some() {
         let (from, to) = (SuspensionStatus::Open, record.status);
-        return Err(StoreError::IllegalMove { suspension: record.id.clone(), from, to });
+        return Err(StoreError::IllegalMove { suspension: record.id.clone(), from, to }.into());
     }
     if record.ticket.suspension.id != record.id {
         let place = format!("the ticket of {}", record.ticket.suspension.id);
-        return Err(StoreError::Misplaced { what: what(), place });
+        return Err(StoreError::Misplaced { what: what(), place }.into());
     }
     let shown = Shown::of(&record.ticket);
     let added = conn
@@ -376,7 +365,7 @@ pub(super) fn insert(
             shown.risk.map(Risk::as_str),
         ))?;
     if added == 0 {
-        return Err(StoreError::Exists { what: what() });
+        return Err(StoreError::Exists { what: what() }.into());
     }
     let (suspension, pending) = (&record.ticket.suspension, &record.ticket.pending);
     let told = json!({
@@ -400,14 +389,14 @@ pub(super) fn close(
     run: &RunRecord,
     id: &SuspensionId,
     to: SuspensionStatus,
-) -> Result<(), StoreError> {
+) -> Result<(), SqlFailure> {
     use SuspensionStatus::{Applied, Decided, Expired, Open, Superseded};
     let thread = &run.thread_id;
     let found: Option<(String, String)> = conn
         .prepare_cached("SELECT status, call_id FROM suspension WHERE id = ?1 AND thread_id = ?2")?
         .query_row((id.as_str(), thread.as_str()), |row| Ok((text(row, 0)?, text(row, 1)?)))
         .optional()?;
-    let Some((word, call)) = found else { return Err(StoreError::NoSuspension(id.clone())) };
+    let Some((word, call)) = found else { return Err(StoreError::NoSuspension(id.clone()).into()) };
     let from = suspension_status_from(&word).ok_or_else(|| StoreError::Damaged {
         thread: thread.clone(),
         why: format!("question {id} has the invalid state \"{word}\""),
@@ -416,11 +405,11 @@ pub(super) fn close(
         (Open, Superseded | Expired) | (Decided, Applied | Superseded) => {}
         (Applied | Superseded | Expired, Superseded | Expired) | (Applied, Applied) => return Ok(()),
         (Open | Superseded | Expired, Applied) => {
-            return Err(StoreError::NotDecided { suspension: id.clone() });
+            return Err(StoreError::NotDecided { suspension: id.clone() }.into());
         }
         // An answer that came in time counts, whatever the clock of the closing process says.
         (Decided, Expired) | (_, Open | Decided) => {
-            return Err(StoreError::IllegalMove { suspension: id.clone(), from, to });
+            return Err(StoreError::IllegalMove { suspension: id.clone(), from, to }.into());
         }
     }
     conn.prepare_cached("UPDATE suspension SET status = ?2 WHERE id = ?1")?
@@ -436,7 +425,7 @@ pub(super) fn close(
 }
 
 /// Closes what is left of a run that is over.
-pub(super) fn supersede(conn: &Connection, run: &RunRecord) -> Result<(), StoreError> {
+pub(super) fn supersede(conn: &Connection, run: &RunRecord) -> Result<(), SqlFailure> {
     let mut statement = conn.prepare_cached(
         "UPDATE suspension SET status = 'superseded' WHERE run_id = ?1 AND status IN ('open', 'decided') \
          RETURNING n, id, thread_id, run_id, call_id",
@@ -450,8 +439,8 @@ pub(super) fn spend(
     id: &SuspensionId,
     decision: &DecisionId,
     attempt: &AttemptId,
-) -> Result<(), StoreError> {
-    let refused = || StoreError::NotDecided { suspension: id.clone() };
+) -> Result<(), SqlFailure> {
+    let refused = || SqlFailure(StoreError::NotDecided { suspension: id.clone() });
     let row: Option<(String, Vec<u8>)> = conn
         .prepare_cached(
             "SELECT thread_id, decision FROM suspension \

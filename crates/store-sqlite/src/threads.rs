@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::relaxed::Relaxed;
 use super::rows::{body, decode, encode, int, path_bytes, path_from, run_status_from, text, uint};
-use super::{Store, StoreError, back, images, outlines, statistics, transact};
+use super::{SqlFailure, Store, StoreError, back, images, outlines, statistics, transact};
 use aye_core::contract::ids::{RunId, ThreadId, check_given};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::{StoredMessage, ThreadRecord, ThreadSummary};
@@ -39,7 +39,7 @@ impl Store {
             if add(tx, &thread)? {
                 Ok(())
             } else {
-                Err(StoreError::Exists { what: format!("thread {}", thread.id) })
+                Err(StoreError::Exists { what: format!("thread {}", thread.id) }.into())
             }
         })
         .await
@@ -153,8 +153,10 @@ impl Store {
     /// [`StoreError::NoThread`].
     pub async fn touch(&self, id: &ThreadId, now_ms: u64) -> Result<(), StoreError> {
         let id = id.clone();
-        self.write(move |tx| if touch(tx, &id, now_ms)? { Ok(()) } else { Err(StoreError::NoThread(id)) })
-            .await
+        self.write(
+            move |tx| if touch(tx, &id, now_ms)? { Ok(()) } else { Err(StoreError::NoThread(id).into()) },
+        )
+        .await
     }
 
     /// All messages of a thread, in order; none for a thread that is not there.
@@ -299,14 +301,14 @@ pub(super) fn list_sql(of_folder: bool) -> String {
     )
 }
 
-pub(super) fn state_of(conn: &Connection, id: &ThreadId) -> Result<BTreeMap<String, Value>, StoreError> {
+pub(super) fn state_of(conn: &Connection, id: &ThreadId) -> Result<BTreeMap<String, Value>, SqlFailure> {
     let mut statement = conn.prepare_cached("SELECT body FROM thread_state WHERE thread_id = ?1")?;
     let mut rows = statement.query((id.as_str(),))?;
     rows.next()?.map_or_else(|| Ok(BTreeMap::new()), |row| decode(id, "its state", body(row, 0)?))
 }
 
 /// `false`: one of this id is there.
-pub(super) fn add(conn: &Connection, thread: &ThreadRecord) -> Result<bool, StoreError> {
+pub(super) fn add(conn: &Connection, thread: &ThreadRecord) -> Result<bool, SqlFailure> {
     if exists(conn, &thread.id)? {
         return Ok(false);
     }
@@ -326,13 +328,13 @@ pub(super) fn add(conn: &Connection, thread: &ThreadRecord) -> Result<bool, Stor
     Ok(added > 0)
 }
 
-pub(super) fn one(conn: &Connection, id: &ThreadId) -> Result<Option<ThreadRecord>, StoreError> {
+pub(super) fn one(conn: &Connection, id: &ThreadId) -> Result<Option<ThreadRecord>, SqlFailure> {
     let sql = "SELECT id, title, cwd, created_at, updated_at FROM thread WHERE id = ?1";
     Ok(conn.prepare_cached(sql)?.query_row((id.as_str(),), thread_of).optional()?)
 }
 
 /// The messages behind a place, in order. What stands before it is not looked at.
-pub(super) fn after(conn: &Connection, id: &ThreadId, seq: u64) -> Result<Vec<StoredMessage>, StoreError> {
+pub(super) fn after(conn: &Connection, id: &ThreadId, seq: u64) -> Result<Vec<StoredMessage>, SqlFailure> {
     let mut statement = conn.prepare_cached(
         "SELECT seq, run_id, created_at, body FROM message WHERE thread_id = ?1 AND seq > ?2 ORDER BY seq",
     )?;
@@ -344,7 +346,7 @@ pub(super) fn after(conn: &Connection, id: &ThreadId, seq: u64) -> Result<Vec<St
     Ok(messages)
 }
 
-fn message_of(id: &ThreadId, row: &Row<'_>) -> Result<StoredMessage, StoreError> {
+fn message_of(id: &ThreadId, row: &Row<'_>) -> Result<StoredMessage, SqlFailure> {
     let seq = uint(row.get(0)?);
     Ok(StoredMessage {
         seq,
@@ -387,18 +389,18 @@ impl Places {
     }
 
     /// Refuses places whose ends are wrong; says what is wrong with all of them.
-    pub(super) fn check(&self, conn: &Connection, id: &ThreadId) -> Result<(), StoreError> {
+    pub(super) fn check(&self, conn: &Connection, id: &ThreadId) -> Result<(), SqlFailure> {
         if self.damage().is_none() {
             return Ok(());
         }
         let why = counted(conn, id)?.and_then(|places| places.damage());
         let why = why.unwrap_or_else(|| "its messages are not numbered from 1".to_owned());
-        Err(StoreError::Damaged { thread: id.clone(), why })
+        Err(StoreError::Damaged { thread: id.clone(), why }.into())
     }
 }
 
 /// Where the messages of a thread begin and end, taken to be without a gap: messages are not counted one by one.
-pub(super) fn places_of(conn: &Connection, id: &ThreadId) -> Result<Option<Places>, StoreError> {
+pub(super) fn places_of(conn: &Connection, id: &ThreadId) -> Result<Option<Places>, SqlFailure> {
     let sql = "SELECT t.messages, (SELECT min(seq) FROM message m WHERE m.thread_id = t.id), \
                (SELECT max(seq) FROM message m WHERE m.thread_id = t.id) FROM thread t WHERE t.id = ?1";
     let found = conn.prepare_cached(sql)?.query_row((id.as_str(),), |row| {
@@ -410,7 +412,7 @@ pub(super) fn places_of(conn: &Connection, id: &ThreadId) -> Result<Option<Place
 }
 
 /// The same, with each message counted.
-fn counted(conn: &Connection, id: &ThreadId) -> Result<Option<Places>, StoreError> {
+fn counted(conn: &Connection, id: &ThreadId) -> Result<Option<Places>, SqlFailure> {
     let Some(places) = places_of(conn, id)? else { return Ok(None) };
     let count = conn
         .prepare_cached("SELECT count(*) FROM message WHERE thread_id = ?1")?
@@ -423,8 +425,8 @@ pub(super) fn tail(
     conn: &Connection,
     id: &ThreadId,
     n: Option<usize>,
-) -> Result<(u64, Vec<StoredMessage>), StoreError> {
-    let damaged = |why| StoreError::Damaged { thread: id.clone(), why };
+) -> Result<(u64, Vec<StoredMessage>), SqlFailure> {
+    let damaged = |why| SqlFailure(StoreError::Damaged { thread: id.clone(), why });
     let places = if n.is_some() { places_of(conn, id)? } else { counted(conn, id)? };
     let Some(places) = places else { return Ok((0, Vec::new())) };
     let total = places.count;
@@ -459,12 +461,12 @@ pub(super) fn tail(
 }
 
 /// Whether there is such a thread.
-pub(super) fn exists(conn: &Connection, id: &ThreadId) -> Result<bool, StoreError> {
+pub(super) fn exists(conn: &Connection, id: &ThreadId) -> Result<bool, SqlFailure> {
     Ok(conn.prepare_cached("SELECT 1 FROM thread WHERE id = ?1")?.exists((id.as_str(),))?)
 }
 
 /// Moves the time of the last change forward. `false` when there is no such thread.
-pub(super) fn touch(conn: &Connection, id: &ThreadId, now_ms: u64) -> Result<bool, StoreError> {
+pub(super) fn touch(conn: &Connection, id: &ThreadId, now_ms: u64) -> Result<bool, SqlFailure> {
     let sql = "UPDATE thread SET updated_at = max(updated_at, ?2) WHERE id = ?1";
     Ok(conn.prepare_cached(sql)?.execute((id.as_str(), int(now_ms)))? > 0)
 }
@@ -476,7 +478,7 @@ pub(super) fn append(
     run: &RunId,
     at: u64,
     messages: &[Message],
-) -> Result<(), StoreError> {
+) -> Result<(), SqlFailure> {
     if messages.is_empty() {
         return Ok(());
     }
@@ -493,10 +495,10 @@ pub(super) fn append(
         insert.execute((thread.as_str(), seq, run.as_str(), int(at), body)).map_err(|error| {
             match error.sqlite_error_code() {
                 // Somebody wrote there by hand. To go on would only bury it.
-                Some(rusqlite::ErrorCode::ConstraintViolation) => StoreError::Damaged {
+                Some(rusqlite::ErrorCode::ConstraintViolation) => SqlFailure(StoreError::Damaged {
                     thread: thread.clone(),
                     why: format!("message {seq} is not in the count"),
-                },
+                }),
                 _ => error.into(),
             }
         })?;
@@ -514,7 +516,7 @@ pub(super) fn set_state(
     conn: &Connection,
     thread: &ThreadId,
     state: &BTreeMap<String, Value>,
-) -> Result<(), StoreError> {
+) -> Result<(), SqlFailure> {
     let sql = "INSERT INTO thread_state (thread_id, body) VALUES (?1, ?2) \
                ON CONFLICT (thread_id) DO UPDATE SET body = excluded.body";
     conn.prepare_cached(sql)?.execute((thread.as_str(), encode("the thread's state", state)?))?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::rows::{body, decode, encode, int, run_status, text};
-use super::{Store, StoreError, images, runs, threads};
+use super::{SqlFailure, Store, StoreError, images, runs, threads};
 use aye_core::contract::ids::{RunId, ThreadId, check_given};
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
@@ -79,7 +79,7 @@ impl Store {
     }
 }
 
-fn rest_of(conn: &Connection, id: &ThreadId) -> Result<ThreadRest, StoreError> {
+fn rest_of(conn: &Connection, id: &ThreadId) -> Result<ThreadRest, SqlFailure> {
     let (named_by, pinned_at, branch) = conn
         .prepare_cached("SELECT named_by, pinned_at, branch FROM thread WHERE id = ?1")?
         .query_row((id.as_str(),), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
@@ -110,7 +110,7 @@ fn rest_of(conn: &Connection, id: &ThreadId) -> Result<ThreadRest, StoreError> {
 }
 
 /// All summaries of a thread, not only the newest.
-fn summaries_of(conn: &Connection, id: &ThreadId) -> Result<Vec<SummaryRecord>, StoreError> {
+fn summaries_of(conn: &Connection, id: &ThreadId) -> Result<Vec<SummaryRecord>, SqlFailure> {
     let sql = "SELECT body FROM summary WHERE thread_id = ?1 ORDER BY upto_seq";
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query((id.as_str(),))?;
@@ -121,14 +121,14 @@ fn summaries_of(conn: &Connection, id: &ThreadId) -> Result<Vec<SummaryRecord>, 
     Ok(found)
 }
 
-fn import(tx: &Connection, copy: ThreadCopy) -> Result<(), StoreError> {
+fn import(tx: &Connection, copy: ThreadCopy) -> Result<(), SqlFailure> {
     let ThreadCopy { thread, mut messages, rest } = copy;
-    let broken = |why: String| StoreError::Unwritable { what: "the conversation", why };
+    let broken = |why: String| SqlFailure(StoreError::Unwritable { what: "the conversation", why });
     if let Some(at) = messages.iter().zip(1..).position(|(stored, seq)| stored.seq != seq) {
         return Err(broken(format!("message {} is missing or not in its place", at + 1)));
     }
     if !threads::add(tx, &thread)? {
-        return Err(StoreError::Exists { what: format!("thread {}", thread.id) });
+        return Err(StoreError::Exists { what: format!("thread {}", thread.id) }.into());
     }
     let id = &thread.id;
     for (hash, data) in &rest.images {
@@ -177,10 +177,10 @@ fn import(tx: &Connection, copy: ThreadCopy) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn import_run(tx: &Connection, thread: &ThreadId, run: &mut RunRecord) -> Result<(), StoreError> {
+fn import_run(tx: &Connection, thread: &ThreadId, run: &mut RunRecord) -> Result<(), SqlFailure> {
     check_given("run", run.id.as_str())?;
     if runs::exists(tx, &run.id)? {
-        return Err(StoreError::Exists { what: format!("run {}", run.id) });
+        return Err(StoreError::Exists { what: format!("run {}", run.id) }.into());
     }
     run.thread_id = thread.clone();
     if run.status != RunStatus::Done {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::audit::{self, About};
 use super::rows::{body, int, text};
-use super::{Store, StoreError, children, images, leases, log_mark, search, transact};
+use super::{SqlFailure, Store, StoreError, children, images, leases, log_mark, search, transact};
 use aye_core::contract::audit::AuditKind;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::message::Message;
@@ -39,7 +39,7 @@ pub struct Pruned {
 struct Overwriting<'a>(&'a mut Connection);
 
 impl<'a> Overwriting<'a> {
-    fn new(conn: &'a mut Connection) -> Result<Self, StoreError> {
+    fn new(conn: &'a mut Connection) -> Result<Self, SqlFailure> {
         let this = Self(conn);
         this.0.query_row("PRAGMA secure_delete = ON", (), |_| Ok(()))?;
         Ok(this)
@@ -163,11 +163,13 @@ impl Store {
     pub async fn backup(&self, to: &Path) -> Result<(), StoreError> {
         let to = to.to_owned();
         self.call(move |conn| {
-            let exists = || StoreError::Exists { what: to.display().to_string() };
+            let exists = || SqlFailure(StoreError::Exists { what: to.display().to_string() });
             if to.symlink_metadata().is_ok() {
                 return Err(exists());
             }
-            let io = |error: std::io::Error| StoreError::Backup { path: to.clone(), why: error.to_string() };
+            let io = |error: std::io::Error| {
+                SqlFailure(StoreError::Backup { path: to.clone(), why: error.to_string() })
+            };
             let folder =
                 to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             // SQLite follows no links, and this folder may be one.
@@ -210,7 +212,7 @@ fn prunable(
     tx: &Connection,
     before: i64,
     from: PrunePlace,
-) -> Result<(Vec<ThreadId>, Option<PrunePlace>), StoreError> {
+) -> Result<(Vec<ThreadId>, Option<PrunePlace>), SqlFailure> {
     let mut statement = tx.prepare_cached(PRUNABLE)?;
     let mut rows = statement.query((before, from.updated_at, from.n, BATCH))?;
     let (mut found, mut next) = (Vec::new(), None);
@@ -229,14 +231,14 @@ fn delete(
     alive: &impl Fn(&Owner) -> bool,
     actor: &Actor,
     now_ms: u64,
-) -> Result<Vec<ThreadId>, StoreError> {
+) -> Result<Vec<ThreadId>, SqlFailure> {
     let mut all = Vec::new();
     for id in ids {
         if let Some(owner) = leases::owner_of(tx, id)?
             && owner.token != me.token
             && alive(&owner)
         {
-            return Err(StoreError::Owned { thread: id.clone(), owner: Box::new(owner) });
+            return Err(StoreError::Owned { thread: id.clone(), owner: Box::new(owner) }.into());
         }
         all.extend(children::below(tx, id, false)?);
         all.push(id.clone());
@@ -266,7 +268,7 @@ fn delete(
 }
 
 /// What was typed into a thread is not offered again.
-fn forget_prompts(tx: &Connection, thread: &ThreadId) -> Result<(), StoreError> {
+fn forget_prompts(tx: &Connection, thread: &ThreadId) -> Result<(), SqlFailure> {
     let mut said = tx.prepare_cached(
         "SELECT body FROM message WHERE thread_id = ?1 AND iif(json_valid(body), body ->> '$.role', '') = 'user'",
     )?;

@@ -6,7 +6,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::glance::Part;
 use super::open::APPLICATION_ID;
-use super::{Store, StoreError, Term, children, glance, journal, leases, prompts, runs, summaries, threads};
+use super::{SqlFailure, Store, Term, children, glance, journal, leases, prompts, runs, summaries, threads};
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::{Checkpoint, Owner, RunRecord, ThreadRecord};
@@ -34,7 +34,7 @@ impl Store {
 }
 
 /// What becomes of a first message until the model is asked.
-fn rehearse(conn: &Connection) -> Result<(), StoreError> {
+fn rehearse(conn: &Connection) -> Result<(), SqlFailure> {
     let id = ThreadId::from("rehearsal");
     let thread = ThreadRecord {
         id: id.clone(),

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::chain::Link;
-use crate::StoreError;
+use crate::SqlFailure;
 use crate::rows::{body, body_or_null, suspension_status, suspension_status_from, text};
 use aye_core::contract::audit::{AuditFault, AuditFaultKind, AuditKind};
 use aye_core::contract::digest::sha256_hex;
@@ -182,7 +182,7 @@ fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
 }
 
 impl Agree {
-    pub(super) fn new(conn: &Connection) -> Result<Agree, StoreError> {
+    pub(super) fn new(conn: &Connection) -> Result<Agree, SqlFailure> {
         let sql = "SELECT suspension, intent, grant_row FROM audit_start";
         let start = conn
             .prepare_cached(sql)?
@@ -300,7 +300,7 @@ impl Agree {
     }
 
     /// Compares with the tables: what differs, and how much more than that.
-    pub(super) fn end(mut self, conn: &Connection) -> Result<(Vec<AuditFault>, u64), StoreError> {
+    pub(super) fn end(mut self, conn: &Connection) -> Result<(Vec<AuditFault>, u64), SqlFailure> {
         self.questions(conn)?;
         self.executions(conn)?;
         self.grants(conn)?;
@@ -339,7 +339,7 @@ impl Agree {
         Ok((self.faults, self.unlisted))
     }
 
-    fn questions(&mut self, conn: &Connection) -> Result<(), StoreError> {
+    fn questions(&mut self, conn: &Connection) -> Result<(), SqlFailure> {
         let mut statement = conn.prepare_cached(
             "SELECT n, id, thread_id, status, ticket, decision, decided_by FROM suspension ORDER BY n",
         )?;
@@ -394,7 +394,7 @@ impl Agree {
         Ok(())
     }
 
-    fn executions(&mut self, conn: &Connection) -> Result<(), StoreError> {
+    fn executions(&mut self, conn: &Connection) -> Result<(), SqlFailure> {
         let mut statement = conn.prepare_cached(
             "SELECT n, run_id, call_id, attempt, thread_id, body, outcome FROM intent ORDER BY n",
         )?;
@@ -431,7 +431,7 @@ impl Agree {
         Ok(())
     }
 
-    fn grants(&mut self, conn: &Connection) -> Result<(), StoreError> {
+    fn grants(&mut self, conn: &Connection) -> Result<(), SqlFailure> {
         let mut statement = conn.prepare_cached(
             "SELECT n, id, revoked_at IS NOT NULL, over, uses, body, expires_at, max_uses FROM grant_row ORDER BY n",
         )?;

@@ -6,7 +6,7 @@
 //! detects it.
 
 use super::Covered;
-use crate::StoreError;
+use crate::SqlFailure;
 use aye_core::contract::audit::{AuditFault, AuditFaultKind as Kind};
 
 /// Rows that do not fit which are kept to be looked at. Of a file where more do, nobody reads the rest.
@@ -27,12 +27,12 @@ pub(super) struct Link {
 
 impl Link {
     /// The hash it would have with this number, behind this row.
-    fn hash_as(&self, n: i64, previous: &str) -> Result<String, StoreError> {
+    fn hash_as(&self, n: i64, previous: &str) -> Result<String, SqlFailure> {
         let about = [0, 1, 2].map(|at| self.about[at].as_deref());
         Covered { n, at: self.at, kind: &self.kind, about, body: &self.body }.hash(previous)
     }
 
-    fn fits(&self, n: i64, previous: &str) -> Result<bool, StoreError> {
+    fn fits(&self, n: i64, previous: &str) -> Result<bool, SqlFailure> {
         Ok(self.hash_as(n, previous)? == self.hash)
     }
 }
@@ -62,9 +62,9 @@ struct Shift {
 /// Looks up what the walk does not keep.
 pub(super) trait ChainedTable {
     /// The hash of the row of this number; empty before the first.
-    fn hash_at(&self, n: i64) -> Result<Option<String>, StoreError>;
+    fn hash_at(&self, n: i64) -> Result<Option<String>, SqlFailure>;
     /// Another row with this hash.
-    fn twin(&self, hash: &str, n: i64) -> Result<Option<i64>, StoreError>;
+    fn twin(&self, hash: &str, n: i64) -> Result<Option<i64>, SqlFailure>;
 }
 
 /// The walk over the rows, by number.
@@ -111,7 +111,7 @@ impl Chain {
     }
 
     /// Takes the next row.
-    pub(super) fn step(&mut self, link: Link) -> Result<(), StoreError> {
+    pub(super) fn step(&mut self, link: Link) -> Result<(), SqlFailure> {
         let is_gap = link.n > self.expected;
         let is_behind = self.head.as_ref().is_some_and(|(end, _)| link.n > *end);
         if link.n < 1 || (is_gap && is_behind) {
@@ -158,7 +158,7 @@ impl Chain {
         if self.is_bad_before { self.bad.last_mut() } else { None }
     }
 
-    fn fits_otherwise(&mut self, link: &Link, number: i64) -> Result<bool, StoreError> {
+    fn fits_otherwise(&mut self, link: &Link, number: i64) -> Result<bool, SqlFailure> {
         // The row before tells what it told, and only its hash is another.
         if let Some(before) = self.before()
             && link.fits(number, &before.should)?
@@ -181,7 +181,7 @@ impl Chain {
     }
 
     /// Ends the walk: what is wrong, by number, and how much more than that.
-    pub(super) fn end(mut self, table: &dyn ChainedTable) -> Result<(Vec<AuditFault>, u64), StoreError> {
+    pub(super) fn end(mut self, table: &dyn ChainedTable) -> Result<(Vec<AuditFault>, u64), SqlFailure> {
         let mut faults = Vec::new();
         let added = self.look_at_end(table, &mut faults)?;
         self.look_at_shifts(table, &mut faults)?;
@@ -209,7 +209,7 @@ impl Chain {
         &mut self,
         table: &dyn ChainedTable,
         faults: &mut Vec<AuditFault>,
-    ) -> Result<Option<(i64, i64)>, StoreError> {
+    ) -> Result<Option<(i64, i64)>, SqlFailure> {
         let last = self.expected - 1;
         let Some((end, hash)) = self.head.clone() else {
             if last > 0 || !self.strays.is_empty() {
@@ -263,7 +263,7 @@ impl Chain {
         &mut self,
         table: &dyn ChainedTable,
         faults: &mut Vec<AuditFault>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), SqlFailure> {
         for Shift { n, by, before } in std::mem::take(&mut self.shifts) {
             let at = |bad: &[Bad], number: i64| bad.iter().position(|bad| bad.link.n == number);
             if by < before {
@@ -311,7 +311,7 @@ impl Chain {
         table: &dyn ChainedTable,
         added: Option<(i64, i64)>,
         faults: &mut Vec<AuditFault>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), SqlFailure> {
         let is_few = self.bad.len() + self.strays.len() <= TRIED;
         // Where a row that is in the wrong place may have been, and the hashes of rows that may have been before one.
         let mut places: Vec<i64> = self.bad.iter().map(|bad| bad.link.n).collect();
@@ -324,7 +324,7 @@ impl Chain {
             .chain(&self.strays)
             .map(|link| link.hash.clone())
             .collect();
-        let was = |link: &Link| -> Result<Option<i64>, StoreError> {
+        let was = |link: &Link| -> Result<Option<i64>, SqlFailure> {
             for place in &places {
                 let before = table.hash_at(place - 1)?;
                 for previous in before.iter().chain(&hashes) {

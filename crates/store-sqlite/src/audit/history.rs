@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{AuditFilter, COLUMNS, row_of};
+use super::{COLUMNS, row_of};
 use crate::rows::{body, int, text, uint};
-use crate::{Store, StoreError};
+use crate::{AuditFilter, Store, StoreError};
 use aye_core::contract::audit::{AuditRow, PastAnswer, PastCall, PastRow};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::judgement::Ruling;

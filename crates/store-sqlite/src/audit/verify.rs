@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::agree::Agree;
 use super::chain::{Chain, ChainedTable, Link};
 use crate::rows::{body, body_or_null, text};
-use crate::{Store, StoreError};
+use crate::{SqlFailure, Store, StoreError};
 use aye_core::contract::audit::{AuditFault, AuditFaultKind, AuditKind, AuditReport};
 use aye_core::contract::digest::sha256_hex;
 
@@ -42,7 +42,7 @@ struct List {
     is_named: bool,
 }
 
-fn verify(conn: &Connection) -> Result<AuditReport, StoreError> {
+fn verify(conn: &Connection) -> Result<AuditReport, SqlFailure> {
     let mut report = AuditReport::default();
     let mut lists = rules(conn)?;
     report.rules = lists.len() as u64;
@@ -101,7 +101,7 @@ fn verify(conn: &Connection) -> Result<AuditReport, StoreError> {
     Ok(report)
 }
 
-fn rules(conn: &Connection) -> Result<HashMap<String, List>, StoreError> {
+fn rules(conn: &Connection) -> Result<HashMap<String, List>, SqlFailure> {
     let mut statement = conn.prepare_cached("SELECT hash, body FROM audit_rules")?;
     let mut rows = statement.query(())?;
     let mut lists = HashMap::new();
@@ -113,7 +113,7 @@ fn rules(conn: &Connection) -> Result<HashMap<String, List>, StoreError> {
     Ok(lists)
 }
 
-fn link_of(row: &Row<'_>) -> Result<Link, StoreError> {
+fn link_of(row: &Row<'_>) -> Result<Link, SqlFailure> {
     let maybe = |at: usize| -> rusqlite::Result<Option<String>> {
         Ok(body_or_null(row, at)?.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
     };
@@ -130,7 +130,7 @@ fn link_of(row: &Row<'_>) -> Result<Link, StoreError> {
 struct Rows<'a>(&'a Connection);
 
 impl ChainedTable for Rows<'_> {
-    fn hash_at(&self, n: i64) -> Result<Option<String>, StoreError> {
+    fn hash_at(&self, n: i64) -> Result<Option<String>, SqlFailure> {
         if n == 0 {
             return Ok(Some(String::new()));
         }
@@ -138,7 +138,7 @@ impl ChainedTable for Rows<'_> {
         Ok(statement.query_row((n,), |row| text(row, 0)).optional()?)
     }
 
-    fn twin(&self, hash: &str, n: i64) -> Result<Option<i64>, StoreError> {
+    fn twin(&self, hash: &str, n: i64) -> Result<Option<i64>, SqlFailure> {
         let mut statement =
             self.0.prepare_cached("SELECT n FROM audit WHERE hash = ?1 AND n <> ?2 LIMIT 1")?;
         Ok(statement.query_row((hash, n), |row| row.get(0)).optional()?)

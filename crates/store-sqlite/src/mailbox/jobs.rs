@@ -4,8 +4,8 @@ use rusqlite::{Connection, Params, Row};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::super::StoreError;
 use super::super::rows::{body, decode, int, text, uint};
+use super::super::{SqlFailure, StoreError};
 use super::Mailbox;
 use aye_core::contract::ids::{JobId, RunId, ThreadId};
 use aye_core::contract::mailbox::{MailboxJob, MailboxJobOrigin, MailboxJobStatus};
@@ -111,7 +111,7 @@ impl Mailbox {
     }
 }
 
-fn listed(conn: &Connection, filter: &JobFilter) -> Result<Vec<MailboxJob>, StoreError> {
+fn listed(conn: &Connection, filter: &JobFilter) -> Result<Vec<MailboxJob>, SqlFailure> {
     let JobFilter { mailbox, statuses, limit } = filter;
     let words: Vec<&str> = statuses.iter().map(|status| status.as_str()).collect();
     let sql = "SELECT {} FROM mailbox \
@@ -129,7 +129,7 @@ pub(crate) fn jobs_from(
     conn: &Connection,
     filter: &JobFilter,
     (limit, offset): (i64, i64),
-) -> Result<Vec<MailboxJob>, StoreError> {
+) -> Result<Vec<MailboxJob>, SqlFailure> {
     let words: Vec<&str> = filter.statuses.iter().map(|status| status.as_str()).collect();
     let words = if words.is_empty() { String::new() } else { format!(" {} ", words.join(" ")) };
     let sql = "SELECT {} FROM mailbox \
@@ -138,19 +138,19 @@ pub(crate) fn jobs_from(
     readable(conn, sql, (filter.mailbox.as_ref().map(ThreadId::as_str), words, limit, offset))
 }
 
-pub(super) fn by_id(conn: &Connection, id: &JobId) -> Result<Option<MailboxJob>, StoreError> {
+pub(super) fn by_id(conn: &Connection, id: &JobId) -> Result<Option<MailboxJob>, SqlFailure> {
     one(conn, "SELECT {} FROM mailbox WHERE job_id = ?1", (id.as_str(),))
 }
 
-pub(super) fn claimed_of(conn: &Connection, mailbox: &ThreadId) -> Result<Option<MailboxJob>, StoreError> {
+pub(super) fn claimed_of(conn: &Connection, mailbox: &ThreadId) -> Result<Option<MailboxJob>, SqlFailure> {
     one(conn, "SELECT {} FROM mailbox WHERE mailbox_id = ?1 AND status = 'claimed'", (mailbox.as_str(),))
 }
 
 /// The job that this token claims.
-pub(super) fn take_claim(conn: &Connection, id: &JobId, token: &str) -> Result<MailboxJob, StoreError> {
+pub(super) fn take_claim(conn: &Connection, id: &JobId, token: &str) -> Result<MailboxJob, SqlFailure> {
     let job = by_id(conn, id)?.ok_or_else(|| StoreError::NoJob(id.clone()))?;
     if job.status != MailboxJobStatus::Claimed || job.claim_token.as_deref() != Some(token) {
-        return Err(StoreError::NotClaimed(id.clone()));
+        return Err(StoreError::NotClaimed(id.clone()).into());
     }
     Ok(job)
 }
@@ -160,7 +160,7 @@ pub(super) fn one(
     conn: &Connection,
     sql: &str,
     params: impl Params,
-) -> Result<Option<MailboxJob>, StoreError> {
+) -> Result<Option<MailboxJob>, SqlFailure> {
     Ok(several(conn, sql, params)?.into_iter().next())
 }
 
@@ -169,12 +169,12 @@ pub(super) fn readable(
     conn: &Connection,
     sql: &str,
     params: impl Params,
-) -> Result<Vec<MailboxJob>, StoreError> {
+) -> Result<Vec<MailboxJob>, SqlFailure> {
     let mut found = Vec::new();
     for job in read(conn, sql, params)? {
         match job {
             Ok(job) => found.push(job),
-            Err(error @ StoreError::Damaged { .. }) => tracing::error!("{error}"),
+            Err(error @ SqlFailure(StoreError::Damaged { .. })) => tracing::error!("{error}"),
             Err(error) => return Err(error),
         }
     }
@@ -186,7 +186,7 @@ pub(super) fn several(
     conn: &Connection,
     sql: &str,
     params: impl Params,
-) -> Result<Vec<MailboxJob>, StoreError> {
+) -> Result<Vec<MailboxJob>, SqlFailure> {
     read(conn, sql, params)?.into_iter().collect()
 }
 
@@ -194,7 +194,7 @@ fn read(
     conn: &Connection,
     sql: &str,
     params: impl Params,
-) -> Result<Vec<Result<MailboxJob, StoreError>>, StoreError> {
+) -> Result<Vec<Result<MailboxJob, SqlFailure>>, SqlFailure> {
     let mut statement = conn.prepare_cached(&sql.replace("{}", COLUMNS))?;
     let mut rows = statement.query(params)?;
     let mut found = Vec::new();
@@ -204,7 +204,7 @@ fn read(
     Ok(found)
 }
 
-fn job_of(row: &Row<'_>) -> Result<MailboxJob, StoreError> {
+fn job_of(row: &Row<'_>) -> Result<MailboxJob, SqlFailure> {
     let mailbox_id = ThreadId::from(text(row, 2)?);
     let job_id = JobId::from(text(row, 1)?);
     let word = text(row, 3)?;

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::super::queue::typed_into;
 use super::super::rows::{int, uint};
-use super::super::{StoreError, leases};
+use super::super::{SqlFailure, StoreError, leases};
 use super::Mailbox;
 use super::jobs::readable;
 use aye_core::contract::ids::ThreadId;
@@ -58,7 +58,7 @@ impl Mailbox {
     }
 }
 
-fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> Result<NextWork, StoreError> {
+fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> Result<NextWork, SqlFailure> {
     let mut outlook = NextWork::default();
     let mut statement = conn.prepare_cached(READY)?;
     let mut rows = statement.query((int(now),))?;
@@ -89,7 +89,7 @@ fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> 
         outlook.next = Some(job);
         break;
     }
-    let number = |sql: &str| -> Result<Option<u64>, StoreError> {
+    let number = |sql: &str| -> Result<Option<u64>, SqlFailure> {
         let found: Option<Option<i64>> =
             conn.prepare_cached(sql)?.query_row((int(now),), |row| row.get(0)).optional()?;
         Ok(found.flatten().map(uint))

@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::super::StoreError;
 use super::super::rows::int;
+use super::super::{SqlFailure, StoreError};
 use super::jobs::several;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
@@ -12,7 +12,7 @@ use aye_core::contract::record::{FailedTry, JobClaim, QueueId, QueuedMessage, Ru
 
 /// Takes a job for the run that begins with it. A front end takes it out of the queue for good: the run is its own
 /// matter. A worker's job stays claimed until the run is over, and knows the run from now on.
-pub(crate) fn take(conn: &Connection, run: &RunRecord, taking: &JobClaim) -> Result<(), StoreError> {
+pub(crate) fn take(conn: &Connection, run: &RunRecord, taking: &JobClaim) -> Result<(), SqlFailure> {
     let now = int(run.updated_at);
     let (id, thread) = (int(taking.id), run.thread_id.as_str());
     let taken = match &taking.claim {
@@ -32,12 +32,12 @@ pub(crate) fn take(conn: &Connection, run: &RunRecord, taking: &JobClaim) -> Res
     if taken == 1 {
         return Ok(());
     }
-    Err(StoreError::NotQueued { thread: run.thread_id.clone(), id: taking.id })
+    Err(StoreError::NotQueued { thread: run.thread_id.clone(), id: taking.id }.into())
 }
 
 /// Ends the job of a run that is over, whoever drove it to its end. One whose run failed is left to a worker, which
 /// tries again or gives it up.
-pub(crate) fn settle(conn: &Connection, run: &RunRecord) -> Result<(), StoreError> {
+pub(crate) fn settle(conn: &Connection, run: &RunRecord) -> Result<(), SqlFailure> {
     if run.status != RunStatus::Done {
         return Ok(());
     }
@@ -65,7 +65,7 @@ pub(crate) fn settle(conn: &Connection, run: &RunRecord) -> Result<(), StoreErro
 }
 
 /// What begins in a thread when it is free, in order. Not what has begun already and waits for a person.
-pub(crate) fn of_thread(conn: &Connection, thread: &ThreadId) -> Result<Vec<QueuedMessage>, StoreError> {
+pub(crate) fn of_thread(conn: &Connection, thread: &ThreadId) -> Result<Vec<QueuedMessage>, SqlFailure> {
     let sql = "SELECT {} FROM mailbox WHERE mailbox_id = ?1 AND status = 'queued' \
                AND (run_id IS NULL OR coalesce((SELECT status FROM run WHERE id = run_id), 'done') = 'done') \
                ORDER BY priority, available_at, created_at, n";
@@ -91,7 +91,7 @@ pub(crate) fn queued(job: MailboxJob) -> QueuedMessage {
 }
 
 /// Takes a job back before its turn came. `None`: it is gone already, or begun.
-pub(crate) fn unqueue(conn: &Connection, id: QueueId, now: u64) -> Result<Option<ThreadId>, StoreError> {
+pub(crate) fn unqueue(conn: &Connection, id: QueueId, now: u64) -> Result<Option<ThreadId>, SqlFailure> {
     let thread: Option<String> = conn
         .prepare_cached(
             "UPDATE mailbox SET status = 'cancelled', updated_at = max(updated_at, ?2) \

@@ -1,0 +1,46 @@
+//! What others are told of commits.
+
+use crate::contract::ids::ThreadId;
+
+/// What kind of thing was committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// A run moved on: messages, questions, results, its end.
+    Run,
+    /// A question was answered, or its time ran out.
+    Decision,
+    /// Somebody began or ceased to drive a thread.
+    Owner,
+    /// A message was queued, or taken back.
+    Queue,
+    /// A grant was given or taken back.
+    Grant,
+    /// Messages may have been lost: look at everything.
+    Anything,
+}
+
+/// Something was committed by another handle than one's own: look at the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What kind of thing.
+    pub kind: ChangeKind,
+    /// The conversation, when it is about one.
+    pub thread: Option<ThreadId>,
+}
+
+impl Change {
+    /// Look at everything.
+    pub fn anything() -> Change {
+        Change { kind: ChangeKind::Anything, thread: None }
+    }
+
+    /// One about this conversation.
+    pub fn of(kind: ChangeKind, thread: &ThreadId) -> Change {
+        Change { kind, thread: Some(thread.clone()) }
+    }
+
+    /// Whether it may be about this conversation, or a child's below it.
+    pub fn concerns(&self, thread: &ThreadId) -> bool {
+        self.thread.as_ref().is_none_or(|named| named.is_at_or_below(thread))
+    }
+}

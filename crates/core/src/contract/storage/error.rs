@@ -1,0 +1,232 @@
+//! Errors of stores, worded for users.
+
+use std::path::PathBuf;
+
+use crate::contract::ids::{InvalidId, JobId, RunId, SuspensionId, ThreadId};
+use crate::contract::record::{AttemptId, Owner, SuspensionStatus};
+
+/// Why something was not read or written; nothing of the request was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StorageError {
+    /// It is not there.
+    #[error("not found: {0}")]
+    NotFound(String),
+    /// It is there already.
+    #[error("{0} already exists")]
+    AlreadyExists(String),
+    /// Somebody else wrote in between.
+    #[error("changed meanwhile: expected version {expected}, found {actual}")]
+    VersionConflict {
+        /// The version that the writer had seen; 0 is "not there".
+        expected: u64,
+        /// The version that is there; 0 is "not there".
+        actual: u64,
+    },
+    /// The disk, the database or the network.
+    #[error("{0}")]
+    Io(String),
+    /// A value does not fit its type, or cannot be kept.
+    #[error("{0}")]
+    Serialization(String),
+}
+
+/// Why a request to the store was not carried out. Whatever it is: nothing of the request was written.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another process took the thread over; this one must stop driving it.
+    #[error("another process took over thread {thread}; nothing was written")]
+    Fenced {
+        /// The thread.
+        thread: ThreadId,
+    },
+    /// The decision that a call wanted to spend is not there, says cancel, or is spent.
+    #[error("question {suspension} has no unspent decision; the call must not start")]
+    NotDecided {
+        /// The question.
+        suspension: SuspensionId,
+    },
+    /// The same execution was begun before.
+    #[error(
+        "attempt {attempt} of call {call} has already started",
+        attempt = id.attempt, call = id.call_id
+    )]
+    AlreadyStarted {
+        /// The execution.
+        id: AttemptId,
+    },
+    /// An outcome for an execution that was never begun.
+    #[error("attempt {attempt} of call {call} was never started", attempt = id.attempt, call = id.call_id)]
+    NotStarted {
+        /// The execution.
+        id: AttemptId,
+    },
+    /// A second outcome.
+    #[error("attempt {attempt} of call {call} already has an outcome", attempt = id.attempt, call = id.call_id)]
+    AlreadyEnded {
+        /// The execution.
+        id: AttemptId,
+    },
+    /// A question cannot go where it was told to.
+    #[error("question {suspension} is {from:?} and cannot become {to:?}")]
+    IllegalMove {
+        /// The question.
+        suspension: SuspensionId,
+        /// Where it stands.
+        from: SuspensionStatus,
+        /// Where it was to go.
+        to: SuspensionStatus,
+    },
+    /// A finished run stays finished.
+    #[error("run {run} is done and cannot resume")]
+    RunOver {
+        /// The run.
+        run: RunId,
+    },
+    /// There is no such thread.
+    #[error("unknown thread {0}")]
+    NoThread(ThreadId),
+    /// There is no such question.
+    #[error("unknown question {0}")]
+    NoSuspension(SuspensionId),
+    /// Something with this id is there already, or belongs elsewhere.
+    #[error("{what} already exists")]
+    Exists {
+        /// What, with its id.
+        what: String,
+    },
+    /// A part of a request names another thread or run than the rest.
+    #[error("{what} does not belong to {place}")]
+    Misplaced {
+        /// What.
+        what: String,
+        /// Where it was said to belong.
+        place: String,
+    },
+    /// A queued message is gone: it was taken back, or its run began elsewhere.
+    #[error("message {id} is no longer in the queue of thread {thread}")]
+    NotQueued {
+        /// The thread.
+        thread: ThreadId,
+        /// The message.
+        id: u64,
+    },
+    /// There is no such job.
+    #[error("unknown job {0}")]
+    NoJob(JobId),
+    /// Only who claimed a job may say what became of it, and only as long as it is claimed.
+    #[error("this worker lost its claim on job {0}; nothing was written")]
+    NotClaimed(JobId),
+    /// The mailbox has an open job with the same key.
+    #[error("job {job} of thread {thread} already has the key `{key}`")]
+    Duplicate {
+        /// The mailbox.
+        thread: ThreadId,
+        /// The key.
+        key: String,
+        /// The job that has it.
+        job: JobId,
+    },
+    /// A live process drives the thread.
+    #[error("thread {thread} is in use by process {pid}", pid = owner.pid)]
+    Owned {
+        /// The thread.
+        thread: ThreadId,
+        /// Who drives it.
+        owner: Box<Owner>,
+    },
+    /// Rows of a thread are missing, doubled or unreadable. Other threads are not touched by it.
+    #[error("thread {thread} is damaged: {why}")]
+    Damaged {
+        /// The thread.
+        thread: ThreadId,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A value that could be written but never read again.
+    #[error("{what} cannot be stored: {why}")]
+    Unwritable {
+        /// What.
+        what: &'static str,
+        /// Why not.
+        why: String,
+    },
+    /// Another process held the store for too long.
+    #[error("the store is locked by {}; nothing was written", holder(*pid))]
+    Busy {
+        /// That process, when the system tells.
+        pid: Option<u32>,
+    },
+    /// The file was deleted or moved, or another one has its place: what is written to it is found by nobody.
+    #[error(
+        "the store {} was deleted, moved or replaced while it was open; nothing was written; start aye again",
+        path.display()
+    )]
+    Gone {
+        /// Where it was.
+        path: PathBuf,
+    },
+    /// A name that was given from outside is not one.
+    #[error("{0}; nothing was written")]
+    InvalidId(#[from] InvalidId),
+    /// A job without a message.
+    #[error("a job needs a message; nothing was queued")]
+    NoMessage,
+    /// A backup cannot be written.
+    #[error("the backup {} cannot be written: {why}", path.display())]
+    Backup {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// No space left.
+    #[error("the disk is full; nothing was written")]
+    Full,
+    /// The file or its folder became read-only.
+    #[error("the store cannot be written to; nothing was written")]
+    ReadOnly,
+    /// The database found broken pages.
+    #[error("the store's file is damaged ({0})")]
+    Corrupt(String),
+    /// The store was closed, or its thread died over this very request.
+    #[error("the store is closed")]
+    Closed,
+    /// Changes by other processes cannot be heard.
+    #[error("cannot subscribe to changes: {0}")]
+    Bell(#[source] std::io::Error),
+    /// Anything else the database or the disk said.
+    #[error("the store failed")]
+    Database(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Who holds a lock, in words.
+pub fn holder(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
+
+impl From<StoreError> for StorageError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unwritable { .. } => Self::Serialization(error.to_string()),
+            StoreError::NoThread(_) | StoreError::NoJob(_) => Self::NotFound(error.to_string()),
+            StoreError::Exists { what } => Self::AlreadyExists(what),
+            StoreError::Duplicate { .. } => Self::AlreadyExists(error.to_string()),
+            StoreError::Database(source) => Self::Io(format!("the store failed: {source}")),
+            other => Self::Io(other.to_string()),
+        }
+    }
+}
+
+/// Why a thread was not acquired.
+#[derive(Debug, thiserror::Error)]
+pub enum AcquireError {
+    /// A live process drives it.
+    #[error("the thread is in use by process {pid}", pid = owner.pid)]
+    Busy {
+        /// Who.
+        owner: Owner,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
