@@ -7,7 +7,6 @@ struct LibraryGuide;
 
 pub use aye_core::{context, phase, run, state};
 pub use aye_files::{front_matter, walk};
-pub use aye_llm as llm;
 #[cfg(feature = "mcp")]
 pub use aye_mcp as mcp;
 pub use aye_pattern as pattern;
@@ -33,6 +32,15 @@ pub mod contract {
 
         pub use crate::store::ThreadRunStore;
     }
+}
+
+/// Models over HTTP, the scripted and the demo model, and the retries around any model.
+pub mod llm {
+    pub use aye_llm::*;
+    pub use aye_runtime::{
+        CircuitBreaker, CircuitBreakerConfig, LlmRetryPolicy, Refused, RetryConfigKey, RetryingExecutor,
+        breaker, retry,
+    };
 }
 
 #[cfg(feature = "cli")]

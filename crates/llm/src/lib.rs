@@ -1,11 +1,10 @@
-//! Models: the genai executor, retry, the scripted and the demo model.
+//! Models: the genai executor, the scripted and the demo model.
 //!
 //! What arrives from a provider passes four small stations: bytes become frames (`sse`, or genai's transport), frames
 //! become facts (`decode`), facts become events and one whole answer (`fold`), and what goes wrong becomes one
 //! sentence of one kind (`classify`). What goes out is made by `convert`.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
-pub mod breaker;
 mod chat_body;
 mod classify;
 pub mod convert;
@@ -19,17 +18,14 @@ mod http;
 mod offers;
 pub mod provider;
 
-pub mod retry;
 pub mod scripted;
 mod sse;
 
 pub use aye_core::context::{estimate, repair};
-pub use breaker::{CircuitBreaker, CircuitBreakerConfig, Refused};
 pub use classify::HAS_NO_MODEL;
 pub use demo::DemoExecutor;
 pub use executor::GenaiExecutor;
 pub use offers::{Offer, OffersError, check_key, offers, offers_in};
 pub use provider::{Adapter, ProviderConfig};
 pub use repair::repair;
-pub use retry::{LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
 pub use scripted::{Answer, MockLlmExecutor, ScriptedExecutor};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::breaker::CircuitBreaker;
 use super::catalog::Catalog;
 use super::driver::Driver;
 use super::resolve::{ResolveError, ResolvedAgent, resolve_spec};
@@ -16,7 +17,6 @@ use aye_core::contract::record::RunRecord;
 use aye_core::contract::spec::AgentSpec;
 use aye_core::phase::Plugin;
 use aye_core::state::{MutationBatch, StateKey as _};
-use aye_llm::CircuitBreaker;
 
 /// What the words for the person come from.
 const SOURCE: &str = "handoff";

@@ -7,6 +7,7 @@
 
 mod announce;
 mod answers;
+pub mod breaker;
 mod builder;
 mod call;
 mod catalog;
@@ -38,6 +39,7 @@ mod report;
 mod request;
 mod resolve;
 mod restore;
+pub mod retry;
 mod shared_state;
 mod snapshot;
 mod steer;
@@ -67,10 +69,10 @@ use aye_core::contract::terms::Terms;
 use aye_core::phase::PhaseRuntime;
 use aye_core::run::Fact;
 use aye_core::state::KeyRegistration;
-use aye_llm::{CircuitBreaker, CircuitBreakerConfig};
 use aye_store_sqlite::{AcquireError, Store, StoreError};
 
 pub use announce::stop_reason_of;
+pub use breaker::{CircuitBreaker, CircuitBreakerConfig, Refused};
 pub use builder::{AgentRuntimeBuilder, BuildError};
 pub use catalog::Catalog;
 pub use compact::CompactError;
@@ -87,6 +89,7 @@ pub use report::ContextReport;
 pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
 pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
 pub use restore::mark_unknown;
+pub use retry::{LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
 pub use window::{Artifact, Artifacts};
 
 use driver::{Driver, LoadedRun};

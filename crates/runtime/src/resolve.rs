@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use super::breaker::CircuitBreaker;
 use super::catalog::Catalog;
 use super::delegate;
 use super::request::RuntimeError;
+use super::retry::{Fallback, LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
 use aye_core::contract::executor::LlmExecutor;
 use aye_core::contract::spec::{AgentSpec, ModelEntry, PluginConfigKey as _};
 use aye_core::contract::tool::{Tool, ToolDescriptor};
 use aye_core::phase::{ExecutionEnv, Plugin, validate_sections};
 use aye_core::state::StateError;
-use aye_llm::retry::Fallback;
-use aye_llm::{CircuitBreaker, LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
 use aye_pattern::Pattern;
 
 /// Why an agent cannot run.

@@ -4,8 +4,8 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::breaker::CircuitBreakerConfig;
-use crate::scripted::{Answer, ScriptedExecutor};
 use aye_core::contract::message::Message;
+use aye_llm::{Answer, ScriptedExecutor};
 
 fn down() -> InferenceExecutionError {
     InferenceExecutionError::Unavailable { message: "down".into(), retry_after: None }
