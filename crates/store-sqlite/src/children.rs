@@ -101,6 +101,15 @@ impl Store {
         .await
     }
 
+    /// What the threads below a thread serve, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be read.
+    pub async fn children(&self, thread: &ThreadId) -> Result<Vec<ChildRecord>, StoreError> {
+        let thread = thread.clone();
+        self.read(move |conn| children_below(conn, &thread)).await
+    }
+
     /// The children below a thread, and theirs, oldest first.
     ///
     /// # Errors
@@ -254,13 +263,15 @@ pub(super) fn tasks_below(
     thread: &ThreadId,
     open_only: bool,
 ) -> Result<Vec<TaskRecord>, SqlFailure> {
+    tasks_of(conn, children_below(conn, thread)?, open_only)
+}
+
+fn children_below(conn: &Connection, thread: &ThreadId) -> Result<Vec<ChildRecord>, SqlFailure> {
     let sql =
         format!("{BELOW} SELECT {COLUMNS} FROM child c JOIN below b ON b.id = c.thread_id ORDER BY c.n");
-    let children = conn
-        .prepare_cached(&sql)?
-        .query_map((thread.as_str(), false), child_of)?
-        .collect::<Result<Vec<_>, _>>()?;
-    tasks_of(conn, children, open_only)
+    let mut statement = conn.prepare_cached(&sql)?;
+    let rows = statement.query_map((thread.as_str(), false), child_of)?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 fn tasks_of(
@@ -270,16 +281,7 @@ fn tasks_of(
 ) -> Result<Vec<TaskRecord>, SqlFailure> {
     let mut found = Vec::with_capacity(children.len());
     for child in children {
-        let run = runs::latest(conn, &child.thread_id)?.map(|run| TaskRun {
-            run_id: run.id,
-            status: run.status,
-            steps: run.steps,
-            usage: run.usage,
-            active_ms: run.active_ms,
-            termination: run.termination,
-            created_at: run.created_at,
-            updated_at: run.updated_at,
-        });
+        let run = runs::latest(conn, &child.thread_id)?.map(TaskRun::from);
         if open_only && run.as_ref().is_some_and(|run| run.status == RunStatus::Done) {
             continue;
         }

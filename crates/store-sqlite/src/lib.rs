@@ -46,6 +46,7 @@ mod suspensions;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod traits;
 mod transfer;
 mod upkeep;
 mod warm;
@@ -60,7 +61,8 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
 pub use aye_core::contract::storage::{
-    AcquireError, AuditFilter, Change, ChangeKind, Portion, StoreError, SuspensionFilter, Term, ThreadTail,
+    AcquireError, AuditFilter, Change, ChangeKind, Portion, StoreError, SuspensionFilter, Term,
+    ThreadRunStore, ThreadTail,
 };
 pub use aye_core::failpoint;
 pub use back::ForkAt;
@@ -73,7 +75,7 @@ pub use inbox::InboxFilter;
 pub use mailbox::{JobFilter, JobLookup, Mailbox, NextWork};
 pub use pages::Page;
 pub use search::Match;
-pub use source::{FileStore, InMemoryMailboxStore, InMemoryStore, ThreadRunStore};
+pub use source::{FileStore, InMemoryMailboxStore, InMemoryStore};
 pub use suspensions::SuspensionLookup;
 pub use threads::ThreadLookup;
 pub use transfer::{ThreadCopy, ThreadRest};

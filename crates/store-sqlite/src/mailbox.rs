@@ -20,7 +20,7 @@ use jobs::{Body, by_id, claimed_of, one, readable, take_claim};
 pub(super) use jobs::jobs_from;
 pub use jobs::{JobFilter, JobLookup};
 pub use outlook::NextWork;
-pub(super) use take::{of_thread, queued, settle, take, unqueue};
+pub(super) use take::{of_thread, settle, take, unqueue};
 
 /// Why a job whose worker went silent is tried again.
 const SILENT: &str = "its worker stopped responding";

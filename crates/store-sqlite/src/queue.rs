@@ -5,18 +5,9 @@ use rusqlite::Connection;
 use super::mailbox::{self, of_thread};
 use super::{Change, ChangeKind, Store, StoreError};
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::mailbox::MailboxJob;
+use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::{Owner, QueueId, QueuedMessage};
-
-/// The member of a job's extras that names the process it was typed into.
-const TYPED_INTO: &str = "typed_into";
-
-/// The process that a job was typed into.
-pub(super) fn typed_into(job: &MailboxJob) -> Option<Owner> {
-    let owner = job.request_extras.as_ref()?.get(TYPED_INTO)?;
-    serde_json::from_value(owner.clone()).ok()
-}
 
 impl Store {
     /// Puts what was said at the end of its thread's queue. It is durable when this returns.
@@ -30,7 +21,7 @@ impl Store {
         now_ms: u64,
     ) -> Result<QueuedMessage, StoreError> {
         let job = MailboxJob::new(thread.clone(), messages, now_ms);
-        Ok(mailbox::queued(self.mailbox().enqueue(job).await?))
+        Ok(self.mailbox().enqueue(job).await?.into())
     }
 
     /// The same for what was typed into this process: no worker takes it while the process lives.
@@ -44,10 +35,24 @@ impl Store {
         typed_into: &Owner,
         now_ms: u64,
     ) -> Result<QueuedMessage, StoreError> {
-        let extras = serde_json::json!({ TYPED_INTO: typed_into });
-        let job =
-            MailboxJob { request_extras: Some(extras), ..MailboxJob::new(thread.clone(), messages, now_ms) };
-        Ok(mailbox::queued(self.mailbox().enqueue(job).await?))
+        let job = MailboxJob::typed(thread.clone(), messages, typed_into, now_ms);
+        Ok(self.mailbox().enqueue(job).await?.into())
+    }
+
+    /// As [`Mailbox::enqueue`](super::Mailbox::enqueue).
+    ///
+    /// # Errors
+    /// Those of [`Mailbox::enqueue`](super::Mailbox::enqueue).
+    pub async fn submit(&self, job: MailboxJob) -> Result<MailboxJob, StoreError> {
+        self.mailbox().enqueue(job).await
+    }
+
+    /// As [`Mailbox::interrupt`](super::Mailbox::interrupt).
+    ///
+    /// # Errors
+    /// Those of [`Mailbox::interrupt`](super::Mailbox::interrupt).
+    pub async fn interrupt(&self, mailbox: &ThreadId, now_ms: u64) -> Result<MailboxInterrupt, StoreError> {
+        self.mailbox().interrupt(mailbox, now_ms).await
     }
 
     /// The queue of a thread, in the order in which its messages begin.

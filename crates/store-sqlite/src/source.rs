@@ -1,4 +1,4 @@
-//! The traits through which a program that embeds aye stores threads and runs.
+//! Where a program that embeds aye stores threads and runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -10,24 +10,6 @@ use aye_core::contract::ids::{JobId, ThreadId};
 use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob};
 use aye_core::contract::record::ThreadRecord;
 use aye_core::contract::storage::{MailboxStore, StorageError};
-
-/// Gives the store that a runtime works with; the same one each time.
-///
-/// A runtime needs more of its store than rows: leases, intents, a chained audit, all in one transaction. So a source
-/// says where a store is, it does not say how it works.
-pub trait ThreadRunStore: Send + Sync {
-    /// The store.
-    ///
-    /// # Errors
-    /// See [`OpenError`].
-    fn store(&self) -> Result<Store, OpenError>;
-}
-
-impl ThreadRunStore for Store {
-    fn store(&self) -> Result<Store, OpenError> {
-        Ok(self.clone())
-    }
-}
 
 /// Opens a store once.
 #[derive(Debug, Default)]
@@ -52,10 +34,12 @@ impl InMemoryStore {
     pub fn new() -> Self {
         Self::default()
     }
-}
 
-impl ThreadRunStore for InMemoryStore {
-    fn store(&self) -> Result<Store, OpenError> {
+    /// The store; the same one each time.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn store(&self) -> Result<Store, OpenError> {
         self.0.get(Store::in_memory)
     }
 }
@@ -79,6 +63,14 @@ impl FileStore {
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The store, which is opened the first time; the same one each time.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn store(&self) -> Result<Store, OpenError> {
+        self.opened.get(|| Store::open(&self.folder.join(Self::FILE)))
     }
 }
 
@@ -170,12 +162,6 @@ impl MailboxStore for InMemoryMailboxStore {
 
     async fn load_job(&self, job: &JobId) -> Result<Option<MailboxJob>, StorageError> {
         Ok(self.mailbox()?.load_job(job).await?)
-    }
-}
-
-impl ThreadRunStore for FileStore {
-    fn store(&self) -> Result<Store, OpenError> {
-        self.opened.get(|| Store::open(&self.folder.join(Self::FILE)))
     }
 }
 

@@ -6,6 +6,7 @@ use super::ids::{CallId, RunId, ThreadId};
 use super::inference::{ModelUsage, TokenUsage};
 use super::lifecycle::{RunStatus, TerminationReason};
 use super::message::Message;
+use super::record::RunRecord;
 
 /// The activity type of [`ChildRunState`]; its message id is the id of the call that the child serves.
 pub const CHILD_RUN_ACTIVITY_TYPE: &str = "child-run";
@@ -181,6 +182,21 @@ pub struct TaskRun {
     pub created_at: u64,
     /// Last changed.
     pub updated_at: u64,
+}
+
+impl From<RunRecord> for TaskRun {
+    fn from(run: RunRecord) -> Self {
+        Self {
+            run_id: run.id,
+            status: run.status,
+            steps: run.steps,
+            usage: run.usage,
+            active_ms: run.active_ms,
+            termination: run.termination,
+            created_at: run.created_at,
+            updated_at: run.updated_at,
+        }
+    }
 }
 
 impl TaskRecord {

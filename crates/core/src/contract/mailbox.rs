@@ -16,6 +16,10 @@ use serde_json::Value;
 
 use super::ids::{JobId, RunId, ThreadId};
 use super::message::Message;
+use super::record::Owner;
+
+/// The member of a job's extras that names the process it was typed into.
+const TYPED_INTO: &str = "typed_into";
 
 /// The priority of a job when nobody says otherwise: 0 comes first, 255 last.
 pub const DEFAULT_PRIORITY: u8 = 128;
@@ -165,6 +169,23 @@ impl MailboxJob {
             created_at: now,
             updated_at: now,
         }
+    }
+
+    /// One that was typed into a process: no worker takes it while the process lives.
+    pub fn typed(
+        mailbox_id: impl Into<ThreadId>,
+        messages: Vec<Message>,
+        typed_into: &Owner,
+        now: u64,
+    ) -> Self {
+        let extras = serde_json::json!({ TYPED_INTO: typed_into });
+        Self { request_extras: Some(extras), ..Self::new(mailbox_id, messages, now) }
+    }
+
+    /// The process that it was typed into.
+    pub fn typed_into(&self) -> Option<Owner> {
+        let owner = self.request_extras.as_ref()?.get(TYPED_INTO)?;
+        serde_json::from_value(owner.clone()).ok()
     }
 
     /// Says who answers.

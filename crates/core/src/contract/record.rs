@@ -11,6 +11,7 @@ use super::ids::{CallId, DecisionId, JobId, RunId, SuspensionId, ThreadId};
 use super::inference::TokenUsage;
 use super::judgement::{JudgedCall, Risk};
 use super::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
+use super::mailbox::MailboxJob;
 use super::message::Message;
 use super::snapshot::{ForkRecord, SnapshotRecord};
 use super::suspension::{Actor, SuspendTicket, ToolCallResume};
@@ -421,6 +422,26 @@ pub struct QueuedMessage {
     pub messages: Vec<Message>,
     /// A worker began it and its run failed: it is a worker's to try again.
     pub failed: Option<FailedTry>,
+}
+
+impl From<MailboxJob> for QueuedMessage {
+    fn from(job: MailboxJob) -> Self {
+        let failed = job.run_id.is_some().then(|| FailedTry {
+            attempts: job.attempt_count,
+            max_attempts: job.max_attempts,
+            error: job.last_error.clone().unwrap_or_default(),
+        });
+        Self {
+            id: job.sequence,
+            job_id: job.job_id,
+            thread_id: job.mailbox_id,
+            agent_id: (!job.agent_id.is_empty()).then_some(job.agent_id),
+            created_at: job.created_at,
+            available_at: job.available_at,
+            messages: job.messages,
+            failed,
+        }
+    }
 }
 
 impl QueuedMessage {

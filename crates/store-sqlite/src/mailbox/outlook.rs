@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::super::queue::typed_into;
 use super::super::rows::{int, uint};
 use super::super::{SqlFailure, StoreError, leases};
 use super::Mailbox;
@@ -78,7 +77,7 @@ fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> 
             continue;
         }
         let Some(job) = readable(conn, "SELECT {} FROM mailbox WHERE n = ?1", (n,))?.pop() else { continue };
-        let typed = typed_into(&job).map(|owner| LeaseRecord { owner, epoch: 0, until: None });
+        let typed = job.typed_into().map(|owner| LeaseRecord { owner, epoch: 0, until: None });
         if let Some(lease) = typed.filter(|lease| outlook.typed.contains(lease) || is_held(lease)) {
             if !outlook.typed.contains(&lease) {
                 outlook.typed.push(lease);

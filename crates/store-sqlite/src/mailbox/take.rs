@@ -7,8 +7,8 @@ use super::super::{SqlFailure, StoreError};
 use super::jobs::several;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
-use aye_core::contract::mailbox::{MailboxJob, MailboxJobStatus};
-use aye_core::contract::record::{FailedTry, JobClaim, QueueId, QueuedMessage, RunRecord};
+use aye_core::contract::mailbox::MailboxJobStatus;
+use aye_core::contract::record::{JobClaim, QueueId, QueuedMessage, RunRecord};
 
 /// Takes a job for the run that begins with it. A front end takes it out of the queue for good: the run is its own
 /// matter. A worker's job stays claimed until the run is over, and knows the run from now on.
@@ -69,25 +69,7 @@ pub(crate) fn of_thread(conn: &Connection, thread: &ThreadId) -> Result<Vec<Queu
     let sql = "SELECT {} FROM mailbox WHERE mailbox_id = ?1 AND status = 'queued' \
                AND (run_id IS NULL OR coalesce((SELECT status FROM run WHERE id = run_id), 'done') = 'done') \
                ORDER BY priority, available_at, created_at, n";
-    Ok(several(conn, sql, (thread.as_str(),))?.into_iter().map(queued).collect())
-}
-
-pub(crate) fn queued(job: MailboxJob) -> QueuedMessage {
-    let failed = job.run_id.is_some().then(|| FailedTry {
-        attempts: job.attempt_count,
-        max_attempts: job.max_attempts,
-        error: job.last_error.clone().unwrap_or_default(),
-    });
-    QueuedMessage {
-        id: job.sequence,
-        job_id: job.job_id,
-        thread_id: job.mailbox_id,
-        agent_id: (!job.agent_id.is_empty()).then_some(job.agent_id),
-        created_at: job.created_at,
-        available_at: job.available_at,
-        messages: job.messages,
-        failed,
-    }
+    Ok(several(conn, sql, (thread.as_str(),))?.into_iter().map(QueuedMessage::from).collect())
 }
 
 /// Takes a job back before its turn came. `None`: it is gone already, or begun.

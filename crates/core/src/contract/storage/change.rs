@@ -1,5 +1,7 @@
 //! What others are told of commits.
 
+use async_trait::async_trait;
+
 use crate::contract::ids::ThreadId;
 
 /// What kind of thing was committed.
@@ -42,5 +44,18 @@ impl Change {
     /// Whether it may be about this conversation, or a child's below it.
     pub fn concerns(&self, thread: &ThreadId) -> bool {
         self.thread.as_ref().is_none_or(|named| named.is_at_or_below(thread))
+    }
+}
+
+/// Reports what others commit, as long as it lives.
+#[async_trait]
+pub trait ChangeFeed: Send {
+    /// Waits for the next change.
+    async fn next(&mut self) -> Change;
+
+    /// As [`ChangeFeed::next`], for somebody who waits for a change. A feed that can lose one returns
+    /// [`Change::anything`] now and then.
+    async fn next_or_check(&mut self) -> Change {
+        self.next().await
     }
 }

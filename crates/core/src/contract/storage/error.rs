@@ -194,6 +194,9 @@ pub enum StoreError {
     /// Changes by other processes cannot be heard.
     #[error("cannot subscribe to changes: {0}")]
     Bell(#[source] std::io::Error),
+    /// It cannot be opened.
+    #[error("{0}")]
+    Unopened(String),
     /// Anything else the database or the disk said.
     #[error("the store failed")]
     Database(#[source] Box<dyn std::error::Error + Send + Sync>),

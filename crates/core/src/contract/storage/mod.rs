@@ -1,12 +1,92 @@
-//! What stores implement, the rows that they take and return besides those of [`record`](super::record), and their
+//! What a store implements, the rows that it takes and returns besides those of [`record`](super::record), and its
 //! errors.
+//!
+//! A [`ThreadRunStore`] is everything that a runtime needs of a database. The runtime knows no other name of it. The
+//! promises about crashes rest on three things that each store keeps: a method is one transaction; a write that is
+//! acknowledged is durable, unless its text says otherwise; a write with a [`Fence`](super::record::Fence) that is not
+//! the current one fails. The crate `aye-store-suite` checks them for any store.
 
 mod change;
+mod children;
+mod decisions;
 mod error;
 mod mailbox;
 mod query;
+mod runs;
+mod threads;
 
-pub use change::{Change, ChangeKind};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::clock::Clock;
+use super::profile::ProfileStore;
+use super::record::{Begin, Checkpoint};
+
+pub use change::{Change, ChangeFeed, ChangeKind};
+pub use children::{ChildStore, QueueStore};
+pub use decisions::{AuditStore, DecisionStore, GrantStore};
 pub use error::{AcquireError, StorageError, StoreError, holder};
 pub use mailbox::MailboxStore;
 pub use query::{AuditFilter, Portion, SuspensionFilter, Term, ThreadTail};
+pub use runs::{IsAlive, LeaseStore, RunStore};
+pub use threads::ThreadStore;
+
+/// Threads and runs, and the transactions that change both: the store of a runtime.
+#[async_trait]
+pub trait ThreadRunStore:
+    ThreadStore + RunStore + LeaseStore + DecisionStore + GrantStore + ChildStore + QueueStore + AuditStore
+{
+    /// Writes what is true after a stage of a run, in one transaction.
+    ///
+    /// New messages get the next places and the time of the run's last change. When the run is done, its open questions
+    /// are superseded and its job ends. It need not wait for the disk when all there is to write is an answer of the
+    /// model in a run that continues: whatever follows waits for both.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] when another process owns the thread now; see [`StoreError`] for the rest. Nothing was
+    /// written.
+    async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError>;
+
+    /// Writes that a tool is about to start, in one transaction that also spends the decision. The tool may start only
+    /// after this returned.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`], [`StoreError::NotDecided`], [`StoreError::AlreadyStarted`]; see [`StoreError`] for the
+    /// rest. Nothing was written, and the tool must not start.
+    async fn begin(&self, begin: Begin) -> Result<(), StoreError>;
+
+    /// [`ThreadRunStore::checkpoint`] and [`ThreadRunStore::begin`] in one transaction.
+    ///
+    /// # Errors
+    /// As both.
+    async fn checkpoint_and_begin(&self, checkpoint: Checkpoint, begin: Begin) -> Result<(), StoreError>;
+
+    /// The mailbox of this store.
+    ///
+    /// # Errors
+    /// [`StoreError::Unopened`].
+    fn mailboxes(&self) -> Result<Arc<dyn MailboxStore>, StoreError>;
+
+    /// The values of this store that outlive a thread; `clock` says when they are written.
+    ///
+    /// # Errors
+    /// [`StoreError::Unopened`].
+    fn profile_store(&self, clock: Arc<dyn Clock>) -> Result<Arc<dyn ProfileStore>, StoreError>;
+
+    /// Reports what other handles of this store commit from now on. Must be called where tokio runs.
+    ///
+    /// # Errors
+    /// [`StoreError::Bell`], [`StoreError::Unopened`].
+    fn watch(&self) -> Result<Box<dyn ChangeFeed>, StoreError>;
+
+    /// Another handle of this store, for somebody who outlives the borrow: both write as one, and don't report their
+    /// commits to each other. A store that is not open yet is opened.
+    ///
+    /// # Errors
+    /// [`StoreError::Unopened`].
+    fn handle(&self) -> Result<Arc<dyn ThreadRunStore>, StoreError>;
+
+    /// Closes the store for all its handles, after the requests that were sent before.
+    async fn close(&self);
+}

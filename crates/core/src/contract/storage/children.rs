@@ -1,0 +1,150 @@
+//! Threads that calls of other threads started, and queued messages.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+
+use super::{DecisionStore, RunStore, StoreError, SuspensionFilter};
+use crate::contract::child::{ChildRecord, TaskRecord, TaskRun};
+use crate::contract::ids::ThreadId;
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::mailbox::{MailboxInterrupt, MailboxJob};
+use crate::contract::message::Message;
+use crate::contract::record::{Owner, QueueId, QueuedMessage, SuspensionRecord, SuspensionStatus};
+
+/// Keeps what a thread serves. The provided methods read row by row; a store that can read them in one transaction
+/// should do so.
+///
+/// # Errors
+/// [`StoreError::Damaged`] when a row that is read is unreadable; see [`StoreError`] for the rest.
+#[async_trait]
+pub trait ChildStore: RunStore + DecisionStore {
+    /// Creates the thread of a child, once for each call: returns the record of the one that exists.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`] when its parent was deleted; [`StoreError::Exists`] when its id names something else.
+    async fn create_child(
+        &self,
+        child: ChildRecord,
+        title: String,
+        cwd: PathBuf,
+    ) -> Result<ChildRecord, StoreError>;
+
+    /// What a thread serves; `None` for one that only a user started.
+    async fn child(&self, thread: &ThreadId) -> Result<Option<ChildRecord>, StoreError>;
+
+    /// The children below a thread, and theirs, oldest first.
+    async fn children(&self, thread: &ThreadId) -> Result<Vec<ChildRecord>, StoreError>;
+
+    /// Notes that a child is to stop, for whoever drives it. `false`: there is no such child.
+    async fn stop_child(&self, thread: &ThreadId) -> Result<bool, StoreError>;
+
+    /// Queues the end of a child in the background for its parent, once, addressed to this agent. `false`: that was
+    /// done before.
+    async fn tell_child_end(
+        &self,
+        thread: &ThreadId,
+        agent: String,
+        messages: Vec<Message>,
+        now_ms: u64,
+    ) -> Result<bool, StoreError>;
+
+    /// The thread whose driver drives this one: the first one above it that no call waits for, or itself.
+    async fn driven_with(&self, thread: &ThreadId) -> Result<ThreadId, StoreError> {
+        let mut thread = thread.clone();
+        while let Some(child) = self.child(&thread).await?.filter(|child| !child.background) {
+            thread = child.parent_thread;
+        }
+        Ok(thread)
+    }
+
+    /// The children below a thread, and theirs, oldest first, with their latest runs.
+    async fn tasks(&self, thread: &ThreadId) -> Result<Vec<TaskRecord>, StoreError> {
+        let mut tasks = Vec::new();
+        for child in self.children(thread).await? {
+            let run = self.latest_run(&child.thread_id).await?.map(TaskRun::from);
+            let waiting = self.waiting_below(&child.thread_id).await?.len() as u64;
+            tasks.push(TaskRecord { child, run, waiting });
+        }
+        Ok(tasks)
+    }
+
+    /// The questions that users have to answer before this thread, and the children its calls wait for, can resume;
+    /// oldest first.
+    async fn waiting_below(&self, thread: &ThreadId) -> Result<Vec<SuspensionRecord>, StoreError> {
+        let mut found = Vec::new();
+        for thread in served(thread, &self.children(thread).await?) {
+            let status = Some(SuspensionStatus::Open);
+            let filter = SuspensionFilter { thread: Some(thread), status, ..SuspensionFilter::default() };
+            found.extend(self.suspensions(filter).await?.into_iter().filter(|row| !row.ticket.is_served()));
+        }
+        found.sort_by_key(|row| row.created_at);
+        Ok(found)
+    }
+
+    /// Whether the unfinished run of the thread, or of one below it that a call waits for, has a decision that was not
+    /// applied yet.
+    async fn has_answers(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        for thread in served(thread, &self.children(thread).await?) {
+            let latest = self.latest_run(&thread).await?;
+            let Some(run) = latest.filter(|run| run.status != RunStatus::Done) else { continue };
+            let status = Some(SuspensionStatus::Decided);
+            let filter = SuspensionFilter { run: Some(run.id), status, ..SuspensionFilter::default() };
+            if !self.suspensions(filter).await?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The thread, and those below it that calls wait for, all the way down.
+fn served(thread: &ThreadId, children: &[ChildRecord]) -> Vec<ThreadId> {
+    let mut threads = vec![thread.clone()];
+    let mut at = 0;
+    while let Some(parent) = threads.get(at).cloned() {
+        let waited_for = children.iter().filter(|child| child.parent_thread == parent && !child.background);
+        threads.extend(waited_for.map(|child| child.thread_id.clone()));
+        at += 1;
+    }
+    threads
+}
+
+/// Keeps messages until their thread is free: the mailbox as a front end sees it.
+#[async_trait]
+pub trait QueueStore: Send + Sync {
+    /// Queues a job, durably, with the current generation of its mailbox.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`]; [`StoreError::Exists`] when its id is taken; [`StoreError::Duplicate`] when an open
+    /// job of the mailbox has its key.
+    async fn submit(&self, job: MailboxJob) -> Result<MailboxJob, StoreError>;
+
+    /// Starts a new generation of a mailbox: queued jobs are superseded, and the claimed one is returned for the caller
+    /// to cancel.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`].
+    async fn interrupt(&self, mailbox: &ThreadId, now_ms: u64) -> Result<MailboxInterrupt, StoreError>;
+
+    /// The queue of a thread, in the order in which its messages start.
+    async fn queued(&self, thread: &ThreadId) -> Result<Vec<QueuedMessage>, StoreError>;
+
+    /// Takes a message out of the queue before its turn. `false`: it is gone already.
+    async fn unqueue(&self, id: QueueId, now_ms: u64) -> Result<bool, StoreError>;
+
+    /// Queues what was typed into this process: no worker takes it while the process lives.
+    ///
+    /// # Errors
+    /// As [`QueueStore::submit`].
+    async fn enqueue_typed(
+        &self,
+        thread: &ThreadId,
+        messages: Vec<Message>,
+        typed_into: &Owner,
+        now_ms: u64,
+    ) -> Result<QueuedMessage, StoreError> {
+        let job = MailboxJob::typed(thread.clone(), messages, typed_into, now_ms);
+        Ok(self.submit(job).await?.into())
+    }
+}

@@ -1,0 +1,70 @@
+//! Runs, what they started, and the right to write to a thread.
+
+use async_trait::async_trait;
+
+use super::{AcquireError, StoreError, Term};
+use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::record::{
+    AttemptId, Fence, IntentRecord, LeaseRecord, OpenIntent, OutcomeRecord, Owner, RunRecord,
+};
+
+/// Keeps runs and the executions of their calls. They are written by [`ThreadRunStore`](super::ThreadRunStore).
+///
+/// # Errors
+/// [`StoreError::Damaged`] when a row that is read is unreadable; see [`StoreError`] for the rest.
+#[async_trait]
+pub trait RunStore: Send + Sync {
+    /// The run, when it exists.
+    async fn load_run(&self, id: &RunId) -> Result<Option<RunRecord>, StoreError>;
+
+    /// The run of a thread that was started last.
+    async fn latest_run(&self, thread: &ThreadId) -> Result<Option<RunRecord>, StoreError>;
+
+    /// All runs of a thread, oldest first.
+    async fn list_runs(&self, thread: &ThreadId) -> Result<Vec<RunRecord>, StoreError>;
+
+    /// All runs that are not done, oldest first. An unreadable one is left out: it must not keep the others from being
+    /// resumed.
+    async fn unfinished_runs(&self) -> Result<Vec<RunRecord>, StoreError>;
+
+    /// All executions of a run with their outcomes, oldest first.
+    async fn intents(&self, run: &RunId) -> Result<Vec<(IntentRecord, Option<OutcomeRecord>)>, StoreError>;
+
+    /// The executions of a run that were started and never recorded as ended, oldest first, with what they printed.
+    async fn open_intents(&self, run: &RunId) -> Result<Vec<OpenIntent>, StoreError>;
+
+    /// Adds to what an execution printed. A store may drop bytes from the middle. It need not wait for the disk.
+    ///
+    /// # Errors
+    /// [`StoreError::NotStarted`] without an intent; [`StoreError::Fenced`] when another owner took over.
+    async fn append_output(&self, fence: &Fence, id: &AttemptId, chunk: String) -> Result<(), StoreError>;
+}
+
+/// Tells whether the process of an owner is alive.
+pub type IsAlive = Box<dyn Fn(&Owner) -> bool + Send>;
+
+/// Gives one owner at a time the right to write to a thread. Times are milliseconds of the boot's monotonic clock.
+#[async_trait]
+pub trait LeaseStore: Send + Sync {
+    /// Acquires the right to write to a thread: when nobody has it, its time is over, its owner is not alive, or the
+    /// owner is the same start of a program. The epoch counts up each time, so that an older fence fails.
+    ///
+    /// # Errors
+    /// [`AcquireError::Busy`] with the live owner; [`StoreError::NoThread`].
+    async fn acquire(
+        &self,
+        thread: &ThreadId,
+        owner: &Owner,
+        term: Term,
+        is_alive: IsAlive,
+    ) -> Result<Fence, AcquireError>;
+
+    /// Makes the right last until then, never shorter than before. `false` when it was lost.
+    async fn renew(&self, fence: &Fence, until: u64) -> Result<bool, StoreError>;
+
+    /// Gives the right back. One that was lost meanwhile is no error.
+    async fn release(&self, fence: &Fence) -> Result<(), StoreError>;
+
+    /// Who has the right, alive or not, and until when.
+    async fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError>;
+}

@@ -1,0 +1,173 @@
+//! Conversations: their messages, summaries, state and images.
+
+use std::collections::{BTreeMap, HashSet};
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::{Portion, StoreError, ThreadTail};
+use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::image::ImageRef;
+use crate::contract::message::{Message, Role};
+use crate::contract::outline::Outline;
+use crate::contract::record::{StoredMessage, ThreadRecord};
+use crate::contract::summary::SummaryRecord;
+
+/// Keeps conversations. Messages are only appended, by [`ThreadRunStore::checkpoint`](super::ThreadRunStore::checkpoint);
+/// their places count up from 1 without a gap.
+///
+/// The provided methods read all messages of a thread. A store that can read a part of them should do so.
+///
+/// # Errors
+/// [`StoreError::Damaged`] when a row that is read is missing or unreadable; see [`StoreError`] for the rest.
+#[async_trait]
+pub trait ThreadStore: Send + Sync {
+    /// Adds a thread that does not exist yet. One that exists and has no title gets this one; nothing else changes.
+    async fn ensure_thread(&self, thread: ThreadRecord) -> Result<(), StoreError>;
+
+    /// The thread, when it exists.
+    async fn load_thread(&self, id: &ThreadId) -> Result<Option<ThreadRecord>, StoreError>;
+
+    /// All messages of a thread, in order; none for a thread that does not exist.
+    async fn load_messages(&self, id: &ThreadId) -> Result<Vec<StoredMessage>, StoreError>;
+
+    /// The thread-scoped state by key.
+    async fn thread_state(&self, id: &ThreadId) -> Result<BTreeMap<String, Value>, StoreError>;
+
+    /// Keeps a summary. `false`: there is one that reaches as far or farther, and nothing was written.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`]; [`StoreError::Damaged`] when the message it ends at is not where it says.
+    async fn add_summary(&self, summary: SummaryRecord) -> Result<bool, StoreError>;
+
+    /// The summary of a thread that reaches farthest, when it reaches beyond a place.
+    async fn summary(&self, thread: &ThreadId, beyond: u64) -> Result<Option<SummaryRecord>, StoreError>;
+
+    /// Keeps the bytes of an image.
+    async fn put_image(&self, image: &ImageRef, bytes: Vec<u8>, now_ms: u64) -> Result<(), StoreError>;
+
+    /// The bytes of an image, when they are known.
+    async fn image(&self, hash: &str) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// The number of messages of a thread.
+    async fn message_count(&self, id: &ThreadId) -> Result<u64, StoreError> {
+        Ok(self.load_messages(id).await?.len() as u64)
+    }
+
+    /// The number of messages of a thread, and the last `n` of them, in order.
+    async fn messages_tail(&self, id: &ThreadId, n: usize) -> Result<(u64, Vec<StoredMessage>), StoreError> {
+        let mut messages = self.load_messages(id).await?;
+        let count = messages.len();
+        Ok((count as u64, messages.split_off(count.saturating_sub(n))))
+    }
+
+    /// The number of messages of a thread, and those of a run, in order. They stand together.
+    async fn messages_of_run(
+        &self,
+        id: &ThreadId,
+        run: &RunId,
+    ) -> Result<(u64, Vec<StoredMessage>), StoreError> {
+        let mut messages = self.load_messages(id).await?;
+        let count = messages.len() as u64;
+        messages.retain(|stored| stored.run_id == *run);
+        Ok((count, messages))
+    }
+
+    /// The end of a thread. A summary bounds it further: the messages that it replaces are not read, except the last
+    /// of them. A thread that does not exist is empty.
+    async fn thread_tail(&self, thread: &ThreadId, portion: Portion) -> Result<ThreadTail, StoreError> {
+        let mut rest = plain(self.load_messages(thread).await?);
+        let summarised = self.summary(thread, 0).await?.map_or(0, |summary| summary.upto_seq);
+        let floor = usize::try_from(summarised).unwrap_or(usize::MAX).saturating_sub(1);
+        let outline = Outline::of(&rest);
+        let messages = last_of(&rest, rest.len(), Portion { floor: portion.floor.max(floor), ..portion });
+        let base = rest.len() - messages.len();
+        rest.truncate(base);
+        let apart = outline.needed().into_iter().filter_map(|at| Some((at, rest.get(at)?.clone()))).collect();
+        Ok(ThreadTail { outline, is_assumed: false, base, messages, apart })
+    }
+
+    /// The messages before a place, from 0, in order.
+    async fn messages_back(
+        &self,
+        thread: &ThreadId,
+        before: usize,
+        portion: Portion,
+    ) -> Result<Vec<Message>, StoreError> {
+        Ok(last_of(&plain(self.load_messages(thread).await?), before, portion))
+    }
+
+    /// The messages from a place on, from 0, in order, until they have so many bytes as JSON.
+    async fn messages_from(
+        &self,
+        thread: &ThreadId,
+        from: usize,
+        bytes: usize,
+    ) -> Result<Vec<Message>, StoreError> {
+        let mut messages = plain(self.load_messages(thread).await?);
+        messages.drain(..from.min(messages.len()));
+        let mut read = 0;
+        let count = messages.iter().take_while(|message| {
+            let is_wanted = read < bytes;
+            read += size_of(message);
+            is_wanted
+        });
+        messages.truncate(count.count());
+        Ok(messages)
+    }
+
+    /// The last message that the model wrote: of a run, or of the whole thread.
+    async fn last_answer(
+        &self,
+        thread: &ThreadId,
+        run: Option<&RunId>,
+    ) -> Result<Option<Message>, StoreError> {
+        let messages = self.load_messages(thread).await?;
+        let is_it = |stored: &StoredMessage| {
+            stored.message.role == Role::Assistant && run.is_none_or(|run| stored.run_id == *run)
+        };
+        Ok(messages.into_iter().rfind(is_it).map(|stored| stored.message))
+    }
+
+    /// Which of these ids calls of a thread already have.
+    async fn used_call_ids(
+        &self,
+        thread: &ThreadId,
+        ids: Vec<String>,
+    ) -> Result<HashSet<String>, StoreError> {
+        let messages = plain(self.load_messages(thread).await?);
+        let used: HashSet<&str> =
+            messages.iter().flat_map(|message| &message.tool_calls).map(|call| call.id.as_str()).collect();
+        Ok(ids.into_iter().filter(|id| used.contains(id.as_str())).collect())
+    }
+
+    /// Brings what the store knows of all messages of a thread up to date, when [`ThreadTail::is_assumed`] says that it
+    /// is not.
+    async fn complete_outline(&self, _thread: &ThreadId) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+fn plain(messages: Vec<StoredMessage>) -> Vec<Message> {
+    messages.into_iter().map(|stored| stored.message).collect()
+}
+
+/// The bytes of a message as JSON.
+fn size_of(message: &Message) -> usize {
+    serde_json::to_string(message).map_or(0, |text| text.len())
+}
+
+/// A portion of the messages before a place. A tool's result comes with the message that asked for it.
+fn last_of(messages: &[Message], before: usize, portion: Portion) -> Vec<Message> {
+    let end = before.min(messages.len());
+    let (mut first, mut bytes) = (end, 0);
+    while first > portion.floor {
+        let is_whole = first == end || messages[first].role != Role::Tool;
+        if bytes >= portion.bytes && end - first >= portion.count && is_whole {
+            break;
+        }
+        first -= 1;
+        bytes += size_of(&messages[first]);
+    }
+    messages[first..end].to_vec()
+}

@@ -1,0 +1,269 @@
+//! The traits of `aye_core::contract::storage`, for what is a store or opens one.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::{ChangeSubscription, FileStore, InMemoryStore, Mailbox, Store};
+use aye_core::contract::audit::AuditRow;
+use aye_core::contract::child::{ChildRecord, TaskRecord};
+use aye_core::contract::clock::Clock;
+use aye_core::contract::ids::{JobId, RunId, SuspensionId, ThreadId};
+use aye_core::contract::image::ImageRef;
+use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob};
+use aye_core::contract::message::Message;
+use aye_core::contract::profile::ProfileStore;
+use aye_core::contract::record::{
+    AttemptId, Begin, Checkpoint, DecideOutcome, Decision, Fence, GrantRecord, IntentRecord, LeaseRecord,
+    OpenIntent, OutcomeRecord, Owner, QueueId, QueuedMessage, RunRecord, StoredMessage, SuspensionRecord,
+    ThreadRecord,
+};
+use aye_core::contract::storage::{
+    AcquireError, AuditFilter, AuditStore, Change, ChangeFeed, ChildStore, DecisionStore, GrantStore,
+    IsAlive, LeaseStore, MailboxStore, Portion, QueueStore, RunStore, StorageError, StoreError,
+    SuspensionFilter, Term, ThreadRunStore, ThreadStore, ThreadTail,
+};
+use aye_core::contract::summary::SummaryRecord;
+
+#[async_trait]
+impl ChangeFeed for ChangeSubscription {
+    async fn next(&mut self) -> Change {
+        ChangeSubscription::next(self).await
+    }
+
+    async fn next_or_check(&mut self) -> Change {
+        ChangeSubscription::next_or_check(self).await
+    }
+}
+
+type Done<T> = Result<T, StoreError>;
+
+/// The store behind a type that is one, or opens one.
+trait Opened {
+    fn opened(&self) -> Done<Cow<'_, Store>>;
+}
+
+impl Opened for Store {
+    fn opened(&self) -> Done<Cow<'_, Store>> {
+        Ok(Cow::Borrowed(self))
+    }
+}
+
+impl Opened for FileStore {
+    fn opened(&self) -> Done<Cow<'_, Store>> {
+        self.store().map(Cow::Owned).map_err(|error| StoreError::Unopened(error.to_string()))
+    }
+}
+
+impl Opened for InMemoryStore {
+    fn opened(&self) -> Done<Cow<'_, Store>> {
+        self.store().map(Cow::Owned).map_err(|error| StoreError::Unopened(error.to_string()))
+    }
+}
+
+/// A trait whose methods are those of [`Store`], for each type that has one in [`Opened`]. `as` names the store's method
+/// where the book calls it differently.
+macro_rules! forward {
+    ($($name:ident { $($method:ident as $own:ident ($($arg:ident: $kind:ty),*) -> $done:ty;)* })*) => {
+        forward!(@impl Store $($name { $($method as $own ($($arg: $kind),*) -> $done;)* })*);
+        forward!(@impl FileStore $($name { $($method as $own ($($arg: $kind),*) -> $done;)* })*);
+        forward!(@impl InMemoryStore $($name { $($method as $own ($($arg: $kind),*) -> $done;)* })*);
+    };
+    (@impl $store:ident $($name:ident { $($method:ident as $own:ident ($($arg:ident: $kind:ty),*) -> $done:ty;)* })*) => {
+        $(
+            #[async_trait]
+            impl $name for $store {
+                $(async fn $method(&self, $($arg: $kind),*) -> $done {
+                    self.opened()?.$own($($arg),*).await
+                })*
+            }
+        )*
+    };
+}
+
+forward! {
+    ThreadStore {
+        ensure_thread as ensure_thread(thread: ThreadRecord) -> Done<()>;
+        load_thread as thread(id: &ThreadId) -> Done<Option<ThreadRecord>>;
+        load_messages as messages(id: &ThreadId) -> Done<Vec<StoredMessage>>;
+        thread_state as thread_state(id: &ThreadId) -> Done<BTreeMap<String, Value>>;
+        add_summary as add_summary(summary: SummaryRecord) -> Done<bool>;
+        summary as summary(thread: &ThreadId, beyond: u64) -> Done<Option<SummaryRecord>>;
+        put_image as put_image(image: &ImageRef, bytes: Vec<u8>, now_ms: u64) -> Done<()>;
+        image as image(hash: &str) -> Done<Option<Vec<u8>>>;
+        message_count as message_count(id: &ThreadId) -> Done<u64>;
+        messages_tail as messages_tail(id: &ThreadId, n: usize) -> Done<(u64, Vec<StoredMessage>)>;
+        messages_of_run as messages_of_run(id: &ThreadId, run: &RunId) -> Done<(u64, Vec<StoredMessage>)>;
+        thread_tail as thread_tail(thread: &ThreadId, portion: Portion) -> Done<ThreadTail>;
+        messages_back as messages_back(thread: &ThreadId, before: usize, portion: Portion) -> Done<Vec<Message>>;
+        messages_from as messages_from(thread: &ThreadId, from: usize, bytes: usize) -> Done<Vec<Message>>;
+        last_answer as last_answer(thread: &ThreadId, run: Option<&RunId>) -> Done<Option<Message>>;
+        used_call_ids as used_call_ids(thread: &ThreadId, ids: Vec<String>) -> Done<HashSet<String>>;
+        complete_outline as complete_outline(thread: &ThreadId) -> Done<()>;
+    }
+    RunStore {
+        load_run as run(id: &RunId) -> Done<Option<RunRecord>>;
+        latest_run as latest_run(thread: &ThreadId) -> Done<Option<RunRecord>>;
+        list_runs as runs(thread: &ThreadId) -> Done<Vec<RunRecord>>;
+        unfinished_runs as unfinished_runs() -> Done<Vec<RunRecord>>;
+        intents as intents(run: &RunId) -> Done<Vec<(IntentRecord, Option<OutcomeRecord>)>>;
+        open_intents as open_intents(run: &RunId) -> Done<Vec<OpenIntent>>;
+        append_output as append_output(fence: &Fence, id: &AttemptId, chunk: String) -> Done<()>;
+    }
+    LeaseStore {
+        acquire as acquire(thread: &ThreadId, owner: &Owner, term: Term, is_alive: IsAlive) -> Result<Fence, AcquireError>;
+        renew as renew(fence: &Fence, until: u64) -> Done<bool>;
+        release as release(fence: &Fence) -> Done<()>;
+        lease as lease(thread: &ThreadId) -> Done<Option<LeaseRecord>>;
+    }
+    DecisionStore {
+        suspension as suspension(id: &SuspensionId) -> Done<Option<SuspensionRecord>>;
+        suspensions as suspensions(filter: SuspensionFilter) -> Done<Vec<SuspensionRecord>>;
+        decide as decide(id: &SuspensionId, decision: Decision, now_ms: u64) -> Done<DecideOutcome>;
+        expire_due as expire_due(now_ms: u64) -> Done<Vec<SuspensionRecord>>;
+        expire as expire(ids: Vec<SuspensionId>, now_ms: u64) -> Done<Vec<SuspensionRecord>>;
+    }
+    GrantStore {
+        add_grant as add_grant(grant: GrantRecord) -> Done<()>;
+        grants as grants(active_at: u64) -> Done<Vec<GrantRecord>>;
+        revoke_grant as revoke_grant(id: &str, now_ms: u64) -> Done<bool>;
+        spend_grants as spend_grants(ids: Vec<String>, now_ms: u64) -> Done<Option<String>>;
+    }
+    AuditStore {
+        audit as audit(filter: AuditFilter) -> Done<Vec<AuditRow>>;
+    }
+    ChildStore {
+        create_child as create_child(child: ChildRecord, title: String, cwd: PathBuf) -> Done<ChildRecord>;
+        child as child(thread: &ThreadId) -> Done<Option<ChildRecord>>;
+        children as children(thread: &ThreadId) -> Done<Vec<ChildRecord>>;
+        stop_child as stop_child(thread: &ThreadId) -> Done<bool>;
+        tell_child_end as tell_child_end(
+            thread: &ThreadId, agent: String, messages: Vec<Message>, now_ms: u64
+        ) -> Done<bool>;
+        driven_with as driven_with(thread: &ThreadId) -> Done<ThreadId>;
+        tasks as tasks(thread: &ThreadId) -> Done<Vec<TaskRecord>>;
+        waiting_below as waiting_below(thread: &ThreadId) -> Done<Vec<SuspensionRecord>>;
+        has_answers as has_answers(thread: &ThreadId) -> Done<bool>;
+    }
+    QueueStore {
+        submit as submit(job: MailboxJob) -> Done<MailboxJob>;
+        interrupt as interrupt(mailbox: &ThreadId, now_ms: u64) -> Done<MailboxInterrupt>;
+        queued as queued(thread: &ThreadId) -> Done<Vec<QueuedMessage>>;
+        unqueue as unqueue(id: QueueId, now_ms: u64) -> Done<bool>;
+    }
+}
+
+/// What is not a transaction of [`Store`] alone.
+macro_rules! whole {
+    ($($store:ident)*) => {
+        $(
+            #[async_trait]
+            impl ThreadRunStore for $store {
+                async fn checkpoint(&self, checkpoint: Checkpoint) -> Done<()> {
+                    Store::checkpoint(&*self.opened()?, checkpoint).await
+                }
+
+                async fn begin(&self, begin: Begin) -> Done<()> {
+                    Store::begin(&*self.opened()?, begin).await
+                }
+
+                async fn checkpoint_and_begin(&self, checkpoint: Checkpoint, begin: Begin) -> Done<()> {
+                    Store::checkpoint_and_begin(&*self.opened()?, checkpoint, begin).await
+                }
+
+                fn mailboxes(&self) -> Done<Arc<dyn MailboxStore>> {
+                    Ok(Arc::new(self.opened()?.mailbox()))
+                }
+
+                fn profile_store(&self, clock: Arc<dyn Clock>) -> Done<Arc<dyn ProfileStore>> {
+                    Ok(self.opened()?.profiles(clock))
+                }
+
+                fn watch(&self) -> Done<Box<dyn ChangeFeed>> {
+                    Ok(Box::new(Store::watch(&*self.opened()?)?))
+                }
+
+                fn handle(&self) -> Done<Arc<dyn ThreadRunStore>> {
+                    Ok(Arc::new(Store::clone(&*self.opened()?)))
+                }
+
+                async fn close(&self) {
+                    if let Ok(store) = self.opened() {
+                        Store::close(&*store).await;
+                    }
+                }
+            }
+        )*
+    };
+}
+
+whole!(Store FileStore InMemoryStore);
+
+#[async_trait]
+impl MailboxStore for Mailbox {
+    async fn enqueue(&self, job: MailboxJob) -> Result<MailboxJob, StorageError> {
+        Ok(Mailbox::enqueue(self, job).await?)
+    }
+
+    async fn claim(
+        &self,
+        mailbox: &ThreadId,
+        consumer: &str,
+        limit: usize,
+        now: u64,
+        lease_ms: u64,
+    ) -> Result<Vec<MailboxJob>, StorageError> {
+        Ok(Mailbox::claim(self, mailbox, consumer, limit, now, lease_ms).await?)
+    }
+
+    async fn claim_job(
+        &self,
+        job: &JobId,
+        consumer: &str,
+        now: u64,
+        lease_ms: u64,
+    ) -> Result<Option<MailboxJob>, StorageError> {
+        Ok(Mailbox::claim_job(self, job, consumer, now, lease_ms).await?)
+    }
+
+    async fn ack(&self, job: &JobId, token: &str, now: u64) -> Result<MailboxJob, StorageError> {
+        Ok(Mailbox::ack(self, job, token, now).await?)
+    }
+
+    async fn nack(
+        &self,
+        job: &JobId,
+        token: &str,
+        retry_at: u64,
+        error: &str,
+        now: u64,
+    ) -> Result<MailboxJob, StorageError> {
+        Ok(Mailbox::nack(self, job, token, retry_at, error, now).await?)
+    }
+
+    async fn cancel(&self, job: &JobId, now: u64) -> Result<Option<MailboxJob>, StorageError> {
+        Ok(Mailbox::cancel(self, job, now).await?)
+    }
+
+    async fn extend_lease(
+        &self,
+        job: &JobId,
+        token: &str,
+        now: u64,
+        lease_ms: u64,
+    ) -> Result<bool, StorageError> {
+        Ok(Mailbox::extend_lease(self, job, token, now, lease_ms).await?)
+    }
+
+    async fn interrupt(&self, mailbox: &ThreadId, now: u64) -> Result<MailboxInterrupt, StorageError> {
+        Ok(Mailbox::interrupt(self, mailbox, now).await?)
+    }
+
+    async fn load_job(&self, job: &JobId) -> Result<Option<MailboxJob>, StorageError> {
+        Ok(Mailbox::load_job(self, job).await?)
+    }
+}
