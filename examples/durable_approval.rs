@@ -81,7 +81,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         runtime.decide(&question.id, yes, Actor { user: "me".into(), ..Actor::default() }).await?;
     }
-    let is_known = runtime.store().thread(&thread).await?.is_some();
+    let is_known = runtime.store().load_thread(&thread).await?.is_some();
     let result = if is_known {
         match runtime.resume(&thread, sink, UnknownPolicy::Ask).await {
             Err(RuntimeError::NothingToResume { .. }) => {

@@ -29,8 +29,6 @@ pub mod contract {
     pub mod storage {
         pub use aye_core::contract::profile::ProfileStore;
         pub use aye_core::contract::storage::*;
-
-        pub use crate::store::ThreadRunStore;
     }
 }
 

@@ -70,7 +70,8 @@ pub mod model {
 
 /// Where threads and runs are kept.
 pub mod stores {
-    pub use crate::store::{FileStore, InMemoryMailboxStore, InMemoryStore, Store, ThreadRunStore};
+    pub use crate::contract::storage::{RunStore, ThreadRunStore, ThreadStore};
+    pub use crate::store::{FileStore, InMemoryMailboxStore, InMemoryStore, Store};
 }
 
 /// One run of an agent that is put together by hand.

@@ -121,7 +121,7 @@ impl HeadlessSession<'_> {
         if result.termination != TerminationReason::Suspended {
             return Ok(());
         }
-        let run = self.runtime.store().run(&result.run_id).await?;
+        let run = self.runtime.store().load_run(&result.run_id).await?;
         let message_id = run
             .as_ref()
             .and_then(|run| RunDocument::from_value(&run.machine).ok())
@@ -259,7 +259,7 @@ impl HeadlessSession<'_> {
         loop {
             let mut watch = store.watch()?;
             let gone = || RuntimeError::Store("the conversation was deleted by another process".to_owned());
-            let run = store.run(&before.run_id).await?.ok_or_else(gone)?;
+            let run = store.load_run(&before.run_id).await?.ok_or_else(gone)?;
             if run.status == RunStatus::Done {
                 return self.ended_elsewhere(before, &run).await;
             }

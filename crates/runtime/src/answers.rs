@@ -6,8 +6,8 @@ use super::driver::Driver;
 use super::request::RuntimeError;
 use aye_core::contract::ids::{CallId, SuspensionId};
 use aye_core::contract::record::SuspensionStatus;
+use aye_core::contract::storage::SuspensionFilter;
 use aye_core::run::{CallState, Fact};
-use aye_store_sqlite::SuspensionFilter;
 
 impl Driver {
     /// The questions that wait, by call.

@@ -12,11 +12,11 @@ use aye_core::contract::profile::ProfileStore;
 use aye_core::contract::record::Owner;
 use aye_core::contract::snapshot::Snapshots;
 use aye_core::contract::spec::{AgentSpec, ModelEntry};
+use aye_core::contract::storage::ThreadRunStore;
 use aye_core::contract::terms::Terms;
 use aye_core::contract::tool::Tool;
 use aye_core::phase::{PhaseRuntime, Plugin};
 use aye_core::state::{KeyRegistration, StateError};
-use aye_store_sqlite::{Store, ThreadRunStore};
 
 /// Why a runtime could not be built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -52,7 +52,7 @@ pub enum BuildError {
 pub struct AgentRuntimeBuilder {
     catalog: Catalog,
     errors: Vec<BuildError>,
-    store: Option<Store>,
+    store: Option<Arc<dyn ThreadRunStore>>,
     clock: Option<Arc<dyn Clock>>,
     owner: Option<Owner>,
     cwd: Option<PathBuf>,
@@ -202,18 +202,22 @@ impl AgentRuntimeBuilder {
 
     /// Keeps threads and runs here; without it they live in memory.
     #[must_use]
-    pub fn with_store(mut self, store: Store) -> Self {
-        self.store = Some(store);
-        self
+    pub fn with_store(self, store: impl ThreadRunStore + 'static) -> Self {
+        self.with_shared_store(Arc::new(store))
     }
 
-    /// Keeps threads and runs where this source says; see [`AgentRuntimeBuilder::with_store`].
+    /// As [`AgentRuntimeBuilder::with_store`], for a store that others keep too. One that is not open yet is opened.
     #[must_use]
-    pub fn with_thread_run_store<S: ThreadRunStore + ?Sized>(mut self, source: Arc<S>) -> Self {
-        match source.store() {
+    pub fn with_thread_run_store<S: ThreadRunStore + ?Sized>(mut self, store: Arc<S>) -> Self {
+        match store.handle() {
             Ok(store) => self.store = Some(store),
             Err(error) => self.errors.push(BuildError::Store(error.to_string())),
         }
+        self
+    }
+
+    pub(super) fn with_shared_store(mut self, store: Arc<dyn ThreadRunStore>) -> Self {
+        self.store = Some(store);
         self
     }
 
@@ -288,7 +292,9 @@ impl AgentRuntimeBuilder {
         }
         let store = match self.store {
             Some(store) => store,
-            None => Store::in_memory().map_err(|e| BuildError::Store(e.to_string()))?,
+            None => {
+                Arc::new(aye_store_sqlite::Store::in_memory().map_err(|e| BuildError::Store(e.to_string()))?)
+            }
         };
         let owner = self.owner.unwrap_or_else(|| Owner {
             token: uuid::Uuid::now_v7().to_string(),
@@ -297,7 +303,10 @@ impl AgentRuntimeBuilder {
             pid_started: 0,
         });
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
-        let profiles = self.profiles.unwrap_or_else(|| store.profiles(Arc::clone(&clock)));
+        let profiles = match self.profiles {
+            Some(profiles) => profiles,
+            None => store.profile_store(Arc::clone(&clock)).map_err(|e| BuildError::Store(e.to_string()))?,
+        };
         Ok(AgentRuntime::from_parts(Parts {
             catalog: self.catalog,
             store,

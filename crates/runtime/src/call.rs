@@ -345,7 +345,7 @@ impl Driver {
             pid: self.shared.owner.pid,
             started_at: self.shared.clock.now_ms(),
         };
-        let store = self.shared.store.clone();
+        let store = Arc::clone(&self.shared.store);
         let fence = self.fence.clone();
         // What led here and the intent are one commit.
         let judged = std::mem::take(&mut self.unsaved.judged);
@@ -374,7 +374,7 @@ impl Driver {
         let attempt = self.machine.call(id).map_or(1, |c| c.attempt);
         let sink = CallSink::new(
             Arc::clone(&self.sink),
-            self.shared.store.clone(),
+            Arc::clone(&self.shared.store),
             self.fence.clone(),
             self.attempt(id, attempt),
         );

@@ -30,12 +30,12 @@ use aye_core::contract::inference::{ModelUsage, TokenUsage};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::message::{Message, ToolCall};
 use aye_core::contract::record::{DecideOutcome, Decision, RunRecord, SuspensionStatus};
+use aye_core::contract::storage::SuspensionFilter;
 use aye_core::contract::suspension::{
     Actor, CHANNEL_CHILD, ResumeDecisionAction, SuspendTicket, ToolCallResume,
 };
 use aye_core::failpoint::failpoint;
 use aye_core::run::{CallState, Closing, Fact};
-use aye_store_sqlite::SuspensionFilter;
 
 /// A task that ends with whoever waits for it.
 struct Attached<T>(tokio::task::JoinHandle<T>);

@@ -12,9 +12,9 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::inference::{InferenceOverride, StopReason, TokenUsage};
 use aye_core::contract::message::Message;
 use aye_core::contract::spec::ContextWindowPolicy;
+use aye_core::contract::storage::{Portion, StoreError, ThreadStore, ThreadTail};
 use aye_core::contract::summary::SummaryRecord;
 use aye_core::state::StateError;
-use aye_store_sqlite::{Portion, Store, StoreError, ThreadTail};
 
 /// As many bytes of messages are loaded at once.
 const CHUNK: usize = 1 << 20;
@@ -99,7 +99,7 @@ impl Compaction {
         let config = self.agent.spec.config::<CompactionConfigKey>()?;
         let (from, before) =
             self.existing.as_ref().map_or((0, 0), |summary| (place(summary), told(&summary.text)));
-        let history = load(&self.shared.store, &self.thread_id, from, room).await?;
+        let history = load(&*self.shared.store, &self.thread_id, from, room).await?;
         if history.is_empty() {
             return Err(CompactError::Empty);
         }
@@ -165,7 +165,12 @@ fn told(summary: &str) -> usize {
 }
 
 /// As much of a conversation as a summariser can read, from a place on, and somewhat more.
-async fn load(store: &Store, thread: &ThreadId, from: usize, room: usize) -> Result<History, StoreError> {
+async fn load(
+    store: &(impl ThreadStore + ?Sized),
+    thread: &ThreadId,
+    from: usize,
+    room: usize,
+) -> Result<History, StoreError> {
     let nothing = Portion { floor: usize::MAX, bytes: 0, count: 0 };
     let ThreadTail { outline, mut apart, .. } = store.thread_tail(thread, nothing).await?;
     let from = from.max(outline.leading).min(outline.count);
@@ -177,7 +182,7 @@ async fn load(store: &Store, thread: &ThreadId, from: usize, room: usize) -> Res
 /// Messages of a range, until they fill the room or the range ends. What a run adds behind the range meanwhile is not of
 /// it.
 pub(super) async fn read(
-    store: &Store,
+    store: &(impl ThreadStore + ?Sized),
     thread: &ThreadId,
     range: std::ops::Range<usize>,
     room: usize,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use tokio::task::JoinHandle;
 
 use super::live::Live;
-use aye_store_sqlite::{ChangeKind, Store};
+use aye_core::contract::storage::{ChangeKind, ThreadRunStore};
 
 /// The subscription, until dropped.
 pub(super) struct ChangeListener {
@@ -24,13 +24,13 @@ impl Drop for ChangeListener {
 impl ChangeListener {
     /// Hears from soon on: a driver that begins need not wait for it. What was committed before is not told, so as soon
     /// as it hears, every driver looks at its rows once.
-    pub(super) fn open(store: &Store, live: &Arc<Live>) -> ChangeListener {
-        let (store, live) = (store.clone(), Arc::downgrade(live));
+    pub(super) fn open(store: &Arc<dyn ThreadRunStore>, live: &Arc<Live>) -> ChangeListener {
+        let (store, live) = (Arc::clone(store), Arc::downgrade(live));
         ChangeListener { task: tokio::spawn(listen(store, live)) }
     }
 }
 
-async fn listen(store: Store, live: Weak<Live>) {
+async fn listen(store: Arc<dyn ThreadRunStore>, live: Weak<Live>) {
     let mut watch = match store.watch() {
         Ok(watch) => watch,
         Err(error) => {

@@ -10,8 +10,8 @@ use aye_core::contract::child::ChildRecord;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::RunRecord;
+use aye_core::contract::storage::{Portion, StoreError, ThreadRunStore, ThreadTail};
 use aye_core::contract::summary::SummaryRecord;
-use aye_store_sqlite::{Portion, Store, StoreError, ThreadTail};
 
 /// As many bytes of messages are read before it is known how many a request holds.
 const BYTES: usize = 64 << 10;
@@ -37,7 +37,7 @@ impl StoredThread {
     /// last message is read again. All is asked when this is first polled, so that the store's thread answers one after
     /// the other without being woken for each.
     pub(super) async fn read(
-        store: &Store,
+        store: &dyn ThreadRunStore,
         thread: &ThreadId,
         cut: usize,
         kept: Option<Kept>,

@@ -7,14 +7,14 @@ use base64::engine::general_purpose::STANDARD;
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::message::Message;
-use aye_store_sqlite::Store;
+use aye_core::contract::storage::ThreadStore;
 
 /// Providers take requests of some 30 MB at most; base64 makes a third more of this. The newest pictures go first, a
 /// model reads of the others that they were there.
 const MOST: u64 = 20 << 20;
 
 /// Puts the bytes into messages.
-pub(super) async fn fill(store: &Store, messages: &mut [Message]) {
+pub(super) async fn fill(store: &(impl ThreadStore + ?Sized), messages: &mut [Message]) {
     let mut used = 0;
     for message in messages.iter_mut().rev() {
         for block in message.content.iter_mut().rev() {
@@ -30,7 +30,7 @@ pub(super) async fn fill(store: &Store, messages: &mut [Message]) {
     }
 }
 
-async fn bytes_of(store: &Store, image: &ImageRef) -> Option<Vec<u8>> {
+async fn bytes_of(store: &(impl ThreadStore + ?Sized), image: &ImageRef) -> Option<Vec<u8>> {
     match store.image(&image.hash).await {
         Ok(Some(bytes)) => Some(bytes),
         Ok(None) => {

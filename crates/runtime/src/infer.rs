@@ -91,7 +91,7 @@ impl Driver {
         }
         let tools: Vec<ToolDescriptor> = self.shape.ordered(&self.agent.descriptors);
         let mut messages = self.pack(&system, &tools).await.map_err(|error| error.to_string())?;
-        images::fill(&self.shared.store, &mut messages).await;
+        images::fill(&*self.shared.store, &mut messages).await;
         for context in &self.shape.context_messages {
             match context.target {
                 ContextTarget::System => system.push(ContentBlock::text(context.content.clone())),

@@ -18,11 +18,11 @@ use aye_core::contract::record::{
     AttemptId, Checkpoint, JobClaim, OutcomeKind, OutcomeRecord, RunRecord, SuspensionRecord,
     SuspensionStatus,
 };
+use aye_core::contract::storage::StoreError;
 use aye_core::contract::suspension::{ACTION_CHILD_RUN, CHANNEL_POLICY, SuspendTicket, ToolCallResume};
 use aye_core::contract::tool::ToolResult;
 use aye_core::run::{Call, Closing};
 use aye_core::state::KeyScope;
-use aye_store_sqlite::StoreError;
 
 /// Rows that the next checkpoint writes.
 #[derive(Default)]

@@ -15,7 +15,7 @@ use super::Shared;
 use super::request::RuntimeError;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::Fence;
-use aye_store_sqlite::{StoreError, Term};
+use aye_core::contract::storage::{StoreError, Term};
 
 /// How long a lease lasts when nobody says otherwise.
 pub(super) const LENGTH: Duration = Duration::from_secs(10);

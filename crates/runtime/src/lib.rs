@@ -65,11 +65,11 @@ use aye_core::contract::near::or_these;
 use aye_core::contract::profile::ProfileStore;
 use aye_core::contract::record::{LeaseRecord, Owner, RunRecord, SuspensionRecord, ThreadRecord};
 use aye_core::contract::snapshot::Snapshots;
+use aye_core::contract::storage::{AcquireError, StoreError, ThreadRunStore};
 use aye_core::contract::terms::Terms;
 use aye_core::phase::PhaseRuntime;
 use aye_core::run::Fact;
 use aye_core::state::KeyRegistration;
-use aye_store_sqlite::{AcquireError, Store, StoreError};
 
 pub use announce::stop_reason_of;
 pub use breaker::{CircuitBreaker, CircuitBreakerConfig, Refused};
@@ -106,7 +106,7 @@ pub type Asked = Arc<dyn Fn(&SuspensionRecord) + Send + Sync>;
 /// What every driver shares.
 pub(crate) struct Parts {
     pub(crate) catalog: Catalog,
-    pub(crate) store: Store,
+    pub(crate) store: Arc<dyn ThreadRunStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) owner: Owner,
     pub(crate) cwd: PathBuf,
@@ -130,7 +130,7 @@ pub(crate) struct Shared {
     catalog: RwLock<Catalog>,
     /// One for all runs: a model that is down is down for each of them.
     pub(crate) breaker: Arc<CircuitBreaker>,
-    pub(crate) store: Store,
+    pub(crate) store: Arc<dyn ThreadRunStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) owner: Owner,
     pub(crate) cwd: PathBuf,
@@ -233,7 +233,7 @@ impl AgentRuntime {
     }
 
     /// The store that threads and runs live in.
-    pub fn store(&self) -> &Store {
+    pub fn store(&self) -> &Arc<dyn ThreadRunStore> {
         &self.inner.shared.store
     }
 
@@ -493,7 +493,7 @@ impl AgentRuntime {
     async fn held(&self, thread_id: &ThreadId) -> Result<StoredThread, StoreError> {
         let shared = &self.inner.shared;
         let windows = &shared.windows;
-        StoredThread::read(&shared.store, thread_id, windows.cut(thread_id), windows.take_kept(thread_id))
+        StoredThread::read(&*shared.store, thread_id, windows.cut(thread_id), windows.take_kept(thread_id))
             .await
     }
 
@@ -507,7 +507,7 @@ impl AgentRuntime {
         let term = lease::term(shared);
         shared
             .store
-            .acquire(thread_id, &shared.owner, term, move |other| recover::is_alive(&own, other))
+            .acquire(thread_id, &shared.owner, term, Box::new(move |other| recover::is_alive(&own, other)))
             .await
             .map(|fence| LeaseGuard::new(Arc::clone(shared), fence, term))
             .map_err(|e| match e {

@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::ears::ChangeListener;
 use aye_core::contract::ids::{CallId, SuspensionId, ThreadId};
+use aye_core::contract::storage::ThreadRunStore;
 use aye_core::contract::suspension::ToolCallResume;
 use aye_core::run::Fact;
-use aye_store_sqlite::Store;
 
 /// A stored decision on its way to the driver that is awake.
 #[derive(Clone, Debug)]
@@ -55,7 +55,11 @@ pub(super) struct Slot {
 
 impl Live {
     /// Waits until no driver of this process is awake on the thread, then takes its place.
-    pub(super) async fn enter(self: &Arc<Self>, thread_id: &ThreadId, store: &Store) -> Slot {
+    pub(super) async fn enter(
+        self: &Arc<Self>,
+        thread_id: &ThreadId,
+        store: &Arc<dyn ThreadRunStore>,
+    ) -> Slot {
         let slot = {
             let mut slots = self.slots.lock().expect("no panic while slots are held");
             // A slot nobody holds or waits for is only known to the map.
@@ -84,7 +88,7 @@ impl Live {
         (handle, deliveries)
     }
 
-    fn listen(self: &Arc<Self>, store: &Store) -> Arc<ChangeListener> {
+    fn listen(self: &Arc<Self>, store: &Arc<dyn ThreadRunStore>) -> Arc<ChangeListener> {
         let mut ears = self.ears.lock().expect("no panic while ears are held");
         if let Some(open) = ears.upgrade() {
             return open;

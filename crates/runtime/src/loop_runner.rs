@@ -15,11 +15,11 @@ use aye_core::contract::inference::InferenceOverride;
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::Message;
 use aye_core::contract::spec::AgentSpec;
+use aye_core::contract::storage::ThreadRunStore;
 use aye_core::contract::suspension::{Actor, ToolCallResume};
 use aye_core::contract::tool::ToolDescriptor;
 use aye_core::phase::{ExecutionEnv, PhaseRuntime, Plugin, PluginDescriptor};
 use aye_core::state::StateError;
-use aye_store_sqlite::ThreadRunStore;
 
 /// An answer to the question of a call.
 pub type LoopDecision = (CallId, ToolCallResume);
@@ -104,7 +104,7 @@ pub async fn run_agent_loop(params: AgentLoopParams<'_>) -> Result<AgentRunResul
         builder = builder.with_tool(id, Arc::clone(tool));
     }
     if let Some(store) = checkpoint_store {
-        builder = builder.with_store(store.store().map_err(|e| failed(&e))?);
+        builder = builder.with_shared_store(store.handle().map_err(|e| failed(&e))?);
     }
     let runtime = builder.build().map_err(|e| RuntimeError::ResolveFailed { message: e.to_string() })?;
     let thread_id = run_identity.thread_id.clone();

@@ -22,7 +22,7 @@ impl AgentRuntime {
     /// [`RuntimeError::Store`], also when an open job of the mailbox has the same key.
     pub async fn submit(&self, job: MailboxJob) -> Result<MailboxJob, RuntimeError> {
         self.ensure_thread(&job.mailbox_id, &job.messages).await?;
-        Ok(self.inner.shared.store.mailbox().enqueue(job).await?)
+        Ok(self.inner.shared.store.submit(job).await?)
     }
 
     /// Makes room in a thread for what matters more: what is queued there is superseded, and the run of the job that is
@@ -32,7 +32,7 @@ impl AgentRuntime {
     /// [`RuntimeError::Store`], also when there is no such thread.
     pub async fn interrupt(&self, thread_id: &ThreadId) -> Result<MailboxInterrupt, RuntimeError> {
         let shared = &self.inner.shared;
-        let interrupt = shared.store.mailbox().interrupt(thread_id, shared.clock.now_ms()).await?;
+        let interrupt = shared.store.interrupt(thread_id, shared.clock.now_ms()).await?;
         if interrupt.active_job.is_some() {
             self.cancel(thread_id);
         }

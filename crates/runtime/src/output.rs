@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::record::{AttemptId, Fence};
-use aye_store_sqlite::Store;
+use aye_core::contract::storage::ThreadRunStore;
 
 /// How long output may wait before it is written.
 const FLUSH: Duration = Duration::from_millis(100);
@@ -25,14 +25,19 @@ struct Buffer {
 
 pub(super) struct CallSink {
     next: Arc<dyn EventSink>,
-    store: Store,
+    store: Arc<dyn ThreadRunStore>,
     fence: Fence,
     attempt: AttemptId,
     buffer: Arc<Mutex<Buffer>>,
 }
 
 impl CallSink {
-    pub(super) fn new(next: Arc<dyn EventSink>, store: Store, fence: Fence, attempt: AttemptId) -> Self {
+    pub(super) fn new(
+        next: Arc<dyn EventSink>,
+        store: Arc<dyn ThreadRunStore>,
+        fence: Fence,
+        attempt: AttemptId,
+    ) -> Self {
         Self { next, store, fence, attempt, buffer: Arc::default() }
     }
 
@@ -66,7 +71,7 @@ impl CallSink {
         if !buffer.flushing {
             buffer.flushing = true;
             // The task ends with the first flush; a crash before it loses at most what came in that time.
-            let (store, fence, attempt) = (self.store.clone(), self.fence.clone(), self.attempt.clone());
+            let (store, fence, attempt) = (Arc::clone(&self.store), self.fence.clone(), self.attempt.clone());
             let shared = Arc::clone(&self.buffer);
             tokio::spawn(async move {
                 tokio::time::sleep(FLUSH).await;

@@ -58,7 +58,7 @@ impl AgentRuntime {
         let (mut history, mut summary) = (History::default(), None);
         let mut memory = super::window::WindowMemory::default();
         if let Some(thread) = thread {
-            let held = StoredThread::read(&shared.store, thread, shared.windows.cut(thread), None).await?;
+            let held = StoredThread::read(&*shared.store, thread, shared.windows.cut(thread), None).await?;
             (history, summary) = (held.history, held.summary);
             memory = shared.windows.get(thread, &agent.model_id);
         }
@@ -78,7 +78,7 @@ impl AgentRuntime {
         let mut sizes = Sizes::of(&history);
         if let Some(thread) = thread {
             let loaded = (&mut history, &mut sizes);
-            load(&shared.store, thread, loaded, from.max(memory.marks.cut), limits).await?;
+            load(&*shared.store, thread, loaded, from.max(memory.marks.cut), limits).await?;
         }
         let fit = context::fit(&sizes, from, memory.marks, limits);
         let (mut said, mut results, mut previews) = (0, 0, 0);

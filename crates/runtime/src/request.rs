@@ -9,11 +9,11 @@ use aye_core::contract::inference::{InferenceOverride, StopReason, TokenUsage};
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::Message;
 use aye_core::contract::record::{JobClaim, QueueId, QueuedMessage, SuspensionRecord};
+use aye_core::contract::storage::StoreError;
 use aye_core::contract::summary::short_number;
 use aye_core::contract::suspension::{ACTION_PERMISSION, ResumeDecisionAction, ToolCallResume};
 use aye_core::contract::tool::{Tool, ToolDescriptor};
 use aye_core::state::StateError;
-use aye_store_sqlite::StoreError;
 
 /// Asks for a run over a thread, which is made when there is none.
 #[derive(Clone, Debug)]

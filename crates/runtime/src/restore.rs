@@ -9,10 +9,10 @@ use aye_core::contract::record::{
     AttemptId, Begin, Checkpoint, Fence, IntentRecord, OutcomeKind, OutcomeRecord, Owner, RunRecord,
     SuspensionRecord, SuspensionStatus,
 };
+use aye_core::contract::storage::{AcquireError, StoreError, SuspensionFilter, Term, ThreadRunStore};
 use aye_core::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 use aye_core::contract::tool::ToolClass;
 use aye_core::run::{Directive, Fact, Gate};
-use aye_store_sqlite::{AcquireError, Store, StoreError, SuspensionFilter, Term};
 
 /// Gives every call that was decided or started, and has no outcome, the outcome `unknown`: whoever resumes its run asks,
 /// or tells the model, before it runs again. Returns how many calls there were.
@@ -21,10 +21,10 @@ use aye_store_sqlite::{AcquireError, Store, StoreError, SuspensionFilter, Term};
 ///
 /// # Errors
 /// [`StoreError`].
-pub async fn mark_unknown(store: &Store, owner: &Owner, now_ms: u64) -> Result<u64, StoreError> {
+pub async fn mark_unknown(store: &dyn ThreadRunStore, owner: &Owner, now_ms: u64) -> Result<u64, StoreError> {
     let mut marked = 0;
     for run in store.unfinished_runs().await? {
-        let fence = match store.acquire(&run.thread_id, owner, Term::ENDLESS, |_| false).await {
+        let fence = match store.acquire(&run.thread_id, owner, Term::ENDLESS, Box::new(|_| false)).await {
             Ok(fence) => fence,
             Err(AcquireError::Store(error)) => return Err(error),
             // No owner of before the backup is alive.
@@ -38,7 +38,7 @@ pub async fn mark_unknown(store: &Store, owner: &Owner, now_ms: u64) -> Result<u
 }
 
 async fn mark(
-    store: &Store,
+    store: &dyn ThreadRunStore,
     mut run: RunRecord,
     owner: &Owner,
     fence: &Fence,

@@ -123,7 +123,8 @@ impl AgentRuntime {
             json!({"from_child": {"task": task, "agent": child.agent, "status": status.word(), "thread_id": child.thread_id}}),
         );
         let shared = &self.inner.shared;
-        let parent = shared.store.run(&child.parent_run).await?.map(|run| run.agent_id).unwrap_or_default();
+        let parent =
+            shared.store.load_run(&child.parent_run).await?.map(|run| run.agent_id).unwrap_or_default();
         shared.store.tell_child_end(&child.thread_id, parent, vec![message], shared.clock.now_ms()).await?;
         Ok(())
     }

@@ -40,7 +40,7 @@ use aye_core::contract::tool::{
 use aye_core::contract::tool_intercept::{ToolInterceptAction, ToolInterceptPayload};
 use aye_core::phase::{PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar};
 use aye_core::state::{Phase, StateCommand, StateError};
-use aye_store_sqlite::SuspensionFilter;
+use aye_store_sqlite::{Store, SuspensionFilter};
 
 /// A model that says what it was told to say, and keeps what it was asked.
 #[derive(Default)]

@@ -22,9 +22,9 @@ use aye_core::contract::inference::TokenUsage;
 use aye_core::contract::message::{Message, Visibility};
 use aye_core::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
 use aye_core::contract::spec::ContextWindowPolicy;
+use aye_core::contract::storage::{Portion, StoreError, ThreadRunStore};
 use aye_core::contract::summary::SummaryRecord;
 use aye_core::contract::tool::ToolDescriptor;
-use aye_store_sqlite::{Portion, Store, StoreError};
 
 /// As many bytes of messages are loaded at once.
 const LOADED: std::ops::Range<usize> = 64 << 10..4 << 20;
@@ -208,7 +208,7 @@ pub(super) fn room(policy: Option<&ContextWindowPolicy>, memory: &WindowMemory, 
 
 /// Loads as much of a conversation as a request holds, and measures it. `floor`: what is before it is not sent.
 pub(super) async fn load(
-    store: &Store,
+    store: &dyn ThreadRunStore,
     thread: &ThreadId,
     (history, sizes): (&mut History, &mut Sizes),
     floor: usize,
@@ -295,7 +295,7 @@ impl Driver {
         };
         let limits = Limits { room, recent };
         let loaded = (&mut self.history, &mut self.packing.sizes);
-        load(&self.shared.store, &thread, loaded, from.max(memory.marks.cut), limits).await?;
+        load(&*self.shared.store, &thread, loaded, from.max(memory.marks.cut), limits).await?;
         let fit = context::fit(&self.packing.sizes, from, memory.marks, limits);
         self.packing.estimated = fixed + told + fit.tokens;
         let model = self.agent.model_id.clone();
@@ -325,7 +325,7 @@ impl Driver {
     /// Has the rest of a conversation read, once and beside the request, of which only the end is known.
     fn complete_outline(&mut self) {
         if std::mem::take(&mut self.packing.is_assumed) {
-            let (store, thread) = (self.shared.store.clone(), self.record.thread_id.clone());
+            let (store, thread) = (Arc::clone(&self.shared.store), self.record.thread_id.clone());
             tokio::spawn(async move {
                 if let Err(error) = store.complete_outline(&thread).await {
                     tracing::warn!(%thread, %error, "the outline of the conversation is not complete");

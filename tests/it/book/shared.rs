@@ -10,7 +10,7 @@ use aye::contract::record::ThreadRecord;
 use aye::contract::storage::StorageError;
 use aye::contract::thread::{Thread, ThreadMetadata};
 use aye::engine::{Answer, ScriptedExecutor};
-use aye::stores::{InMemoryStore, ThreadRunStore};
+use aye::stores::InMemoryStore;
 use aye::{
     AgentRuntimeBuilder, AgentSpec, CompactionConfig, CompactionConfigKey, ContextCompactionMode,
     ContextWindowPolicy, ModelSpec, Phase, PhaseContext, PhaseHook, Plugin, PluginDescriptor,

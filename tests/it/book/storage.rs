@@ -29,8 +29,7 @@ async fn say<S: ThreadRunStore>(store: &Arc<S>, text: &str) {
 }
 
 async fn texts<S: ThreadRunStore>(store: &S) -> Vec<String> {
-    let store = store.store().expect("a store");
-    let messages = store.messages(&"thread-1".into()).await.expect("messages");
+    let messages = store.load_messages(&"thread-1".into()).await.expect("messages");
     messages.iter().map(|stored| stored.message.text()).collect()
 }
 

@@ -7,7 +7,7 @@ use super::*;
 use crate::lease::{Lease, LeaseGuard, term};
 use aye_core::contract::event_sink::ChannelEventSink;
 use aye_core::contract::record::{Decision, Fence};
-use aye_store_sqlite::Term;
+use aye_store_sqlite::{Store, Term};
 
 /// The longest anything here may take.
 const PATIENCE: Duration = Duration::from_secs(20);
