@@ -52,6 +52,8 @@ pub struct App {
     pub(super) instructions: Instructions,
     pub(super) agents: Agents,
     pub(super) selection: RwLock<Selection>,
+    /// Agent and model of the settings and flags.
+    begun_with: (String, String),
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notifier: Notifier,
     pub(super) telemetry: Telemetry,
@@ -68,8 +70,31 @@ pub struct App {
 
 impl App {
     /// Puts the parts together.
-    pub(super) async fn build(mut foundation: Foundation, cli: &Cli) -> Result<Self, Failure> {
+    pub(super) async fn build(foundation: Foundation, cli: &Cli) -> Result<Self, Failure> {
         let store = foundation.open_store()?;
+        Self::build_on(store, foundation, cli).await
+    }
+
+    /// The same program built again, with what the folder grants now. What the user chose meanwhile stays chosen.
+    pub(super) async fn renewed(&self, cli: &Cli) -> Result<Self, Failure> {
+        let foundation = self.foundation.renewed(cli)?;
+        let mut next = Self::build_on(self.store.clone(), foundation, cli).await?;
+        if self.permission.mode() != mode_of(&self.foundation) {
+            next.permission.set_mode(self.permission.mode());
+        }
+        if self.foundation.effort.get() != self.foundation.loaded.settings.effort {
+            next.foundation.effort.set(self.foundation.effort.get());
+        }
+        let (agent, model) = (self.agents.current(), self.selection().full_name());
+        let lost = [
+            if agent == self.begun_with.0 { None } else { next.set_agent(&agent).err() },
+            if model == self.begun_with.1 { None } else { next.set_model(&model).await.err() },
+        ];
+        next.warnings.extend(lost.into_iter().flatten());
+        Ok(next)
+    }
+
+    async fn build_on(store: Store, mut foundation: Foundation, cli: &Cli) -> Result<Self, Failure> {
         let rules = foundation.rules(cli)?;
         let instructions = foundation.instructions();
         let reminders = reminders::in_force(&mut foundation);
@@ -135,6 +160,7 @@ impl App {
             permission,
             skills,
             instructions,
+            begun_with: (agents.current(), selection.full_name()),
             agents,
             selection: RwLock::new(selection),
             clock,

@@ -1,6 +1,5 @@
 //! `aye`: the terminal.
 
-use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::Arc;
 
@@ -11,16 +10,12 @@ use super::host::TerminalHost;
 use super::{Failure, commands, moved, say, statusline, themes};
 use crate::cli::{Cli, ThreadChoice};
 use crate::config::{Env, Images, Screen};
-use crate::contract::display::{visible, visible_line};
+use crate::contract::display::visible_line;
 use crate::tui::gallery::Images as ShownImages;
-use crate::tui::host::HostEvent;
 use crate::tui::keymap::Keymap;
 use crate::tui::links::Links;
 use crate::tui::terminal::{Abilities, Clipboard, Desktop, reflows};
 use crate::tui::{self, Cause, TuiOptions};
-
-/// How long programs that were told of a question may go on when the terminal is left.
-const LAST_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
@@ -28,15 +23,12 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             "the chat needs a terminal on stdin and stdout; for a pipe or a script use aye -p \"...\"",
         ));
     }
-    let mut foundation = super::foundation(cli, env)?;
+    let foundation = super::foundation(cli, env)?;
     if foundation.store_is_gone() {
         if !ask_for_empty_store(&foundation)? {
             return Err(Failure::failed("nothing changed"));
         }
         foundation.forget_store()?;
-    }
-    if !foundation.untrusted.is_empty() && ask_for_trust(&foundation)? {
-        foundation.trust(cli)?;
     }
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
     let theme = themes::chosen(&foundation)?;
@@ -84,10 +76,8 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     };
     let (sender, events) = tokio::sync::mpsc::unbounded_channel();
     let app = Arc::new(app);
-    let told = sender.clone();
-    app.notifier.complain_to(move |text| drop(told.send(HostEvent::Warned(text))));
-    let elsewhere = Elsewhere::new(cli, env, sender.clone());
-    let host = Arc::new(TerminalHost::new(Arc::clone(&app), sender, elsewhere));
+    let elsewhere = Arc::new(Elsewhere::new(cli, env, sender.clone()));
+    let host = Arc::new(TerminalHost::new(Arc::clone(&app), sender, elsewhere, cli.clone()));
     {
         let app = Arc::clone(&app);
         // Behind the first frame, and in short transactions.
@@ -98,8 +88,6 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     }
     let status = Box::pin(tui::run(options, Arc::<TerminalHost>::clone(&host), events)).await;
     host.leave().await;
-    app.notifier.settle(LAST_WAIT).await;
-    app.telemetry.end().await;
     app.store.close().await;
     let status = status.map_err(|e| {
         let cause = std::error::Error::source(&e).map(|s| format!(": {s}")).unwrap_or_default();
@@ -143,28 +131,6 @@ fn keymap_of(foundation: &Foundation) -> Result<Keymap, Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Keymap::default()),
         Err(error) => Err(Failure::usage(format!("cannot read {}: {error}", file.display()))),
     }
-}
-
-/// Shows what the folder would grant or run, and asks. Enter alone, or the end of input, is no.
-fn ask_for_trust(foundation: &Foundation) -> Result<bool, Failure> {
-    let mut text = format!(
-        "This folder has files that would grant or run something:\n  {}\n\n",
-        visible_line(&foundation.assessment.folder.to_string_lossy())
-    );
-    for item in &foundation.untrusted {
-        let _ = writeln!(
-            text,
-            "  {}\n    {}",
-            visible_line(&item.path.to_string_lossy()),
-            visible(&item.summary).replace('\n', "\n    ")
-        );
-    }
-    text.push_str("\nTrust them? Otherwise they are not used. [y/N]  ");
-    let yes = ask(&text)?;
-    if !yes {
-        say("Not trusted; these files are not used in this session.");
-    }
-    Ok(yes)
 }
 
 /// A store that vanished is not replaced by an empty one unless the user says so.

@@ -93,15 +93,24 @@ impl Foundation {
         Ok(foundation)
     }
 
-    /// Trusts the folder from now on, as the person said, and reads the settings again.
-    pub(super) fn trust(&mut self, cli: &Cli) -> Result<(), Failure> {
-        TrustStore::at(self.paths.trust_file()).trust(&self.assessment).map_err(Failure::failed)?;
-        self.is_trusted = true;
-        self.untrusted.clear();
-        self.loaded = settings(&self.paths, &self.workspace.root, &self.workspace.cwd, true, &self.env, cli)?;
-        self.warnings.extend(self.loaded.warnings.iter().map(ToString::to_string));
-        self.effort.set(self.loaded.settings.effort);
-        Ok(())
+    /// Remembers that the user trusts what the folder would grant or run.
+    pub(super) fn trust(&self) -> Result<(), String> {
+        TrustStore::at(self.paths.trust_file()).trust(&self.assessment).map_err(|error| error.to_string())
+    }
+
+    /// The same again, after the user trusted the folder. What changed since then is not trusted.
+    pub(super) fn renewed(&self, cli: &Cli) -> Result<Self, Failure> {
+        let mut next = Self::load(cli, self.env.clone())?;
+        // What has no hash is trusted for this session only.
+        if !next.is_trusted && next.untrusted.iter().all(|item| self.untrusted.contains(item)) {
+            next.is_trusted = true;
+            next.untrusted.clear();
+            next.loaded =
+                settings(&next.paths, &next.workspace.root, &next.workspace.cwd, true, &next.env, cli)?;
+            next.warnings.extend(next.loaded.warnings.iter().map(ToString::to_string));
+            next.effort.set(next.loaded.settings.effort);
+        }
+        Ok(next)
     }
 
     /// The rules in force: shipped, user's, project's, this start's. A file that cannot be read makes everything ask.

@@ -1,12 +1,13 @@
 //! Serves the terminal's requests with the runtime.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinHandle;
 
 use super::agent::App;
 use super::drafts::Drafts;
@@ -16,7 +17,8 @@ use super::grants::CallHistory;
 use super::symbols::{self, Symbols};
 use super::viewer::{Viewer, row_of};
 use super::{edited, editor, images, keys, ledger, mentions, models, statusline, themes};
-use crate::config::{ProbeHit, key_sources, list_models, repository_root};
+use crate::cli::Cli;
+use crate::config::{ProbeHit, TrustItem, key_sources, list_models, repository_root};
 use crate::contract::content::ContentBlock;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{CallId, SuspensionId, ThreadId};
@@ -37,7 +39,7 @@ use crate::tui::composer::paste::Draft;
 use crate::tui::host::{
     Attach, Attached, Choice, Driver, Earlier, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft,
     MentionRow, Mode, ModelRow, OpenedQuestion, OpenedThread, Page, Price, QueuedRow, Review, RuleRow,
-    Secret, Shell, SkillRow, UserInput,
+    Secret, Shell, SkillRow, UntrustedRow, UserInput,
 };
 use crate::tui::theme::ThemeRow;
 
@@ -45,6 +47,9 @@ mod back;
 
 /// So many messages of a conversation are in memory, and fetched when older ones are looked at.
 const OPENED: usize = 2000;
+
+/// How long programs that were told of a question may go on when the terminal is left.
+const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// After a change by another process, so long is waited for the ones that come with it.
 const GATHER: Duration = Duration::from_millis(100);
@@ -65,19 +70,33 @@ pub(super) struct TerminalHost {
     drafts: Drafts,
     pasts: CallHistory,
     events: Events,
-    elsewhere: Elsewhere,
+    elsewhere: Arc<Elsewhere>,
     searching: back::Searching,
+    /// The flags of this start.
+    cli: Cli,
+    watching: Vec<JoinHandle<()>>,
+    /// What serves the terminal since the folder was trusted.
+    next: OnceLock<Arc<TerminalHost>>,
 }
 
 impl TerminalHost {
     /// Looks at the conversation that is shown from now on, and at what waits in all: to be called where tokio runs.
-    pub(super) fn new(app: Arc<App>, events: Events, elsewhere: Elsewhere) -> Self {
+    pub(super) fn new(app: Arc<App>, events: Events, elsewhere: Arc<Elsewhere>, cli: Cli) -> Self {
         let viewer = Viewer::new(Arc::clone(&app), events.clone());
-        tokio::spawn(viewer.clone().watch());
+        let mut watching = vec![tokio::spawn(viewer.clone().watch())];
+        watching.extend(watch_inbox(&app, &events));
         let foundation = &app.foundation;
         let kept = (!foundation.is_ephemeral).then(|| foundation.paths.drafts_dir());
         let drafts = Drafts::new(kept, foundation.workspace.cwd.clone());
-        let host = Self {
+        {
+            let events = events.clone();
+            app.notifier.complain_to(move |text| drop(events.send(HostEvent::Warned(text))));
+        }
+        if let Some(snapshots) = &app.snapshots {
+            let events = events.clone();
+            snapshots.on_trouble(move |text| drop(events.send(HostEvent::Warned(text))));
+        }
+        Self {
             app,
             viewer,
             files: Arc::default(),
@@ -87,45 +106,10 @@ impl TerminalHost {
             events,
             elsewhere,
             searching: back::Searching::default(),
-        };
-        if let Some(snapshots) = &host.app.snapshots {
-            let events = host.events.clone();
-            snapshots.on_trouble(move |text| drop(events.send(HostEvent::Warned(text))));
+            cli,
+            watching,
+            next: OnceLock::new(),
         }
-        host.watch_inbox();
-        host
-    }
-
-    /// Tells the terminal when another process committed something that the inbox may show. Nothing is done while
-    /// nothing is committed.
-    fn watch_inbox(&self) {
-        let mut changes = match self.app.store.watch() {
-            Ok(changes) => changes,
-            Err(error) => {
-                tracing::warn!(%error, "pending questions elsewhere are counted only when something happens \
-                              here");
-                return;
-            }
-        };
-        let events = self.events.clone();
-        tokio::spawn(async move {
-            loop {
-                match changes.next().await.kind {
-                    ChangeKind::Run | ChangeKind::Decision | ChangeKind::Anything => {}
-                    ChangeKind::Owner | ChangeKind::Queue | ChangeKind::Grant => continue,
-                }
-                // A run that is awake commits many times a second.
-                let rest = async {
-                    loop {
-                        changes.next().await;
-                    }
-                };
-                let _ = tokio::time::timeout(GATHER, rest).await;
-                if events.send(HostEvent::InboxChanged).is_err() {
-                    return;
-                }
-            }
-        });
     }
 
     /// The app that a question's run belongs to: the one on the screen, or that of its folder.
@@ -159,7 +143,12 @@ impl TerminalHost {
     /// Ends what goes on in the background, in order.
     pub(super) async fn leave(&self) {
         self.app.mcp.manager.close().await;
-        self.elsewhere.leave().await;
+        match self.next.get() {
+            Some(next) => Box::pin(next.leave()).await,
+            None => self.elsewhere.leave().await,
+        }
+        self.app.notifier.settle(LAST_WAIT).await;
+        self.app.telemetry.end().await;
     }
 
     /// What is said, as the model reads it; a command line with the call that it is.
@@ -217,6 +206,37 @@ impl TerminalHost {
         content.extend(goes_with);
         Ok(Message::user_with(content).written_as(&input.written()))
     }
+}
+
+/// Tells the terminal when another process committed something that the inbox may show. Nothing is done while nothing is
+/// committed.
+fn watch_inbox(app: &App, events: &Events) -> Option<JoinHandle<()>> {
+    let mut changes = match app.store.watch() {
+        Ok(changes) => changes,
+        Err(error) => {
+            tracing::warn!(%error, "pending questions elsewhere are counted only when something happens here");
+            return None;
+        }
+    };
+    let events = events.clone();
+    Some(tokio::spawn(async move {
+        loop {
+            match changes.next().await.kind {
+                ChangeKind::Run | ChangeKind::Decision | ChangeKind::Anything => {}
+                ChangeKind::Owner | ChangeKind::Queue | ChangeKind::Grant => continue,
+            }
+            // A run that is awake commits many times a second.
+            let rest = async {
+                loop {
+                    changes.next().await;
+                }
+            };
+            let _ = tokio::time::timeout(GATHER, rest).await;
+            if events.send(HostEvent::InboxChanged).is_err() {
+                return;
+            }
+        }
+    }))
 }
 
 /// What can be called by its name: skills, and the prompts of tool servers.
@@ -528,6 +548,31 @@ impl Host for TerminalHost {
             warnings: self.app.warnings.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
+    }
+
+    fn untrusted(&self) -> Vec<UntrustedRow> {
+        let row = |item: &TrustItem| UntrustedRow { path: item.path.clone(), does: item.summary.clone() };
+        self.app.foundation.untrusted.iter().map(row).collect()
+    }
+
+    async fn trust(&self) -> Result<(), String> {
+        self.app.foundation.trust()
+    }
+
+    async fn renew(&self) -> Result<Option<Arc<dyn Host>>, String> {
+        if !self.viewer.rests().await {
+            return Ok(None);
+        }
+        let app = Arc::new(self.app.renewed(&self.cli).await.map_err(|failure| failure.message)?);
+        let elsewhere = Arc::clone(&self.elsewhere);
+        let next = Arc::new(TerminalHost::new(app, self.events.clone(), elsewhere, self.cli.clone()));
+        for watching in &self.watching {
+            watching.abort();
+        }
+        self.viewer.hand_over(&next.viewer);
+        self.app.mcp.manager.close().await;
+        let next = self.next.get_or_init(|| next);
+        Ok(Some(Arc::<TerminalHost>::clone(next)))
     }
 
     fn set_mode(&self, mode: Mode) {

@@ -11,6 +11,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
@@ -34,6 +35,8 @@ use crate::tui::host::{Driver, HostEvent, QueuedRow, ThreadSync, UserInput};
 
 /// So many changes are taken together before one look at the store.
 const BULK: usize = 64;
+/// How long a run that has just ended has to be put away.
+const REST: Duration = Duration::from_millis(100);
 /// No message stands behind this place.
 const NOTHING: u64 = i64::MAX as u64;
 
@@ -68,6 +71,8 @@ struct State {
     waits: bool,
     /// What worked in the background when it was last seen to.
     minded: Vec<(ThreadId, u64, Option<u64>)>,
+    /// What sees to the conversation in place of this one.
+    heir: Option<Viewer>,
 }
 
 /// What a look was taken for.
@@ -164,6 +169,31 @@ impl Viewer {
         self.shown.poke.notify_one();
     }
 
+    /// Waits a moment until this process drives nothing. `false`: it still does.
+    pub(super) async fn rests(&self) -> bool {
+        let rest = async {
+            while !self.state(|state| state.driving.is_empty()) {
+                tokio::time::sleep(REST / 20).await;
+            }
+        };
+        tokio::time::timeout(REST, rest).await.is_ok()
+    }
+
+    /// Another viewer sees to the conversation from now on, and what was shown so far was shown by it.
+    pub(super) fn hand_over(&self, heir: &Viewer) {
+        let (thread, seen) = self.state(|state| {
+            state.heir = Some(heir.clone());
+            (state.thread.take(), state.seen)
+        });
+        if let Some(thread) = thread {
+            heir.show(&thread, seen);
+        }
+    }
+
+    fn heir(&self) -> Option<Viewer> {
+        self.state(|state| state.heir.clone())
+    }
+
     /// Whether the terminal shows this conversation.
     pub(super) fn shows(&self, thread: &ThreadId) -> bool {
         self.state(|state| state.thread.as_ref() == Some(thread))
@@ -203,6 +233,9 @@ impl Viewer {
     /// Wakes a conversation's run in the background, and begins what is queued behind it. Nothing happens to one that
     /// only waits, or that another process is awake on.
     pub(super) fn wake(&self, thread: &ThreadId) {
+        if let Some(heir) = self.heir() {
+            return heir.wake(thread);
+        }
         let (viewer, own, sink) = (self.clone(), thread.clone(), self.sink(thread));
         self.drive(thread, async move {
             viewer.app.load_grants().await;
@@ -214,6 +247,9 @@ impl Viewer {
 
     /// Begins what is queued, unless this process drives the conversation: then it comes to that by itself.
     pub(super) fn begin_queued(&self, thread: &ThreadId) {
+        if let Some(heir) = self.heir() {
+            return heir.begin_queued(thread);
+        }
         if self.is_driving(thread) {
             return;
         }
@@ -406,7 +442,7 @@ impl Viewer {
     async fn queue_is_due(&self) {
         let Some(due) = self.state(|state| state.due) else { return std::future::pending().await };
         let left = due.saturating_sub(self.app.clock.now_ms());
-        tokio::time::sleep(std::time::Duration::from_millis(left.max(1))).await;
+        tokio::time::sleep(Duration::from_millis(left.max(1))).await;
     }
 
     fn concerns(&self, change: &Change) -> bool {

@@ -220,10 +220,9 @@ fn in_the_terminal_tools_of_a_project_are_shown_and_agreed_to() {
     let home = Home::with(&llm);
     project(&home, "plain", &[tool("echo")]);
     let mut tty = Pty::start(&home, &[], 100, 40);
-    tty.shows("shed: starts sh");
-    tty.shows("Trust them?");
-    tty.send("y\r");
-    tty.ready();
+    tty.card("shed: starts sh");
+    tty.send("1");
+    tty.shows("its files apply from now on");
     tty.shows("not used until trusted");
     tty.say("/mcp trust shed");
     tty.shows("review the tools of shed first");

@@ -490,26 +490,30 @@ fn hostile_text_never_reaches_the_terminal_raw() {
 fn trust_is_asked_for_once_and_only_where_something_would_be_granted() {
     let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
         0 => Answer::new().bash("c1", "touch made.txt"),
+        1 => Answer::new().bash("c2", "touch made.txt"),
         _ => Answer::say("It is done."),
     });
     let home = Home::with(&llm);
     home.write(".aye/permissions.yaml", "rules:\n  - {tool: Bash(touch *), behavior: allow}\n");
     let mut tty = Pty::start(&home, &[], 100, 30);
-    tty.shows("permissions.yaml");
-    tty.send("n\r");
-    tty.ready();
+    tty.card(".aye/permissions.yaml");
+    // The first message does not wait for the answer, and runs without the rules.
     tty.say("do it");
     tty.card("touch made.txt");
     tty.send("\x1b");
     tty.shows("interrupted");
-    tty.quit();
-    let mut tty = Pty::start(&home, &[], 100, 30);
-    tty.shows("permissions.yaml");
-    tty.send("y\r");
-    tty.ready();
-    tty.say("do it");
+    tty.card(".aye/permissions.yaml");
+    // The same conversation goes on, with what was typed meanwhile.
+    tty.send("1");
+    tty.send("once more");
+    tty.shows("its files apply from now on");
+    tty.wait("what was typed", |view| view.has("❯ once more"));
+    tty.send("\r");
     tty.shows("It is done.");
     assert!(home.work().join("made.txt").exists());
+    assert!(llm.asked().iter().any(|chat| chat.results().len() == 2), "it is the same conversation");
+    let said = tty.look(|view| view.all().matches("❯ do it").count());
+    assert_eq!(said, 1, "what was there is not shown again");
     tty.quit();
     let mut tty = Pty::start(&home, &[], 100, 30);
     tty.ready();

@@ -8,7 +8,7 @@ use super::composer::Composer;
 use super::composer::vim::Vim;
 use super::diff::DiffLayout;
 use super::gallery::ImageCache;
-use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UserInput};
+use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UntrustedRow, UserInput};
 use super::keymap::{Chord, Keymap};
 use super::palette::Palette;
 use super::picker::{Picker, PickerKind};
@@ -36,6 +36,8 @@ mod images_tests;
 mod states_tests;
 #[cfg(test)]
 pub(super) mod tests;
+#[cfg(test)]
+mod trust_tests;
 #[cfg(test)]
 mod widths_tests;
 
@@ -208,6 +210,10 @@ pub struct App {
     pub background: Option<Background>,
     /// Skills that can be called.
     pub skills: Vec<SkillRow>,
+    /// Files that would grant or run something, and are not used: the folder is not trusted.
+    pub untrusted: Vec<UntrustedRow>,
+    /// The folder was trusted: what its files grant or run is used from then on, when nothing is active.
+    pub(super) renews: Option<Moment>,
     /// Going back, and the list of conversations.
     pub back: Back,
     /// The ledger of grants, while it is looked at.
@@ -346,6 +352,8 @@ impl App {
             themes: Vec::new(),
             background: None,
             skills: Vec::new(),
+            untrusted: Vec::new(),
+            renews: None,
             back: Back::default(),
             grants: Vec::new(),
             gallery: ImageCache::default(),
@@ -419,9 +427,14 @@ impl App {
         choice.on(self.background)
     }
 
+    /// The card that keys are for. Beside an active run the question of trust waits in one row.
+    pub(super) fn asking_card(&self) -> Option<&Card> {
+        self.current_card().filter(|card| card.kind != CardKind::Trust || !self.is_awake())
+    }
+
     /// How many open questions of this conversation there are.
     pub fn own_cards(&self) -> usize {
-        self.cards.iter().filter(|card| card.elsewhere.is_none() && card.kind != CardKind::Plan).count()
+        self.cards.iter().filter(|card| card.elsewhere.is_none() && !card.is_own()).count()
     }
 
     /// Whether the terminal's other screen is wanted.
@@ -496,6 +509,7 @@ impl App {
             self.kept.due,
             self.feed.deadline(),
             self.gallery.held_until(),
+            self.renewal_deadline(),
         ]
         .into_iter()
         .flatten()
@@ -505,7 +519,7 @@ impl App {
     /// Whether a card would take the focus, were the person quiet.
     fn wants_focus(&self) -> bool {
         self.focus == Focus::Composer
-            && !self.cards.is_empty()
+            && self.asking_card().is_some()
             && self.composer.is_empty()
             && self.begun.is_empty()
             && self.picker.is_none()
@@ -534,5 +548,6 @@ impl App {
             self.focus = Focus::Card;
             self.focused_at = self.now;
         }
+        self.leave_trust_to_run();
     }
 }

@@ -51,6 +51,8 @@ pub enum CardKind {
     Unknown,
     /// Whether to carry a plan out: asked here, by nobody else, and stored nowhere.
     Plan,
+    /// Whether to use the files of the folder that would grant or run something: asked here, too.
+    Trust,
 }
 
 /// How far an answer has come.
@@ -80,6 +82,7 @@ pub enum Stage {
 
 /// Not the action of a stored question: the terminal asks by itself.
 const ACTION_PLAN: &str = "terminal:Plan";
+const ACTION_TRUST: &str = "terminal:Trust";
 
 /// How far a grant can reach, narrowest first.
 pub const SCOPES: [&str; 4] = ["this run", "this conversation", "this project", "all projects"];
@@ -145,6 +148,8 @@ pub enum Reply {
     PutAway,
     /// Carry the plan out in a mode; without one, keep planning.
     CarryOut(Option<Mode>),
+    /// Trust the folder; `false`: not now.
+    Trust(bool),
 }
 
 /// Whose question it is, when it is of another conversation than the one that is shown.
@@ -239,6 +244,7 @@ impl Card {
             ACTION_SURFACE => CardKind::Form,
             ACTION_UNKNOWN_OUTCOME => CardKind::Unknown,
             ACTION_PLAN => CardKind::Plan,
+            ACTION_TRUST => CardKind::Trust,
             _ => CardKind::Permission,
         };
         let ask = if kind == CardKind::Ask {
@@ -277,24 +283,20 @@ impl Card {
 
     /// A card for the plan that a run ended with.
     pub fn plan(thread_id: ThreadId, run_id: RunId) -> Card {
-        let id = format!("plan_{run_id}");
-        let ticket = SuspendTicket {
-            suspension: Suspension {
-                id: id.as_str().into(),
-                action: ACTION_PLAN.to_owned(),
-                message: "Carry out the plan?".to_owned(),
-                parameters: Value::Null,
-                response_schema: None,
-                expires_at: None,
-            },
-            pending: PendingToolCall {
-                id: id.as_str().into(),
-                name: "Plan".to_owned(),
-                arguments: Value::Null,
-            },
-            resume_mode: ToolCallResumeMode::ReplayToolCall,
-        };
-        Card::new(thread_id, run_id, ticket)
+        let id = format!("plan_{run_id}").as_str().into();
+        Card::new(thread_id, run_id, own_ticket(id, ACTION_PLAN, "Plan", "Carry out the plan?"))
+    }
+
+    /// A card for the trust in a folder.
+    pub fn trust(thread_id: ThreadId) -> Card {
+        let ticket =
+            own_ticket(SuspensionId::fresh(), ACTION_TRUST, "This folder", "Trust the files of this folder?");
+        Card::new(thread_id, RunId::from(""), ticket)
+    }
+
+    /// Whether the terminal asks by itself, so that the store has no such question.
+    pub fn is_own(&self) -> bool {
+        matches!(self.kind, CardKind::Plan | CardKind::Trust)
     }
 
     /// A card for a question that is stored, of a conversation or of one of the agents below it.
@@ -460,6 +462,22 @@ impl Card {
         let Some(line) = line else { return false };
         line.insert_text(&one_line);
         true
+    }
+}
+
+/// A question of the terminal's own.
+fn own_ticket(id: SuspensionId, action: &str, name: &str, message: &str) -> SuspendTicket {
+    SuspendTicket {
+        pending: PendingToolCall { id: id.as_str().into(), name: name.to_owned(), arguments: Value::Null },
+        suspension: Suspension {
+            id,
+            action: action.to_owned(),
+            message: message.to_owned(),
+            parameters: Value::Null,
+            response_schema: None,
+            expires_at: None,
+        },
+        resume_mode: ToolCallResumeMode::ReplayToolCall,
     }
 }
 

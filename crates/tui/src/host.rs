@@ -2,6 +2,7 @@
 //! no runtime, no store and no model.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -352,6 +353,24 @@ pub struct SkillRow {
     pub origin: String,
 }
 
+/// A file or folder of an untrusted folder that would grant or run something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UntrustedRow {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it would do; may have several lines.
+    pub does: String,
+}
+
+/// What a program was built anew with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Renewal {
+    /// What its host says about itself.
+    pub info: HostInfo,
+    /// What is still not trusted, because it changed in the meantime.
+    pub untrusted: Vec<UntrustedRow>,
+}
+
 /// Something that can be named behind `@`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MentionRow {
@@ -506,6 +525,16 @@ pub trait Host: Send + Sync + 'static {
 
     /// A question of any conversation, with what a card of it needs.
     async fn opened_question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, String>;
+
+    /// What of the folder would grant or run something, and is not used because nobody trusted it.
+    fn untrusted(&self) -> Vec<UntrustedRow>;
+
+    /// Trusts what [`Host::untrusted`] lists. It is used once a [`Host::renew`] has read it.
+    async fn trust(&self) -> Result<(), String>;
+
+    /// The same program, built again with what the folder grants now, for the conversation that is shown; `None`:
+    /// something is still at work here.
+    async fn renew(&self) -> Result<Option<Arc<dyn Host>>, String>;
 
     /// What the status line says. Asked again after every request that may change it.
     fn info(&self) -> HostInfo;

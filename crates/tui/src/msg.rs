@@ -12,7 +12,8 @@ use super::composer::paste::Draft;
 use super::graphics::{Question, Reply};
 use super::host::{
     Attach, Attached, Choice, ExportFormat, GrantRow, HostInfo, KeepDraft, MentionRow, Mode, ModelRow,
-    OpenedQuestion, OpenedThread, Page, QueuedRow, Review, RuleRow, Secret, SkillRow, ThreadSync, UserInput,
+    OpenedQuestion, OpenedThread, Page, QueuedRow, Renewal, Review, RuleRow, Secret, SkillRow, ThreadSync,
+    UserInput,
 };
 use super::theme::{Background, ThemeRow};
 use aye_core::contract::event::AgentEvent;
@@ -120,6 +121,10 @@ pub enum Msg {
     Composed(Result<String, String>),
     /// What the status line says.
     Info(Box<HostInfo>),
+    /// The folder was trusted, or not.
+    Trusted(Result<(), String>),
+    /// The program was built anew with what the folder grants, or why not; `None`: something is still at work.
+    Renewed(Result<Option<Box<Renewal>>, String>),
     /// A conversation was written to a file, or not.
     Exported(Result<PathBuf, String>),
     /// A page, or why there is none.
@@ -207,6 +212,10 @@ pub enum Cmd {
     Models,
     /// Ask for what the status line says.
     Info,
+    /// Trust the folder.
+    Trust,
+    /// Build the program anew with what the folder grants.
+    Renew,
     /// Tell the command of the status line this JSON, and ask what it writes.
     StatusLine(String),
     /// Ask for the themes, to choose from or to use the one of that name.

@@ -28,6 +28,7 @@ mod queue;
 mod reader;
 mod sync;
 mod theme;
+mod trust;
 
 impl App {
     /// Takes in what happened at that time, and says what is to be done.
@@ -159,6 +160,8 @@ impl App {
             Msg::Draft(thread, draft) => self.drafted(&thread, draft, &mut cmds),
             Msg::Composed(text) => self.composed(text, &mut cmds),
             Msg::Info(info) => self.info = *info,
+            Msg::Trusted(trusted) => self.trusted(trusted),
+            Msg::Renewed(renewed) => self.renewed(renewed),
             Msg::Exported(Ok(path)) => {
                 self.transcript.note(Level::Info, format!("written to {}", path.display()));
             }
@@ -170,6 +173,7 @@ impl App {
         self.see_to_earlier(&mut cmds);
         self.see_to_length(&mut cmds);
         self.see_to_expired(&mut cmds);
+        self.see_to_renewal(&mut cmds);
         self.settle();
         self.keep_draft(&mut cmds);
         self.want_pictures(&mut cmds);
@@ -200,10 +204,10 @@ impl App {
         let now = self.now;
         if self.picker.is_none()
             && self.viewer.is_none()
+            && let is_whole = self.is_card_whole()
             && let Some(card) = self.cards.get_mut(self.card)
-            && card.seen.is_none()
         {
-            card.seen = Some(now);
+            card.seen = card.seen.or(Some(now)).filter(|_| is_whole);
         }
         self.note_what_was_read();
     }
@@ -212,9 +216,10 @@ impl App {
     fn note_what_was_read(&mut self) {
         let wants = self.picker.is_none()
             && self.viewer.is_none()
+            && self.is_card_whole()
             && self.current_card().is_some_and(|card| {
-                let runs_a_call = matches!(card.kind, CardKind::Permission | CardKind::Unknown);
-                (runs_a_call || self.batch.is_some()) && (card.read == 0 || card.is_unread)
+                let runs = matches!(card.kind, CardKind::Permission | CardKind::Unknown | CardKind::Trust);
+                (runs || self.batch.is_some()) && (card.read == 0 || card.is_unread)
             });
         if !wants {
             return;

@@ -169,13 +169,14 @@ fn enter_is_no_answer() -> Found {
     tty.end();
     ensure(home.read("log.txt").is_empty(), || "it ran".into())?;
     ensure(home.open().len() == 1, || "the question is gone".into())?;
-    // The question of trust: the end of input is no.
+    // The question of trust: only its digit, or an arrow key before Enter, is an answer.
     let home = Home::new();
     home.write(".aye/permissions.yaml", "rules:\n  - {tool: Bash, behavior: allow}\n");
     let mut tty = Pty::start(&home, &[], 90, 24);
-    tty.shows("[y/N]");
+    tty.card(".aye/permissions.yaml");
     tty.send("\r");
-    tty.ready();
+    tty.paste("1\r");
+    tty.shows("❯ 1");
     tty.quit();
     let out = home
         .aye(&["permissions", "check"])

@@ -4,9 +4,9 @@
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use super::tests::TestApp;
+use super::tests::{TestApp, opened};
 use crate::back::{BackMsg, BackPoint, BackPoints, Chooses};
-use crate::host::{GrantRow, MentionRow, ModelRow, RuleRow, SkillRow};
+use crate::host::{GrantRow, MentionRow, ModelRow, RuleRow, SkillRow, UntrustedRow};
 use crate::msg::Msg;
 use aye_core::contract::judgement::Risk;
 use aye_core::contract::record::{InboxRow, ThreadMarks, ThreadRecord, ThreadSummary};
@@ -175,6 +175,13 @@ fn cards(width: u16) -> String {
     let mut test = asked("AskUser", json!({"question": ODD}), ACTION_ASK_USER, parameters);
     test.keys("2");
     shown(&mut all, "some of several", &test);
+    let mut test = TestApp::new(width, 40);
+    test.app.untrusted =
+        vec![UntrustedRow { path: "/home/me/proj/漢字.toml".into(), does: ODD.to_owned() }];
+    test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+    test.wait(1000);
+    test.wait(1000);
+    shown(&mut all, "files that are not trusted", &test);
     let mut test = asked("render_a2ui", json!({}), ACTION_SURFACE, json!({"surface": surface()}));
     test.keys("<down>");
     shown(&mut all, "a form", &test);

@@ -66,7 +66,7 @@ impl Card {
             Stage::Grant(_) => self.grant_key(key, keymap, project),
             Stage::Open if self.kind == CardKind::Ask => self.ask_key(key, keymap),
             Stage::Open if self.kind == CardKind::Form => self.form_key(key, keymap),
-            Stage::Open if self.kind == CardKind::Plan => self.plan_key(key, keymap),
+            Stage::Open if matches!(self.kind, CardKind::Plan | CardKind::Trust) => self.own_key(key, keymap),
             Stage::Open => self.open_key(key, keymap),
         }
     }
@@ -140,27 +140,40 @@ impl Card {
             CardKind::Permission => &[Action::Allow, Action::Grant, Action::Deny],
             CardKind::Unknown => &[Action::RunAgain, Action::MarkDone, Action::Skip],
             CardKind::Plan => &[Action::Allow, Action::Grant, Action::Deny],
+            CardKind::Trust => &[Action::Allow, Action::Deny],
             CardKind::Ask | CardKind::Form => &[],
         }
     }
 
-    /// A plan is most often answered in words, so that no letter is an answer to it.
-    fn plan_key(&mut self, key: KeyEvent, keymap: &Keymap) -> Reply {
+    /// A plan is most often answered in words, and a message may begin beside the question of trust, so that no letter
+    /// is an answer to either.
+    fn own_key(&mut self, key: KeyEvent, keymap: &Keymap) -> Reply {
         let action = keymap.action(Place::Card, key);
         let number = typed(key).and_then(|c| c.to_digit(10)).map(|number| number as usize);
         let choice = match (action, number) {
             (Some(Action::Accept), _) => self.choice,
             (_, Some(number)) => number.checked_sub(1),
-            (Some(Action::Stop), _) => return Reply::CarryOut(None),
+            (Some(Action::Stop), _) => Some(self.choices().len() - 1),
             (Some(action), _) if typed(key).is_none() => return self.common_key(action),
             _ => return Reply::NotMine,
         };
         match choice.and_then(|at| self.choices().get(at)) {
+            Some(Action::Allow) if self.kind == CardKind::Trust && self.is_unread => {
+                self.refuse_unread("list", "1", keymap)
+            }
+            Some(Action::Allow) if self.kind == CardKind::Trust => {
+                self.stage = Stage::Deciding("trusting");
+                Reply::Trust(true)
+            }
+            Some(_) if self.kind == CardKind::Trust => Reply::Trust(false),
             Some(Action::Allow) => Reply::CarryOut(Some(Mode::Ask)),
             Some(Action::Grant) => Reply::CarryOut(Some(Mode::AcceptEdits)),
             Some(_) => Reply::CarryOut(None),
             None => {
-                self.problem = Some("press 1, 2 or 3, or write what to change".to_owned());
+                self.problem = Some(match self.kind {
+                    CardKind::Trust => "press 1 or 2, or write a message".to_owned(),
+                    _ => "press 1, 2 or 3, or write what to change".to_owned(),
+                });
                 Reply::Taken
             }
         }
@@ -195,9 +208,9 @@ impl Card {
         let choice = |choice: &str| Answer::yes(json!({ "choice": choice }));
         match action {
             Action::Allow | Action::Grant if !is_unknown && self.is_unread => {
-                self.refuse_unread(action, keymap)
+                self.refuse_unread_call(action, keymap)
             }
-            Action::RunAgain if is_unknown && self.is_unread => self.refuse_unread(action, keymap),
+            Action::RunAgain if is_unknown && self.is_unread => self.refuse_unread_call(action, keymap),
             Action::Allow if !is_unknown => self.allow(),
             Action::Deny if !is_unknown => {
                 let mut reason = line();
@@ -240,14 +253,17 @@ impl Card {
     }
 
     /// Nothing is allowed that was not shown to its end.
-    fn refuse_unread(&mut self, action: Action, keymap: &Keymap) -> Reply {
+    fn refuse_unread_call(&mut self, action: Action, keymap: &Keymap) -> Reply {
         let what = match (self.command(), self.previews().is_empty()) {
             (Some(_), _) => "command",
             (None, false) => "change",
             (None, true) => "call",
         };
-        let (down, again) =
-            (keymap.chord_of(Place::Card, Action::ScrollDown), keymap.chord_of(Place::Card, action));
+        self.refuse_unread(what, &keymap.chord_of(Place::Card, action), keymap)
+    }
+
+    fn refuse_unread(&mut self, what: &str, again: &str, keymap: &Keymap) -> Reply {
+        let down = keymap.chord_of(Place::Card, Action::ScrollDown);
         self.problem =
             Some(format!("the end of the {what} was not shown yet; press {down} for the rest, then {again}"));
         Reply::Taken

@@ -4,6 +4,7 @@ use std::io;
 use std::ops::ControlFlow;
 
 use super::super::app::App;
+use super::super::host::Renewal;
 use super::super::input::Input;
 use super::super::msg::{Cmd, Msg};
 use super::super::terminal::{self, TerminalGuard};
@@ -83,6 +84,7 @@ impl<W: io::Write, T: Tty> Stage<W, T> {
                     let edited = self.lend(&draft.text, &draft.name).await?;
                     self.performer.tell(Msg::EditorClosed(id, draft.argument, edited));
                 }
+                Cmd::Renew => self.renew().await,
                 Cmd::Compose(text) => {
                     let edited = self.lend(&text, "message.md").await?;
                     self.performer.tell(Msg::Composed(edited));
@@ -106,6 +108,21 @@ impl<W: io::Write, T: Tty> Stage<W, T> {
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Has the program built anew. Keys wait meanwhile: nothing is sent to what is about to go.
+    async fn renew(&mut self) {
+        let renewed = match self.performer.host().renew().await {
+            Ok(Some(host)) => {
+                let renewal = Renewal { info: host.info(), untrusted: host.untrusted() };
+                self.performer.serve(host);
+                self.performer.load(&mut self.app);
+                Ok(Some(Box::new(renewal)))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        self.performer.tell(Msg::Renewed(renewed));
     }
 
     /// Shows the model as it is now and tells it that it was seen; `false`: the size changed while the picture was made.

@@ -34,8 +34,14 @@ impl Performer {
     /// What the first frame does not need.
     pub(super) fn load(&mut self, app: &mut App) {
         app.skills = self.host.skills();
+        app.untrusted = self.host.untrusted();
         let host = Arc::clone(&self.host);
         self.spawn(async move { host.shown().await });
+    }
+
+    /// Sends requests to another host from now on; those that are under way stay with the one before.
+    pub(super) fn serve(&mut self, host: Arc<dyn Host>) {
+        self.host = host;
     }
 
     pub(super) fn host(&self) -> Arc<dyn Host> {
@@ -196,6 +202,7 @@ impl Performer {
                 host.set_effort(effort);
                 send(Msg::Info(Box::new(host.info())));
             }
+            Cmd::Trust => self.spawn(async move { send(Msg::Trusted(host.trust().await)) }),
             Cmd::Info => self.spawn(async move { send(Msg::Info(Box::new(host.info()))) }),
             Cmd::StatusLine(json) => {
                 self.spawn(async move { send(Msg::StatusLine(host.status_line(json).await)) });
@@ -241,6 +248,7 @@ impl Performer {
             | Cmd::Editor(..)
             | Cmd::Compose(_)
             | Cmd::View(..)
+            | Cmd::Renew
             | Cmd::Quit => {}
         }
     }

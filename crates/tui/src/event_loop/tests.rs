@@ -12,7 +12,7 @@ use crate::approval::Answer;
 use crate::back::{BackCmd, BackMsg};
 use crate::host::{
     Attach, Attached, Choice, ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread,
-    Page, QueuedRow, Review, RuleRow, SkillRow, UserInput,
+    Page, QueuedRow, Review, RuleRow, SkillRow, UntrustedRow, UserInput,
 };
 use crate::keymap::Keymap;
 use crate::msg::Cmd;
@@ -31,6 +31,9 @@ use aye_core::contract::suspension::ToolCallResume;
 struct FakeHost {
     asked: Mutex<Vec<String>>,
     refuses_grants: bool,
+    asks_for_trust: bool,
+    /// What it is built anew as.
+    next: Option<Arc<FakeHost>>,
 }
 
 impl FakeHost {
@@ -141,6 +144,18 @@ impl Host for FakeHost {
     async fn opened_question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, String> {
         self.note(format!("question {id}"));
         Ok(None)
+    }
+    fn untrusted(&self) -> Vec<UntrustedRow> {
+        let row = UntrustedRow { path: "/p/.aye/hooks.toml".into(), does: "runs make".into() };
+        if self.asks_for_trust { vec![row] } else { Vec::new() }
+    }
+    async fn trust(&self) -> Result<(), String> {
+        self.note("trust");
+        Ok(())
+    }
+    async fn renew(&self) -> Result<Option<Arc<dyn Host>>, String> {
+        self.note("renew");
+        Ok(self.next.as_ref().map(|next| Arc::clone(next) as Arc<dyn Host>))
     }
     fn info(&self) -> HostInfo {
         HostInfo::default()
@@ -406,4 +421,32 @@ async fn the_first_frame_asks_for_the_background_and_no_other_one_does() {
     }
     let written = String::from_utf8_lossy(stage.screen.terminal.out_mut()).into_owned();
     assert_eq!(written.matches("\u{1b}]11;?").count(), 1, "{written:?}");
+}
+
+/// The host is another one from then on, and the model is told what that says.
+#[tokio::test]
+async fn a_trusted_folder_gets_another_host_once_nothing_is_at_work() {
+    let next = Arc::new(FakeHost { asks_for_trust: true, ..FakeHost::default() });
+    let host = Arc::new(FakeHost { next: Some(Arc::clone(&next)), ..FakeHost::default() });
+    let app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
+    let mut stage = stage(&host, app);
+    stage.tell(Msg::Opened(Ok(Box::new(opened(Vec::new()))))).await.expect("nothing is written");
+    assert!(stage.obey(vec![Cmd::Trust]).await.expect("nothing is written").is_continue());
+    let mut told = Vec::new();
+    loop {
+        let msg = stage.waits.answers.recv().await.expect("it is open");
+        told.push(format!("{msg:?}"));
+        let is_last = matches!(msg, Msg::Renewed(_));
+        stage.tell(msg).await.expect("nothing is written");
+        if is_last {
+            break;
+        }
+    }
+    assert!(told.iter().any(|msg| msg == "Trusted(Ok(()))"), "{told:?}");
+    let asked = |host: &FakeHost| host.asked.lock().expect("not poisoned").clone();
+    assert_eq!(asked(&host).iter().filter(|asked| *asked == "trust" || *asked == "renew").count(), 2);
+    assert_eq!(stage.app.cards.len(), 1, "what changed in the meantime is asked about");
+    stage.performer.perform(Cmd::Remember("hi".into()));
+    stage.performer.settle().await;
+    assert!(asked(&next).contains(&"remember hi".to_owned()), "{:?}", asked(&next));
 }

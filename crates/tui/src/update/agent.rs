@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::super::app::{App, Early, Focus, RunState};
-use super::super::approval::Card;
+use super::super::approval::{Card, CardKind};
 use super::super::host::{Driver, OpenedThread, UserInput};
 use super::super::msg::Cmd;
 use super::super::transcript::{Level, Transcript};
@@ -66,7 +66,7 @@ impl App {
                         termination: TerminationReason::BehaviorRequested,
                     };
                     self.transcript.apply(self.now, &quiet);
-                    self.remove_cards(|card| card.elsewhere.is_none());
+                    self.remove_cards(|card| card.elsewhere.is_none() && !card.is_own());
                     return;
                 }
                 self.transcript.accept_words();
@@ -91,7 +91,7 @@ impl App {
             return;
         }
         self.run = RunState::Idle;
-        self.put_away_cards(|card| card.elsewhere.is_none(), cmds);
+        self.put_away_cards(|card| card.elsewhere.is_none() && !card.is_own(), cmds);
         self.ended.clone_from(&self.run_id);
         self.take_back_own(termination, cmds);
         self.offer_plan(termination);
@@ -112,7 +112,9 @@ impl App {
 
     pub(super) fn ask(&mut self, card: Card) {
         if self.cards.iter().all(|known| known.id != card.id) {
-            self.cards.push(card);
+            // The question of trust comes last: what a run asks stops the run.
+            let trust = self.cards.iter().position(|card| card.kind == CardKind::Trust);
+            self.cards.insert(trust.unwrap_or(self.cards.len()), card);
             self.stays = false;
         }
     }
@@ -157,6 +159,9 @@ impl App {
         if is_current {
             // A key that was meant for the one before is no answer to the one in its place.
             self.show_card(self.card);
+            if self.asking_card().is_none() {
+                self.focus = Focus::Composer;
+            }
         }
     }
 
@@ -226,6 +231,7 @@ impl App {
             .map(|record| Card::of(record, &opened.children))
             .collect();
         self.card = 0;
+        self.offer_trust();
         self.count_elsewhere(cmds);
         self.batch = None;
         self.focus = Focus::Composer;

@@ -22,6 +22,11 @@ impl App {
     /// A key while the focus is on the card. `false`: it is for the text.
     pub(super) fn card_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
         let now = self.now;
+        let is_stop = self.keymap.action(Place::Card, key) == Some(Action::Stop);
+        if is_stop && self.asking_card().is_none() {
+            // Esc stops the run, as it does beside the text.
+            return false;
+        }
         let Some(card) = self.cards.get_mut(self.card) else { return false };
         if !card.was_seen(now) {
             let was_answering = self.card_key_at.is_some_and(|at| now.since(at) < DOUBLE_MS);
@@ -83,6 +88,8 @@ impl App {
             }
             Reply::PutAway => self.put_away(&id),
             Reply::CarryOut(mode) => self.carry_out(&id, mode, cmds),
+            Reply::Trust(true) => cmds.push(Cmd::Trust),
+            Reply::Trust(false) => self.leave_untrusted(),
             Reply::Review(arguments) => cmds.push(Cmd::Review(id, arguments)),
             Reply::Editor(draft) => cmds.push(Cmd::Editor(id, draft)),
             Reply::Batch(which) => self.begin_batch(which),
@@ -293,7 +300,8 @@ impl App {
     /// The next card that still needs an answer.
     fn go_to_open_card(&mut self) {
         let count = self.cards.len();
-        let next = (1..count).map(|by| (self.card + by) % count).find(|at| !self.cards[*at].is_deciding());
+        let mut others = (1..count).map(|by| (self.card + by) % count);
+        let next = others.find(|at| !self.cards[*at].is_deciding() && !self.cards[*at].is_own());
         if let Some(next) = next {
             self.show_card(next);
         }

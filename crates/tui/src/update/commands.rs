@@ -118,9 +118,11 @@ impl App {
             "done" => Action::MarkDone,
             _ => return false,
         };
-        let Some(key) = self.keymap.key_of(Place::Card, action).filter(|_| !self.cards.is_empty()) else {
-            return false;
-        };
+        let Some(card) = self.asking_card() else { return false };
+        // Letters answer no question of the terminal's own.
+        let own = card.choices().iter().position(|choice| card.is_own() && *choice == action);
+        let digit = own.map(|at| KeyEvent::from(KeyCode::Char(char::from(b'1' + at as u8))));
+        let Some(key) = digit.or_else(|| self.keymap.key_of(Place::Card, action)) else { return false };
         self.answer_by_key(key, written, cmds)
     }
 

@@ -54,9 +54,11 @@ impl App {
                 self.say_hint(format!("{chord} goes to the question"));
             }
             Some(Action::Interrupt) => self.arm_rewind(cmds),
-            Some(Action::FocusCard) if self.cards.is_empty() && self.is_awake() => {
+            Some(Action::FocusCard) if self.asking_card().is_none() && self.is_awake() => {
                 if !self.composer.is_empty() {
                     self.send(true, cmds);
+                } else if !self.cards.is_empty() {
+                    self.focus_card();
                 }
             }
             Some(Action::FocusCard) => self.focus_card(),

@@ -42,7 +42,7 @@ impl App {
     fn is_stray_digit(&mut self, key: KeyEvent) -> bool {
         let is_command = self.vim.as_ref().is_some_and(|vim| !vim.inserts());
         let is_stray = typed(key).is_some_and(|c| c.is_ascii_digit())
-            && self.current_card().is_some_and(|card| !matches!(card.stage, Stage::Stopping))
+            && self.asking_card().is_some_and(|card| !matches!(card.stage, Stage::Stopping))
             && self.composer.is_empty()
             && !self.is_linear
             && !is_command;

@@ -1,7 +1,7 @@
 //! Changes by other processes in the conversation on screen.
 
 use super::super::app::{App, Early, RunState};
-use super::super::approval::{Card, CardKind};
+use super::super::approval::Card;
 use super::super::host::{Driver, ThreadSync};
 use super::super::msg::Cmd;
 use super::super::transcript::Level;
@@ -99,7 +99,7 @@ impl App {
     fn look_after_cards(&self, sync: &ThreadSync, cmds: &mut Vec<Cmd>) {
         let seem_over = self.cards.iter().filter(|card| {
             card.elsewhere.is_none()
-                && card.kind != CardKind::Plan
+                && !card.is_own()
                 && !card.is_deciding()
                 && sync.waiting.iter().all(|record| record.id != card.id)
         });

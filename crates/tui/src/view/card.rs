@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::super::app::{App, Focus};
 use super::super::approval::{Card, CardKind, Stage};
+use super::super::keymap::{Action, Place};
 use super::super::status::short_path;
 use super::super::theme::{Role, Theme};
 use super::super::wrap::{Wrap, truncate, width};
@@ -32,6 +33,8 @@ use grant::grant;
 const BAR: u16 = 2;
 /// The columns of a card that a text changed on it cannot have: the bar, the prompt, the caret behind the last one.
 pub(crate) const CARD_TEXT: u16 = BAR + edit::LEAD + 1;
+/// What the question of trust says of the folder.
+const TRUST: &str = "has untrusted files";
 /// From this many rows on, a card lists its answers in rows of their own.
 const LIST_FROM: usize = 14;
 /// All open questions in at most so many rows: the current one whole, a line for each other.
@@ -45,6 +48,11 @@ pub(super) fn cards(
     let Some(current) = app.current_card() else { return Picture::default() };
     if most == 0 {
         return Picture::default();
+    }
+    if !app.is_card_whole() {
+        let tab = app.keymap.chord_of(Place::Composer, Action::FocusCard);
+        let text = format!("│ {} · [{tab}] answers", one_line(current, app));
+        return vec![Line::styled(truncate(&text, columns), theme.style(Role::Dim))].into();
     }
     let others: Vec<(usize, &Card)> =
         app.cards.iter().enumerate().filter(|(at, _)| *at != app.card).collect();
@@ -70,6 +78,7 @@ fn one_line(card: &Card, app: &App) -> String {
             visible_line(question.unwrap_or_default()).into_owned()
         }
         CardKind::Form | CardKind::Plan => visible_line(&card.ticket.suspension.message).into_owned(),
+        CardKind::Trust => TRUST.to_owned(),
         CardKind::Permission | CardKind::Unknown => {
             super::entry::summary_of(&pending.name, card.arguments(), &app.info)
         }
@@ -208,6 +217,7 @@ fn title(card: &Card, app: &App, inner: u16, theme: &Theme) -> Line<'static> {
     let what = match card.kind {
         CardKind::Permission => does(card, app),
         CardKind::Plan => "is ready".to_owned(),
+        CardKind::Trust => TRUST.to_owned(),
         CardKind::Ask => "has a question".to_owned(),
         CardKind::Form => "has a form".to_owned(),
         CardKind::Unknown => "was interrupted: its outcome is unknown".to_owned(),
@@ -331,6 +341,7 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme, code: &[Option<Colour
             let text = "Nothing was changed. Carry it out, or write what to change.";
             lines.extend(Wrap::words(inner).text(text, theme.style(Role::Dim)));
         }
+        CardKind::Trust => lines.extend(trust(app, inner, theme)),
         CardKind::Permission | CardKind::Unknown => {
             lines.extend(stale::moved(card, inner, theme));
             lines.extend(call(card, app, inner, theme, code));
@@ -346,6 +357,26 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme, code: &[Option<Colour
     }
     if let Some(form) = card.form() {
         return grant(card, form, app, inner, theme);
+    }
+    lines
+}
+
+/// What of the folder would grant or run something.
+fn trust(app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let place = short_path(&app.info.cwd, app.info.home.as_deref());
+    let text = format!(
+        "These files of {place} would grant or run something. Until you trust them, they are not used."
+    );
+    let mut lines = Wrap::words(inner).text(&visible(&text), theme.style(Role::Text));
+    for row in &app.untrusted {
+        let path = row.path.strip_prefix(&app.info.project).unwrap_or(&row.path);
+        let path = short_path(path, app.info.home.as_deref());
+        lines.extend(Wrap::words(inner).text(&visible_line(&path), theme.style(Role::Accent)));
+        let indent = vec![Span::raw("  ")];
+        let wrap = Wrap::words(inner).prefix(indent.clone(), indent);
+        for text in visible(&row.does).lines() {
+            lines.extend(wrap.line(&Line::styled(text.to_owned(), theme.style(Role::Text))));
+        }
     }
     lines
 }
@@ -416,7 +447,7 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
     }
     let mut lines = edit::comment(card, inner, theme);
     lines.extend(stale::time_left(card, app, inner, theme));
-    if matches!(card.kind, CardKind::Ask | CardKind::Form | CardKind::Plan) || card.form().is_some() {
+    if matches!(card.kind, CardKind::Ask | CardKind::Form) || card.is_own() || card.form().is_some() {
         return lines;
     }
     let dim = theme.style(Role::Dim);

@@ -182,7 +182,7 @@ fn placeholder(app: &App) -> Cow<'static, str> {
         } else {
             format!("{answers} answers; {enter} supersedes it, {behind} queues after it")
         });
-    } else if !app.cards.is_empty() {
+    } else if app.cards.iter().any(|card| !card.is_own()) {
         "Tab answers the other conversation's question"
     } else if app.can_go_on() {
         let enter = app.keymap.chord_of(Place::Composer, Action::Send);

@@ -39,7 +39,7 @@ pub(super) fn all(card: &Card, app: &App) -> Vec<String> {
             let mut at = 0;
             said(&form.surface().picture(), card, count, &mut at, &mut lines);
         }
-        CardKind::Permission | CardKind::Unknown | CardKind::Plan => {}
+        CardKind::Permission | CardKind::Unknown | CardKind::Plan | CardKind::Trust => {}
     }
     if let Some(problem) = &card.problem {
         lines.push(visible_line(problem).into_owned());
@@ -63,7 +63,7 @@ pub(super) fn here(card: &Card, app: &App) -> Vec<String> {
             let at = card.surface.cursor().filter(|at| *at < stops.len());
             at.map(|at| format!("At {}", stop(&stops[at], card, at, stops.len()))).into_iter().collect()
         }
-        CardKind::Permission | CardKind::Unknown | CardKind::Plan => selected(card, app),
+        CardKind::Permission | CardKind::Unknown | CardKind::Plan | CardKind::Trust => selected(card, app),
     }
 }
 
@@ -96,7 +96,7 @@ fn keys(card: &Card, app: &App) -> String {
             format!("the arrows or a number select, {} ticks, {accept} answers", chord(Action::Toggle))
         }
         CardKind::Ask => format!("the arrows or a number select, {accept} answers"),
-        CardKind::Form | CardKind::Permission | CardKind::Unknown | CardKind::Plan => {
+        CardKind::Form | CardKind::Permission | CardKind::Unknown | CardKind::Plan | CardKind::Trust => {
             format!("the arrows move between fields, {accept} edits, ticks or presses")
         }
     };

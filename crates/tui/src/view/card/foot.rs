@@ -172,6 +172,8 @@ fn answers(card: &Card, app: &App) -> Vec<Entry> {
             Action::Allow if card.kind == CardKind::Plan => "go ahead",
             Action::Grant if card.kind == CardKind::Plan => "go ahead and accept edits",
             Action::Deny if card.kind == CardKind::Plan => "keep planning",
+            Action::Allow if card.kind == CardKind::Trust => "trust this folder",
+            Action::Deny if card.kind == CardKind::Trust => "not now",
             Action::Allow if card.edit.is_some() => "allow as edited",
             Action::Allow => "allow once",
             Action::Grant => "always allow…",
@@ -183,7 +185,7 @@ fn answers(card: &Card, app: &App) -> Vec<Entry> {
         };
         let chord = app.keymap.chord_of(Place::Card, *action);
         let number = at + 1;
-        if card.kind == CardKind::Plan {
+        if card.is_own() {
             let digit = KeyCode::Char(char::from(b'0' + number.min(9) as u8));
             let keys = vec![KeyEvent::from(digit)];
             return Entry { key: String::new(), what: what.to_owned(), keys, number: Some(number) };
@@ -261,9 +263,10 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<Entry> {
                 keys.push(stop("stop"));
                 keys
             }
-            CardKind::Plan => {
+            CardKind::Plan | CardKind::Trust => {
                 let mut keys = answers(card, app);
-                keys.push(key(Action::Stop, "keep planning"));
+                let is_plan = card.kind == CardKind::Plan;
+                keys.push(key(Action::Stop, if is_plan { "keep planning" } else { "not now" }));
                 keys
             }
             CardKind::Form if card.surface.line().is_some() => vec![enter("keep"), esc("back")],

@@ -1,0 +1,200 @@
+//! The question of trust: a card beside the prompt that nothing waits for.
+
+use serde_json::json;
+
+use super::tests::{TestApp, opened, record, ticket};
+use super::{Focus, RunState};
+use crate::host::{HostInfo, Renewal, UntrustedRow};
+use crate::msg::{Cmd, Msg};
+use aye_core::contract::event::AgentEvent as E;
+use aye_core::contract::lifecycle::TerminationReason;
+use aye_core::contract::record::DecideOutcome;
+use aye_core::contract::suspension::ACTION_PERMISSION;
+
+fn row(path: &str, does: &str) -> UntrustedRow {
+    UntrustedRow { path: path.into(), does: does.to_owned() }
+}
+
+/// A conversation in a folder that is not trusted, the card on the screen for a while.
+fn untrusted(height: u16, rows: Vec<UntrustedRow>) -> TestApp {
+    let mut test = TestApp::new(80, height);
+    test.app.untrusted = rows;
+    test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+    test.wait(1000);
+    test.wait(1000);
+    test
+}
+
+fn one() -> TestApp {
+    let hooks = "runs commands by itself (hooks):\n  before_tool make";
+    untrusted(30, vec![row("/home/me/proj/.aye/hooks.toml", hooks), row("/home/me/x.json", "a server")])
+}
+
+fn asks(test: &TestApp) -> usize {
+    test.cmds.iter().filter(|cmd| **cmd == Cmd::Trust).count()
+}
+
+#[test]
+fn the_card_of_trust_names_the_files_and_is_answered_by_digits() {
+    let test = one();
+    for part in [
+        "This folder has untrusted files",
+        "These files of ~/proj would grant or run something.",
+        ".aye/hooks.toml",
+        "    before_tool make",
+        "~/x.json",
+        "1. trust this folder",
+        "2. not now",
+        "[Esc] not now",
+    ] {
+        assert!(test.live().contains(part), "{part}\n{}", test.live());
+    }
+    assert_eq!((test.app.own_cards(), test.app.focus), (0, Focus::Card), "it is no question of the store");
+    for keys in ["1", "<down><enter>"] {
+        let mut test = one();
+        test.keys(keys);
+        assert_eq!(asks(&test), 1, "{keys}");
+        assert!(test.live().contains("trusting…"), "{keys}: {}", test.live());
+        test.send(Msg::Trusted(Err("the disk is full".to_owned())));
+        assert!(test.live().contains("the disk is full"), "{keys}: {}", test.live());
+        test.keys("1");
+        test.send(Msg::Trusted(Ok(())));
+        assert_eq!((asks(&test), test.app.cards.len()), (2, 0), "{keys}");
+        assert!(test.cmds.contains(&Cmd::Renew), "{keys}");
+    }
+    for keys in ["2", "<esc>", "<down><down><enter>"] {
+        let mut test = one();
+        test.keys(keys);
+        assert_eq!((asks(&test), test.app.cards.len()), (0, 0), "{keys}");
+        assert!(test.live().contains("not used in this session"), "{keys}: {}", test.live());
+        test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+        assert!(test.app.cards.is_empty(), "{keys}: it is asked once");
+    }
+}
+
+#[test]
+fn a_first_message_is_no_answer_to_the_question_of_trust() {
+    let mut test = one();
+    test.keys("<enter>yes, and name it well");
+    assert_eq!((asks(&test), test.app.composer.text()), (0, "yes, and name it well"));
+    test.start("");
+    assert!(matches!(test.app.run, RunState::Running(_)));
+    // Beside the run it is one row, and neither Esc nor a digit is for it.
+    test.wait(1000);
+    assert!(test.live().contains("│ This folder  has untrusted files · [Tab] answers"), "{}", test.live());
+    assert!(!test.live().contains("hooks.toml"), "{}", test.live());
+    test.keys("1 of these<esc>");
+    assert_eq!((asks(&test), test.app.composer.text()), (0, "1 of these"));
+    assert!(test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Cancel(_))), "Esc stops the run");
+    test.keys("<ctrl-c>");
+    test.finish(TerminationReason::Cancelled);
+    // A key right after the run's end is meant for the text.
+    assert_eq!(test.app.cards.len(), 1);
+    test.wait(1000);
+    test.keys("1");
+    assert_eq!(asks(&test), 1);
+}
+
+#[test]
+fn what_the_run_asks_comes_before_the_question_of_trust() {
+    let mut test = one();
+    test.start("go");
+    test.ask_bash("a", "git push");
+    assert!(test.live().contains("git push"), "{}", test.live());
+    assert!(test.live().contains("2 This folder  has untrusted files"), "{}", test.live());
+    test.keys("y");
+    assert_eq!((test.decisions().len(), asks(&test)), (1, 0));
+    // Once that is answered the run has the screen and the keys, whatever arrives first.
+    let decided = || {
+        let record =
+            record(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, json!({})));
+        Msg::Decided("perm_a".into(), Ok(DecideOutcome::Accepted(record)))
+    };
+    let starts = || E::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None };
+    for is_late in [false, true] {
+        let mut test = one();
+        test.start("go");
+        test.ask_bash("a", "git push");
+        test.keys("y");
+        if is_late {
+            test.event(starts());
+            test.send(decided());
+        } else {
+            test.send(decided());
+            test.wait(10);
+            test.event(starts());
+        }
+        test.wait(1000);
+        assert!(test.live().contains("[Tab] answers"), "{is_late}: {}", test.live());
+        assert_eq!(test.app.focus, Focus::Composer, "{is_late}");
+        test.keys("<tab>");
+        test.wait(1000);
+        assert!(test.live().contains("1. trust this folder"), "{is_late}: {}", test.live());
+    }
+}
+
+#[test]
+fn trust_is_given_to_what_was_shown_to_its_end() {
+    let rows = (0..40).map(|n| row(&format!("/home/me/proj/.aye/skills/s{n}"), "runs scripts")).collect();
+    let mut test = untrusted(20, rows);
+    test.keys("1");
+    assert_eq!(asks(&test), 0);
+    let text = "the end of the list was not shown yet; press ↓ for the rest, then 1";
+    assert!(test.live().contains(text), "{}", test.live());
+    for _ in 0..30 {
+        test.keys("<pagedown>");
+    }
+    assert!(test.live().contains("skills/s39"), "{}", test.live());
+    test.keys("1");
+    assert_eq!(asks(&test), 1);
+}
+
+#[test]
+fn trust_that_is_given_during_a_run_applies_when_the_run_ends() {
+    let mut test = one();
+    test.start("go");
+    test.wait(10);
+    test.keys("<tab>");
+    test.wait(1000);
+    test.keys("1");
+    test.send(Msg::Trusted(Ok(())));
+    assert!(test.screen().contains("it applies when the run ends"), "{}", test.screen());
+    let renewals = |test: &TestApp| test.cmds.iter().filter(|cmd| **cmd == Cmd::Renew).count();
+    assert_eq!(renewals(&test), 0);
+    test.keys("half written");
+    test.finish(TerminationReason::NaturalEnd);
+    assert_eq!(renewals(&test), 1);
+    // Something was still being put away: it is tried again, after a while.
+    test.send(Msg::Renewed(Ok(None)));
+    test.wait(10);
+    assert_eq!(renewals(&test), 1);
+    assert!(test.app.deadline().is_some());
+    test.wait(1000);
+    assert_eq!(renewals(&test), 2);
+    let renewal = Renewal { info: test.app.info.clone(), untrusted: Vec::new() };
+    test.send(Msg::Renewed(Ok(Some(Box::new(renewal)))));
+    assert!(test.screen().contains("this folder is trusted; its files apply"), "{}", test.screen());
+    let info = HostInfo { warnings: vec!["a rule is wrong".into()], ..test.app.info.clone() };
+    let renewal = Renewal { info, untrusted: vec![row("/home/me/proj/.mcp.json", "starts npx")] };
+    test.send(Msg::Renewed(Ok(Some(Box::new(renewal)))));
+    assert!(test.screen().contains("a rule is wrong"), "{}", test.screen());
+    assert!(test.live().contains("starts npx"), "what changed meanwhile is asked about: {}", test.live());
+    assert!(test.screen().contains("changed meanwhile; it is not trusted"), "{}", test.screen());
+    assert_eq!(test.app.composer.text(), "half written");
+    test.send(Msg::Renewed(Err("config.toml:1: no".to_owned())));
+    assert!(test.screen().contains("config.toml:1: no"), "{}", test.screen());
+}
+
+#[test]
+fn a_screen_reader_says_the_question_of_trust_and_takes_words() {
+    let mut test = TestApp::new(80, 24);
+    test.app.is_linear = true;
+    test.app.untrusted = vec![row("/home/me/proj/.mcp.json", "starts npx")];
+    test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+    test.wait(1000);
+    let topics = crate::view::linear::topics(&test.app);
+    let said: Vec<String> = topics.into_iter().flat_map(|(_, lines)| lines).collect();
+    assert!(said.iter().any(|line| line.contains("starts npx")), "{said:?}");
+    test.keys("yes<enter>");
+    assert_eq!(asks(&test), 1);
+}

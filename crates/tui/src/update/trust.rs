@@ -1,0 +1,111 @@
+//! The question of trust: a card beside the prompt, which nothing waits for.
+
+use super::super::app::{App, Focus, RunState};
+use super::super::approval::{Card, CardKind, Stage};
+use super::super::host::Renewal;
+use super::super::msg::Cmd;
+use super::super::transcript::{Level, Moment};
+
+/// How long something that is still at work has before the program is built anew is tried again.
+const AGAIN_MS: u64 = 500;
+
+impl App {
+    /// Puts the card last, unless there is nothing to trust.
+    pub(super) fn offer_trust(&mut self) {
+        let is_asked = self.cards.iter().any(|card| card.kind == CardKind::Trust);
+        if let Some(thread) = self.thread_id().filter(|_| !is_asked && !self.untrusted.is_empty()) {
+            let card = Card::trust(thread.clone());
+            self.cards.push(card);
+        }
+    }
+
+    /// Whether the current card is shown whole: beside an active run, the question of trust is one row.
+    pub(in super::super) fn is_card_whole(&self) -> bool {
+        self.asking_card().is_some() || self.focus == Focus::Card || self.is_linear
+    }
+
+    /// Gives the keys back to the text when a run becomes active, unless the user went to the card since.
+    pub(in super::super) fn leave_trust_to_run(&mut self) {
+        let since = self.run.awake_since();
+        let trust = self.current_card().filter(|card| card.kind == CardKind::Trust);
+        if trust.is_some_and(|card| since.zip(card.seen).is_some_and(|(since, seen)| seen <= since)) {
+            self.focus = Focus::Composer;
+        }
+    }
+
+    pub(super) fn leave_untrusted(&mut self) {
+        self.end_trust();
+        self.say_hint("not trusted; these files are not used in this session");
+    }
+
+    fn end_trust(&mut self) {
+        self.untrusted.clear();
+        self.remove_cards(|card| card.kind == CardKind::Trust);
+    }
+
+    pub(super) fn trusted(&mut self, trusted: Result<(), String>) {
+        match trusted {
+            Ok(()) => {
+                self.end_trust();
+                self.renews = Some(self.now);
+                if !self.is_at_rest() {
+                    self.transcript.note(Level::Info, "this folder is trusted; it applies when the run ends");
+                }
+            }
+            Err(error) => {
+                for card in self.cards.iter_mut().filter(|card| card.kind == CardKind::Trust) {
+                    card.stage = Stage::Open;
+                    card.problem = Some(error.clone());
+                }
+            }
+        }
+    }
+
+    /// Whether nothing is active that what the folder grants could change.
+    pub(in super::super) fn is_at_rest(&self) -> bool {
+        matches!(self.run, RunState::Idle | RunState::Waiting)
+            && self.thread.is_some()
+            && self.tasks == 0
+            && self.opening == 0
+            && self.queue.is_empty()
+            && !self.cards.iter().any(Card::is_deciding)
+    }
+
+    pub(super) fn see_to_renewal(&mut self, cmds: &mut Vec<Cmd>) {
+        let now = self.now;
+        if self.is_at_rest() && self.renews.take_if(|at| *at <= now).is_some() {
+            cmds.push(Cmd::Renew);
+        }
+    }
+
+    /// The earliest time of the next try, while one is due.
+    pub(in super::super) fn renewal_deadline(&self) -> Option<Moment> {
+        self.renews.filter(|_| self.is_at_rest())
+    }
+
+    pub(super) fn renewed(&mut self, renewed: Result<Option<Box<Renewal>>, String>) {
+        match renewed {
+            Ok(Some(renewal)) => {
+                let Renewal { info, untrusted } = *renewal;
+                for warning in info.warnings.iter().filter(|warning| !self.info.warnings.contains(warning)) {
+                    self.transcript.note(Level::Warning, warning.clone());
+                }
+                let (level, text) = if untrusted.is_empty() {
+                    (Level::Info, "this folder is trusted; its files apply from now on")
+                } else {
+                    (Level::Warning, "files of this folder changed meanwhile; it is not trusted")
+                };
+                self.transcript.note(level, text);
+                self.info = info;
+                self.untrusted = untrusted;
+                self.offer_trust();
+            }
+            Ok(None) => self.renews = Some(self.now.plus(AGAIN_MS)),
+            Err(error) => {
+                let text =
+                    format!("this folder is trusted, but its files do not apply in this session: {error}");
+                self.transcript.note(Level::Error, text);
+            }
+        }
+    }
+}
