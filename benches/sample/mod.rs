@@ -131,6 +131,7 @@ pub fn opened(count: usize) -> OpenedThread {
     });
     OpenedThread {
         children: Vec::new(),
+        commands: Vec::new(),
         thread: thread(),
         messages: stored.collect(),
         run: None,

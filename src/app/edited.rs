@@ -95,6 +95,7 @@ fn context(suspension: &SuspensionRecord) -> ToolCallContext {
         start_before: None,
         guards_git: false,
         sandbox: None,
+        background: None,
     }
 }
 

@@ -15,7 +15,7 @@ use super::elsewhere::{Elsewhere, folder_of, tell};
 use super::files::Files;
 use super::grants::CallHistory;
 use super::symbols::{self, Symbols};
-use super::viewer::{Viewer, row_of};
+use super::viewer::{Viewer, row_of, running_of};
 use super::{edited, editor, images, keys, ledger, mentions, models, statusline, themes};
 use crate::cli::Cli;
 use crate::config::{ProbeHit, TrustItem, key_sources, list_models, repository_root};
@@ -303,6 +303,7 @@ impl Host for TerminalHost {
                 driver: Driver::Nobody,
                 queued: Vec::new(),
                 children: Vec::new(),
+                commands: Vec::new(),
                 summaries: Vec::new(),
             });
         };
@@ -336,6 +337,7 @@ impl Host for TerminalHost {
             decided: _,
             total: _,
             children,
+            commands,
         } = glance;
         let mut messages = with_open_results(messages, run.as_ref());
         for stored in messages.iter_mut().filter(|stored| stored.message.role == Role::Tool) {
@@ -358,6 +360,7 @@ impl Host for TerminalHost {
             driver,
             queued,
             children,
+            commands: running_of(&self.app.runtime, &commands),
             summaries,
         })
     }

@@ -22,6 +22,7 @@ use super::commands::when;
 use super::host::{Events, with_open_results};
 use super::images;
 use super::owner::Guard;
+use crate::contract::command::CommandRecord;
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
@@ -29,7 +30,7 @@ use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use crate::contract::message::Message;
 use crate::contract::record::{FailedTry, QueuedMessage};
-use crate::runtime::{AgentRunResult, RuntimeError, UnknownPolicy};
+use crate::runtime::{AgentRunResult, AgentRuntime, RuntimeError, UnknownPolicy};
 use crate::store::{Change, ChangeKind, StoreError, ThreadView};
 use crate::tui::host::{Driver, HostEvent, QueuedRow, ThreadSync, UserInput};
 
@@ -513,7 +514,7 @@ impl Viewer {
 
     /// Tells what a look saw. `false`: it is worthless by now, and there will be another.
     async fn tell(&self, mark: &Mark, glance: &ThreadView, driver: Driver) -> bool {
-        let mut sync = sync_of(glance, driver, mark.is_driving);
+        let mut sync = sync_of(&self.app.runtime, glance, driver, mark.is_driving);
         for stored in &mut sync.results {
             images::name(&self.app, &mut stored.message.content).await;
         }
@@ -613,7 +614,13 @@ pub(super) fn row_of(message: &QueuedMessage) -> QueuedRow {
     }
 }
 
-fn sync_of(glance: &ThreadView, driver: Driver, is_part: bool) -> ThreadSync {
+/// The commands that really run: one whose process died does not.
+pub(super) fn running_of(runtime: &AgentRuntime, commands: &[CommandRecord]) -> Vec<CommandRecord> {
+    let commands = commands.iter().cloned().map(|record| runtime.as_it_stands(record));
+    commands.filter(|record| record.end.is_none()).collect()
+}
+
+fn sync_of(runtime: &AgentRuntime, glance: &ThreadView, driver: Driver, is_part: bool) -> ThreadSync {
     let with_results = with_open_results(Vec::new(), glance.run.as_ref());
     ThreadSync {
         thread: glance.thread.clone(),
@@ -626,6 +633,7 @@ fn sync_of(glance: &ThreadView, driver: Driver, is_part: bool) -> ThreadSync {
         running: glance.running.clone(),
         queued: glance.queued.iter().map(row_of).collect(),
         children: glance.children.clone(),
+        commands: running_of(runtime, &glance.commands),
         summaries: glance.summaries.clone(),
     }
 }

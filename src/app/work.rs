@@ -29,7 +29,7 @@ use crate::config::Env;
 use crate::contract::event_sink::NullEventSink;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::mailbox::{MailboxConfig, MailboxJob, MailboxJobStatus};
-use crate::headless::{exit, exit_code};
+use crate::headless::{end_commands, exit, exit_code};
 use crate::runtime::{AgentRunResult, RuntimeError, UnknownPolicy};
 use crate::store::{Change, ChangeKind, ChangeSubscription, Mailbox, NextWork, StoreError};
 
@@ -218,7 +218,9 @@ impl Worker {
                     app.mcp.ready().await;
                     app.runtime.run_job(&job, Arc::new(NullEventSink), UnknownPolicy::Report).await
                 };
-                let Some(result) = self.attend(&job, Box::pin(run)).await else {
+                let result = self.attend(&job, Box::pin(run)).await;
+                end_commands(&app.runtime, &job.mailbox_id).await;
+                let Some(result) = result else {
                     self.give_back(&job).await?;
                     report::broken_off(&job);
                     return Ok(Served::BrokenOff);

@@ -3,6 +3,7 @@
 mod agents;
 mod audit;
 mod back;
+mod background;
 mod book;
 mod children;
 mod client_tools;

@@ -282,6 +282,7 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
         }
     };
     let (result, signal) = signals::guard(work, signals::reader_gone(), || runtime.cancel(&thread)).await;
+    end_commands(runtime, &thread).await;
     let code = match result {
         None => break_off(&printer, &thread, standing.take(), options, signal.unwrap_or(exit::INTERRUPTED)),
         Some(Ok(attended)) => finish(&printer, &attended, options, signal),
@@ -316,6 +317,19 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
         return exit::FAILED;
     }
     signal.unwrap_or(code)
+}
+
+/// Ends what this process runs in the background of a conversation, and says so.
+pub async fn end_commands(runtime: &AgentRuntime, thread: &ThreadId) {
+    match runtime.end_commands(thread).await {
+        Ok(ended) => {
+            for command in ended {
+                let line = visible_line(&command.command).into_owned();
+                note(&format!("stopped background command {} ({line})", command.id()));
+            }
+        }
+        Err(error) => note(&format!("aye: background commands: {}", visible(&error.to_string()))),
+    }
 }
 
 /// Who goes on, or went on, with a run that somebody else was faster to take up.

@@ -83,7 +83,7 @@ pub(super) async fn attend<'a>(
         // What works in the background says so by a message when it is done.
         runtime.mind_tasks(thread).await?;
         runtime.finish_tasks(thread).await;
-        let Some(next) = runtime.next_queued(thread).await? else {
+        let Some(next) = runtime.next_wanted(thread).await? else {
             for task in
                 runtime.tasks(thread).await?.iter().filter(|task| task.child.background && task.waiting > 0)
             {

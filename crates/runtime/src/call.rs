@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use serde_json::{Value, json};
 
+use super::background::CallBackground;
 use super::driver::{Done, Driver};
 use super::edited::Came;
 use super::output::CallSink;
@@ -297,6 +298,14 @@ impl Driver {
         sink: Option<Arc<CallSink>>,
     ) -> ToolCallContext {
         let state = self.machine.call(id);
+        let background = CallBackground {
+            shared: Arc::clone(&self.shared),
+            thread: self.record.thread_id.clone(),
+            agent: self.record.agent_id.clone(),
+            attempt: self.attempt(id, state.map_or(1, |c| c.attempt)),
+            sink: sink.clone(),
+            moves: self.slot.moves.clone(),
+        };
         ToolCallContext {
             call_id: id.to_string(),
             tool_name: tool.to_owned(),
@@ -312,6 +321,7 @@ impl Driver {
             start_before: None,
             guards_git: self.guarded.contains(id),
             sandbox: self.profiles.get(id).copied(),
+            background: Some(Arc::new(background)),
         }
     }
 

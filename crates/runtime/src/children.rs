@@ -23,6 +23,7 @@ use super::nested::ChildSink;
 use super::request::{AgentRunResult, RunRequest, RuntimeError};
 use super::{AgentRuntime, Lease, Shared, Slot, UnknownPolicy, delegate, title_of};
 use aye_core::contract::child::{ChildRecord, ChildRunState, ChildStatus};
+use aye_core::contract::command::CommandReport;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::{EventSink, NullEventSink};
 use aye_core::contract::ids::{CallId, DecisionId, SuspensionId, ThreadId};
@@ -468,7 +469,7 @@ impl AgentRuntime {
     ) -> Result<AgentRunResult, RuntimeError> {
         let thread = &child.thread_id;
         let held = self.held(thread).await?;
-        match held.newest_run() {
+        let result = match held.newest_run() {
             Some(run) if run.status == RunStatus::Done => self.result_of(run.clone()).await,
             Some(_) => Box::pin(self.resume_fenced(held, slot, lease, sink, unknown)).await,
             None if self.is_unwanted(thread).await? => {
@@ -482,7 +483,12 @@ impl AgentRuntime {
                 request.parent_run_id = Some(child.parent_run.clone());
                 Box::pin(self.run_fenced(request, agent, held, slot, lease, sink)).await
             }
+        };
+        if result.as_ref().is_ok_and(|result| result.termination != TerminationReason::Suspended) {
+            // Nobody goes on with its conversation.
+            self.inner.shared.commands.end_below(thread, CommandReport::Known).await;
         }
+        result
     }
 
     async fn is_unwanted(&self, thread: &ThreadId) -> Result<bool, RuntimeError> {

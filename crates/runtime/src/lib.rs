@@ -7,6 +7,7 @@
 
 mod announce;
 mod answers;
+mod background;
 pub mod breaker;
 mod builder;
 mod call;
@@ -149,6 +150,7 @@ pub(crate) struct Shared {
     /// Keeps the files before a step changes them.
     pub(crate) snapshots: Option<Arc<dyn Snapshots>>,
     tasks: tasks::Tasks,
+    commands: background::Commands,
 }
 
 impl Shared {
@@ -223,6 +225,7 @@ impl AgentRuntime {
             profiles,
             snapshots,
             tasks: tasks::Tasks::default(),
+            commands: background::Commands::default(),
         });
         Self { inner: Arc::new(Inner { shared, live: Arc::default() }) }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
-use tokio::sync::{Notify, OwnedMutexGuard, mpsc};
+use tokio::sync::{Notify, OwnedMutexGuard, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::ears::ChangeListener;
@@ -31,6 +31,7 @@ struct Handle {
     cancel: CancellationToken,
     deliveries: mpsc::UnboundedSender<Delivery>,
     nudge: Arc<Notify>,
+    moves: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -49,6 +50,8 @@ pub(super) struct Slot {
     pub(super) deliveries: mpsc::UnboundedReceiver<Delivery>,
     /// Somebody else wrote something about a question: look at the rows.
     pub(super) nudge: Arc<Notify>,
+    /// Changes when the user moves the commands that run to the background.
+    pub(super) moves: watch::Sender<u64>,
     _guard: OwnedMutexGuard<()>,
     _ears: Arc<ChangeListener>,
 }
@@ -74,6 +77,7 @@ impl Live {
             cancel: handle.cancel,
             deliveries,
             nudge: handle.nudge,
+            moves: handle.moves,
             _guard: guard,
             _ears: self.listen(store),
         }
@@ -81,8 +85,12 @@ impl Live {
 
     fn announce(&self, thread_id: &ThreadId) -> (Handle, mpsc::UnboundedReceiver<Delivery>) {
         let (sender, deliveries) = mpsc::unbounded_channel();
-        let handle =
-            Handle { cancel: CancellationToken::new(), deliveries: sender, nudge: Arc::new(Notify::new()) };
+        let handle = Handle {
+            cancel: CancellationToken::new(),
+            deliveries: sender,
+            nudge: Arc::new(Notify::new()),
+            moves: watch::Sender::new(0),
+        };
         let mut handles = self.handles.lock().expect("no panic while handles are held");
         handles.insert(thread_id.clone(), handle.clone());
         (handle, deliveries)
@@ -119,6 +127,18 @@ impl Live {
         })
     }
 
+    /// Moves the commands that run for the driver to the background; `false` when there are none.
+    pub(super) fn move_to_background(&self, thread_id: &ThreadId) -> bool {
+        let handles = self.handles.lock().expect("no panic while handles are held");
+        // Nobody listens but calls that can be moved.
+        let moves =
+            handles.get(thread_id).map(|handle| &handle.moves).filter(|moves| moves.receiver_count() > 0);
+        moves.is_some_and(|moves| {
+            moves.send_modify(|count| *count += 1);
+            true
+        })
+    }
+
     /// Whether a driver is awake on the thread.
     pub(super) fn is_awake(&self, thread_id: &ThreadId) -> bool {
         self.handles.lock().expect("no panic while handles are held").contains_key(thread_id)
@@ -134,6 +154,7 @@ impl Slot {
     pub(super) fn renew(mut self) -> Self {
         let (handle, deliveries) = self.live.announce(&self.thread_id);
         (self.cancel, self.nudge, self.deliveries) = (handle.cancel, handle.nudge, deliveries);
+        self.moves = handle.moves;
         self
     }
 }

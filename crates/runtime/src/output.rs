@@ -54,6 +54,20 @@ impl CallSink {
         buffer.unwritten.clear();
     }
 
+    /// The call ends while its command goes on: what is unwritten is written, and the command's keeper writes the rest.
+    pub(super) async fn hand_over(&self) {
+        let chunk = {
+            let mut buffer = self.buffer.lock().expect("no panic while output is held");
+            buffer.ended = true;
+            std::mem::take(&mut buffer.unwritten)
+        };
+        if !chunk.is_empty()
+            && let Err(error) = self.store.append_output(&self.fence, &self.attempt, chunk).await
+        {
+            tracing::warn!(%error, "output of a moved command could not be kept");
+        }
+    }
+
     fn keep(&self, delta: &str) {
         let mut buffer = self.buffer.lock().expect("no panic while output is held");
         if buffer.ended {

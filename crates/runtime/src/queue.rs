@@ -57,6 +57,16 @@ impl AgentRuntime {
         Ok(self.queued(thread_id).await?.into_iter().find(|message| message.begins(now)))
     }
 
+    /// The same, without what became of commands in the background: that is for the next run that somebody wants.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn next_wanted(&self, thread_id: &ThreadId) -> Result<Option<QueuedMessage>, StoreError> {
+        let now = self.inner.shared.clock.now_ms();
+        let mut queued = self.queued(thread_id).await?.into_iter();
+        Ok(queued.find(|message| message.begins(now) && !message.reports_command()))
+    }
+
     /// Takes a message back. `false`: it is gone already, most likely begun.
     ///
     /// # Errors

@@ -12,10 +12,17 @@ use aye_core::contract::message::Message;
 use aye_core::contract::record::{JobClaim, QueuedMessage};
 
 impl Driver {
-    /// Takes in what was said since the last step began.
+    /// Takes in what was said since the last step began. The first step takes what became of commands in the background.
     pub(super) async fn take_steering(&mut self) -> Result<(), RuntimeError> {
-        if self.machine.steps() == 0 {
-            return Ok(());
+        let is_first = self.machine.steps() == 0;
+        if is_first {
+            if !self.calls.is_empty() {
+                // The call of a person comes before anything else.
+                return Ok(());
+            }
+            if let Err(error) = self.shared.report_commands(&self.record.thread_id).await {
+                tracing::error!(thread = %self.record.thread_id, %error, "background commands cannot be read");
+            }
         }
         let queued = match self.shared.store.queued(&self.record.thread_id).await {
             Ok(queued) => queued,
@@ -26,7 +33,8 @@ impl Driver {
             }
         };
         let now = self.shared.clock.now_ms();
-        for message in queued.into_iter().filter(|message| message.steers() && message.begins(now)) {
+        let joins = |message: &QueuedMessage| message.reports_command() || !is_first && message.steers();
+        for message in queued.into_iter().filter(|message| joins(message) && message.begins(now)) {
             self.take_one(message).await?;
         }
         Ok(())

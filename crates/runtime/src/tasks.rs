@@ -27,6 +27,13 @@ impl Default for Tasks {
     }
 }
 
+impl Tasks {
+    /// Tells that something in the background changed.
+    pub(super) fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+}
+
 impl AgentRuntime {
     /// Hears of questions that children ask or were answered, and of their ends, as long as they are driven here.
     pub fn watch_children(&self) -> watch::Receiver<u64> {
@@ -34,7 +41,7 @@ impl AgentRuntime {
     }
 
     pub(super) fn children_changed(&self) {
-        self.inner.shared.tasks.changes.send_modify(|count| *count += 1);
+        self.inner.shared.tasks.changed();
     }
 
     /// The children below a thread, oldest first.

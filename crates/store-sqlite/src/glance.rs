@@ -2,8 +2,11 @@
 
 use rusqlite::Connection;
 
-use super::{SqlFailure, Store, StoreError, children, journal, leases, mailbox, runs, summaries, threads};
+use super::{
+    SqlFailure, Store, StoreError, children, commands, journal, leases, mailbox, runs, summaries, threads,
+};
 use aye_core::contract::child::TaskRecord;
+use aye_core::contract::command::CommandRecord;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::{
@@ -31,6 +34,8 @@ pub struct ThreadView {
     pub decided: usize,
     /// The children below that are not over, oldest first.
     pub children: Vec<TaskRecord>,
+    /// The commands in the background, of the children below too, whose end is not known, oldest first.
+    pub commands: Vec<CommandRecord>,
     /// Executions of an unfinished latest run that were started and have no outcome yet.
     pub running: Vec<OpenIntent>,
     /// What begins when the thread is free.
@@ -104,6 +109,7 @@ pub(super) fn of_thread(
         waiting: children::questions_below(conn, id, SuspensionStatus::Open, false)?,
         decided,
         children: children::tasks_below(conn, id, true)?,
+        commands: commands::below(conn, id, true)?,
         running: match unfinished {
             Some(run) => journal::open_of(conn, &run.id)?,
             None => Vec::new(),

@@ -13,6 +13,7 @@ mod audit;
 mod back;
 mod bell;
 mod children;
+mod commands;
 mod error;
 mod folders;
 mod glance;

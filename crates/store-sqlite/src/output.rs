@@ -46,7 +46,7 @@ impl Store {
     }
 }
 
-fn intent_of(conn: &Connection, id: &AttemptId) -> Result<Option<i64>, SqlFailure> {
+pub(super) fn intent_of(conn: &Connection, id: &AttemptId) -> Result<Option<i64>, SqlFailure> {
     let sql = "SELECT n FROM intent WHERE run_id = ?1 AND call_id = ?2 AND attempt = ?3";
     let key = (id.run_id.as_str(), id.call_id.as_str(), id.attempt);
     Ok(conn.prepare_cached(sql)?.query_row(key, |row| row.get(0)).optional()?)
@@ -62,7 +62,7 @@ struct Size {
     cut: i64,
 }
 
-fn append(tx: &Transaction<'_>, intent: i64, chunk: &str) -> Result<(), SqlFailure> {
+pub(super) fn append(tx: &Transaction<'_>, intent: i64, chunk: &str) -> Result<(), SqlFailure> {
     let mut size = size_of(tx, intent)?.unwrap_or_default();
     let mut rest = chunk;
     if size.tail == 0 && size.dropped == 0 && size.head < HALF {
@@ -148,4 +148,30 @@ pub(super) fn read(conn: &Connection, intent: i64) -> Result<String, SqlFailure>
         text.push_str(&String::from_utf8_lossy(body(row, 1)?));
     }
     Ok(text)
+}
+
+/// What was printed after the first `seen` bytes, with a line where bytes of it are gone, and how many bytes there are.
+pub(super) fn since(conn: &Connection, intent: i64, seen: usize) -> Result<(String, usize), SqlFailure> {
+    let Some(size) = size_of(conn, intent)? else { return Ok((String::new(), seen)) };
+    let mut text = String::new();
+    let mut statement =
+        conn.prepare_cached("SELECT part, text FROM output WHERE intent = ?1 ORDER BY part")?;
+    let mut rows = statement.query((intent,))?;
+    let mut at = 0;
+    let mut is_head = true;
+    while let Some(row) = rows.next()? {
+        if is_head && row.get::<_, i64>(0)? >= size.cut {
+            is_head = false;
+            at += size.dropped;
+            if at > seen && size.dropped > 0 {
+                let gone = size.dropped.min(at - seen);
+                let _ = write!(text, "\n[... {gone} bytes left out ...]\n");
+            }
+        }
+        let part = String::from_utf8_lossy(body(row, 1)?);
+        let known = part.floor_char_boundary(seen.saturating_sub(at));
+        text.push_str(&part[known..]);
+        at += part.len();
+    }
+    Ok((text, at.max(seen)))
 }

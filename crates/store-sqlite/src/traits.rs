@@ -12,6 +12,7 @@ use super::{ChangeSubscription, FileStore, InMemoryStore, Mailbox, Store};
 use aye_core::contract::audit::AuditRow;
 use aye_core::contract::child::{ChildRecord, TaskRecord};
 use aye_core::contract::clock::Clock;
+use aye_core::contract::command::{CommandEnd, CommandNews, CommandRecord, CommandReport};
 use aye_core::contract::ids::{JobId, RunId, SuspensionId, ThreadId};
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob};
@@ -23,8 +24,8 @@ use aye_core::contract::record::{
     ThreadRecord,
 };
 use aye_core::contract::storage::{
-    AcquireError, AuditFilter, AuditStore, Change, ChangeFeed, ChildStore, DecisionStore, GrantStore,
-    IsAlive, LeaseStore, MailboxStore, Portion, QueueStore, RunStore, StorageError, StoreError,
+    AcquireError, AuditFilter, AuditStore, Change, ChangeFeed, ChildStore, CommandStore, DecisionStore,
+    GrantStore, IsAlive, LeaseStore, MailboxStore, Portion, QueueStore, RunStore, StorageError, StoreError,
     SuspensionFilter, Term, ThreadRunStore, ThreadStore, ThreadTail,
 };
 use aye_core::contract::summary::SummaryRecord;
@@ -148,6 +149,20 @@ forward! {
         tasks as tasks(thread: &ThreadId) -> Done<Vec<TaskRecord>>;
         waiting_below as waiting_below(thread: &ThreadId) -> Done<Vec<SuspensionRecord>>;
         has_answers as has_answers(thread: &ThreadId) -> Done<bool>;
+    }
+    CommandStore {
+        begin_command as begin_command(
+            id: &AttemptId, agent: String, line: String, owner: Owner, now_ms: u64
+        ) -> Done<CommandRecord>;
+        append_command_output as append_command_output(number: u64, chunk: String) -> Done<bool>;
+        look_at_command as look_at_command(thread: &ThreadId, number: u64) -> Done<Option<CommandNews>>;
+        end_command as end_command(
+            number: u64, end: CommandEnd, report: CommandReport, now_ms: u64
+        ) -> Done<bool>;
+        report_commands as report_commands(thread: &ThreadId, is_alive: IsAlive, now_ms: u64) -> Done<()>;
+        stop_command as stop_command(number: u64) -> Done<bool>;
+        command as command(number: u64) -> Done<Option<CommandRecord>>;
+        commands as commands(thread: &ThreadId) -> Done<Vec<CommandRecord>>;
     }
     QueueStore {
         submit as submit(job: MailboxJob) -> Done<MailboxJob>;

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use super::ToolEnv;
 use super::args::{Args, invalid};
-use super::exec::{self, Env, ExecRequest, ExecResult, signal_name};
+use super::background::{self, Program};
+use super::exec::{self, Env, ExecError, ExecRequest, ExecResult, signal_name};
 use super::words;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::tool::{
@@ -30,11 +31,12 @@ pub(super) struct Bash {
 struct Call<'a> {
     command: &'a str,
     timeout: Duration,
+    in_background: bool,
 }
 
 impl Bash {
     fn parse<'a>(&self, args: &'a Value) -> Result<Call<'a>, ToolError> {
-        let args = Args::new(NAME, args, &["command", "timeout", "description"])?;
+        let args = Args::new(NAME, args, &["command", "timeout", "description", "run_in_background"])?;
         let command = args.filled("command")?;
         if command.contains('\0') {
             return Err(invalid("`command` contains a NUL byte"));
@@ -51,7 +53,7 @@ impl Bash {
             Some(ms) => Duration::from_millis(ms),
             None => config.default_timeout,
         };
-        Ok(Call { command, timeout })
+        Ok(Call { command, timeout, in_background: args.flag("run_in_background", false)? })
     }
 
     fn request(&self, call: &Call<'_>, on_behalf: SpawnContext) -> ExecRequest {
@@ -63,7 +65,8 @@ impl Bash {
             env,
             timeout: call.timeout,
             max_output: self.env.exec.max_output,
-            output_dir: Some(self.env.output_dir.clone()),
+            // What goes on in the background has its output stored as it comes.
+            output_dir: (!call.in_background).then(|| self.env.output_dir.clone()),
             on_behalf,
         }
     }
@@ -95,7 +98,8 @@ impl Tool for Bash {
                 "properties": {
                     "command": {"type": "string"},
                     "timeout": {"type": "integer", "description": "ms, default 120000, max 600000"},
-                    "description": {"type": "string", "description": "what the command does, in a few words"}
+                    "description": {"type": "string", "description": "what the command does, in a few words"},
+                    "run_in_background": {"type": "boolean", "description": "for servers and long jobs: returns an id at once"}
                 },
                 "required": ["command"]
             }))
@@ -122,21 +126,49 @@ impl Tool for Bash {
             let confined = sandbox.confine(&mut request, profile, &self.env.workspace.root).await;
             confined.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))?;
         }
-        // Unbounded, because `run` bounds what it hands out by time, and a slow screen must not stop the command.
-        let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel::<String>();
-        let run = async {
-            let tx = tx;
-            exec::run(&self.env.exec, request, |text| drop(tx.send(text.to_owned())), &ctx.cancellation).await
+        let mut program = Program::new(self.env.exec.clone(), request);
+        if call.in_background {
+            let id = program.move_to(background::host(ctx)?, call.command).await?;
+            return Ok(background::started(NAME, &id, "Runs in the background as").into());
+        }
+        let Some(result) = stay(&mut program, ctx).await else {
+            let id = program.move_to(background::host(ctx)?, call.command).await?;
+            return Ok(background::started(NAME, &id, "The user moved it to the background as").into());
         };
-        let forward = async {
-            while let Some(text) = rx.recv().await {
-                ctx.stream_output(text).await;
-            }
-        };
-        let (result, ()) = tokio::join!(run, forward);
         let result = result.map_err(|error| ToolError::ExecutionFailed(error.to_string()))?;
         Ok(answer(&result, call.timeout).into())
     }
+}
+
+/// Stays with a program until it ends, and shows what it prints. `None`: it is to go on in the background.
+async fn stay(program: &mut Program, ctx: &ToolCallContext) -> Option<Result<ExecResult, ExecError>> {
+    let (run, output, stop) = (&mut program.run, &mut program.output, &program.stop);
+    let forward = async {
+        while let Some(text) = output.recv().await {
+            ctx.stream_output(text).await;
+        }
+    };
+    let moved = async {
+        match &ctx.background {
+            Some(host) => host.moved().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(forward, moved);
+    let mut is_shown = false;
+    let result = loop {
+        tokio::select! {
+            biased;
+            result = &mut *run => break result,
+            () = ctx.cancellation.cancelled(), if !stop.is_cancelled() => stop.cancel(),
+            () = &mut forward, if !is_shown => is_shown = true,
+            () = &mut moved, if !stop.is_cancelled() => return None,
+        }
+    };
+    if !is_shown {
+        forward.await;
+    }
+    Some(result)
 }
 
 /// The result that the model and the person read.

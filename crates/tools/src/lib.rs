@@ -8,6 +8,7 @@ mod args;
 mod artifact;
 mod ask_user;
 mod atomic;
+mod background;
 mod bash;
 mod change;
 mod edit;
@@ -131,6 +132,8 @@ pub fn builtin(env: ToolEnv) -> Vec<Arc<dyn Tool>> {
         Arc::new(glob::Glob { env: env.clone() }),
         Arc::new(grep::Grep { env: env.clone() }),
         Arc::new(bash::Bash { env: env.clone() }),
+        Arc::new(background::BashOutput { env: env.clone() }),
+        Arc::new(background::KillShell),
         Arc::new(web_fetch::WebFetch::new(env)),
         Arc::new(ask_user::AskUser),
         Arc::new(todo::TodoWrite),

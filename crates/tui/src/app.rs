@@ -188,7 +188,7 @@ pub struct App {
     pub is_calm: bool,
     /// It is written for a screen reader: cards are answered in words and do not take the keys by themselves.
     pub is_linear: bool,
-    /// Agents at work in the background.
+    /// Agents and commands at work in the background.
     pub tasks: usize,
     /// How long the last run took.
     pub last_run_ms: Option<u64>,

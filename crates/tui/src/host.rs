@@ -11,6 +11,7 @@ use super::back::{BackCmd, BackMsg};
 use super::composer::paste::Draft;
 use super::theme::ThemeRow;
 use aye_core::contract::child::TaskRecord;
+use aye_core::contract::command::CommandRecord;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::grant::{GrantPreview, GrantRequest};
 use aye_core::contract::ids::{SuspensionId, ThreadId};
@@ -146,6 +147,8 @@ pub struct OpenedThread {
     pub queued: Vec<QueuedRow>,
     /// The agents below it that work or wait, oldest first.
     pub children: Vec<TaskRecord>,
+    /// The commands that run in the background, those of the agents below it too, oldest first.
+    pub commands: Vec<CommandRecord>,
     /// Summaries that stand for older messages, oldest first.
     pub summaries: Vec<SummaryRecord>,
 }
@@ -211,6 +214,8 @@ pub struct ThreadSync {
     pub queued: Vec<QueuedRow>,
     /// The agents below it that work or wait, oldest first.
     pub children: Vec<TaskRecord>,
+    /// The commands that run in the background, those of the agents below it too, oldest first.
+    pub commands: Vec<CommandRecord>,
     /// Summaries that stand for older messages, oldest first.
     pub summaries: Vec<SummaryRecord>,
 }

@@ -232,6 +232,7 @@ fn opened() -> OpenedThread {
         driver: aye::tui::host::Driver::Nobody,
         queued: Vec::new(),
         children: Vec::new(),
+        commands: Vec::new(),
         summaries: Vec::new(),
     }
 }

@@ -5,6 +5,7 @@ pub mod address;
 pub mod audit;
 pub mod child;
 pub mod clock;
+pub mod command;
 pub mod content;
 pub mod context_message;
 pub mod digest;

@@ -455,6 +455,11 @@ impl QueuedMessage {
         self.messages.iter().any(Message::steers)
     }
 
+    /// Whether it reports the end of a command in the background, which a run takes in before it asks the model.
+    pub fn reports_command(&self) -> bool {
+        self.messages.iter().any(Message::reports_command)
+    }
+
     /// What was said, with a mark in the place of each long paste; `None`: it holds none.
     pub fn shown(&self) -> Option<String> {
         self.messages.iter().any(|message| message.shown().is_some()).then(|| {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::command::BackgroundHost;
 use super::content::ContentBlock;
 use super::event::AgentEvent;
 use super::event_sink::EventSink;
@@ -378,6 +379,8 @@ pub struct ToolCallContext {
     /// What the kernel keeps the programs of this call to: see
     /// [`Judgement::profile`](super::judgement::Judgement::profile).
     pub sandbox: Option<super::judgement::Profile>,
+    /// Keeps commands that outlive this call; absent where nothing does.
+    pub background: Option<Arc<dyn BackgroundHost>>,
 }
 
 /// The run that a process is spawned for.
@@ -414,6 +417,7 @@ impl ToolCallContext {
             start_before: None,
             guards_git: false,
             sandbox: None,
+            background: None,
         }
     }
 

@@ -5,8 +5,18 @@ use super::rules::{RuleSet, ToolPermissionBehavior as Behavior};
 pub use aye_core::contract::mode::Mode;
 
 /// The tools that plan mode leaves.
-const READ_ONLY: &[&str] =
-    &["Read", "List", "Glob", "Grep", "TodoWrite", "AskUser", "skill", "load_skill_resource"];
+const READ_ONLY: &[&str] = &[
+    "Read",
+    "List",
+    "Glob",
+    "Grep",
+    "BashOutput",
+    "KillShell",
+    "TodoWrite",
+    "AskUser",
+    "skill",
+    "load_skill_resource",
+];
 
 /// True for the tools that only look, or only talk with the person.
 pub(super) fn is_read_only(tool: &str) -> bool {

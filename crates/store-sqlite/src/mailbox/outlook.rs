@@ -10,6 +10,7 @@ use super::Mailbox;
 use super::jobs::readable;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::mailbox::MailboxJob;
+use aye_core::contract::message::Message;
 use aye_core::contract::record::LeaseRecord;
 
 /// Jobs whose thread is free: nothing unfinished in it, or the job's own run, which can go on. A run goes on when a dead
@@ -77,6 +78,10 @@ fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> 
             continue;
         }
         let Some(job) = readable(conn, "SELECT {} FROM mailbox WHERE n = ?1", (n,))?.pop() else { continue };
+        if job.messages.iter().any(Message::reports_command) {
+            // It is for the next run that somebody wants, and wants none itself.
+            continue;
+        }
         let typed = job.typed_into().map(|owner| LeaseRecord { owner, epoch: 0, until: None });
         if let Some(lease) = typed.filter(|lease| outlook.typed.contains(lease) || is_held(lease)) {
             if !outlook.typed.contains(&lease) {

@@ -2,6 +2,7 @@
 
 mod audit;
 mod back;
+mod commands;
 mod crash;
 mod decisions;
 mod files;

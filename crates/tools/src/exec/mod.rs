@@ -27,7 +27,8 @@ use aye_core::contract::tool::SpawnContext;
 pub(crate) use capture::{Spill, private_file};
 pub use env::{Env, child_env, holds_password, is_secret};
 pub use git::{GIT_SETTINGS, GIT_VARIABLES, guard_git, harmless};
-pub use run::{Said, converse, end_of_run, run};
+pub(crate) use plain::plain_pieces;
+pub use run::{Said, converse, end_of_run, run, run_timeless};
 pub use serve::server_command;
 #[cfg(target_os = "linux")]
 pub use supervisor::{Report, SUPERVISE_ARG, supervise_main};
@@ -129,6 +130,16 @@ pub enum ExecError {
     /// No pipe, no process.
     #[error("cannot run a program")]
     Io(#[from] std::io::Error),
+}
+
+/// Output as a model reads it: without escape sequences, progress bars collapsed, the middle left out when it is longer
+/// than `limit` bytes.
+pub fn as_read(output: &str, limit: usize) -> String {
+    let mut text = String::with_capacity(output.len());
+    plain::Plain::default().push(output, &mut text);
+    let mut capture = capture::Capture::new(limit, None);
+    capture.push(&text);
+    capture.finish().text
 }
 
 /// The name of a signal, such as `SIGKILL`.

@@ -1,5 +1,8 @@
 //! Output without the sequences that only a terminal understands.
 
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+
 /// Takes escape sequences out of a text that comes in pieces.
 #[derive(Debug, Default)]
 pub(super) struct Plain {
@@ -20,6 +23,16 @@ enum State {
     String,
     /// After an ESC in such a string.
     StringEscape,
+}
+
+/// Takes escape sequences out of pieces of output.
+pub(crate) fn plain_pieces(pieces: BoxStream<'static, String>) -> BoxStream<'static, String> {
+    let text = |plain: &mut Plain, piece: String| {
+        let mut text = String::with_capacity(piece.len());
+        plain.push(&piece, &mut text);
+        std::future::ready(Some(text))
+    };
+    pieces.scan(Plain::default(), text).boxed()
 }
 
 impl Plain {

@@ -168,7 +168,21 @@ pub async fn run(
     on_output: impl FnMut(&str) + Send,
     cancel: &CancellationToken,
 ) -> Result<ExecResult, ExecError> {
-    carry_out(config, request, None, on_output, cancel).await.map(|(result, _)| result)
+    run_timeless(config, request, on_output, cancel, &CancellationToken::new()).await
+}
+
+/// As [`run`], without the timeout from when `timeless` is cancelled.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_timeless(
+    config: &ExecConfig,
+    request: ExecRequest,
+    on_output: impl FnMut(&str) + Send,
+    cancel: &CancellationToken,
+    timeless: &CancellationToken,
+) -> Result<ExecResult, ExecError> {
+    carry_out(config, request, None, on_output, (cancel, timeless)).await.map(|(result, _)| result)
 }
 
 /// As [`run`], for a program that is given something on its stdin and answers on its stdout: [`ExecResult::output`] is
@@ -182,7 +196,7 @@ pub async fn converse(
     input: &[u8],
     cancel: &CancellationToken,
 ) -> Result<(ExecResult, Said), ExecError> {
-    carry_out(config, request, Some(input), |_| {}, cancel).await
+    carry_out(config, request, Some(input), |_| {}, (cancel, &CancellationToken::new())).await
 }
 
 /// The stdout of a program that was given something on its stdin.
@@ -218,7 +232,7 @@ async fn carry_out(
     request: ExecRequest,
     input: Option<&[u8]>,
     mut on_output: impl FnMut(&str) + Send,
-    cancel: &CancellationToken,
+    (cancel, timeless): (&CancellationToken, &CancellationToken),
 ) -> Result<(ExecResult, Said), ExecError> {
     let began = Instant::now();
     let (mut running, output) = start(config, &request, input)?;
@@ -249,6 +263,7 @@ async fn carry_out(
     // Set once the process ended: how long its output may go on.
     let mut end_at: Option<Instant> = None;
     let mut look_at = began + LOOK;
+    let mut is_timeless = timeless.is_cancelled();
     while exit.is_none() || output.is_some() || (input.is_some() && status_pipe.is_some()) {
         let read = async {
             match &mut output {
@@ -263,7 +278,8 @@ async fn carry_out(
                 running.stop();
                 kill_at = Some(Instant::now() + config.grace + slack(&running));
             }
-            () = sleep_until(timeout), if kill_at.is_none() => {
+            () = timeless.cancelled(), if !is_timeless => is_timeless = true,
+            () = sleep_until(timeout), if kill_at.is_none() && !is_timeless => {
                 result.timed_out = true;
                 running.stop();
                 kill_at = Some(Instant::now() + config.grace + slack(&running));

@@ -300,6 +300,7 @@ pub(crate) fn opened(messages: Vec<aye_core::contract::record::StoredMessage>) -
         driver: Driver::Nobody,
         queued: Vec::new(),
         children: Vec::new(),
+        commands: Vec::new(),
         summaries: Vec::new(),
     }
 }

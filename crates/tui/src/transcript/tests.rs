@@ -66,6 +66,7 @@ fn stored(messages: Vec<Message>) -> OpenedThread {
         driver: crate::host::Driver::Nobody,
         queued: Vec::new(),
         children: Vec::new(),
+        commands: Vec::new(),
         summaries: Vec::new(),
     }
 }
@@ -257,6 +258,7 @@ fn sync_of(opened: OpenedThread, from: usize, driver: crate::host::Driver) -> cr
         running: Vec::new(),
         queued: Vec::new(),
         children: Vec::new(),
+        commands: Vec::new(),
         summaries: Vec::new(),
     }
 }

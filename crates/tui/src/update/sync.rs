@@ -6,6 +6,7 @@ use super::super::host::{Driver, ThreadSync};
 use super::super::msg::Cmd;
 use super::super::transcript::Level;
 use aye_core::contract::child::TaskRecord;
+use aye_core::contract::command::CommandRecord;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::SuspensionRecord;
@@ -13,9 +14,10 @@ use aye_core::contract::record::SuspensionRecord;
 #[cfg(test)]
 mod tests;
 
-/// How many agents work in the background.
-pub(super) fn at_work(children: &[TaskRecord]) -> usize {
-    children.iter().filter(|task| task.child.background && !task.status().is_over()).count()
+/// How many agents and commands work in the background.
+pub(super) fn at_work(children: &[TaskRecord], commands: &[CommandRecord]) -> usize {
+    let agents = children.iter().filter(|task| task.child.background && !task.status().is_over());
+    agents.count() + commands.len()
 }
 
 impl App {
@@ -30,7 +32,7 @@ impl App {
         if self.thread_id() != Some(thread) {
             return;
         }
-        self.tasks = at_work(&sync.children);
+        self.tasks = at_work(&sync.children, &sync.commands);
         self.moved = self.now;
         self.queued.clone_from(&sync.queued);
         self.queued.retain(|row| !self.steered.contains(&row.id));

@@ -8,6 +8,7 @@
 
 mod change;
 mod children;
+mod commands;
 mod decisions;
 mod error;
 mod mailbox;
@@ -25,6 +26,7 @@ use super::record::{Begin, Checkpoint};
 
 pub use change::{Change, ChangeFeed, ChangeKind};
 pub use children::{ChildStore, QueueStore};
+pub use commands::CommandStore;
 pub use decisions::{AuditStore, DecisionStore, GrantStore};
 pub use error::{AcquireError, StorageError, StoreError, holder};
 pub use mailbox::MailboxStore;
@@ -35,7 +37,15 @@ pub use threads::ThreadStore;
 /// Threads and runs, and the transactions that change both: the store of a runtime.
 #[async_trait]
 pub trait ThreadRunStore:
-    ThreadStore + RunStore + LeaseStore + DecisionStore + GrantStore + ChildStore + QueueStore + AuditStore
+    ThreadStore
+    + RunStore
+    + LeaseStore
+    + DecisionStore
+    + GrantStore
+    + ChildStore
+    + CommandStore
+    + QueueStore
+    + AuditStore
 {
     /// Writes what is true after a stage of a run, in one transaction.
     ///

@@ -29,6 +29,7 @@ fn sync(driver: Driver, run: Option<RunRecord>, waiting: &[&str]) -> ThreadSync 
         running: Vec::new(),
         queued: Vec::new(),
         children: Vec::new(),
+        commands: Vec::new(),
         summaries: Vec::new(),
     }
 }

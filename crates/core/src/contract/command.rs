@@ -1,0 +1,185 @@
+//! Commands in the background of a conversation: they outlive the call that started them, and end with the program.
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::ids::{CallId, RunId, ThreadId};
+use super::message::Message;
+use super::record::Owner;
+use super::tool::ToolError;
+
+/// The member of a message's metadata that names the command whose end it reports.
+const FROM_COMMAND: &str = "from_command";
+
+/// How a command in the background ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandEnd {
+    /// It exited by itself, with this status.
+    Exited(i32),
+    /// A signal ended it.
+    Signal(i32),
+    /// It was stopped: by the model, by the user, or at the end of the program.
+    Stopped,
+    /// It was not started; why.
+    Failed(String),
+    /// The program that watched it died, and the command was stopped with it.
+    Unknown,
+}
+
+impl CommandEnd {
+    /// The word for users and for the model.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Exited(0) => "completed",
+            Self::Exited(_) | Self::Signal(_) | Self::Failed(_) => "failed",
+            Self::Stopped => "stopped",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The same as a sentence without its subject.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Exited(status) => format!("ended with exit status {status}"),
+            Self::Signal(signal) => format!("was ended by signal {signal}"),
+            Self::Stopped => "was stopped".to_owned(),
+            Self::Failed(why) => format!("could not run: {why}"),
+            Self::Unknown => "ended when aye did; its outcome is unknown".to_owned(),
+        }
+    }
+}
+
+/// Who learns of the end of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandReport {
+    /// The conversation, by a message that is queued.
+    Queued,
+    /// The conversation, when its next run begins.
+    NextRun,
+    /// Nobody: it is known already.
+    Known,
+}
+
+/// A command in the background, as it stands in one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CommandRecord {
+    /// Its number, unique in the store.
+    pub number: u64,
+    /// The conversation that it belongs to.
+    pub thread_id: ThreadId,
+    /// The run that started it.
+    pub run_id: RunId,
+    /// The call that started it.
+    pub call_id: CallId,
+    /// The agent of that run.
+    pub agent: String,
+    /// The command line.
+    pub command: String,
+    /// The process that watches it.
+    pub owner: Owner,
+    /// Started, in Unix milliseconds.
+    pub started_at: u64,
+    /// Somebody wants it to end.
+    pub stop: bool,
+    /// Its end is known to the conversation.
+    pub told: bool,
+    /// Ended, in Unix milliseconds.
+    pub ended_at: Option<u64>,
+    /// How it ended.
+    pub end: Option<CommandEnd>,
+}
+
+impl CommandRecord {
+    /// Its id, as the model and `/tasks` name it.
+    pub fn id(&self) -> String {
+        format!("b{}", self.number)
+    }
+
+    /// The number behind an id.
+    pub fn number_of(id: &str) -> Option<u64> {
+        let digits = id.strip_prefix('b').unwrap_or(id);
+        (digits.len() < 19 && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().ok())?
+    }
+
+    /// The word for where it stands.
+    pub fn word(&self) -> &'static str {
+        self.end.as_ref().map_or("running", CommandEnd::word)
+    }
+
+    /// The message that tells the conversation of its end, with the last of what it printed.
+    pub fn report(&self, end: &CommandEnd, output: &str) -> Message {
+        let id = self.id();
+        let mut text = format!("[task {id}] The background command `{}` {}.", self.command, end.words());
+        if !output.trim().is_empty() {
+            text.push_str("\n\n");
+            text.push_str(output.trim_end());
+        }
+        let mut message = Message::user(text);
+        message.metadata =
+            Some(json!({ FROM_COMMAND: {"task": id, "command": self.command, "status": end.word()} }));
+        message
+    }
+}
+
+impl Message {
+    /// Whether it reports the end of a command in the background.
+    pub fn reports_command(&self) -> bool {
+        self.metadata.as_ref().is_some_and(|about| about.get(FROM_COMMAND).is_some())
+    }
+}
+
+/// A command that goes on after its call. Nothing is started before `end` is polled.
+pub struct BackgroundCommand {
+    /// The command line.
+    pub command: String,
+    /// What it prints, until it ended.
+    pub output: BoxStream<'static, String>,
+    /// Runs it to its end.
+    pub end: BoxFuture<'static, CommandEnd>,
+    /// Asks it to end.
+    pub stop: CancellationToken,
+}
+
+/// What is new about a command.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommandNews {
+    /// The command.
+    pub record: CommandRecord,
+    /// What it printed since the last look.
+    pub output: String,
+}
+
+/// Keeps the commands of a conversation that outlive their calls.
+#[async_trait]
+pub trait BackgroundHost: Send + Sync {
+    /// Takes charge of a command, and gives its id.
+    async fn adopt(&self, command: BackgroundCommand) -> Result<String, ToolError>;
+
+    /// Ends when the user wants the call that runs now to go on in the background.
+    async fn moved(&self);
+
+    /// What a command of this conversation printed since the last look.
+    async fn look(&self, id: &str) -> Result<CommandNews, ToolError>;
+
+    /// Ends a command of this conversation.
+    async fn stop(&self, id: &str) -> Result<CommandRecord, ToolError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_leads_to_its_number() {
+        for (id, number) in
+            [("b1", Some(1)), ("17", Some(17)), ("b", None), ("", None), ("b1x", None), ("-1", None)]
+        {
+            assert_eq!(CommandRecord::number_of(id), number, "{id}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Commands in the background: programs that outlive the call that started them. Each belongs to its conversation and is
+//! kept by the process that started it; what it prints and how it ends is stored.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::output::CallSink;
+use super::recover::is_alive;
+use super::request::RuntimeError;
+use super::{AgentRuntime, Shared};
+use aye_core::contract::command::{
+    BackgroundCommand, BackgroundHost, CommandEnd, CommandNews, CommandRecord, CommandReport,
+};
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::record::AttemptId;
+use aye_core::contract::storage::{ChangeFeed, ChangeKind, StoreError};
+use aye_core::contract::tool::ToolError;
+
+/// Pieces of output that are written together.
+const TOGETHER: usize = 64;
+
+/// The commands that this process keeps, by number.
+#[derive(Default)]
+pub(super) struct Commands {
+    running: Mutex<HashMap<u64, Arc<KeptCommand>>>,
+}
+
+struct KeptCommand {
+    thread: ThreadId,
+    stop: CancellationToken,
+    /// Who learns of its end.
+    report: Mutex<CommandReport>,
+    over: watch::Sender<bool>,
+}
+
+impl KeptCommand {
+    /// Asks it to end, and waits until that is written down.
+    async fn end(&self, report: CommandReport) {
+        *self.report.lock().expect("no panic while it is held") = report;
+        self.stop.cancel();
+        // Its sender is this very value.
+        let _ = self.over.subscribe().wait_for(|over| *over).await;
+    }
+}
+
+impl Commands {
+    fn get(&self, number: u64) -> Option<Arc<KeptCommand>> {
+        self.running.lock().expect("no panic while commands are held").get(&number).cloned()
+    }
+
+    /// Ends the commands of a thread and of those below it, and gives their numbers.
+    pub(super) async fn end_below(&self, thread: &ThreadId, report: CommandReport) -> Vec<u64> {
+        let below: Vec<_> = {
+            let running = self.running.lock().expect("no panic while commands are held");
+            let own = running.iter().filter(|(_, kept)| kept.thread.is_at_or_below(thread));
+            own.map(|(number, kept)| (*number, Arc::clone(kept))).collect()
+        };
+        let end = |(number, kept): (u64, Arc<KeptCommand>)| async move {
+            kept.end(report).await;
+            number
+        };
+        futures::future::join_all(below.into_iter().map(end)).await
+    }
+}
+
+/// The background as one call has it.
+pub(super) struct CallBackground {
+    pub(super) shared: Arc<Shared>,
+    pub(super) thread: ThreadId,
+    pub(super) agent: String,
+    pub(super) attempt: AttemptId,
+    pub(super) sink: Option<Arc<CallSink>>,
+    /// Changes when the user moves what runs to the background.
+    pub(super) moves: watch::Sender<u64>,
+}
+
+fn failed(error: &StoreError) -> ToolError {
+    ToolError::ExecutionFailed(error.to_string())
+}
+
+impl CallBackground {
+    fn number(id: &str) -> Result<u64, ToolError> {
+        CommandRecord::number_of(id).ok_or_else(|| Self::unknown(id))
+    }
+
+    fn unknown(id: &str) -> ToolError {
+        ToolError::NotFound(format!("this conversation has no background command `{id}`"))
+    }
+}
+
+#[async_trait]
+impl BackgroundHost for CallBackground {
+    async fn adopt(&self, command: BackgroundCommand) -> Result<String, ToolError> {
+        let shared = &self.shared;
+        if let Some(sink) = &self.sink {
+            sink.hand_over().await;
+        }
+        let (owner, now) = (shared.owner.clone(), shared.clock.now_ms());
+        let line = command.command.clone();
+        let begun = shared.store.begin_command(&self.attempt, self.agent.clone(), line, owner, now).await;
+        let record = begun.map_err(|error| failed(&error))?;
+        let kept = Arc::new(KeptCommand {
+            thread: self.thread.clone(),
+            stop: command.stop.clone(),
+            report: Mutex::new(CommandReport::Queued),
+            over: watch::Sender::new(false),
+        });
+        let mut running = shared.commands.running.lock().expect("no panic while commands are held");
+        running.insert(record.number, Arc::clone(&kept));
+        drop(running);
+        tokio::spawn(keep(Arc::clone(shared), record.number, kept, command));
+        shared.tasks.changed();
+        Ok(record.id())
+    }
+
+    async fn moved(&self) {
+        // The sender is this very value.
+        let _ = self.moves.subscribe().changed().await;
+    }
+
+    async fn look(&self, id: &str) -> Result<CommandNews, ToolError> {
+        let looked = self.shared.store.look_at_command(&self.thread, Self::number(id)?).await;
+        let mut news = looked.map_err(|error| failed(&error))?.ok_or_else(|| Self::unknown(id))?;
+        news.record = self.shared.as_it_stands(news.record);
+        Ok(news)
+    }
+
+    async fn stop(&self, id: &str) -> Result<CommandRecord, ToolError> {
+        let number = Self::number(id)?;
+        let found = self.shared.store.command(number).await.map_err(|error| failed(&error))?;
+        if found.is_none_or(|record| record.thread_id != self.thread) {
+            return Err(Self::unknown(id));
+        }
+        let ended = self.shared.end_command(number, CommandReport::Known).await;
+        ended.map_err(|error| failed(&error))?.ok_or_else(|| Self::unknown(id))
+    }
+}
+
+/// Stays with a command until it is over.
+async fn keep(shared: Arc<Shared>, number: u64, kept: Arc<KeptCommand>, command: BackgroundCommand) {
+    let BackgroundCommand { output, mut end, stop, command: _ } = command;
+    let mut output = output.ready_chunks(TOGETHER);
+    let mut wanted = StopWatch { changes: shared.store.watch().ok(), is_unread: true };
+    let (mut ended, mut is_open) = (None, true);
+    while ended.is_none() || is_open {
+        tokio::select! {
+            how = &mut end, if ended.is_none() => ended = Some(how),
+            pieces = output.next(), if is_open => match pieces {
+                None => is_open = false,
+                Some(pieces) => match shared.store.append_command_output(number, pieces.concat()).await {
+                    Ok(true) => {}
+                    // Its conversation was deleted.
+                    Ok(false) => stop.cancel(),
+                    Err(error) => tracing::warn!(number, %error, "output of a background command is lost"),
+                },
+            },
+            () = wanted.wait(&shared, number, &kept.thread), if !stop.is_cancelled() => stop.cancel(),
+        }
+    }
+    let report = *kept.report.lock().expect("no panic while it is held");
+    let (end, now) = (ended.unwrap_or(CommandEnd::Unknown), shared.clock.now_ms());
+    if let Err(error) = shared.store.end_command(number, end, report, now).await {
+        tracing::error!(number, %error, "the end of a background command cannot be stored");
+    }
+    shared.commands.running.lock().expect("no panic while commands are held").remove(&number);
+    kept.over.send_replace(true);
+    shared.tasks.changed();
+}
+
+/// Hears of other processes that want a command to end. A wait that is dropped loses nothing.
+struct StopWatch {
+    changes: Option<Box<dyn ChangeFeed>>,
+    /// Something changed that was not looked at.
+    is_unread: bool,
+}
+
+impl StopWatch {
+    /// Ends when another process wants the command to end, or its conversation is gone.
+    async fn wait(&mut self, shared: &Shared, number: u64, thread: &ThreadId) {
+        let Some(changes) = &mut self.changes else { return std::future::pending().await };
+        loop {
+            if self.is_unread {
+                match shared.store.command(number).await {
+                    Ok(Some(record)) if !record.stop => {}
+                    Ok(_) => return,
+                    Err(error) => tracing::warn!(number, %error, "a background command cannot be read"),
+                }
+                self.is_unread = false;
+            }
+            let change = changes.next().await;
+            let is_ours = matches!(change.kind, ChangeKind::Decision | ChangeKind::Anything);
+            self.is_unread = is_ours && change.concerns(thread);
+        }
+    }
+}
+
+impl Shared {
+    /// A command whose process is dead has ended with it.
+    fn as_it_stands(&self, mut record: CommandRecord) -> CommandRecord {
+        let is_kept = record.owner.token != self.owner.token || self.commands.get(record.number).is_some();
+        if record.end.is_none() && !(is_kept && is_alive(&self.owner, &record.owner)) {
+            record.end = Some(CommandEnd::Unknown);
+        }
+        record
+    }
+
+    /// Ends a command, in whichever process. Gives it as it stands then; `None`: there is no such command.
+    async fn end_command(
+        &self,
+        number: u64,
+        report: CommandReport,
+    ) -> Result<Option<CommandRecord>, StoreError> {
+        if let Some(kept) = self.commands.get(number) {
+            kept.end(report).await;
+        } else if let Some(record) = self.store.command(number).await?
+            && self.as_it_stands(record.clone()).end.is_none()
+        {
+            let mut changes = self.store.watch()?;
+            self.store.stop_command(number).await?;
+            while let Some(record) = self.store.command(number).await?
+                && self.as_it_stands(record).end.is_none()
+            {
+                changes.next_or_check().await;
+            }
+        }
+        Ok(self.store.command(number).await?.map(|record| self.as_it_stands(record)))
+    }
+}
+
+impl AgentRuntime {
+    /// The commands in the background of a thread, and of those below it, oldest first.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`].
+    pub async fn commands(&self, thread: &ThreadId) -> Result<Vec<CommandRecord>, RuntimeError> {
+        let shared = &self.inner.shared;
+        let found = shared.store.commands(thread).await?;
+        Ok(found.into_iter().map(|record| shared.as_it_stands(record)).collect())
+    }
+
+    /// A command as it stands: one whose process is dead has ended.
+    pub fn as_it_stands(&self, record: CommandRecord) -> CommandRecord {
+        self.inner.shared.as_it_stands(record)
+    }
+
+    /// Ends a command that runs in the background, in whichever process. Its conversation is told. `false`: there was
+    /// nothing to end.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`].
+    pub async fn stop_command(&self, number: u64) -> Result<bool, RuntimeError> {
+        let shared = &self.inner.shared;
+        let found = shared.store.command(number).await?;
+        if found.is_none_or(|record| shared.as_it_stands(record).end.is_some()) {
+            return Ok(false);
+        }
+        shared.end_command(number, CommandReport::Queued).await?;
+        Ok(true)
+    }
+
+    /// Ends the commands that this process keeps for a thread, and for those below it. The next run of each is told.
+    /// Gives what was ended.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`].
+    pub async fn end_commands(&self, thread: &ThreadId) -> Result<Vec<CommandRecord>, RuntimeError> {
+        let shared = &self.inner.shared;
+        let below = shared.commands.end_below(thread, CommandReport::NextRun).await;
+        let mut ended = Vec::new();
+        for number in below {
+            ended.extend(shared.store.command(number).await?);
+        }
+        ended.sort_by_key(|record| record.number);
+        Ok(ended)
+    }
+
+    /// Lets the commands that run in the foreground of a thread go on in the background. `false`: there are none here.
+    pub fn move_to_background(&self, thread: &ThreadId) -> bool {
+        self.inner.live.move_to_background(thread)
+    }
+}
+
+impl Shared {
+    /// Queues what happened to commands of the thread that its next run has to know.
+    pub(super) async fn report_commands(&self, thread: &ThreadId) -> Result<(), StoreError> {
+        let (own, now) = (self.owner.clone(), self.clock.now_ms());
+        self.store.report_commands(thread, Box::new(move |owner| is_alive(&own, owner)), now).await
+    }
+}

@@ -1,0 +1,178 @@
+//! Commands that outlive their call: what Bash hands over, and BashOutput and KillShell, which take care of it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, stream};
+use grep_matcher::Matcher as _;
+use grep_regex::RegexMatcher;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::ToolEnv;
+use super::args::{Args, invalid};
+use super::exec::{self, ExecConfig, ExecError, ExecRequest, ExecResult};
+use aye_core::contract::command::{BackgroundCommand, BackgroundHost, CommandEnd, CommandRecord};
+use aye_core::contract::tool::{
+    Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+};
+
+/// A program that runs while its future is polled, wherever that is.
+pub(super) struct Program {
+    pub(super) run: BoxFuture<'static, Result<ExecResult, ExecError>>,
+    pub(super) output: mpsc::UnboundedReceiver<String>,
+    pub(super) stop: CancellationToken,
+    timeless: CancellationToken,
+}
+
+impl Program {
+    pub(super) fn new(config: ExecConfig, request: ExecRequest) -> Self {
+        // Unbounded, because `run` bounds what it hands out by time, and a slow screen must not stop the command.
+        let (sender, output) = mpsc::unbounded_channel::<String>();
+        let (stop, timeless) = (CancellationToken::new(), CancellationToken::new());
+        let (cancel, unlimited) = (stop.clone(), timeless.clone());
+        let run = async move {
+            let on_output = move |text: &str| drop(sender.send(text.to_owned()));
+            exec::run_timeless(&config, request, on_output, &cancel, &unlimited).await
+        };
+        Self { run: run.boxed(), output, stop, timeless }
+    }
+
+    /// Hands it over. From here on it has no time limit.
+    pub(super) async fn move_to(
+        self,
+        host: &Arc<dyn BackgroundHost>,
+        command: &str,
+    ) -> Result<String, ToolError> {
+        self.timeless.cancel();
+        let pieces = stream::unfold(self.output, async |mut output| {
+            let piece = output.recv().await?;
+            Some((piece, output))
+        });
+        let command = BackgroundCommand {
+            command: command.to_owned(),
+            output: exec::plain_pieces(pieces.boxed()),
+            end: self.run.map(end_of).boxed(),
+            stop: self.stop,
+        };
+        host.adopt(command).await
+    }
+}
+
+fn end_of(result: Result<ExecResult, ExecError>) -> CommandEnd {
+    match result {
+        Err(error) => CommandEnd::Failed(error.to_string()),
+        Ok(result) if result.cancelled => CommandEnd::Stopped,
+        Ok(result) => match (result.exit_code, result.signal) {
+            (Some(status), _) => CommandEnd::Exited(status),
+            (None, Some(signal)) => CommandEnd::Signal(signal),
+            (None, None) => CommandEnd::Failed("it ended without a status".to_owned()),
+        },
+    }
+}
+
+/// The background of a call.
+pub(super) fn host(ctx: &ToolCallContext) -> Result<&Arc<dyn BackgroundHost>, ToolError> {
+    let none = || ToolError::ExecutionFailed("commands cannot run in the background here".to_owned());
+    ctx.background.as_ref().ok_or_else(none)
+}
+
+/// The result of a call whose command goes on.
+pub(super) fn started(tool: &str, id: &str, words: &str) -> ToolResult {
+    let text = format!("{words} {id}. Its end comes as a message; BashOutput reads it, KillShell stops it.");
+    ToolResult::text(tool, text).with_details(json!({ "background": id }))
+}
+
+fn state_of(record: &CommandRecord) -> String {
+    let state = record.end.as_ref().map_or_else(|| "is running".to_owned(), CommandEnd::words);
+    format!("{} {state}", record.id())
+}
+
+const OUTPUT: &str = "BashOutput";
+const KILL: &str = "KillShell";
+
+/// Reads what a command in the background printed.
+pub(super) struct BashOutput {
+    pub(super) env: Arc<ToolEnv>,
+}
+
+fn output_args(args: &Value) -> Result<(&str, Option<RegexMatcher>), ToolError> {
+    let args = Args::new(OUTPUT, args, &["bash_id", "filter"])?;
+    let filter = args.opt_text("filter")?.filter(|filter| !filter.is_empty()).map(RegexMatcher::new);
+    let filter = filter.transpose().map_err(|why| invalid(format!("`filter`: {why}")))?;
+    Ok((args.filled("bash_id")?, filter))
+}
+
+#[async_trait]
+impl Tool for BashOutput {
+    fn descriptor(&self) -> ToolDescriptor {
+        super::describe(OUTPUT, include_str!("bash_output.md"))
+            .with_parameters(json!({
+                "type": "object",
+                "properties": {
+                    "bash_id": {"type": "string"},
+                    "filter": {"type": "string", "description": "regex; other lines are dropped"}
+                },
+                "required": ["bash_id"]
+            }))
+            .with_category("exec")
+            .with_class(ToolClass::Pure)
+            .with_primary_argument("bash_id")
+    }
+
+    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
+        output_args(args).map(drop)
+    }
+
+    async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        let (id, filter) = output_args(&args)?;
+        let news = host(ctx)?.look(id).await?;
+        let mut output = exec::as_read(&news.output, news.output.len());
+        if let Some(filter) = filter {
+            let fits = |line: &&str| filter.is_match(line.as_bytes()).unwrap_or(false);
+            output = output.lines().filter(fits).collect::<Vec<_>>().join("\n");
+        }
+        let output = exec::as_read(&output, self.env.exec.max_output);
+        let output = if output.trim().is_empty() { "(no new output)" } else { output.trim_end() };
+        let text = format!("{}\n{output}", state_of(&news.record));
+        let details = json!({"background": news.record.id(), "state": news.record.word()});
+        Ok(ToolResult::text(OUTPUT, text).with_details(details).into())
+    }
+}
+
+/// Ends a command in the background.
+pub(super) struct KillShell;
+
+fn shell_id(args: &Value) -> Result<&str, ToolError> {
+    Args::new(KILL, args, &["shell_id"])?.filled("shell_id")
+}
+
+#[async_trait]
+impl Tool for KillShell {
+    fn descriptor(&self) -> ToolDescriptor {
+        super::describe(KILL, include_str!("kill_shell.md"))
+            .with_parameters(json!({
+                "type": "object",
+                "properties": {"shell_id": {"type": "string"}},
+                "required": ["shell_id"]
+            }))
+            .with_category("exec")
+            .with_class(ToolClass::Pure)
+            .with_primary_argument("shell_id")
+    }
+
+    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
+        shell_id(args).map(drop)
+    }
+
+    async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        let record = host(ctx)?.stop(shell_id(&args)?).await?;
+        let details = json!({"background": record.id(), "state": record.word()});
+        Ok(ToolResult::text(KILL, state_of(&record)).with_details(details).into())
+    }
+}
+
+#[cfg(test)]
+mod tests;

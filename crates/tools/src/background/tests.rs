@@ -1,0 +1,162 @@
+//! Without a supervisor and a store; `tests/it/background.rs` has both.
+
+use std::sync::Mutex;
+
+use futures::stream::BoxStream;
+use tokio::sync::Notify;
+
+use super::*;
+use crate::testing::Sandbox;
+use aye_core::contract::command::CommandNews;
+use aye_core::contract::record::Owner;
+
+/// Keeps one command, whose output it takes when it is looked at.
+#[derive(Default)]
+struct OneCommand {
+    kept: tokio::sync::Mutex<Option<Kept>>,
+    line: Mutex<String>,
+    moved: Notify,
+    printed: Notify,
+}
+
+struct Kept {
+    output: BoxStream<'static, String>,
+    end: tokio::task::JoinHandle<CommandEnd>,
+    stop: CancellationToken,
+}
+
+impl OneCommand {
+    fn record(&self, end: Option<CommandEnd>) -> CommandRecord {
+        CommandRecord {
+            number: 7,
+            thread_id: "t".into(),
+            run_id: "r".into(),
+            call_id: "c".into(),
+            agent: String::new(),
+            command: self.line.lock().expect("held").clone(),
+            owner: Owner { token: String::new(), boot_id: String::new(), pid: 1, pid_started: 0 },
+            started_at: 0,
+            stop: false,
+            told: false,
+            ended_at: None,
+            end,
+        }
+    }
+}
+
+#[async_trait]
+impl BackgroundHost for OneCommand {
+    async fn adopt(&self, command: BackgroundCommand) -> Result<String, ToolError> {
+        self.line.lock().expect("held").clone_from(&command.command);
+        let BackgroundCommand { output, end, stop, .. } = command;
+        *self.kept.lock().await = Some(Kept { output, end: tokio::spawn(end), stop });
+        Ok("b7".into())
+    }
+
+    async fn moved(&self) {
+        self.moved.notified().await;
+    }
+
+    /// Waits for the next piece; at the end of all there is the end of the command.
+    async fn look(&self, id: &str) -> Result<CommandNews, ToolError> {
+        assert_eq!(id, "b7");
+        let mut kept = self.kept.lock().await;
+        let kept = kept.as_mut().ok_or_else(|| ToolError::NotFound("none".into()))?;
+        Ok(match kept.output.next().await {
+            Some(output) => CommandNews { record: self.record(None), output },
+            None => {
+                let end = (&mut kept.end).await.expect("no panic");
+                CommandNews { record: self.record(Some(end)), output: String::new() }
+            }
+        })
+    }
+
+    async fn stop(&self, _id: &str) -> Result<CommandRecord, ToolError> {
+        let mut kept = self.kept.lock().await;
+        let kept = kept.as_mut().ok_or_else(|| ToolError::NotFound("none".into()))?;
+        kept.stop.cancel();
+        let end = (&mut kept.end).await.expect("no panic");
+        Ok(self.record(Some(end)))
+    }
+}
+
+#[async_trait]
+impl aye_core::contract::event_sink::EventSink for OneCommand {
+    async fn emit(&self, _event: aye_core::contract::event::AgentEvent) {
+        self.printed.notify_one();
+    }
+}
+
+fn with(host: &Arc<OneCommand>) -> ToolCallContext {
+    ToolCallContext {
+        background: Some(host.clone()),
+        activity_sink: Some(host.clone()),
+        ..ToolCallContext::test_default()
+    }
+}
+
+#[tokio::test]
+async fn a_command_goes_on_and_its_output_is_read() {
+    let (sandbox, host) = (Sandbox::new(), Arc::new(OneCommand::default()));
+    let ctx = with(&host);
+    // It ends when the file is there that the test writes.
+    let line = "printf 'a\\033[31mb\\033[0m\\nwarn: c\\n'; until [ -e go ]; do sleep 0.01; done; exit 3";
+    let args = json!({"command": line, "run_in_background": true, "timeout": 1});
+    let started = sandbox.call_in("Bash", args, &ctx).await.expect("it starts");
+    assert!(started.model_text().starts_with("Runs in the background as b7."), "{started:?}");
+    assert_eq!(started.details, Some(json!({"background": "b7"})));
+    let look =
+        async |args: Value| sandbox.call_in("BashOutput", args, &ctx).await.expect("a look").model_text();
+    assert_eq!(look(json!({"bash_id": "b7"})).await, "b7 is running\nab\nwarn: c");
+    sandbox.write("go", "");
+    assert_eq!(look(json!({"bash_id": "b7"})).await, "b7 ended with exit status 3\n(no new output)");
+}
+
+#[tokio::test]
+async fn a_filter_drops_lines() {
+    let (sandbox, host) = (Sandbox::new(), Arc::new(OneCommand::default()));
+    let ctx = with(&host);
+    let args = json!({"command": "printf 'one\\ntwo\\nthree\\n'; sleep 1000", "run_in_background": true});
+    sandbox.call_in("Bash", args, &ctx).await.expect("it starts");
+    let args = json!({"bash_id": "b7", "filter": "^t"});
+    let text = sandbox.call_in("BashOutput", args, &ctx).await.expect("a look").model_text();
+    assert_eq!(text, "b7 is running\ntwo\nthree");
+    let text = sandbox.refused("BashOutput", json!({"bash_id": "b7", "filter": "("})).await;
+    assert!(text.contains("`filter`"), "{text}");
+    let killed = sandbox.call_in("KillShell", json!({"shell_id": "b7"}), &ctx).await.expect("it is killed");
+    assert_eq!(killed.model_text(), "b7 was stopped");
+}
+
+/// The command is the same process before and after, and its time limit is gone.
+#[tokio::test]
+async fn a_command_that_runs_is_moved() {
+    let (sandbox, host) = (Sandbox::new(), Arc::new(OneCommand::default()));
+    let ctx = with(&host);
+    let call = async {
+        let line = "echo $$; until [ -e go ]; do sleep 0.01; done; echo $$";
+        sandbox.call_in("Bash", json!({"command": line}), &ctx).await.expect("a result").model_text()
+    };
+    let user = async {
+        host.printed.notified().await;
+        host.moved.notify_one();
+    };
+    let (text, ()) = tokio::join!(call, user);
+    assert!(text.starts_with("The user moved it to the background as b7."), "{text}");
+    sandbox.write("go", "");
+    let look = async || {
+        let looked = sandbox.call_in("BashOutput", json!({"bash_id": "b7"}), &ctx).await;
+        looked.expect("a look").model_text()
+    };
+    let printed = look().await;
+    let pid = printed.lines().nth(1).expect("its process");
+    assert!(pid.parse::<u32>().is_ok(), "{printed}");
+    assert_eq!(look().await, "b7 ended with exit status 0\n(no new output)");
+}
+
+#[tokio::test]
+async fn nothing_starts_where_nothing_keeps_it() {
+    let sandbox = Sandbox::new();
+    let text = sandbox.refused("Bash", json!({"command": "touch ran", "run_in_background": true})).await;
+    assert!(text.contains("cannot run in the background here"), "{text}");
+    assert!(!sandbox.path("ran").exists());
+}

@@ -1,0 +1,169 @@
+//! Commands in the background, with the real program: they outlive their turn, not aye.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::support::home::Home;
+use crate::support::llm::{Answer, Chat, MockLlm, until};
+use crate::support::pty::Pty;
+
+/// A server: it says that it is up, and stays.
+const SERVER: &str = "echo $$ > pid; echo up; sleep 1000";
+
+fn home(llm: &MockLlm) -> Home {
+    let home = Home::with(llm);
+    home.rules("rules:\n  - {tool: Bash, behavior: allow}\n");
+    home
+}
+
+fn lives(pid: &str) -> bool {
+    Path::new("/proc").join(pid.trim()).exists()
+}
+
+/// The process of the server, once it runs.
+fn pid(home: &Home) -> String {
+    until("the server", || home.read("pid").ends_with('\n'));
+    home.read("pid")
+}
+
+fn starts(command: &str) -> Answer {
+    Answer::new().call("c1", "Bash", json!({"command": command, "run_in_background": true}))
+}
+
+/// Looks at the output until it holds this, and then says so.
+fn looks(chat: &Chat, text: &str) -> Answer {
+    let last = chat.results().last().map(|(_, text)| text.clone()).unwrap_or_default();
+    if last.contains(text) && !last.starts_with("Runs") {
+        return Answer::say("I saw it.");
+    }
+    Answer::new().call(&format!("o{}", chat.results().len()), "BashOutput", json!({"bash_id": "b1"}))
+}
+
+/// What each message of the user leads to; whatever else is said is heard.
+fn agent(command: &'static str) -> MockLlm {
+    MockLlm::by(move |chat: &Chat| {
+        let last = chat.messages().last().map(|last| last["role"].clone());
+        match (chat.user().as_str(), last == Some(json!("tool"))) {
+            // What is said before it reaches the model in the same message.
+            (said, _) if said.contains("[task b1]") => Answer::say("I heard of its end."),
+            ("start", false) => starts(command),
+            ("start", true) => Answer::say("It runs."),
+            ("look", _) => looks(chat, "up"),
+            ("kill", false) => Answer::new().call("k1", "KillShell", json!({"shell_id": "b1"})),
+            ("kill", true) => Answer::say("It is gone."),
+            _ => Answer::say("Well."),
+        }
+    })
+}
+
+#[test]
+fn a_server_survives_its_turn_and_is_killed() {
+    let llm = agent(SERVER);
+    let home = home(&llm);
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.say("start");
+    tty.shows("It runs.");
+    assert!(llm.last().result("c1").starts_with("Runs in the background as b1."));
+    let pid = pid(&home);
+    tty.say("look");
+    tty.shows("I saw it.");
+    let seen = llm.last().results();
+    assert!(seen.last().is_some_and(|(_, text)| text == "b1 is running\nup"), "{seen:?}");
+    assert!(lives(&pid));
+    tty.say("kill");
+    tty.shows("It is gone.");
+    assert_eq!(llm.last().result("k1"), "b1 was stopped");
+    assert!(!lives(&pid), "it is gone when the call returns");
+    // Its end is known: nothing more is said about it.
+    assert!(!llm.asked().iter().any(|chat| chat.user().contains("[task")));
+    tty.quit();
+    home.ok(&["audit", "--verify"]);
+}
+
+#[test]
+fn a_killed_aye_leaves_nothing_and_the_next_run_hears_of_it() {
+    let llm = agent(SERVER);
+    let home = home(&llm);
+    let tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.say("start");
+    tty.shows("It runs.");
+    let pid = pid(&home);
+    assert!(lives(&pid));
+    tty.kill();
+    until("the end of the server", || !lives(&pid));
+    let out = home.ok(&["-c", "-p", "look again"]);
+    assert_eq!(out.stdout, "I heard of its end.\n", "one run, which knows both");
+    let said = llm.last().user();
+    assert!(said.starts_with("look again") && said.contains("its outcome is unknown"), "{said}");
+    home.ok(&["-c", "-p", "and now"]);
+    let told: Vec<_> = llm.last().messages().iter().map(ToString::to_string).collect();
+    assert_eq!(told.iter().filter(|text| text.contains("[task b1]")).count(), 1, "{told:#?}");
+}
+
+#[test]
+fn an_end_wakes_an_idle_conversation() {
+    let llm = agent("cat pipe");
+    let home = home(&llm);
+    let pipe = home.work().join("pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .expect("a pipe");
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.say("start");
+    tty.shows("It runs.");
+    std::fs::write(&pipe, "the last words\n").expect("it is read");
+    tty.shows("I heard of its end.");
+    let said = llm.last().user();
+    assert!(said.contains("ended with exit status 0") && said.contains("the last words"), "{said}");
+    tty.quit();
+}
+
+#[test]
+fn headless_ends_what_it_started_and_says_so() {
+    let llm = agent(SERVER);
+    let home = home(&llm);
+    let out = home.ok(&["-p", "start"]);
+    assert_eq!(out.stdout, "It runs.\n");
+    assert!(
+        out.stderr.contains("stopped background command b1 (echo $$ > pid; echo up; sleep 1000)"),
+        "{}",
+        out.stderr
+    );
+    assert!(!home.read("pid").ends_with('\n') || !lives(&home.read("pid")));
+    let out = home.ok(&["-c", "-p", "hello"]);
+    assert_eq!(out.stdout, "I heard of its end.\n");
+    assert!(llm.last().user().contains("was stopped"), "{}", llm.last().user());
+}
+
+/// It ends while the run goes on, which hears of it before its next step, and not by a run of its own.
+#[test]
+fn an_end_is_heard_by_the_run_that_goes_on() {
+    let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
+        0 => starts("echo one; exit 4"),
+        _ if chat.user().contains("[task") => Answer::say("I heard of its end."),
+        _ => looks(chat, "no such words"),
+    });
+    let home = home(&llm);
+    let out = home.ok(&["-p", "go"]);
+    assert_eq!(out.stdout, "I heard of its end.\n");
+    assert!(llm.last().user().contains("ended with exit status 4.\n\none"), "{}", llm.last().user());
+    assert!(!out.stderr.contains("stopped background command"), "{}", out.stderr);
+}
+
+#[test]
+fn a_command_of_another_conversation_is_not_there() {
+    let llm = agent(SERVER);
+    let home = home(&llm);
+    home.ok(&["-p", "start"]);
+    home.ok(&["-p", "kill"]);
+    assert!(llm.last().result("k1").contains("this conversation has no background command `b1`"));
+}
