@@ -10,6 +10,7 @@ use super::catalog::Catalog;
 use super::delegate;
 use super::request::RuntimeError;
 use super::retry::{Fallback, LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
+use aye_core::context::estimate;
 use aye_core::contract::executor::LlmExecutor;
 use aye_core::contract::spec::{AgentSpec, ModelEntry, PluginConfigKey as _};
 use aye_core::contract::tool::{Tool, ToolDescriptor};
@@ -327,12 +328,25 @@ fn tools_of(
     for (id, tool) in catalog.brought.values().flatten() {
         tools.entry(id.clone()).or_insert_with(|| Arc::clone(tool));
     }
+    let is_offered = filter_of(spec)?;
+    tools.retain(|id, _| is_offered(id));
+    Ok(tools)
+}
+
+/// Which tools an agent names as its own, by their ids.
+fn filter_of(spec: &AgentSpec) -> Result<impl Fn(&str) -> bool + use<>, ResolveError> {
     let allowed = spec.allowed_tools.as_deref().map(patterns).transpose()?;
     let excluded = patterns(spec.excluded_tools.as_deref().unwrap_or_default())?;
-    tools.retain(|id, _| {
+    Ok(move |id: &str| {
         allowed.as_ref().is_none_or(|list| list.iter().any(|p| p.matches_tool(id)))
             // One with arguments speaks of calls, and rules judge those; it does not take the tool away.
             && !excluded.iter().any(|p| p.is_unconditional() && p.matches_tool(id))
-    });
-    Ok(tools)
+    })
+}
+
+/// The tokens of the tools that each request of an agent has. What others bring may be deferred, and is not counted.
+pub(super) fn own_tools_tokens(catalog: &Catalog, spec: &AgentSpec) -> usize {
+    let Ok(is_offered) = filter_of(spec) else { return 0 };
+    let offered = catalog.tools.iter().filter(|(id, _)| is_offered(id));
+    offered.map(|(_, tool)| estimate::tool_tokens(&tool.descriptor())).sum()
 }

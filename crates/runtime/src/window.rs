@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::compact::Compaction;
 use super::driver::{Done, Driver};
-use super::{AgentRuntime, RunRequest, RuntimeError};
+use super::{AgentRuntime, RunRequest, RuntimeError, resolve};
 use aye_core::context::{self, Calibration, Fit, History, Limits, Marks, Sizes, estimate};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::event::AgentEvent;
@@ -60,6 +60,8 @@ pub(super) struct WindowMemory {
     pub(super) model: String,
     /// A request of so many estimated tokens was refused as too long; smaller ones are made since.
     pub(super) ceiling: Option<usize>,
+    /// What went beside the messages of the last request: the system text, the tools, the plugins' words.
+    beside: Option<usize>,
     /// A summary is being written.
     pub(super) compacting: bool,
     /// The tokens that there were when one was last wanted and came to nothing.
@@ -257,13 +259,14 @@ impl AgentRuntime {
         let model = request.overrides.model.as_ref().unwrap_or(&spec.model);
         let seen = request.messages.iter().filter(|message| message.visibility != Visibility::Person);
         let tokens = estimate::messages_tokens(seen);
-        let WindowMemory { calibration, .. } = shared.windows.get(&request.thread_id, model);
-        let system = spec.system_prompt.len() / 4;
-        if tokens <= room(Some(policy), &WindowMemory { calibration, ..WindowMemory::default() }, system) {
+        let WindowMemory { calibration, beside, .. } = shared.windows.get(&request.thread_id, model);
+        let beside = beside
+            .unwrap_or_else(|| spec.system_prompt.len() / 4 + resolve::own_tools_tokens(&catalog, spec));
+        if tokens <= room(Some(policy), &WindowMemory { calibration, ..WindowMemory::default() }, beside) {
             return Ok(());
         }
         let window =
-            (policy.max_context_tokens - answer_of(policy)).saturating_sub(calibration.apply(system));
+            (policy.max_context_tokens - answer_of(policy)).saturating_sub(calibration.apply(beside));
         Err(RuntimeError::TooLarge { tokens: calibration.apply(tokens), window, model: model.clone() })
     }
 }
@@ -302,6 +305,7 @@ impl Driver {
         self.shared.windows.change(&thread, |known| {
             *known = std::mem::take(known).of_model(&model);
             known.marks = fit.marks;
+            known.beside = Some(fixed);
         });
         self.shorten(&fit).await;
         let mut messages = context::assemble(

@@ -28,6 +28,8 @@ struct Room {
     /// The model that writes summaries.
     writer: Arc<Script>,
     policy: Option<ContextWindowPolicy>,
+    /// There is a tool whose description is long.
+    is_wordy: bool,
     kept: Arc<Mutex<Vec<Artifact>>>,
 }
 
@@ -38,6 +40,7 @@ impl Room {
             script: Script::of(answers),
             writer: Script::of([]),
             policy: Some(policy),
+            is_wordy: false,
             kept: Arc::default(),
         }
     }
@@ -62,6 +65,7 @@ impl Room {
                 kept.lock().unwrap().push(artifact.clone());
                 Some(format!("Read /kept/{}.", artifact.call_id))
             }));
+        let builder = if self.is_wordy { builder.with_tool("wordy", Arc::new(Wordy)) } else { builder };
         let runtime = builder.build().unwrap();
         runtime.set_agent(spec);
         runtime
@@ -465,7 +469,7 @@ async fn a_message_that_is_larger_than_the_window_is_refused_before_anything_is_
     let runtime = room.runtime();
     let asks = |tokens: usize| RunRequest::new("t", vec![Message::user("w".repeat(tokens * 4))]);
     let refused = runtime.run(asks(4000), Arc::new(VecEventSink::new())).await.unwrap_err();
-    let why = "the message is about 4k tokens, and m takes 3.5k at once: nothing was sent; shorten it, put it into a \
+    let why = "the message is about 4k tokens, and m takes 3.3k at once: nothing was sent; shorten it, put it into a \
                file and name its path, or choose a model with a larger window";
     assert_eq!(refused.to_string(), why);
     let refused = runtime.enqueue(&"t".into(), asks(4000).messages).await.unwrap_err();
@@ -476,6 +480,37 @@ async fn a_message_that_is_larger_than_the_window_is_refused_before_anything_is_
     let mut own = asks(4000);
     own.messages[0].visibility = Visibility::Person;
     runtime.fits(&own).unwrap();
+}
+
+/// A tool whose description is long.
+struct Wordy;
+
+#[async_trait]
+impl Tool for Wordy {
+    fn descriptor(&self) -> ToolDescriptor {
+        ToolDescriptor::new("wordy", "Wordy", "d".repeat(4000))
+    }
+
+    async fn execute(&self, _: Value, _: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        Ok(ToolResult::text("wordy", "done").into())
+    }
+}
+
+#[tokio::test]
+async fn tools_take_room_that_a_message_does_not_have() {
+    let asks = || RunRequest::new("t", vec![Message::user("w".repeat(3000 * 4))]);
+    let mut room = Room::new(small(4000), [text("Yes.")]);
+    room.is_wordy = true;
+    let refused = room.runtime().run(asks(), Arc::new(VecEventSink::new())).await.unwrap_err();
+    assert!(refused.to_string().starts_with("the message is about 3k tokens, and m takes 2.3k"), "{refused}");
+    // Those that others bring may be deferred: only a request says what they take.
+    let room = Room::new(small(4000), [text("Yes.")]);
+    let runtime = room.runtime();
+    runtime.set_tools("server", vec![Arc::new(Wordy)]);
+    runtime.fits(&asks()).unwrap();
+    say(&runtime, "hello").await;
+    let refused = runtime.fits(&asks()).unwrap_err();
+    assert!(refused.to_string().contains("m takes 2.3k"), "{refused}");
 }
 
 #[tokio::test]
