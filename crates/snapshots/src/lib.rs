@@ -363,7 +363,7 @@ impl Inner {
             }
             if !std::mem::replace(&mut state.is_loaded, true) {
                 let seen = self.objects.seen(&self.root).map_err(failed)?;
-                state.seen = seen.and_then(|bytes| Seen::read_back(&bytes)).unwrap_or_default();
+                state.seen = Seen::read_back(seen).unwrap_or_default();
             }
             let place = Place {
                 root: &self.root,
@@ -371,7 +371,7 @@ impl Inner {
                 limits: &self.limits,
                 objects: &self.objects,
                 is_stopped,
-                progress: &|seen| drop(self.objects.set_seen(&self.root, sweeps, &seen.written())),
+                progress: &|seen| drop(self.objects.set_seen(&self.root, sweeps, |put| seen.write(put))),
             };
             let look = walk::look(&place, &mut state.seen)?;
             let hash = if also.is_empty() { look.tree } else { self.with(&look.tree, also)? };

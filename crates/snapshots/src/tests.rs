@@ -362,10 +362,58 @@ fn a_look_that_was_stopped_goes_on_where_it_was() {
     let again = self::look(&folder, &mut seen, usize::MAX).unwrap();
     assert_eq!((again.tree, again.read), (look.tree, 0), "nothing is read twice");
     // And by the next program.
-    let mut seen = Seen::read_back(&seen.written()).unwrap();
+    let mut seen = Seen::read_back(parts_of(&seen)).unwrap();
     assert_eq!(seen.len(), 60);
     let later = self::look(&folder, &mut seen, usize::MAX).unwrap();
     assert_eq!((later.tree, later.read), (look.tree, 0));
+}
+
+fn parts_of(seen: &Seen) -> Vec<Vec<u8>> {
+    let mut parts = Vec::new();
+    seen.write(&mut |part| {
+        parts.push(part.to_vec());
+        Ok(())
+    })
+    .unwrap();
+    parts
+}
+
+/// No copy of the whole index is made for the database.
+#[test]
+fn an_index_is_written_in_small_parts_and_an_old_one_is_read() {
+    let folder = Folder::with(Limits { settles: Duration::ZERO, ..Limits::default() });
+    let name = "n".repeat(200);
+    for number in 0..1500 {
+        folder.write(&format!("{name}{}/{number}", number % 3), "x");
+    }
+    let mut seen = Seen::default();
+    let first = look(&folder, &mut seen, usize::MAX).unwrap();
+    let parts = parts_of(&seen);
+    assert!(parts.len() > 3 && parts.iter().all(|part| part.len() < 136 << 10), "{}", parts.len());
+    let objects = &folder.snapshots.inner.objects;
+    let (root, sweeps) = (&folder.snapshots.inner.root, objects.sweeps().unwrap());
+    objects.set_seen(root, sweeps, |put| seen.write(put)).unwrap();
+    assert_eq!(objects.seen(root).unwrap(), parts);
+    // A shorter one takes the place of all parts, and those of other folders stay.
+    for other in ["work\u{1}", "work-b", "work/b"] {
+        objects.set_seen(&root.with_file_name(other), sweeps, |put| put(other.as_bytes())).unwrap();
+    }
+    objects.set_seen(root, sweeps, |put| put(&[3])).unwrap();
+    assert_eq!(objects.seen(root).unwrap(), [[3]]);
+    for other in ["work\u{1}", "work-b", "work/b"] {
+        assert_eq!(objects.seen(&root.with_file_name(other)).unwrap(), [other.as_bytes()]);
+    }
+    // A program of before wrote one row, and leaves the others alone.
+    let old: Vec<u8> = [2].into_iter().chain(parts[1..].concat()).collect();
+    for written in [parts.clone(), vec![old.clone()], [vec![old], parts[1..].to_vec()].concat()] {
+        let mut seen = Seen::read_back(written).unwrap();
+        assert_eq!(seen.len(), 1500);
+        let again = look(&folder, &mut seen, usize::MAX).unwrap();
+        assert_eq!((again.tree, again.read), (first.tree, 0));
+    }
+    for damaged in [vec![], vec![vec![]], vec![vec![9]], vec![vec![3], parts[1][..50].to_vec()]] {
+        assert!(Seen::read_back(damaged).is_none());
+    }
 }
 
 #[test]

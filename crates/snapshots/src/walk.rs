@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinka
 
 use super::Limits;
 use super::tree::{self, Item, Kind};
-use aye_store_sqlite::objects::{Hash, ObjectKind, Objects, hash_of};
+use aye_store_sqlite::objects::{Hash, ObjectError, ObjectKind, Objects, PutPart, hash_of};
 
 /// So many bytes are read before they are written: nobody else waits long for the database.
 const BATCH: usize = 1 << 20;
@@ -33,8 +33,12 @@ const CHECKERS: usize = 4;
 /// Fewer files than this are not worth a second thread.
 const FEW: usize = 2_000;
 
-/// The form of a written index.
-const FORMAT: u8 = 2;
+/// The form of a written index: this byte is the first part, the files are in the others.
+const FORMAT: u8 = 3;
+/// A form whose files follow the byte in the only part.
+const FORMAT_OF_ONE_PART: u8 = 2;
+/// A part is written when it has as many bytes.
+const PART: usize = 128 << 10;
 
 /// What tells that a file is still the same one. Times are nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,19 +134,31 @@ impl Seen {
         *self = Seen::default();
     }
 
-    /// It as bytes, for the next start of the program.
-    pub(super) fn written(&self) -> Vec<u8> {
-        let mut bytes = vec![FORMAT];
-        self.top.write(&mut Vec::new(), &mut bytes);
-        bytes
+    /// Writes it in parts, for the next start of the program.
+    pub(super) fn write(&self, put: &mut PutPart<'_>) -> Result<(), ObjectError> {
+        put(&[FORMAT])?;
+        let mut bytes = Vec::with_capacity(PART + PART / 4);
+        self.top.write(&mut Vec::new(), &mut bytes, put)?;
+        if bytes.is_empty() { Ok(()) } else { put(&bytes) }
     }
 
-    /// It from its bytes; `None` when they are of another version or damaged: then all files are read.
-    pub(super) fn read_back(bytes: &[u8]) -> Option<Seen> {
-        let (FORMAT, mut rest) = bytes.split_first().map(|(format, rest)| (*format, rest))? else {
-            return None;
-        };
+    /// It from its parts; `None` when they are of another version or damaged: then all files are read.
+    pub(super) fn read_back(parts: Vec<Vec<u8>>) -> Option<Seen> {
         let mut seen = Seen { is_complete: true, ..Seen::default() };
+        let mut parts = parts.into_iter();
+        match parts.next()?.split_first()? {
+            (&FORMAT, []) => {}
+            // Parts after it are of a program that was newer than the one that wrote this.
+            (&FORMAT_OF_ONE_PART, rest) => return seen.read_part(rest).map(|()| seen),
+            _ => return None,
+        }
+        for part in parts {
+            seen.read_part(&part)?;
+        }
+        Some(seen)
+    }
+
+    fn read_part(&mut self, mut rest: &[u8]) -> Option<()> {
         while !rest.is_empty() {
             let length = u32::from_le_bytes(take(&mut rest)?);
             let (path, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
@@ -154,15 +170,20 @@ impl Seen {
                 inode: u64::from_le_bytes(take(&mut rest)?),
                 mode: u32::from_le_bytes(take(&mut rest)?),
             };
-            seen.top.put(path, What::File { stamp, hash: Some(take(&mut rest)?) });
-            seen.files += 1;
+            self.top.put(path, What::File { stamp, hash: Some(take(&mut rest)?) });
+            self.files += 1;
         }
-        Some(seen)
+        Some(())
     }
 }
 
 impl Folder {
-    fn write(&self, above: &mut Vec<u8>, bytes: &mut Vec<u8>) {
+    fn write(
+        &self,
+        above: &mut Vec<u8>,
+        bytes: &mut Vec<u8>,
+        put: &mut PutPart<'_>,
+    ) -> Result<(), ObjectError> {
         let length = above.len();
         for Row { name, what } in &self.rows {
             above.extend_from_slice(name);
@@ -176,15 +197,20 @@ impl Folder {
                     bytes.extend_from_slice(&stamp.inode.to_le_bytes());
                     bytes.extend_from_slice(&stamp.mode.to_le_bytes());
                     bytes.extend_from_slice(hash);
+                    if bytes.len() >= PART {
+                        put(bytes)?;
+                        bytes.clear();
+                    }
                 }
                 What::Folder(folder) => {
                     above.push(b'/');
-                    folder.write(above, bytes);
+                    folder.write(above, bytes, put)?;
                 }
                 What::File { hash: None, .. } | What::Link(_) => {}
             }
             above.truncate(length);
         }
+        Ok(())
     }
 
     /// Puts what is at a path where it belongs; paths come in order.

@@ -72,6 +72,17 @@ pub struct Objects {
     open: Mutex<Option<Connection>>,
 }
 
+/// Takes a part of what is known of a folder's files.
+pub type PutPart<'a> = dyn FnMut(&[u8]) -> Result<(), ObjectError> + 'a;
+
+/// The first key of a folder's rows, and the one after the last: the folder itself, then the folder, NUL, a number. No
+/// path has a NUL.
+fn rows_of(root: &Path) -> [Vec<u8>; 2] {
+    let first = path_bytes(root).to_vec();
+    let after = [&first[..], &[1]].concat();
+    [first, after]
+}
+
 /// What kind of object it is: part of its name, so that a file cannot pass for a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
@@ -200,26 +211,49 @@ impl Objects {
         })
     }
 
-    /// What was known of a folder's files, as somebody wrote it down, unless pieces were dropped since.
+    /// What was known of a folder's files, as somebody wrote it down, part by part; nothing when pieces were dropped
+    /// since.
     ///
     /// # Errors
     /// [`ObjectError`].
-    pub fn seen(&self, root: &Path) -> Result<Option<Vec<u8>>, ObjectError> {
+    pub fn seen(&self, root: &Path) -> Result<Vec<Vec<u8>>, ObjectError> {
         self.with(|conn| {
-            let sql = "SELECT body FROM seen WHERE root = ?1 AND sweeps = (SELECT n FROM sweep)";
-            Ok(conn.prepare_cached(sql)?.query_row((path_bytes(root),), |row| row.get(0)).optional()?)
+            let sql = "SELECT body FROM seen WHERE root >= ?1 AND root < ?2 AND sweeps = (SELECT n FROM sweep) \
+                       ORDER BY root";
+            let mut found = conn.prepare_cached(sql)?;
+            Ok(found.query_map(rows_of(root), |row| row.get(0))?.collect::<Result<_, _>>()?)
         })
     }
 
-    /// Writes down what is known of a folder's files.
+    /// Writes down what is known of a folder's files: `parts` calls what it is given for each part. A row that is as long
+    /// as all of them would be in memory three times.
     ///
     /// # Errors
-    /// [`ObjectError`].
-    pub fn set_seen(&self, root: &Path, sweeps: u64, body: &[u8]) -> Result<(), ObjectError> {
+    /// [`ObjectError`]; then what was written down before stays.
+    pub fn set_seen(
+        &self,
+        root: &Path,
+        sweeps: u64,
+        parts: impl FnOnce(&mut PutPart<'_>) -> Result<(), ObjectError>,
+    ) -> Result<(), ObjectError> {
         self.with(|conn| {
-            let sql = "INSERT INTO seen (root, sweeps, body) VALUES (?1, ?2, ?3) \
-                       ON CONFLICT (root) DO UPDATE SET sweeps = excluded.sweeps, body = excluded.body";
-            conn.prepare_cached(sql)?.execute((path_bytes(root), int(sweeps), body))?;
+            let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            tx.prepare_cached("DELETE FROM seen WHERE root >= ?1 AND root < ?2")?.execute(rows_of(root))?;
+            {
+                let sql = "INSERT INTO seen (root, sweeps, body) VALUES (?1, ?2, ?3)";
+                let mut insert = tx.prepare_cached(sql)?;
+                let mut key = path_bytes(root).to_vec();
+                let (length, mut number) = (key.len(), 0_u32);
+                parts(&mut |part| {
+                    insert.execute((&key, int(sweeps), part))?;
+                    number += 1;
+                    key.truncate(length);
+                    key.push(0);
+                    key.extend_from_slice(&number.to_be_bytes());
+                    Ok(())
+                })?;
+            }
+            tx.commit()?;
             Ok(())
         })
     }
