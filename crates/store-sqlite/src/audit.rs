@@ -9,20 +9,17 @@ mod history;
 mod verify;
 
 use rusqlite::{Connection, Row};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::rows::{body, body_or_null, encode, int, text, uint};
 use super::{AuditFilter, SqlFailure, Store, StoreError};
 use aye_core::contract::audit::{AuditKind, AuditRow};
-use aye_core::contract::digest::sha256_hex;
-use aye_core::contract::hook::HookRan;
+use aye_core::contract::audit_entry::{AuditEntry, Covered};
 use aye_core::contract::ids::{CallId, RunId, ThreadId};
 use aye_core::contract::judgement::{JudgedCall, TriedRule};
-use aye_core::contract::record::{Begin, Fence, OutcomeRecord, RunRecord};
+use aye_core::contract::record::RunRecord;
 
 const COLUMNS: &str = "n, at, kind, thread_id, run_id, call_id, body, hash";
-/// Characters of a result that its row keeps.
-const SUMMARY: usize = 200;
 
 /// What a row is about.
 #[derive(Clone, Copy, Default)]
@@ -30,12 +27,6 @@ pub(super) struct About<'a> {
     pub(super) thread: Option<&'a ThreadId>,
     pub(super) run: Option<&'a RunId>,
     pub(super) call: Option<&'a CallId>,
-}
-
-impl<'a> About<'a> {
-    pub(super) fn call(run: &'a RunRecord, call: &'a CallId) -> About<'a> {
-        About { thread: Some(&run.thread_id), run: Some(&run.id), call: Some(call) }
-    }
 }
 
 impl Store {
@@ -103,24 +94,6 @@ fn each(
     Ok(())
 }
 
-/// What a row's hash covers, and how. JSON, so that no two rows share a text.
-struct Covered<'a> {
-    n: i64,
-    at: i64,
-    kind: &'a str,
-    about: [Option<&'a str>; 3],
-    body: &'a str,
-}
-
-impl Covered<'_> {
-    /// The row's hash, when the row before it has this one.
-    fn hash(&self, previous: &str) -> Result<String, SqlFailure> {
-        let [thread, run, call] = self.about;
-        let whole = (previous, self.n, self.at, self.kind, thread, run, call, self.body);
-        Ok(sha256_hex(encode("a row of the audit", &whole)?))
-    }
-}
-
 /// Adds a row at the end of the chain.
 ///
 /// Where somebody tampered with the end, the row is still written, behind all there is: the link that does not fit
@@ -149,7 +122,7 @@ pub(super) fn append(
     let names =
         [about.thread.map(ThreadId::as_str), about.run.map(RunId::as_str), about.call.map(CallId::as_str)];
     let row = Covered { n, at: int(at), kind: kind.as_str(), about: names, body: &body };
-    let hash = row.hash(previous.as_deref().unwrap_or_default())?;
+    let hash = row.hash(previous.as_deref().unwrap_or_default()).map_err(unwritable)?;
     conn.prepare_cached(
         "INSERT INTO audit (n, at, kind, thread_id, run_id, call_id, body, hash) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
@@ -163,79 +136,23 @@ pub(super) fn append(
     Ok(())
 }
 
+/// The same for a row of a transaction that every store has.
+pub(super) fn tell(conn: &Connection, entry: &AuditEntry) -> Result<(), SqlFailure> {
+    let about =
+        About { thread: entry.thread_id.as_ref(), run: entry.run_id.as_ref(), call: entry.call_id.as_ref() };
+    append(conn, entry.at, entry.kind, about, &entry.body)
+}
+
 /// Adds what was made of a call. The list of rules is kept once for all calls that met it.
 pub(super) fn judged(conn: &Connection, run: &RunRecord, call: &JudgedCall) -> Result<(), SqlFailure> {
-    let mut judgement = call.judgement.clone();
-    let mut tried = std::mem::take(&mut judgement.tried);
-    let matched: Vec<usize> = tried
-        .iter_mut()
-        .enumerate()
-        .filter_map(|(at, rule)| std::mem::take(&mut rule.matched).then_some(at))
-        .collect();
-    let rules = encode("the rules of a call", &tried)?;
-    let hash = sha256_hex(&rules);
+    let (entry, hash, rules) = AuditEntry::judged(run, call).map_err(unwritable)?;
     conn.prepare_cached("INSERT INTO audit_rules (hash, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
         .execute((&hash, &rules))?;
-    let mut told = serde_json::to_value(&judgement).unwrap_or(Value::Null);
-    told["tried"] = Value::from(hash);
-    told["matched"] = json!(matched);
-    let body = json!({
-        "tool": call.tool,
-        "arguments": call.arguments,
-        "cwd": call.cwd,
-        "answered": call.answered,
-        "judgement": told,
-    });
-    append(conn, call.at, AuditKind::Judged, About::call(run, &call.call_id), &body)
+    tell(conn, &entry)
 }
 
-/// Adds that a hook ran its command.
-pub(super) fn hook(conn: &Connection, run: &RunRecord, ran: &HookRan) -> Result<(), SqlFailure> {
-    let about = About { thread: Some(&run.thread_id), run: Some(&run.id), call: ran.call_id.as_ref() };
-    let body = json!({
-        "name": ran.name,
-        "origin": ran.origin,
-        "phase": ran.phase,
-        "exit": ran.exit,
-        "duration_ms": ran.duration_ms,
-        "answer": ran.answer,
-    });
-    append(conn, ran.at, AuditKind::Hook, about, &body)
-}
-
-/// Adds that a tool is about to start.
-pub(super) fn began(conn: &Connection, begin: &Begin) -> Result<(), SqlFailure> {
-    let Begin { fence, run, intent, spends, .. } = begin;
-    let body = json!({
-        "attempt": intent.id.attempt,
-        "tool": intent.tool,
-        "arguments": intent.arguments,
-        "hash": intent.hash,
-        "class": intent.class,
-        "pid": intent.pid,
-        "epoch": fence.epoch,
-        "suspension": spends.as_ref().map(|(id, _)| id),
-        "decision": spends.as_ref().map(|(_, id)| id),
-    });
-    append(conn, intent.started_at, AuditKind::Began, About::call(run, &intent.id.call_id), &body)
-}
-
-/// Adds that an execution ended.
-pub(super) fn ended(
-    conn: &Connection,
-    fence: &Fence,
-    run: &RunRecord,
-    outcome: &OutcomeRecord,
-) -> Result<(), SqlFailure> {
-    let line = outcome.result.message.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
-    let body = json!({
-        "attempt": outcome.id.attempt,
-        "epoch": fence.epoch,
-        "kind": outcome.kind,
-        "outcome": outcome.outcome,
-        "summary": line.chars().take(SUMMARY).collect::<String>(),
-    });
-    append(conn, outcome.ended_at, AuditKind::Ended, About::call(run, &outcome.id.call_id), &body)
+fn unwritable(error: serde_json::Error) -> SqlFailure {
+    SqlFailure(StoreError::Unwritable { what: "a row of the audit", why: error.to_string() })
 }
 
 fn row_of(row: &Row<'_>) -> Result<AuditRow, SqlFailure> {

@@ -2,12 +2,11 @@
 
 use rusqlite::{Connection, Row, Rows, Transaction};
 
-use serde_json::json;
-
-use super::audit::{self, About};
+use super::audit;
 use super::rows::{body, encode, int, text, uint};
 use super::{Change, ChangeKind, SqlFailure, Store, StoreError};
 use aye_core::contract::audit::AuditKind;
+use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::record::GrantRecord;
 
 /// Every process brings the grants into force anew.
@@ -36,8 +35,7 @@ impl Store {
             if added == 0 {
                 return Err(StoreError::Exists { what: format!("grant {}", grant.id) }.into());
             }
-            let told = serde_json::to_value(&grant).unwrap_or_default();
-            audit::append(tx, grant.created_at, AuditKind::Granted, About::default(), &told)
+            audit::tell(tx, &AuditEntry::granted(&grant))
         };
         self.write_and_tell(true, ("", ""), work, |()| Some(CHANGED)).await
     }
@@ -61,8 +59,7 @@ impl Store {
                     let mut lapsed = rows.collect::<Result<Vec<_>, _>>()?;
                     lapsed.sort_unstable();
                     for (_, id) in lapsed {
-                        let told = json!({ "id": id });
-                        audit::append(tx, active_at, AuditKind::Lapsed, About::default(), &told)?;
+                        audit::tell(tx, &AuditEntry::grant_changed(active_at, AuditKind::Lapsed, &id))?;
                     }
                     Ok(())
                 })?;
@@ -97,7 +94,7 @@ impl Store {
             if tx.prepare_cached(sql)?.execute((&id, int(now_ms)))? == 0 {
                 return Ok(false);
             }
-            audit::append(tx, now_ms, AuditKind::Revoked, About::default(), &json!({ "id": id }))?;
+            audit::tell(tx, &AuditEntry::grant_changed(now_ms, AuditKind::Revoked, &id))?;
             Ok(true)
         };
         self.write_and_tell(true, ("", ""), work, |revoked| revoked.then_some(CHANGED)).await
@@ -121,7 +118,7 @@ impl Store {
             }
             for id in &ids {
                 tx.prepare_cached("UPDATE grant_row SET uses = uses + 1 WHERE id = ?1")?.execute((id,))?;
-                audit::append(tx, now_ms, AuditKind::Spent, About::default(), &json!({ "id": id }))?;
+                audit::tell(tx, &AuditEntry::grant_changed(now_ms, AuditKind::Spent, id))?;
             }
             Ok(None)
         })

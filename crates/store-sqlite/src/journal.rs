@@ -7,6 +7,7 @@ use super::{
     Change, ChangeKind, SqlFailure, Store, StoreError, audit, back, leases, mailbox, output, runs,
     statistics, suspensions, threads,
 };
+use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::message::Role;
@@ -148,11 +149,11 @@ pub(super) fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Resu
         audit::judged(tx, run, call)?;
     }
     for command in commands {
-        audit::hook(tx, run, command)?;
+        audit::tell(tx, &AuditEntry::hook(run, command))?;
     }
     for outcome in outcomes {
         write_outcome(tx, &run.thread_id, outcome)?;
-        audit::ended(tx, fence, run, outcome)?;
+        audit::tell(tx, &AuditEntry::ended(fence, run, outcome))?;
     }
     for (id, status) in closed {
         suspensions::close(tx, run, id, *status)?;
@@ -196,12 +197,12 @@ fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), SqlFailure> {
         audit::judged(tx, run, call)?;
     }
     for command in commands {
-        audit::hook(tx, run, command)?;
+        audit::tell(tx, &AuditEntry::hook(run, command))?;
     }
     if let Some(snapshot) = snapshot {
         back::insert(tx, snapshot)?;
     }
-    audit::began(tx, begin)
+    audit::tell(tx, &AuditEntry::began(begin))
 }
 
 /// What both transactions begin with: the right to write, and the run as it is now.

@@ -6,15 +6,10 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
 
-use super::rows::{body, encode, int, text, uint};
+use super::rows::{body, int, text, uint};
 use super::{SqlFailure, Store, StoreError};
 use aye_core::contract::clock::Clock;
-use aye_core::contract::profile::{ProfileEntry, ProfileStore, StorageError};
-
-/// Bytes of a namespace or a key.
-const MAX_NAME: usize = 1024;
-/// Bytes of a value as JSON: these are notes and counters, not files.
-const MAX_VALUE: usize = 1024 * 1024;
+use aye_core::contract::profile::{ProfileEntry, ProfileStore, StorageError, check_names, encode_value};
 
 /// The values of a [`Store`], with the clock that says when they were written.
 struct Profiles {
@@ -27,18 +22,6 @@ impl Store {
     pub fn profiles(&self, clock: Arc<dyn Clock>) -> Arc<dyn ProfileStore> {
         Arc::new(Profiles { store: self.clone(), clock })
     }
-}
-
-fn names(namespace: &str, key: &str) -> Result<(String, String), StorageError> {
-    for (what, name) in [("namespace", namespace), ("key", key)] {
-        if name.is_empty() || name.len() > MAX_NAME || name.contains('\0') {
-            let wanted = format!("1 to {MAX_NAME} bytes without a NUL");
-            return Err(StorageError::Serialization(format!(
-                "the {what} of a profile value must be {wanted}"
-            )));
-        }
-    }
-    Ok((namespace.to_owned(), key.to_owned()))
 }
 
 fn entry(row: &Row<'_>) -> Result<ProfileEntry, SqlFailure> {
@@ -62,7 +45,7 @@ fn version(conn: &Connection, namespace: &str, key: &str) -> Result<u64, SqlFail
 #[async_trait]
 impl ProfileStore for Profiles {
     async fn get(&self, namespace: &str, key: &str) -> Result<Option<ProfileEntry>, StorageError> {
-        let names = names(namespace, key)?;
+        let names = check_names(namespace, key)?;
         let found = self.store.read(move |conn| {
             let sql = "SELECT n, key, updated_at, value FROM profile WHERE namespace = ?1 AND key = ?2";
             let mut statement = conn.prepare_cached(sql)?;
@@ -79,15 +62,9 @@ impl ProfileStore for Profiles {
         value: Value,
         expected: Option<u64>,
     ) -> Result<u64, StorageError> {
-        let (namespace, key) = names(namespace, key)?;
+        let (namespace, key) = check_names(namespace, key)?;
         let now = self.clock.now_ms();
-        let value = encode("the profile value", &value).map_err(StoreError::from)?;
-        if value.len() > MAX_VALUE {
-            let size = value.len();
-            return Err(StorageError::Serialization(format!(
-                "this profile value has {size} bytes; the maximum is {MAX_VALUE}"
-            )));
-        }
+        let value = encode_value(&value)?;
         let written = self.store.write(move |tx| {
             if let Some(expected) = expected {
                 let actual = version(tx, &namespace, &key)?;
@@ -108,7 +85,7 @@ impl ProfileStore for Profiles {
     }
 
     async fn remove(&self, namespace: &str, key: &str) -> Result<bool, StorageError> {
-        let names = names(namespace, key)?;
+        let names = check_names(namespace, key)?;
         let removed = self.store.write(move |tx| {
             let sql = "DELETE FROM profile WHERE namespace = ?1 AND key = ?2";
             Ok(tx.prepare_cached(sql)?.execute(names)? > 0)
@@ -117,7 +94,7 @@ impl ProfileStore for Profiles {
     }
 
     async fn list(&self, namespace: &str) -> Result<Vec<ProfileEntry>, StorageError> {
-        let (namespace, _) = names(namespace, "all")?;
+        let (namespace, _) = check_names(namespace, "all")?;
         let found = self.store.read(move |conn| {
             let sql = "SELECT n, key, updated_at, value FROM profile WHERE namespace = ?1 ORDER BY key";
             let mut statement = conn.prepare_cached(sql)?;

@@ -10,13 +10,9 @@ use serde::de::DeserializeOwned;
 
 use super::{SqlFailure, StoreError};
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::json::depth_of;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::{OutcomeKind, SuspensionStatus};
-
-/// `serde_json` refuses to read what is nested deeper than 128 levels but writes it happily: such a row would close
-/// its thread for ever, so it is refused before it is written.
-const MAX_DEPTH: usize = 127;
+use aye_core::contract::storage;
 
 /// A number as SQLite has it. What is beyond its range stands for "never" wherever it can occur.
 pub(super) fn int(number: u64) -> i64 {
@@ -53,14 +49,7 @@ pub(super) fn text(row: &Row<'_>, at: usize) -> rusqlite::Result<String> {
 
 /// Our type as a body.
 pub(super) fn encode<T: Serialize + ?Sized>(what: &'static str, value: &T) -> Result<String, SqlFailure> {
-    let text = serde_json::to_string(value)
-        .map_err(|error| StoreError::Unwritable { what, why: error.to_string() })?;
-    let depth = depth_of(&text);
-    if depth > MAX_DEPTH {
-        let why = format!("it is nested {depth} levels deep; the maximum is {MAX_DEPTH}");
-        return Err(StoreError::Unwritable { what, why }.into());
-    }
-    Ok(text)
+    Ok(storage::encode(what, value)?)
 }
 
 /// A body as our type; what cannot be read damages its thread.
@@ -122,16 +111,4 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(OsStr::new(suffix));
     PathBuf::from(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::depth_of;
-
-    #[test]
-    fn depth_counts_brackets_outside_strings_only() {
-        assert_eq!(depth_of("1"), 0);
-        assert_eq!(depth_of(r#"{"a":[1,{"b":2}],"c":[]}"#), 3);
-        assert_eq!(depth_of(r#"{"a":"[[[[\"[[[[\\"}"#), 1);
-    }
 }

@@ -2,20 +2,20 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
-use super::audit::{self, About};
+use super::audit;
 use super::inbox::Shown;
 use super::rows::{
     body, body_or_null, decode, encode, int, suspension_status, suspension_status_from, text, uint,
 };
 use super::{Change, ChangeKind, SqlFailure, Store, StoreError, SuspensionFilter, statistics};
 use aye_core::contract::audit::AuditKind;
+use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::ids::{CallId, DecisionId, RunId, SuspensionId, ThreadId};
 use aye_core::contract::judgement::Risk;
 use aye_core::contract::record::{
     AttemptId, DecideOutcome, Decision, RunRecord, SuspensionRecord, SuspensionStatus,
 };
 use aye_core::contract::suspension::{ResumeDecisionAction, ToolCallResume};
-use serde_json::json;
 
 const COLUMNS: &str = "id, thread_id, run_id, call_id, ticket, status, created_at, decision, decided_by";
 /// More matches than these are not worth a list.
@@ -65,23 +65,7 @@ impl Store {
                         encode("the decision", &decision.resume)?,
                         encode("the actor", &decision.actor)?,
                     ))?;
-                    let about = About {
-                        thread: Some(&record.thread_id),
-                        run: Some(&record.run_id),
-                        call: Some(&record.call_id),
-                    };
-                    let resume = &decision.resume;
-                    let told = json!({
-                        "suspension": id,
-                        "decision": resume.decision_id,
-                        "action": resume.action,
-                        "reason": resume.reason,
-                        "result": resume.result,
-                        "arguments": resume.arguments,
-                        "actor": decision.actor,
-                        "delay_ms": now_ms.saturating_sub(record.created_at),
-                    });
-                    audit::append(tx, now_ms, AuditKind::Decided, about, &told)?;
+                    audit::tell(tx, &AuditEntry::decided(&record, &decision, now_ms))?;
                     statistics::answered(tx, now_ms, &record.ticket.pending.name, record.created_at)?;
                     record.status = SuspensionStatus::Decided;
                     record.decision = Some(decision.resume);
@@ -290,9 +274,9 @@ fn tell_closed(
     let mut ids = Vec::with_capacity(found.len());
     for (_, id, thread, run, call) in found {
         let (thread, run, call) = (ThreadId::from(thread), RunId::from(run), CallId::from(call));
-        let about = About { thread: Some(&thread), run: Some(&run), call: Some(&call) };
-        audit::append(conn, at, kind, about, &json!({ "suspension": id }))?;
-        ids.push(SuspensionId::from(id));
+        let id = SuspensionId::from(id);
+        audit::tell(conn, &AuditEntry::closed(at, kind, (&thread, &run, &call), &id))?;
+        ids.push(id);
     }
     Ok(ids)
 }
@@ -367,17 +351,7 @@ pub(super) fn insert(
     if added == 0 {
         return Err(StoreError::Exists { what: what() }.into());
     }
-    let (suspension, pending) = (&record.ticket.suspension, &record.ticket.pending);
-    let told = json!({
-        "suspension": record.id,
-        "action": suspension.action,
-        "tool": pending.name,
-        "arguments": pending.arguments,
-        "why": suspension.parameters.get("why"),
-        "rule": suspension.parameters.get("rule"),
-        "expires_at": suspension.expires_at,
-    });
-    audit::append(conn, record.created_at, AuditKind::Asked, About::call(run, &record.call_id), &told)
+    audit::tell(conn, &AuditEntry::asked(run, record))
 }
 
 /// Closes a question of a thread.
@@ -421,7 +395,7 @@ pub(super) fn close(
         Open | Decided => return Ok(()),
     };
     let call = CallId::from(call);
-    audit::append(conn, run.updated_at, kind, About::call(run, &call), &json!({ "suspension": id }))
+    audit::tell(conn, &AuditEntry::closed(run.updated_at, kind, (&run.thread_id, &run.id, &call), id))
 }
 
 /// Closes what is left of a run that is over.

@@ -3,6 +3,7 @@
 pub mod activity;
 pub mod address;
 pub mod audit;
+pub mod audit_entry;
 pub mod child;
 pub mod clock;
 pub mod command;

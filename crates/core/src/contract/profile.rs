@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use super::storage::StorageError;
+use super::storage::encode;
 use crate::state::{JsonValue, StateError};
 
 /// How often [`ProfileAccess::update`] begins anew when others write at the same time.
@@ -124,6 +125,42 @@ pub struct ProfileEntry {
     pub updated_at: u64,
     /// The value as JSON.
     pub value: Value,
+}
+
+/// Bytes of a namespace or a key.
+const MAX_NAME: usize = 1024;
+/// Bytes of a value as JSON: these are notes and counters, not files.
+const MAX_VALUE: usize = 1024 * 1024;
+
+/// A namespace and a key that a store takes.
+///
+/// # Errors
+/// [`StorageError::Serialization`] says which one it does not take.
+pub fn check_names(namespace: &str, key: &str) -> Result<(String, String), StorageError> {
+    for (what, name) in [("namespace", namespace), ("key", key)] {
+        if name.is_empty() || name.len() > MAX_NAME || name.contains('\0') {
+            let wanted = format!("1 to {MAX_NAME} bytes without a NUL");
+            return Err(StorageError::Serialization(format!(
+                "the {what} of a profile value must be {wanted}"
+            )));
+        }
+    }
+    Ok((namespace.to_owned(), key.to_owned()))
+}
+
+/// A value as a store keeps it.
+///
+/// # Errors
+/// [`StorageError::Serialization`] when it is too large or nested too deeply.
+pub fn encode_value(value: &Value) -> Result<String, StorageError> {
+    let value = encode("the profile value", value)?;
+    if value.len() > MAX_VALUE {
+        let size = value.len();
+        return Err(StorageError::Serialization(format!(
+            "this profile value has {size} bytes; the maximum is {MAX_VALUE}"
+        )));
+    }
+    Ok(value)
 }
 
 /// Where such values are kept.

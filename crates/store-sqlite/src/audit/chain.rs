@@ -5,7 +5,7 @@
 //! after it and the end mark. Write access to the file is enough for that; a copy of the last hash kept elsewhere
 //! detects it.
 
-use super::Covered;
+use super::{Covered, unwritable};
 use crate::SqlFailure;
 use aye_core::contract::audit::{AuditFault, AuditFaultKind as Kind};
 
@@ -29,7 +29,9 @@ impl Link {
     /// The hash it would have with this number, behind this row.
     fn hash_as(&self, n: i64, previous: &str) -> Result<String, SqlFailure> {
         let about = [0, 1, 2].map(|at| self.about[at].as_deref());
-        Covered { n, at: self.at, kind: &self.kind, about, body: &self.body }.hash(previous)
+        Covered { n, at: self.at, kind: &self.kind, about, body: &self.body }
+            .hash(previous)
+            .map_err(unwritable)
     }
 
     fn fits(&self, n: i64, previous: &str) -> Result<bool, SqlFailure> {
