@@ -15,6 +15,7 @@ use aye_core::contract::spec::{AgentSpec, ModelEntry};
 use aye_core::contract::storage::ThreadRunStore;
 use aye_core::contract::terms::Terms;
 use aye_core::contract::tool::Tool;
+use aye_core::memory::InMemoryStore;
 use aye_core::phase::{PhaseRuntime, Plugin};
 use aye_core::state::{KeyRegistration, StateError};
 
@@ -292,9 +293,7 @@ impl AgentRuntimeBuilder {
         }
         let store = match self.store {
             Some(store) => store,
-            None => {
-                Arc::new(aye_store_sqlite::Store::in_memory().map_err(|e| BuildError::Store(e.to_string()))?)
-            }
+            None => Arc::new(InMemoryStore::new()),
         };
         let owner = self.owner.unwrap_or_else(|| Owner {
             token: uuid::Uuid::now_v7().to_string(),

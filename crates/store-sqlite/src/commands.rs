@@ -6,15 +6,12 @@ use super::rows::{body, body_or_null, decode, encode, int, text, uint};
 use super::{Change, ChangeKind, SqlFailure, Store, StoreError, children, mailbox, output};
 use aye_core::contract::command::{CommandEnd, CommandNews, CommandRecord, CommandReport};
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::mailbox::{MailboxJob, MailboxJobOrigin};
 use aye_core::contract::record::{AttemptId, Owner};
 use aye_core::contract::storage::IsAlive;
 
 const COLUMNS: &str = "c.n, c.thread_id, i.run_id, i.call_id, c.agent, c.line, c.owner, c.started_at, c.stop, \
                        c.told, c.ended_at, c.outcome";
 const FROM: &str = "FROM command c JOIN intent i ON i.n = c.intent";
-/// So much of the end of its output is in the message about a command's end.
-const REPORTED: usize = 2000;
 
 impl Store {
     /// Writes that a command is about to run in the background, for the call of this execution.
@@ -235,14 +232,7 @@ fn settle(
         let sql = "SELECT intent FROM command WHERE n = ?1";
         let intent: i64 = tx.prepare_cached(sql)?.query_row((int(record.number),), |row| row.get(0))?;
         let printed = output::read(tx, intent)?;
-        let last = &printed[printed.ceil_char_boundary(printed.len().saturating_sub(REPORTED))..];
-        // No worker begins a run with it while the process lives that the conversation is open in.
-        let report = vec![record.report(end, last)];
-        let mut job = MailboxJob::typed(record.thread_id.clone(), report, &record.owner, now_ms);
-        job.origin = MailboxJobOrigin::Internal;
-        job.agent_id.clone_from(&record.agent);
-        job.sender_id = Some(record.id());
-        mailbox::insert(tx, job)?;
+        mailbox::insert(tx, record.job(end, &printed, now_ms))?;
     }
     Ok(())
 }

@@ -66,6 +66,7 @@ pub use aye_core::contract::storage::{
     ThreadRunStore, ThreadTail,
 };
 pub use aye_core::failpoint;
+pub use aye_core::memory::{InMemoryMailboxStore, InMemoryStore};
 pub use back::ForkAt;
 pub use bell::ChangeSubscription;
 pub(crate) use error::SqlFailure;
@@ -76,7 +77,7 @@ pub use inbox::InboxFilter;
 pub use mailbox::{JobFilter, JobLookup, Mailbox, NextWork};
 pub use pages::Page;
 pub use search::Match;
-pub use source::{FileStore, InMemoryMailboxStore, InMemoryStore};
+pub use source::FileStore;
 pub use suspensions::SuspensionLookup;
 pub use threads::ThreadLookup;
 pub use transfer::{ThreadCopy, ThreadRest};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::{ChangeSubscription, FileStore, InMemoryStore, Mailbox, Store};
+use super::{ChangeSubscription, FileStore, Mailbox, Store};
 use aye_core::contract::audit::AuditRow;
 use aye_core::contract::child::{ChildRecord, TaskRecord};
 use aye_core::contract::clock::Clock;
@@ -44,35 +44,28 @@ impl ChangeFeed for ChangeSubscription {
 type Done<T> = Result<T, StoreError>;
 
 /// The store behind a type that is one, or opens one.
-trait Opened {
+trait OpensStore {
     fn opened(&self) -> Done<Cow<'_, Store>>;
 }
 
-impl Opened for Store {
+impl OpensStore for Store {
     fn opened(&self) -> Done<Cow<'_, Store>> {
         Ok(Cow::Borrowed(self))
     }
 }
 
-impl Opened for FileStore {
+impl OpensStore for FileStore {
     fn opened(&self) -> Done<Cow<'_, Store>> {
         self.store().map(Cow::Owned).map_err(|error| StoreError::Unopened(error.to_string()))
     }
 }
 
-impl Opened for InMemoryStore {
-    fn opened(&self) -> Done<Cow<'_, Store>> {
-        self.store().map(Cow::Owned).map_err(|error| StoreError::Unopened(error.to_string()))
-    }
-}
-
-/// A trait whose methods are those of [`Store`], for each type that has one in [`Opened`]. `as` names the store's method
+/// A trait whose methods are those of [`Store`], for each type that has one in [`OpensStore`]. `as` names the store's method
 /// where the book calls it differently.
 macro_rules! forward {
     ($($name:ident { $($method:ident as $own:ident ($($arg:ident: $kind:ty),*) -> $done:ty;)* })*) => {
         forward!(@impl Store $($name { $($method as $own ($($arg: $kind),*) -> $done;)* })*);
         forward!(@impl FileStore $($name { $($method as $own ($($arg: $kind),*) -> $done;)* })*);
-        forward!(@impl InMemoryStore $($name { $($method as $own ($($arg: $kind),*) -> $done;)* })*);
     };
     (@impl $store:ident $($name:ident { $($method:ident as $own:ident ($($arg:ident: $kind:ty),*) -> $done:ty;)* })*) => {
         $(
@@ -216,7 +209,7 @@ macro_rules! whole {
     };
 }
 
-whole!(Store FileStore InMemoryStore);
+whole!(Store FileStore);
 
 #[async_trait]
 impl MailboxStore for Mailbox {

@@ -10,7 +10,7 @@ use aye::contract::record::ThreadRecord;
 use aye::contract::storage::StorageError;
 use aye::contract::thread::{Thread, ThreadMetadata};
 use aye::engine::{Answer, ScriptedExecutor};
-use aye::stores::InMemoryStore;
+use aye::stores::{InMemoryStore, ThreadRunStore as _, ThreadStore as _};
 use aye::{
     AgentRuntimeBuilder, AgentSpec, CompactionConfig, CompactionConfigKey, ContextCompactionMode,
     ContextWindowPolicy, ModelSpec, Phase, PhaseContext, PhaseHook, Plugin, PluginDescriptor,
@@ -103,7 +103,8 @@ async fn agents_of_different_threads_share_what_has_one_scope() {
         let request = RunRequest::new(thread, vec![Message::user("go")]);
         runtime.run(request, Arc::new(VecEventSink::new())).await.expect("a run");
     }
-    let profiles = store.store().expect("a store").profiles(Arc::new(aye::contract::clock::SystemClock));
+    let clock = Arc::new(aye::contract::clock::SystemClock);
+    let profiles = store.profile_store(clock).expect("values");
     let access = ProfileAccess::new(profiles, aye::contract::profile::ProfileKeys::new().with::<CrewKey>());
     let scope = StateScope::global();
     let shared = access.read::<CrewKey>(scope.as_str()).await.expect("read");
@@ -196,7 +197,6 @@ async fn old_messages_are_summarised_as_the_section_says() {
     for nth in 0..6 {
         say(format!("request {nth}")).await;
     }
-    let store = store.store().expect("a store");
     let written = async {
         while store.summary(&"t".into(), 0).await.expect("a look").is_none() {
             tokio::task::yield_now().await;

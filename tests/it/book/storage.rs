@@ -6,7 +6,7 @@ use aye::contract::MailboxStore;
 use aye::contract::event_sink::VecEventSink;
 use aye::contract::mailbox::MailboxJob;
 use aye::contract::message::Message;
-use aye::contract::storage::ThreadRunStore;
+use aye::contract::storage::{ThreadRunStore, ThreadStore as _};
 use aye::engine::MockLlmExecutor;
 use aye::stores::{FileStore, InMemoryMailboxStore, InMemoryStore};
 use aye::{
@@ -39,15 +39,7 @@ async fn a_store_in_memory_is_shared_by_those_who_hold_it() {
     say(&store, "one").await;
     say(&store, "two").await;
     assert_eq!(texts(&*store).await, ["one", "Noted.", "two", "Noted."]);
-    assert!(
-        InMemoryStore::new()
-            .store()
-            .expect("another")
-            .thread(&"thread-1".into())
-            .await
-            .expect("a look")
-            .is_none()
-    );
+    assert_eq!(InMemoryStore::new().load_thread(&"thread-1".into()).await.expect("another"), None);
 }
 
 #[tokio::test]

@@ -8,12 +8,15 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::ids::{CallId, RunId, ThreadId};
+use super::mailbox::{MailboxJob, MailboxJobOrigin};
 use super::message::Message;
 use super::record::Owner;
 use super::tool::ToolError;
 
 /// The member of a message's metadata that names the command whose end it reports.
 const FROM_COMMAND: &str = "from_command";
+/// So much of the end of its output is in the message about a command's end.
+const REPORTED: usize = 2000;
 
 /// How a command in the background ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,6 +112,18 @@ impl CommandRecord {
     /// The word for where it stands.
     pub fn word(&self) -> &'static str {
         self.end.as_ref().map_or("running", CommandEnd::word)
+    }
+
+    /// The message about its end, queued for the process that watched it: no worker starts a run with it while the
+    /// process lives.
+    pub fn job(&self, end: &CommandEnd, printed: &str, now_ms: u64) -> MailboxJob {
+        let last = &printed[printed.ceil_char_boundary(printed.len().saturating_sub(REPORTED))..];
+        let report = vec![self.report(end, last)];
+        let mut job = MailboxJob::typed(self.thread_id.clone(), report, &self.owner, now_ms);
+        job.origin = MailboxJobOrigin::Internal;
+        job.agent_id.clone_from(&self.agent);
+        job.sender_id = Some(self.id());
+        job
     }
 
     /// The message that tells the conversation of its end, with the last of what it printed.

@@ -1,0 +1,214 @@
+//! Runs, executions, and the transactions of a driver.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::InMemoryStore;
+use super::rows::{Execution, Output, Rows};
+use crate::contract::audit_entry::AuditEntry;
+use crate::contract::content::ContentBlock;
+use crate::contract::ids::{RunId, ThreadId, check_given};
+use crate::contract::image::ImageRef;
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::message::Message;
+use crate::contract::record::{
+    AttemptId, Begin, Checkpoint, Fence, IntentRecord, OpenIntent, OutcomeKind, OutcomeRecord, RunRecord,
+    StoredMessage,
+};
+use crate::contract::storage::{RunStore, StoreError};
+
+impl Rows {
+    pub(super) fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+        let Checkpoint {
+            fence,
+            run,
+            messages,
+            thread_state,
+            opened,
+            closed,
+            outcomes,
+            judged,
+            commands,
+            takes,
+        } = checkpoint;
+        self.write_run(fence, run)?;
+        if let Some(claim) = takes {
+            self.take_job(run, claim)?;
+        }
+        self.append(run, messages)?;
+        if let Some(state) = thread_state {
+            self.thread_mut(&run.thread_id)?.state.clone_from(state);
+        }
+        for call in judged {
+            self.tell_judged(run, call)?;
+        }
+        for command in commands {
+            self.tell(AuditEntry::hook(run, command))?;
+        }
+        for outcome in outcomes {
+            self.end(&run.thread_id, outcome)?;
+            self.tell(AuditEntry::ended(fence, run, outcome))?;
+        }
+        for (id, status) in closed {
+            self.close_question(run, id, *status)?;
+        }
+        for question in opened {
+            self.ask(run, question)?;
+        }
+        if run.status == RunStatus::Done {
+            self.supersede_questions(run)?;
+            self.settle_jobs(run);
+        }
+        Ok(())
+    }
+
+    /// The files of [`Begin::snapshot`] are not kept: nothing here reads them again.
+    pub(super) fn begin(&mut self, begin: &Begin) -> Result<(), StoreError> {
+        let Begin { fence, run, intent, spends, judged, commands, snapshot: _ } = begin;
+        if intent.thread_id != run.thread_id || intent.id.run_id != run.id {
+            let what = format!("the intent for call {}", intent.id.call_id);
+            return Err(StoreError::Misplaced { what, place: format!("run {}", run.id) });
+        }
+        self.write_run(fence, run)?;
+        if let Some((question, decision)) = spends {
+            self.spend_decision(question, decision, &intent.id)?;
+        }
+        if self.intents.iter().any(|known| known.intent.id == intent.id) {
+            return Err(StoreError::AlreadyStarted { id: intent.id.clone() });
+        }
+        let intent = intent.clone();
+        self.intents.push(Arc::new(Execution { intent, outcome: None, output: Output::default() }));
+        for call in judged {
+            self.tell_judged(run, call)?;
+        }
+        for command in commands {
+            self.tell(AuditEntry::hook(run, command))?;
+        }
+        self.tell(AuditEntry::began(begin))
+    }
+
+    /// What both transactions start with: the right to write, and the run as it is now.
+    fn write_run(&mut self, fence: &Fence, run: &RunRecord) -> Result<(), StoreError> {
+        let misplaced = |place: &ThreadId| {
+            let (what, place) = (format!("run {}", run.id), format!("thread {place}"));
+            StoreError::Misplaced { what, place }
+        };
+        if fence.thread_id != run.thread_id {
+            return Err(misplaced(&fence.thread_id));
+        }
+        self.check(fence)?;
+        match self.runs.iter_mut().find(|known| known.id == run.id) {
+            Some(known) if known.thread_id != run.thread_id => return Err(misplaced(&run.thread_id)),
+            Some(known) if known.status == RunStatus::Done && run.status != RunStatus::Done => {
+                return Err(StoreError::RunOver { run: run.id.clone() });
+            }
+            Some(known) => *known = Arc::new(run.clone()),
+            None => {
+                check_given("run", run.id.as_str())?;
+                self.runs.push(Arc::new(run.clone()));
+            }
+        }
+        let thread = &mut self.thread_mut(&run.thread_id)?.record;
+        thread.updated_at = thread.updated_at.max(run.updated_at);
+        Ok(())
+    }
+
+    fn append(&mut self, run: &RunRecord, messages: &[Message]) -> Result<(), StoreError> {
+        for message in messages {
+            let message = self.without_images(message.clone());
+            let thread = self.thread_mut(&run.thread_id)?;
+            let seq = thread.messages.len() as u64 + 1;
+            let (run_id, created_at) = (run.id.clone(), run.updated_at);
+            thread.messages.push(Arc::new(StoredMessage { seq, run_id, created_at, message }));
+        }
+        Ok(())
+    }
+
+    /// The same message, with the bytes of its images kept beside it.
+    pub(super) fn without_images(&mut self, mut message: Message) -> Message {
+        for block in &mut message.content {
+            if let ContentBlock::Image { data, .. } = block
+                && let Ok(bytes) = STANDARD.decode(data.as_bytes())
+                // What is no image that could be shown stays as it is: a provider may know it.
+                && let Ok(image) = ImageRef::of("image", &bytes)
+            {
+                self.images.insert(image.hash.clone(), Arc::new(bytes));
+                *block = ContentBlock::StoredImage(image);
+            }
+        }
+        message
+    }
+
+    /// An outcome is written once; only "unknown" may be replaced by what was found out.
+    fn end(&mut self, thread: &ThreadId, outcome: &OutcomeRecord) -> Result<(), StoreError> {
+        let started = self
+            .intents
+            .iter_mut()
+            .find(|known| known.intent.id == outcome.id && known.intent.thread_id == *thread);
+        let Some(started) = started.map(Arc::make_mut) else {
+            return Err(StoreError::NotStarted { id: outcome.id.clone() });
+        };
+        if started.outcome.as_ref().is_some_and(|known| known.kind != OutcomeKind::Unknown) {
+            return Err(StoreError::AlreadyEnded { id: outcome.id.clone() });
+        }
+        started.outcome = Some(outcome.clone());
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl RunStore for InMemoryStore {
+    async fn load_run(&self, id: &RunId) -> Result<Option<RunRecord>, StoreError> {
+        self.read(|rows| rows.run(id).cloned())
+    }
+
+    async fn latest_run(&self, thread: &ThreadId) -> Result<Option<RunRecord>, StoreError> {
+        self.read(|rows| rows.latest_run(thread).cloned())
+    }
+
+    async fn list_runs(&self, thread: &ThreadId) -> Result<Vec<RunRecord>, StoreError> {
+        self.runs(|run| run.thread_id == *thread)
+    }
+
+    async fn unfinished_runs(&self) -> Result<Vec<RunRecord>, StoreError> {
+        self.runs(|run| run.status != RunStatus::Done)
+    }
+
+    async fn intents(&self, run: &RunId) -> Result<Vec<(IntentRecord, Option<OutcomeRecord>)>, StoreError> {
+        self.read(|rows| {
+            let started = rows.intents.iter().filter(|known| known.intent.id.run_id == *run);
+            started.map(|known| (known.intent.clone(), known.outcome.clone())).collect()
+        })
+    }
+
+    async fn open_intents(&self, run: &RunId) -> Result<Vec<OpenIntent>, StoreError> {
+        self.read(|rows| {
+            let of_run = rows.intents.iter().filter(|known| known.intent.id.run_id == *run);
+            let open = of_run.filter(|known| known.outcome.is_none());
+            open.map(|known| OpenIntent { intent: known.intent.clone(), output: known.output.text() })
+                .collect()
+        })
+    }
+
+    async fn append_output(&self, fence: &Fence, id: &AttemptId, chunk: String) -> Result<(), StoreError> {
+        self.write(|rows| {
+            rows.check(fence)?;
+            let started = rows.intents.iter_mut().find(|known| known.intent.id == *id);
+            let started = started.ok_or_else(|| StoreError::NotStarted { id: id.clone() })?;
+            Arc::make_mut(started).output.push(&chunk);
+            Ok(())
+        })
+    }
+}
+
+impl InMemoryStore {
+    fn runs(&self, is_wanted: impl Fn(&RunRecord) -> bool) -> Result<Vec<RunRecord>, StoreError> {
+        self.read(|rows| {
+            let wanted = rows.runs.iter().filter(|run| is_wanted(run));
+            wanted.map(|run| RunRecord::clone(run)).collect()
+        })
+    }
+}

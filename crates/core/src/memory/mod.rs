@@ -1,0 +1,162 @@
+//! A store of Rust collections, gone with the program: what a runtime works with that was given none, and the shortest
+//! answer to what a store has to do.
+//!
+//! A transaction changes a copy of the rows, which shares what it does not change, and puts it in their place at the
+//! end. So a refused one leaves nothing. There is no disk to wait for: what is acknowledged is as durable as the process.
+
+mod audit;
+mod commands;
+mod decisions;
+mod journal;
+mod mailbox;
+mod profile;
+mod queue;
+mod rows;
+mod threads;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use tokio::sync::broadcast;
+
+use crate::contract::clock::Clock;
+use crate::contract::ids::ThreadId;
+use crate::contract::profile::ProfileStore;
+use crate::contract::record::{Begin, Checkpoint};
+use crate::contract::storage::{Change, ChangeFeed, ChangeKind, MailboxStore, StoreError, ThreadRunStore};
+
+pub use mailbox::InMemoryMailboxStore;
+use rows::Rows;
+
+/// Changes that a feed may be behind before it is told to look at everything.
+const BEHIND: usize = 256;
+
+/// Threads and runs that are gone with the program. Clones are one handle.
+#[derive(Clone, Debug)]
+pub struct InMemoryStore {
+    shared: Arc<Shared>,
+    /// A feed does not report what its own handle commits.
+    handle: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// `None`: closed.
+    rows: Mutex<Option<Rows>>,
+    handles: AtomicU64,
+    changes: broadcast::Sender<(u64, Change)>,
+}
+
+impl Default for InMemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl InMemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        let rows = Mutex::new(Some(Rows::default()));
+        let changes = broadcast::Sender::new(BEHIND);
+        Self { shared: Arc::new(Shared { rows, handles: AtomicU64::new(1), changes }), handle: 0 }
+    }
+
+    /// Another handle of the same rows, as another process has one of a file: each reports what the other one commits.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        let handle = self.shared.handles.fetch_add(1, Ordering::Relaxed);
+        Self { shared: Arc::clone(&self.shared), handle }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Rows>> {
+        self.shared.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read<T>(&self, work: impl FnOnce(&Rows) -> T) -> Result<T, StoreError> {
+        self.lock().as_ref().map(work).ok_or(StoreError::Closed)
+    }
+
+    /// Writes all of it or nothing.
+    fn write<T>(&self, work: impl FnOnce(&mut Rows) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let mut held = self.lock();
+        let rows = held.as_mut().ok_or(StoreError::Closed)?;
+        let mut next = rows.clone();
+        let value = work(&mut next)?;
+        *rows = next;
+        Ok(value)
+    }
+
+    fn tell(&self, change: Change) {
+        // Nobody listens: that is no error.
+        let _ = self.shared.changes.send((self.handle, change));
+    }
+
+    fn tell_of(&self, kind: ChangeKind, thread: &ThreadId) {
+        self.tell(Change::of(kind, thread));
+    }
+}
+
+#[async_trait]
+impl ThreadRunStore for InMemoryStore {
+    async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError> {
+        self.write(|rows| rows.checkpoint(&checkpoint))?;
+        self.tell_of(ChangeKind::Run, &checkpoint.run.thread_id);
+        Ok(())
+    }
+
+    async fn begin(&self, begin: Begin) -> Result<(), StoreError> {
+        self.write(|rows| rows.begin(&begin))?;
+        self.tell_of(ChangeKind::Run, &begin.run.thread_id);
+        Ok(())
+    }
+
+    async fn checkpoint_and_begin(&self, checkpoint: Checkpoint, begin: Begin) -> Result<(), StoreError> {
+        self.write(|rows| {
+            rows.checkpoint(&checkpoint)?;
+            rows.begin(&begin)
+        })?;
+        self.tell_of(ChangeKind::Run, &begin.run.thread_id);
+        Ok(())
+    }
+
+    fn mailboxes(&self) -> Result<Arc<dyn MailboxStore>, StoreError> {
+        Ok(Arc::new(InMemoryMailboxStore::of(self.clone())))
+    }
+
+    fn profile_store(&self, clock: Arc<dyn Clock>) -> Result<Arc<dyn ProfileStore>, StoreError> {
+        Ok(Arc::new(profile::Profiles { store: self.clone(), clock }))
+    }
+
+    fn watch(&self) -> Result<Box<dyn ChangeFeed>, StoreError> {
+        Ok(Box::new(Feed { changes: self.shared.changes.subscribe(), handle: self.handle }))
+    }
+
+    fn handle(&self) -> Result<Arc<dyn ThreadRunStore>, StoreError> {
+        Ok(Arc::new(self.clone()))
+    }
+
+    async fn close(&self) {
+        *self.lock() = None;
+    }
+}
+
+struct Feed {
+    changes: broadcast::Receiver<(u64, Change)>,
+    handle: u64,
+}
+
+#[async_trait]
+impl ChangeFeed for Feed {
+    async fn next(&mut self) -> Change {
+        loop {
+            match self.changes.recv().await {
+                Ok((from, change)) if from != self.handle => return change,
+                Ok(_) => {}
+                Err(broadcast::error::RecvError::Lagged(_)) => return Change::anything(),
+                // The last handle is gone: nothing changes any more.
+                Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
+            }
+        }
+    }
+}

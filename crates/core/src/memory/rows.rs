@@ -1,0 +1,173 @@
+//! The rows. What a transaction does not change is shared with the rows before it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::contract::audit::AuditRow;
+use crate::contract::child::ChildRecord;
+use crate::contract::command::CommandRecord;
+use crate::contract::ids::{RunId, SuspensionId, ThreadId};
+use crate::contract::mailbox::MailboxJob;
+use crate::contract::profile::ProfileEntry;
+use crate::contract::record::{
+    AttemptId, Fence, GrantRecord, IntentRecord, OutcomeRecord, Owner, RunRecord, StoredMessage,
+    SuspensionRecord, ThreadRecord,
+};
+use crate::contract::storage::StoreError;
+use crate::contract::summary::SummaryRecord;
+
+/// Lists are in the order in which their rows were written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rows {
+    pub(super) threads: BTreeMap<ThreadId, Arc<Conversation>>,
+    pub(super) leases: BTreeMap<ThreadId, LeaseRow>,
+    pub(super) children: Vec<Arc<ChildRecord>>,
+    pub(super) runs: Vec<Arc<RunRecord>>,
+    pub(super) intents: Vec<Arc<Execution>>,
+    pub(super) commands: Vec<Arc<CommandRow>>,
+    pub(super) suspensions: Vec<Arc<SuspensionRecord>>,
+    pub(super) grants: Vec<Arc<GrantRow>>,
+    pub(super) audit: Vec<Arc<AuditRow>>,
+    pub(super) jobs: Vec<Arc<MailboxJob>>,
+    pub(super) generations: BTreeMap<ThreadId, u64>,
+    pub(super) images: BTreeMap<String, Arc<Vec<u8>>>,
+    pub(super) profiles: BTreeMap<(String, String), Arc<ProfileEntry>>,
+    /// The version of the profile value that was written last.
+    pub(super) version: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Conversation {
+    pub(super) record: ThreadRecord,
+    pub(super) messages: Vec<Arc<StoredMessage>>,
+    pub(super) state: BTreeMap<String, Value>,
+    pub(super) summaries: Vec<Arc<SummaryRecord>>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct LeaseRow {
+    pub(super) epoch: u64,
+    /// `None`: released.
+    pub(super) owner: Option<Owner>,
+    pub(super) until: Option<u64>,
+}
+
+/// A call that was started.
+#[derive(Clone, Debug)]
+pub(super) struct Execution {
+    pub(super) intent: IntentRecord,
+    pub(super) outcome: Option<OutcomeRecord>,
+    pub(super) output: Output,
+}
+
+/// A command that outlived its call.
+#[derive(Clone, Debug)]
+pub(super) struct CommandRow {
+    pub(super) record: CommandRecord,
+    /// The execution that it prints to.
+    pub(super) intent: AttemptId,
+    /// Bytes of output that the model looked at.
+    pub(super) seen: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct GrantRow {
+    pub(super) grant: GrantRecord,
+    /// Its time was seen to be over.
+    pub(super) is_over: bool,
+}
+
+/// What a call printed: the beginning and the end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Output {
+    head: String,
+    tail: String,
+    dropped: usize,
+}
+
+impl Output {
+    /// Bytes that are kept of the beginning, and as many of the end.
+    const HALF: usize = 128 * 1024;
+
+    pub(super) fn push(&mut self, chunk: &str) {
+        let mut rest = chunk;
+        if self.tail.is_empty() && self.dropped == 0 {
+            let (head, after) = rest.split_at(rest.floor_char_boundary(Self::HALF - self.head.len()));
+            self.head.push_str(head);
+            rest = after;
+        }
+        self.tail.push_str(rest);
+        if self.tail.len() > Self::HALF {
+            let from = self.tail.ceil_char_boundary(self.tail.len() - Self::HALF);
+            self.tail.drain(..from);
+            self.dropped += from;
+        }
+    }
+
+    /// What was printed after the first `seen` bytes, and how many there are.
+    pub(super) fn since(&self, seen: usize) -> (String, usize) {
+        let Self { head, tail, dropped } = self;
+        let mut text = head[head.floor_char_boundary(seen)..].to_owned();
+        let at = head.len() + dropped;
+        if *dropped > 0 && at > seen {
+            text.push_str(&left_out((*dropped).min(at - seen)));
+        }
+        text.push_str(&tail[tail.floor_char_boundary(seen.saturating_sub(at))..]);
+        (text, seen.max(at + tail.len()))
+    }
+
+    pub(super) fn text(&self) -> String {
+        self.since(0).0
+    }
+}
+
+fn left_out(bytes: usize) -> String {
+    format!("\n[... {bytes} bytes left out ...]\n")
+}
+
+impl Rows {
+    /// The threads below a thread, oldest first. A child is written after its parent.
+    pub(super) fn below<'a>(&'a self, thread: &'a ThreadId) -> Vec<&'a ThreadId> {
+        let mut found = vec![thread];
+        for child in &self.children {
+            if found.contains(&&child.parent_thread) {
+                found.push(&child.thread_id);
+            }
+        }
+        found.split_off(1)
+    }
+
+    pub(super) fn thread_mut(&mut self, id: &ThreadId) -> Result<&mut Conversation, StoreError> {
+        self.threads.get_mut(id).map(Arc::make_mut).ok_or_else(|| StoreError::NoThread(id.clone()))
+    }
+
+    pub(super) fn run(&self, id: &RunId) -> Option<&RunRecord> {
+        self.runs.iter().find(|run| run.id == *id).map(|run| &**run)
+    }
+
+    pub(super) fn latest_run(&self, thread: &ThreadId) -> Option<&RunRecord> {
+        self.runs.iter().rfind(|run| run.thread_id == *thread).map(|run| &**run)
+    }
+
+    pub(super) fn suspension(&self, id: &SuspensionId) -> Option<&SuspensionRecord> {
+        self.suspensions.iter().find(|row| row.id == *id).map(|row| &**row)
+    }
+
+    pub(super) fn suspension_mut(&mut self, id: &SuspensionId) -> Option<&mut SuspensionRecord> {
+        self.suspensions.iter_mut().find(|row| row.id == *id).map(Arc::make_mut)
+    }
+
+    /// Refuses a writer that lost its thread.
+    pub(super) fn check(&self, fence: &Fence) -> Result<(), StoreError> {
+        let is_held = self.leases.get(&fence.thread_id).is_some_and(|lease| lease.is_held_by(fence));
+        if is_held { Ok(()) } else { Err(StoreError::Fenced { thread: fence.thread_id.clone() }) }
+    }
+}
+
+impl LeaseRow {
+    pub(super) fn is_held_by(&self, fence: &Fence) -> bool {
+        self.epoch == fence.epoch && self.owner.as_ref().is_some_and(|owner| owner.token == fence.token)
+    }
+}

@@ -1,0 +1,249 @@
+//! Conversations, children and leases.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::InMemoryStore;
+use super::rows::{Conversation, LeaseRow, Rows};
+use crate::contract::child::ChildRecord;
+use crate::contract::ids::{ThreadId, check_given};
+use crate::contract::image::ImageRef;
+use crate::contract::mailbox::{MailboxJob, MailboxJobOrigin};
+use crate::contract::message::Message;
+use crate::contract::record::{Fence, LeaseRecord, Owner, StoredMessage, ThreadRecord};
+use crate::contract::storage::{
+    AcquireError, ChangeKind, ChildStore, IsAlive, LeaseStore, StoreError, Term, ThreadStore,
+};
+use crate::contract::summary::SummaryRecord;
+
+impl Rows {
+    pub(super) fn ensure_thread(&mut self, thread: ThreadRecord) -> Result<(), StoreError> {
+        if let Some(known) = self.threads.get_mut(&thread.id) {
+            if known.record.title.is_empty() && !thread.title.is_empty() {
+                Arc::make_mut(known).record.title = thread.title;
+            }
+            return Ok(());
+        }
+        check_given("thread", thread.id.as_str())?;
+        let (messages, state, summaries) = Default::default();
+        let id = thread.id.clone();
+        self.threads.insert(id, Arc::new(Conversation { record: thread, messages, state, summaries }));
+        Ok(())
+    }
+
+    fn child_mut(&mut self, thread: &ThreadId) -> Option<&mut ChildRecord> {
+        self.children.iter_mut().find(|child| child.thread_id == *thread).map(Arc::make_mut)
+    }
+}
+
+#[async_trait]
+impl ThreadStore for InMemoryStore {
+    async fn ensure_thread(&self, thread: ThreadRecord) -> Result<(), StoreError> {
+        self.write(|rows| rows.ensure_thread(thread))
+    }
+
+    async fn load_thread(&self, id: &ThreadId) -> Result<Option<ThreadRecord>, StoreError> {
+        self.read(|rows| rows.threads.get(id).map(|thread| thread.record.clone()))
+    }
+
+    async fn load_messages(&self, id: &ThreadId) -> Result<Vec<StoredMessage>, StoreError> {
+        self.messages_tail(id, usize::MAX).await.map(|(_, messages)| messages)
+    }
+
+    async fn messages_tail(&self, id: &ThreadId, n: usize) -> Result<(u64, Vec<StoredMessage>), StoreError> {
+        self.read(|rows| {
+            let messages = rows.threads.get(id).map_or(&[][..], |thread| &thread.messages);
+            let last = &messages[messages.len().saturating_sub(n)..];
+            (messages.len() as u64, last.iter().map(|message| StoredMessage::clone(message)).collect())
+        })
+    }
+
+    async fn message_count(&self, id: &ThreadId) -> Result<u64, StoreError> {
+        self.messages_tail(id, 0).await.map(|(count, _)| count)
+    }
+
+    async fn thread_state(&self, id: &ThreadId) -> Result<BTreeMap<String, Value>, StoreError> {
+        self.read(|rows| rows.threads.get(id).map(|thread| thread.state.clone()).unwrap_or_default())
+    }
+
+    async fn add_summary(&self, summary: SummaryRecord) -> Result<bool, StoreError> {
+        let id = summary.thread_id.clone();
+        let is_added = self.write(|rows| {
+            let thread = rows.thread_mut(&summary.thread_id)?;
+            let last = thread.messages.iter().find(|stored| stored.seq == summary.upto_seq);
+            if last.is_none_or(|stored| stored.message.id != summary.upto) {
+                let why = format!("message {} is not the one that a summary ends at", summary.upto_seq);
+                return Err(StoreError::Damaged { thread: summary.thread_id, why });
+            }
+            let is_farther = thread.summaries.last().is_none_or(|known| known.upto_seq < summary.upto_seq);
+            if is_farther {
+                thread.summaries.push(Arc::new(summary));
+            }
+            Ok(is_farther)
+        })?;
+        if is_added {
+            self.tell_of(ChangeKind::Run, &id);
+        }
+        Ok(is_added)
+    }
+
+    async fn summary(&self, thread: &ThreadId, beyond: u64) -> Result<Option<SummaryRecord>, StoreError> {
+        self.read(|rows| {
+            let newest = rows.threads.get(thread)?.summaries.last()?;
+            (newest.upto_seq > beyond).then(|| SummaryRecord::clone(newest))
+        })
+    }
+
+    async fn put_image(&self, image: &ImageRef, bytes: Vec<u8>, _now_ms: u64) -> Result<(), StoreError> {
+        self.write(|rows| {
+            rows.images.insert(image.hash.clone(), Arc::new(bytes));
+            Ok(())
+        })
+    }
+
+    async fn image(&self, hash: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.read(|rows| rows.images.get(hash).map(|bytes| Vec::clone(bytes)))
+    }
+}
+
+#[async_trait]
+impl LeaseStore for InMemoryStore {
+    async fn acquire(
+        &self,
+        thread: &ThreadId,
+        owner: &Owner,
+        term: Term,
+        is_alive: IsAlive,
+    ) -> Result<Fence, AcquireError> {
+        let taken = self.write(|rows| {
+            let known = rows.leases.get(thread);
+            let holder = known.and_then(|lease| Some((lease.owner.as_ref()?, lease.until)));
+            if let Some((other, until)) = holder
+                && other.token != owner.token
+                && until.is_none_or(|until| term.now < until)
+                && is_alive(other)
+            {
+                return Ok(Err(other.clone()));
+            }
+            let epoch = known.map_or(1, |lease| lease.epoch + 1);
+            rows.thread_mut(thread)?;
+            let lease = LeaseRow { epoch, owner: Some(owner.clone()), until: term.until };
+            rows.leases.insert(thread.clone(), lease);
+            Ok(Ok(Fence { thread_id: thread.clone(), epoch, token: owner.token.clone() }))
+        })?;
+        let fence = taken.map_err(|owner| AcquireError::Busy { owner })?;
+        self.tell_of(ChangeKind::Owner, thread);
+        Ok(fence)
+    }
+
+    async fn renew(&self, fence: &Fence, until: u64) -> Result<bool, StoreError> {
+        self.write(|rows| {
+            let held = rows.leases.get_mut(&fence.thread_id).filter(|lease| lease.is_held_by(fence));
+            Ok(held.map(|lease| lease.until = lease.until.map(|known| known.max(until))).is_some())
+        })
+    }
+
+    async fn release(&self, fence: &Fence) -> Result<(), StoreError> {
+        self.write(|rows| {
+            let held = rows.leases.get_mut(&fence.thread_id).filter(|lease| lease.is_held_by(fence));
+            if let Some(lease) = held {
+                (lease.owner, lease.until) = (None, None);
+            }
+            Ok(())
+        })?;
+        self.tell_of(ChangeKind::Owner, &fence.thread_id);
+        Ok(())
+    }
+
+    async fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
+        self.read(|rows| {
+            let LeaseRow { epoch, owner, until } = rows.leases.get(thread)?.clone();
+            Some(LeaseRecord { owner: owner?, epoch, until })
+        })
+    }
+}
+
+#[async_trait]
+impl ChildStore for InMemoryStore {
+    async fn create_child(
+        &self,
+        child: ChildRecord,
+        title: String,
+        cwd: PathBuf,
+    ) -> Result<ChildRecord, StoreError> {
+        let parent = child.parent_thread.clone();
+        let child = self.write(|rows| {
+            let exists = || StoreError::Exists { what: format!("thread {}", child.thread_id) };
+            if let Some(known) = rows.child_mut(&child.thread_id) {
+                let is_same = known.parent_run == child.parent_run && known.parent_call == child.parent_call;
+                return if is_same { Ok(known.clone()) } else { Err(exists()) };
+            }
+            rows.thread_mut(&child.parent_thread)?;
+            let is_same_call = |known: &Arc<ChildRecord>| {
+                known.parent_run == child.parent_run && known.parent_call == child.parent_call
+            };
+            if rows.threads.contains_key(&child.thread_id) || rows.children.iter().any(is_same_call) {
+                return Err(exists());
+            }
+            let (id, at) = (child.thread_id.clone(), child.created_at);
+            rows.ensure_thread(ThreadRecord { id, title, cwd, created_at: at, updated_at: at })?;
+            rows.children.push(Arc::new(ChildRecord { told: false, stop: false, ..child.clone() }));
+            Ok(child)
+        })?;
+        self.tell_of(ChangeKind::Run, &parent);
+        Ok(child)
+    }
+
+    async fn child(&self, thread: &ThreadId) -> Result<Option<ChildRecord>, StoreError> {
+        self.read(|rows| {
+            let child = rows.children.iter().find(|child| child.thread_id == *thread);
+            child.map(|child| ChildRecord::clone(child))
+        })
+    }
+
+    async fn children(&self, thread: &ThreadId) -> Result<Vec<ChildRecord>, StoreError> {
+        self.read(|rows| {
+            let below = rows.below(thread);
+            let children = rows.children.iter().filter(|child| below.contains(&&child.thread_id));
+            children.map(|child| ChildRecord::clone(child)).collect()
+        })
+    }
+
+    async fn stop_child(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        let found = self.write(|rows| Ok(rows.child_mut(thread).map(|child| child.stop = true).is_some()))?;
+        if found {
+            self.tell_of(ChangeKind::Decision, thread);
+        }
+        Ok(found)
+    }
+
+    async fn tell_child_end(
+        &self,
+        thread: &ThreadId,
+        agent: String,
+        messages: Vec<Message>,
+        now_ms: u64,
+    ) -> Result<bool, StoreError> {
+        let parent = self.write(|rows| {
+            let Some(child) = rows.child_mut(thread).filter(|child| child.background && !child.told) else {
+                return Ok(None);
+            };
+            child.told = true;
+            let parent = child.parent_thread.clone();
+            let mut job = MailboxJob::new(parent.clone(), messages, now_ms);
+            job.origin = MailboxJobOrigin::Internal;
+            job.agent_id = agent;
+            job.sender_id = Some(thread.to_string());
+            rows.enqueue(job)?;
+            Ok(Some(parent))
+        })?;
+        if let Some(parent) = &parent {
+            self.tell_of(ChangeKind::Queue, parent);
+        }
+        Ok(parent.is_some())
+    }
+}
