@@ -48,19 +48,3 @@ async fn the_summary_that_reaches_farthest_counts() {
     let glance = store.glance(&id, None).await.unwrap().unwrap();
     assert_eq!(glance.summaries, [summary(&said, 4), summary(&said, 7)]);
 }
-
-#[tokio::test]
-async fn a_summary_ends_at_a_message_that_is_there() {
-    let store = Store::in_memory().unwrap();
-    let said = talk(&store, 3).await;
-    let elsewhere = SummaryRecord { thread_id: "t9".into(), ..summary(&said, 2) };
-    assert!(matches!(store.add_summary(elsewhere).await, Err(StoreError::NoThread(_))));
-    for wrong in [
-        SummaryRecord { upto_seq: 4, ..summary(&said, 2) },
-        SummaryRecord { upto_seq: 3, ..summary(&said, 2) },
-        SummaryRecord { upto: said[2].id.clone(), ..summary(&said, 2) },
-    ] {
-        assert!(matches!(store.add_summary(wrong).await, Err(StoreError::Damaged { .. })));
-    }
-    assert_eq!(store.summary(&"t1".into(), 0).await.unwrap(), None);
-}

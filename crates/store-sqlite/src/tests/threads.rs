@@ -62,20 +62,6 @@ async fn talk(store: &Store, id: &str, n: usize) -> Vec<Message> {
     messages
 }
 
-#[tokio::test]
-async fn messages_keep_their_order_and_the_tail_is_cheap() {
-    let store = Store::in_memory().unwrap();
-    let said = talk(&store, "t1", 5).await;
-    let all = store.messages(&"t1".into()).await.unwrap();
-    assert_eq!(all.iter().map(|m| m.seq).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
-    assert_eq!(all.iter().map(|m| m.message.clone()).collect::<Vec<_>>(), said);
-    assert_eq!(store.messages_tail(&"t1".into(), 2).await.unwrap(), (5, all[3..].to_vec()));
-    assert_eq!(store.messages_tail(&"t1".into(), 0).await.unwrap(), (5, Vec::new()));
-    assert_eq!(store.messages_tail(&"t1".into(), usize::MAX).await.unwrap(), (5, all));
-    assert_eq!(store.messages_tail(&"t9".into(), 3).await.unwrap(), (0, Vec::new()));
-    assert_eq!(store.message_count(&"t1".into()).await.unwrap(), 5);
-}
-
 /// Each way to damage a thread, and what is said about it.
 #[tokio::test]
 async fn damage_closes_one_thread_and_no_other() {

@@ -1,0 +1,15 @@
+//! What every store has to do.
+
+use std::sync::Arc;
+
+use aye_store_suite::{Opened, store_suite};
+
+use super::Home;
+
+pub(crate) fn open() -> Opened {
+    let home = Home::new();
+    let (store, other) = (Arc::new(home.open()), Arc::new(home.open()));
+    Opened { store, other, keep: Box::new(home) }
+}
+
+store_suite!(crate::tests::suite::open);

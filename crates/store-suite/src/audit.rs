@@ -1,0 +1,79 @@
+//! The audit and the feed of changes.
+
+use super::fixtures::*;
+use aye_core::contract::audit::AuditKind;
+use aye_core::contract::audit_entry::AuditEntry;
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::record::*;
+use aye_core::contract::storage::{AuditFilter, Change, ChangeKind, StoreError, ThreadRunStore};
+
+/// Asked, decided, begun, ended: each in its transaction, each chained to the row before.
+pub async fn what_happens_to_a_call_is_told_in_a_chain(store: &dyn ThreadRunStore) {
+    let (fence, run) = waiting(store, None).await;
+    store.decide(&"q1".into(), yes("d1"), 60).await.unwrap();
+    store.begin(begin(&fence, &run, "c1", 1, Some(("q1", "d1")))).await.unwrap();
+    let outcomes = vec![outcome(attempt("r1", "c1", 1), OutcomeKind::Returned)];
+    let opened = vec![question("q2", &run, "c2", None)];
+    let again = vec![question("q1", &run, "c1", None)];
+    let refused = Checkpoint { outcomes: outcomes.clone(), opened: again, ..checkpoint(&fence, &run) };
+    assert!(store.checkpoint(refused).await.is_err(), "what did not happen is not told");
+    store.checkpoint(Checkpoint { outcomes, opened, ..checkpoint(&fence, &run) }).await.unwrap();
+    let done = RunRecord { status: RunStatus::Done, ..run };
+    store.checkpoint(checkpoint(&fence, &done)).await.unwrap();
+
+    use AuditKind::{Asked, Began, Decided, Ended, Superseded};
+    let rows = store.audit(AuditFilter::default()).await.unwrap();
+    assert_eq!(
+        rows.iter().map(|row| row.kind).collect::<Vec<_>>(),
+        [Asked, Decided, Began, Ended, Asked, Superseded]
+    );
+    let mut previous = String::new();
+    for (n, row) in (1..).zip(&rows) {
+        let entry = AuditEntry {
+            at: row.at,
+            kind: row.kind,
+            thread_id: row.thread_id.clone(),
+            run_id: row.run_id.clone(),
+            call_id: row.call_id.clone(),
+            body: row.body.clone(),
+        };
+        assert_eq!(entry.chained(n, &previous).unwrap(), *row);
+        previous.clone_from(&row.hash);
+    }
+    assert_eq!((&rows[1].body["decision"], &rows[1].body["delay_ms"]), (&"d1".into(), &40.into()));
+    assert_eq!((&rows[2].body["suspension"], &rows[3].body["summary"]), (&"q1".into(), &"noon".into()));
+    let kinds = vec![Decided, Ended];
+    let some = store.audit(AuditFilter { kinds, ..AuditFilter::default() }).await.unwrap();
+    assert_eq!(some.iter().map(|row| row.n).collect::<Vec<_>>(), [2, 4]);
+    let late = AuditFilter { since: Some(60), thread: Some("t1".into()), ..AuditFilter::default() };
+    assert_eq!(store.audit(late).await.unwrap().len(), 1);
+    let elsewhere = AuditFilter { thread: Some("t9".into()), ..AuditFilter::default() };
+    assert_eq!(store.audit(elsewhere).await.unwrap(), []);
+}
+
+pub async fn a_closed_store_does_nothing(store: &dyn ThreadRunStore) {
+    waiting(store, None).await;
+    let handle = store.handle().unwrap();
+    store.close().await;
+    store.close().await;
+    for closed in [store, &*handle] {
+        assert!(matches!(closed.suspension(&"q1".into()).await, Err(StoreError::Closed)));
+        assert!(matches!(closed.decide(&"q1".into(), yes("d1"), 1).await, Err(StoreError::Closed)));
+    }
+}
+
+/// For two handles: each hears what the other one commits, and not itself.
+pub async fn others_hear_what_is_committed(store: &dyn ThreadRunStore, other: &dyn ThreadRunStore) {
+    let (mut own, mut heard) = (store.watch().unwrap(), other.watch().unwrap());
+    waiting(store, None).await;
+    assert_eq!(other.message_count(&"t1".into()).await.unwrap(), 1, "both have the same rows");
+    let mut changes = Vec::new();
+    while changes.last() != Some(&Change::of(ChangeKind::Run, &"t1".into())) {
+        changes.push(heard.next().await);
+    }
+    assert!(changes.contains(&Change::of(ChangeKind::Owner, &"t1".into())), "{changes:?}");
+    other.decide(&"q1".into(), yes("d1"), 1).await.unwrap();
+    // The first thing it hears is the other's: its own commits were never sent to it.
+    assert_eq!(own.next().await, Change::of(ChangeKind::Decision, &"t1".into()));
+    assert_eq!(status(store, "q1").await, SuspensionStatus::Decided);
+}

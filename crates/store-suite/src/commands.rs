@@ -1,0 +1,95 @@
+//! Commands in the background.
+
+use super::fixtures::*;
+use aye_core::contract::command::{CommandEnd, CommandReport};
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::record::AttemptId;
+use aye_core::contract::storage::{Term, ThreadRunStore};
+
+/// A store with a run whose call `c1` runs.
+pub async fn running(store: &dyn ThreadRunStore) -> AttemptId {
+    store.ensure_thread(thread("t1")).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| true)).await.unwrap();
+    let run = run("r1", "t1", RunStatus::Running);
+    store.begin(begin(&fence, &run, "c1", 1, None)).await.unwrap();
+    attempt("r1", "c1", 1)
+}
+
+/// The number of a command in the background of that call.
+pub async fn begun(store: &dyn ThreadRunStore, id: &AttemptId) -> u64 {
+    let made = store.begin_command(id, "main".into(), "sleep 9".into(), owner("me"), 5).await.unwrap();
+    assert_eq!((made.thread_id.as_str(), made.call_id.as_str(), made.word()), ("t1", "c1", "running"));
+    made.number
+}
+
+pub async fn each_look_gives_what_is_new(store: &dyn ThreadRunStore) {
+    let number = begun(store, &running(store).await).await;
+    let thread = ThreadId::from("t1");
+    let look = async || store.look_at_command(&thread, number).await.unwrap().unwrap().output;
+    assert_eq!(look().await, "");
+    for chunk in ["on", "e é\n"] {
+        assert!(store.append_command_output(number, chunk.into()).await.unwrap());
+    }
+    assert_eq!(look().await, "one é\n");
+    store.append_command_output(number, "two\n".into()).await.unwrap();
+    assert_eq!((look().await, look().await), ("two\n".to_owned(), String::new()));
+    assert!(store.look_at_command(&"t2".into(), number).await.unwrap().is_none(), "another conversation's");
+    // A flood between two looks: what was seen is not given again, and what is gone is counted.
+    let line = format!("{}\n", "x".repeat(1023));
+    for _ in 0..400 {
+        store.append_command_output(number, line.clone()).await.unwrap();
+    }
+    let new = look().await;
+    let gone: usize = new.split("[... ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let kept = new.len() - format!("\n[... {gone} bytes left out ...]\n").len();
+    assert_eq!(gone + kept, 400 * 1024);
+    assert!(kept <= 256 * 1024, "{kept}");
+    assert!(!new.contains("one"), "it was seen");
+    // A flood that takes away nothing but the middle of what is new again.
+    for _ in 0..400 {
+        store.append_command_output(number, line.clone()).await.unwrap();
+    }
+    let new = look().await;
+    assert!(new.starts_with("\n[... ") && new.len() < 140 * 1024, "{}", new.len());
+}
+
+pub async fn an_end_is_written_once_and_queued(store: &dyn ThreadRunStore) {
+    let number = begun(store, &running(store).await).await;
+    store.append_command_output(number, "the last line\n".into()).await.unwrap();
+    assert!(store.stop_command(number).await.unwrap());
+    assert!(store.command(number).await.unwrap().unwrap().stop);
+    assert!(store.end_command(number, CommandEnd::Exited(3), CommandReport::Queued, 9).await.unwrap());
+    assert!(!store.end_command(number, CommandEnd::Stopped, CommandReport::Queued, 9).await.unwrap());
+    assert!(!store.append_command_output(number, "late".into()).await.unwrap());
+    assert!(!store.stop_command(number).await.unwrap());
+    let queued = store.queued(&"t1".into()).await.unwrap();
+    assert_eq!(queued.len(), 1);
+    assert!(queued[0].reports_command());
+    let said = queued[0].messages[0].text();
+    assert_eq!(
+        said,
+        format!(
+            "[task b{number}] The background command `sleep 9` ended with exit status 3.\n\nthe last line"
+        )
+    );
+}
+
+pub async fn the_next_run_hears_of_what_died_with_its_process(store: &dyn ThreadRunStore) {
+    let id = running(store).await;
+    let number = begun(store, &id).await;
+    let thread = ThreadId::from("t1");
+    store.report_commands(&thread, Box::new(|_| true), 9).await.unwrap();
+    assert!(store.queued(&thread).await.unwrap().is_empty(), "it runs");
+    for _ in 0..2 {
+        store.report_commands(&thread, Box::new(|_| false), 9).await.unwrap();
+        let queued = store.queued(&thread).await.unwrap();
+        assert_eq!(queued.len(), 1, "once");
+        assert!(queued[0].messages[0].text().contains("its outcome is unknown"), "{queued:?}");
+    }
+    let ended = store.command(number).await.unwrap().unwrap();
+    assert_eq!((ended.end, ended.told), (Some(CommandEnd::Unknown), true));
+    // One that was ended with the process itself.
+    let again = store.begin_command(&id, "main".into(), "x".into(), owner("me"), 5).await;
+    assert!(again.is_err(), "one command for each execution");
+}

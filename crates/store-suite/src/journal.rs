@@ -1,0 +1,198 @@
+//! Checkpoints, intents, leases.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::fixtures::*;
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::message::Message;
+use aye_core::contract::record::*;
+use aye_core::contract::storage::{AcquireError, StoreError, Term, ThreadRunStore};
+
+pub async fn a_checkpoint_is_all_or_nothing(store: &dyn ThreadRunStore) {
+    let (fence, run) = waiting(store, None).await;
+    let bad = Checkpoint {
+        messages: vec![Message::assistant("half")],
+        thread_state: Some(BTreeMap::from([("k".to_owned(), json!(1))])),
+        opened: vec![question("q2", &run, "c2", None), question("q1", &run, "c1", None)],
+        ..checkpoint(&fence, &RunRecord { steps: 9, ..run.clone() })
+    };
+    let error = store.checkpoint(bad).await.unwrap_err();
+    assert!(matches!(error, StoreError::Exists { .. }), "{error}");
+    assert_eq!(store.message_count(&"t1".into()).await.unwrap(), 1);
+    assert_eq!(store.thread_state(&"t1".into()).await.unwrap(), BTreeMap::new());
+    assert_eq!(store.suspension(&"q2".into()).await.unwrap(), None);
+    assert_eq!(store.load_run(&"r1".into()).await.unwrap(), Some(run));
+}
+
+pub async fn runs_come_back_in_order_of_birth(store: &dyn ThreadRunStore) {
+    let (fence, first) = waiting(store, None).await;
+    // The clock went back between them.
+    let second = RunRecord { created_at: 1, updated_at: 2, ..run("a-run", "t1", RunStatus::Running) };
+    store.checkpoint(checkpoint(&fence, &second)).await.unwrap();
+    assert_eq!(store.list_runs(&"t1".into()).await.unwrap(), [first.clone(), second.clone()]);
+    assert_eq!(store.latest_run(&"t1".into()).await.unwrap(), Some(second.clone()));
+    let done = RunRecord { status: RunStatus::Done, ..second };
+    store.checkpoint(checkpoint(&fence, &done)).await.unwrap();
+    assert_eq!(store.unfinished_runs().await.unwrap(), [first]);
+    let again = RunRecord { status: RunStatus::Running, ..done };
+    assert!(matches!(store.checkpoint(checkpoint(&fence, &again)).await, Err(StoreError::RunOver { .. })));
+}
+
+pub async fn no_question_outlives_its_run(store: &dyn ThreadRunStore) {
+    let (fence, run) = waiting(store, None).await;
+    let opened = ["q2", "q3"].map(|id| question(id, &run, id, None)).to_vec();
+    store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run) }).await.unwrap();
+    store.decide(&"q2".into(), yes("d2"), 1).await.unwrap();
+    store.decide(&"q3".into(), yes("d3"), 1).await.unwrap();
+    store.begin(begin(&fence, &run, "q3", 1, Some(("q3", "d3")))).await.unwrap();
+    let done = RunRecord { status: RunStatus::Done, ..run };
+    store.checkpoint(checkpoint(&fence, &done)).await.unwrap();
+    assert_eq!(status(store, "q1").await, SuspensionStatus::Superseded);
+    assert_eq!(status(store, "q2").await, SuspensionStatus::Superseded);
+    assert_eq!(status(store, "q3").await, SuspensionStatus::Applied);
+}
+
+pub async fn a_decision_starts_one_execution_of_its_own_call(store: &dyn ThreadRunStore) {
+    let (fence, run) = waiting(store, None).await;
+    let refused = async |begin: Begin| {
+        let error = store.begin(begin).await.unwrap_err();
+        assert!(matches!(error, StoreError::NotDecided { .. }), "{error}");
+        assert_eq!(store.intents(&"r1".into()).await.unwrap(), Vec::new());
+    };
+    refused(begin(&fence, &run, "c1", 1, Some(("q1", "d1")))).await;
+    store.decide(&"q1".into(), yes("d1"), 1).await.unwrap();
+    refused(begin(&fence, &run, "c1", 1, Some(("q1", "d2")))).await;
+    refused(begin(&fence, &run, "c9", 1, Some(("q1", "d1")))).await;
+    refused(begin(&fence, &run, "c1", 1, Some(("q9", "d1")))).await;
+    assert_eq!(status(store, "q1").await, SuspensionStatus::Decided);
+    let running = RunRecord { status: RunStatus::Running, ..run };
+    store.begin(begin(&fence, &running, "c1", 1, Some(("q1", "d1")))).await.unwrap();
+    assert_eq!(status(store, "q1").await, SuspensionStatus::Applied);
+    assert_eq!(store.load_run(&"r1".into()).await.unwrap().unwrap().status, RunStatus::Running);
+    let again = store.begin(begin(&fence, &running, "c1", 2, Some(("q1", "d1")))).await.unwrap_err();
+    assert!(matches!(again, StoreError::NotDecided { .. }), "{again}");
+    let same = store.begin(begin(&fence, &running, "c1", 1, None)).await.unwrap_err();
+    assert!(matches!(same, StoreError::AlreadyStarted { .. }), "{same}");
+}
+
+pub async fn a_no_starts_nothing(store: &dyn ThreadRunStore) {
+    let (fence, run) = waiting(store, None).await;
+    store.decide(&"q1".into(), no("d1"), 1).await.unwrap();
+    let error = store.begin(begin(&fence, &run, "c1", 1, Some(("q1", "d1")))).await.unwrap_err();
+    assert!(matches!(error, StoreError::NotDecided { .. }), "{error}");
+    let closed = vec![("q1".into(), SuspensionStatus::Applied)];
+    store.checkpoint(Checkpoint { closed, ..checkpoint(&fence, &run) }).await.unwrap();
+    assert_eq!(status(store, "q1").await, SuspensionStatus::Applied);
+}
+
+pub async fn intents_stay_open_until_their_outcome(store: &dyn ThreadRunStore) {
+    let (fence, run) = waiting(store, None).await;
+    let id = attempt("r1", "c2", 1);
+    let ends = |kind| Checkpoint { outcomes: vec![outcome(id.clone(), kind)], ..checkpoint(&fence, &run) };
+    assert!(matches!(
+        store.checkpoint(ends(OutcomeKind::Returned)).await,
+        Err(StoreError::NotStarted { .. })
+    ));
+    let begun = begin(&fence, &run, "c2", 1, None);
+    store.begin(begun.clone()).await.unwrap();
+    store.append_output(&fence, &id, "no".into()).await.unwrap();
+    store.append_output(&fence, &id, "on".into()).await.unwrap();
+    let open = store.open_intents(&"r1".into()).await.unwrap();
+    assert_eq!(open, [OpenIntent { intent: begun.intent.clone(), output: "noon".into() }]);
+    store.checkpoint(ends(OutcomeKind::Unknown)).await.unwrap();
+    assert_eq!(store.open_intents(&"r1".into()).await.unwrap(), Vec::new());
+    store.checkpoint(ends(OutcomeKind::Returned)).await.unwrap();
+    assert!(matches!(
+        store.checkpoint(ends(OutcomeKind::Unknown)).await,
+        Err(StoreError::AlreadyEnded { .. })
+    ));
+    let all = store.intents(&"r1".into()).await.unwrap();
+    assert_eq!(all, [(begun.intent, Some(outcome(id, OutcomeKind::Returned)))]);
+}
+
+pub async fn what_belongs_elsewhere_is_refused(store: &dyn ThreadRunStore) {
+    let (fence, mine) = waiting(store, None).await;
+    store.ensure_thread(thread("t2")).await.unwrap();
+    let fence2 = store.acquire(&"t2".into(), &owner("me"), Term::ENDLESS, Box::new(|_| true)).await.unwrap();
+    let theirs = run("r2", "t2", RunStatus::Running);
+    let misplaced = [
+        store.checkpoint(checkpoint(&fence, &theirs)).await,
+        store.checkpoint(checkpoint(&fence2, &RunRecord { thread_id: "t2".into(), ..mine.clone() })).await,
+        store
+            .checkpoint(Checkpoint {
+                opened: vec![question("q2", &mine, "c", None)],
+                ..checkpoint(&fence2, &theirs)
+            })
+            .await,
+        store.begin(Begin { run: theirs.clone(), ..begin(&fence2, &mine, "c1", 1, None) }).await,
+    ];
+    for refused in misplaced {
+        assert!(matches!(refused, Err(StoreError::Misplaced { .. })), "{refused:?}");
+    }
+    let closed = vec![("q1".into(), SuspensionStatus::Superseded)];
+    let error = store.checkpoint(Checkpoint { closed, ..checkpoint(&fence2, &theirs) }).await.unwrap_err();
+    assert!(matches!(error, StoreError::NoSuspension(_)), "{error}");
+    assert_eq!(status(store, "q1").await, SuspensionStatus::Open);
+}
+
+pub async fn a_lease_that_is_over_is_taken_from_an_owner_that_lives(store: &dyn ThreadRunStore) {
+    let (_, run) = waiting(store, None).await;
+    let t1 = || "t1".into();
+    let until = |now, until| Term { now, until: Some(until) };
+    let mine = store.acquire(&t1(), &owner("me"), until(0, 100), Box::new(|_| true)).await.unwrap();
+    store.begin(begin(&mine, &run, "c2", 1, None)).await.unwrap();
+    let busy = store.acquire(&t1(), &owner("you"), until(99, 199), Box::new(|_| true)).await.unwrap_err();
+    assert!(matches!(busy, AcquireError::Busy { .. }), "{busy}");
+    assert!(store.renew(&mine, 200).await.unwrap());
+    assert!(store.renew(&mine, 150).await.unwrap());
+    assert_eq!(store.lease(&t1()).await.unwrap().unwrap().until, Some(200), "it gets no shorter");
+    assert!(store.acquire(&t1(), &owner("you"), until(199, 299), Box::new(|_| true)).await.is_err());
+    let yours = store.acquire(&t1(), &owner("you"), until(200, 300), Box::new(|_| true)).await.unwrap();
+    let held = LeaseRecord { owner: owner("you"), epoch: yours.epoch, until: Some(300) };
+    assert_eq!(store.lease(&t1()).await.unwrap(), Some(held.clone()));
+
+    assert!(!store.renew(&mine, 900).await.unwrap());
+    assert!(matches!(store.checkpoint(checkpoint(&mine, &run)).await, Err(StoreError::Fenced { .. })));
+    let late = store.append_output(&mine, &attempt("r1", "c2", 1), "late".into()).await;
+    assert!(matches!(late, Err(StoreError::Fenced { .. })));
+    assert_eq!(store.lease(&t1()).await.unwrap(), Some(held));
+    // A dead owner's time does not matter, and who says nothing of time keeps it as long as the process lives.
+    let mine = store.acquire(&t1(), &owner("me"), Term::ENDLESS, Box::new(|_| false)).await.unwrap();
+    assert!(store.renew(&mine, 10).await.unwrap());
+    assert!(
+        store.acquire(&t1(), &owner("you"), until(u64::MAX, u64::MAX), Box::new(|_| true)).await.is_err()
+    );
+    store.release(&mine).await.unwrap();
+    assert_eq!(store.lease(&t1()).await.unwrap(), None);
+}
+
+pub async fn a_paused_owner_writes_nothing_any_more(store: &dyn ThreadRunStore) {
+    let (old, run) = waiting(store, None).await;
+    let busy =
+        store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS, Box::new(|_| true)).await.unwrap_err();
+    assert!(matches!(&busy, AcquireError::Busy { owner } if owner.token == "me"), "{busy}");
+    let new = store
+        .acquire(&"t1".into(), &owner("you"), Term::ENDLESS, Box::new(|them| them.token != "me"))
+        .await
+        .unwrap();
+    assert!(new.epoch > old.epoch);
+    assert_eq!(store.lease(&"t1".into()).await.unwrap().map(|lease| lease.owner), Some(owner("you")));
+    let late = Checkpoint { messages: vec![Message::user("late")], ..checkpoint(&old, &run) };
+    assert!(matches!(store.checkpoint(late).await, Err(StoreError::Fenced { .. })));
+    assert!(matches!(store.begin(begin(&old, &run, "c2", 1, None)).await, Err(StoreError::Fenced { .. })));
+    store.release(&old).await.unwrap();
+    store.checkpoint(checkpoint(&new, &run)).await.unwrap();
+    assert_eq!(store.message_count(&"t1".into()).await.unwrap(), 1);
+
+    store.release(&new).await.unwrap();
+    assert!(matches!(store.checkpoint(checkpoint(&new, &run)).await, Err(StoreError::Fenced { .. })));
+    let third = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| true)).await.unwrap();
+    let fourth = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| true)).await.unwrap();
+    assert!(fourth.epoch > third.epoch && third.epoch > new.epoch);
+    assert!(matches!(store.checkpoint(checkpoint(&third, &run)).await, Err(StoreError::Fenced { .. })));
+    let none =
+        store.acquire(&"t9".into(), &owner("me"), Term::ENDLESS, Box::new(|_| true)).await.unwrap_err();
+    assert!(matches!(none, AcquireError::Store(StoreError::NoThread(_))), "{none}");
+}

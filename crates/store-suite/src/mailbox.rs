@@ -1,0 +1,175 @@
+//! Queued messages, jobs, claims.
+
+use aye_core::contract::ids::{JobId, ThreadId};
+use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
+use aye_core::contract::mailbox::{MailboxJob, MailboxJobStatus};
+use aye_core::contract::message::Message;
+use aye_core::contract::record::*;
+use aye_core::contract::storage::{MailboxStore, StorageError, StoreError, Term, ThreadRunStore};
+
+use super::fixtures::*;
+
+const LEASE: u64 = 1000;
+
+pub async fn a_claim_has_one_winner_and_its_token_ends_it(store: &dyn ThreadRunStore) {
+    store.ensure_thread(thread("thread-1")).await.unwrap();
+    let store = store.mailboxes().unwrap();
+    let thread = ThreadId::from("thread-1");
+    let job = |text: &str| MailboxJob::new("thread-1", vec![Message::user(text)], 10);
+    assert!(matches!(store.interrupt(&"thread-9".into(), 11).await, Err(StorageError::NotFound(_))));
+
+    let first = store.enqueue(job("one").with_dedupe_key("k")).await.unwrap();
+    let twice = store.enqueue(job("again").with_dedupe_key("k")).await;
+    assert!(matches!(twice, Err(StorageError::AlreadyExists(_))), "{twice:?}");
+    let claimed = store.claim(&thread, "a", 5, 20, 1000).await.unwrap().remove(0);
+    assert_eq!((&claimed.job_id, claimed.status), (&first.job_id, MailboxJobStatus::Claimed));
+    assert!(store.claim(&thread, "b", 5, 20, 1000).await.unwrap().is_empty(), "a claim has one winner");
+    let token = claimed.claim_token.unwrap();
+    assert!(store.extend_lease(&first.job_id, &token, 30, 1000).await.unwrap());
+    assert!(!store.extend_lease(&first.job_id, "other", 30, 1000).await.unwrap());
+    assert!(store.ack(&first.job_id, "other", 30).await.is_err(), "the token is checked");
+    let again = store.nack(&first.job_id, &token, 50, "busy", 31).await.unwrap();
+    assert_eq!((again.status, again.attempt_count, again.available_at), (MailboxJobStatus::Queued, 1, 50));
+    assert!(store.claim(&thread, "a", 1, 40, 1000).await.unwrap().is_empty(), "it is not due");
+    let claimed = store.claim_job(&first.job_id, "a", 40, 1000).await.unwrap().unwrap();
+
+    let second = store.enqueue(job("two")).await.unwrap();
+    let interrupt = store.interrupt(&thread, 41).await.unwrap();
+    assert_eq!(interrupt.superseded_count, 1);
+    assert_eq!(interrupt.active_job.unwrap().job_id, first.job_id);
+    let superseded = store.load_job(&second.job_id).await.unwrap().unwrap();
+    assert_eq!(superseded.status, MailboxJobStatus::Superseded);
+    let accepted = store.ack(&first.job_id, &claimed.claim_token.unwrap(), 42).await.unwrap();
+    assert_eq!(accepted.status, MailboxJobStatus::Accepted);
+
+    let third = store.enqueue(job("three")).await.unwrap();
+    let cancelled = store.cancel(&third.job_id, 43).await.unwrap().unwrap();
+    assert_eq!(cancelled.status, MailboxJobStatus::Cancelled);
+    assert_eq!(store.cancel(&third.job_id, 44).await.unwrap(), None);
+    let missing = store.cancel(&JobId::from("none"), 44).await;
+    assert!(matches!(missing, Err(StorageError::NotFound(_))));
+}
+
+fn job(text: &str, now: u64) -> MailboxJob {
+    MailboxJob::new("t1", vec![Message::user(text)], now)
+}
+
+async fn load(mailbox: &dyn MailboxStore, job: &MailboxJob) -> MailboxJob {
+    mailbox.load_job(&job.job_id).await.unwrap().unwrap()
+}
+
+async fn claim(mailbox: &dyn MailboxStore, now: u64) -> Option<MailboxJob> {
+    mailbox.claim(&"t1".into(), "w", 1, now, LEASE).await.unwrap().pop()
+}
+
+pub async fn the_order_is_priority_time_birth_number(store: &dyn ThreadRunStore) {
+    store.ensure_thread(thread("t1")).await.unwrap();
+    let mailbox = store.mailboxes().unwrap();
+    for sent in [
+        job("last", 10),
+        job("urgent but later", 10).with_priority(0).with_available_at(20),
+        job("urgent", 15).with_priority(0),
+        job("due before", 9).with_available_at(5),
+        job("born before", 8).with_available_at(10),
+        job("not due", 1).with_available_at(99),
+        // The same in everything but the number.
+        job("really last", 10),
+    ] {
+        mailbox.enqueue(sent).await.unwrap();
+    }
+    let order = ["urgent", "urgent but later", "due before", "born before", "last", "really last", "not due"];
+    let queued = store.queued(&"t1".into()).await.unwrap();
+    assert_eq!(queued.iter().map(|queued| queued.messages[0].text()).collect::<Vec<_>>(), order);
+    for text in &order[..6] {
+        let job = claim(&*mailbox, 50).await.unwrap();
+        assert_eq!(job.messages[0].text(), *text);
+        mailbox.ack(&job.job_id, &job.claim_token.unwrap(), 50).await.unwrap();
+    }
+    assert_eq!(claim(&*mailbox, 50).await, None, "not due");
+}
+
+pub async fn a_failed_try_is_counted_and_the_last_one_is_the_end(store: &dyn ThreadRunStore) {
+    store.ensure_thread(thread("t1")).await.unwrap();
+    let mailbox = store.mailboxes().unwrap();
+    mailbox.enqueue(job("x", 1).with_max_attempts(2)).await.unwrap();
+    let held = claim(&*mailbox, 50).await.unwrap();
+    let left = mailbox.nack(&held.job_id, &held.claim_token.unwrap(), 100, "try 1", 60).await.unwrap();
+    assert_eq!((left.status, left.attempt_count, left.available_at), (MailboxJobStatus::Queued, 1, 100));
+    assert_eq!((left.claim_token, left.claimed_by, left.lease_until), (None, None, None));
+    assert_eq!(claim(&*mailbox, 99).await, None, "not before its time");
+    let held = claim(&*mailbox, 100).await.unwrap();
+    let token = held.claim_token.clone().unwrap();
+    let dead = mailbox.nack(&held.job_id, &token, 300, "try 2", 201).await.unwrap();
+    assert_eq!((dead.status, dead.attempt_count), (MailboxJobStatus::DeadLetter, 2));
+    assert_eq!((dead.last_error.as_deref(), dead.available_at), (Some("try 2"), 100));
+    assert_eq!(load(&*mailbox, &dead).await, dead);
+    assert!(mailbox.ack(&held.job_id, &token, 202).await.is_err(), "a terminal job never changes");
+    assert_eq!(mailbox.cancel(&held.job_id, 203).await.unwrap(), None);
+}
+
+pub async fn a_queued_message_leaves_with_the_run_that_starts_with_it(store: &dyn ThreadRunStore) {
+    store.ensure_thread(thread("t1")).await.unwrap();
+    let mailbox = store.mailboxes().unwrap();
+    let first = store.submit(job("one", 1)).await.unwrap();
+    let second =
+        store.enqueue_typed(&"t1".into(), vec![Message::user("two")], &owner("me"), 1).await.unwrap();
+    assert_eq!(mailbox.load_job(&second.job_id).await.unwrap().unwrap().typed_into(), Some(owner("me")));
+    let held = claim(&*mailbox, 1).await.unwrap();
+    assert_eq!(held.job_id, first.job_id);
+    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| true)).await.unwrap();
+    let run = run("r1", "t1", RunStatus::Running);
+    for (id, claim) in [
+        (first.sequence, None),
+        (first.sequence, Some("x".to_owned())),
+        (second.id, held.claim_token.clone()),
+    ] {
+        let takes = Some(JobClaim { id, claim });
+        let refused = store.checkpoint(Checkpoint { takes, ..checkpoint(&fence, &run) }).await;
+        assert!(matches!(refused, Err(StoreError::NotQueued { .. })), "{refused:?}");
+    }
+    assert_eq!(store.list_runs(&"t1".into()).await.unwrap(), [], "nothing of it was written");
+    let takes = Some(JobClaim { id: second.id, claim: None });
+    store.checkpoint(Checkpoint { takes, ..checkpoint(&fence, &run) }).await.unwrap();
+    let taken = mailbox.load_job(&second.job_id).await.unwrap().unwrap();
+    assert_eq!((taken.status, taken.run_id), (MailboxJobStatus::Accepted, Some("r1".into())));
+    assert!(!store.unqueue(second.id, 2).await.unwrap(), "it is gone");
+
+    let empty = MailboxJob { messages: Vec::new(), ..job("x", 1) };
+    assert!(matches!(store.submit(empty).await, Err(StoreError::NoMessage)));
+    let nowhere = MailboxJob { mailbox_id: "t9".into(), ..job("x", 1) };
+    assert!(matches!(store.submit(nowhere).await, Err(StoreError::NoThread(_))));
+    assert!(matches!(store.submit(first).await, Err(StoreError::Exists { .. })));
+    let third = store.submit(job("three", 1)).await.unwrap();
+    assert!(store.unqueue(third.sequence, 2).await.unwrap());
+    assert_eq!(load(&*mailbox, &third).await.status, MailboxJobStatus::Cancelled);
+}
+
+pub async fn a_job_ends_in_the_transaction_that_ends_its_run(store: &dyn ThreadRunStore) {
+    use MailboxJobStatus::{Accepted, Cancelled, Claimed, DeadLetter};
+    for (n, (why, status)) in [
+        (TerminationReason::NaturalEnd, Accepted),
+        (TerminationReason::Cancelled, Cancelled),
+        (TerminationReason::Blocked("no".into()), DeadLetter),
+        // A worker tries again, or gives it up.
+        (TerminationReason::Error("down".into()), Claimed),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        store.ensure_thread(thread("t1")).await.unwrap();
+        let mailbox = store.mailboxes().unwrap();
+        store.submit(job("x", 1)).await.unwrap();
+        let held = claim(&*mailbox, 1).await.unwrap();
+        let fence =
+            store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, Box::new(|_| true)).await.unwrap();
+        let run = run(&format!("r{n}"), "t1", RunStatus::Running);
+        let takes = Some(JobClaim { id: held.sequence, claim: held.claim_token.clone() });
+        store.checkpoint(Checkpoint { takes, ..checkpoint(&fence, &run) }).await.unwrap();
+        assert_eq!(load(&*mailbox, &held).await.run_id, Some(run.id.clone()));
+        let over = RunRecord { status: RunStatus::Done, termination: Some(why.clone()), ..run };
+        store.checkpoint(checkpoint(&fence, &over)).await.unwrap();
+        let left = load(&*mailbox, &held).await;
+        assert_eq!(left.status, status, "{why:?}");
+        assert_eq!(left.claim_token.is_some(), status == Claimed);
+    }
+}
