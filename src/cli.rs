@@ -222,7 +222,7 @@ pub enum Command {
     /// List and show agents
     #[command(subcommand)]
     Agents(AgentsCommand),
-    /// List, show and stop subagents
+    /// List, show and stop subagents and background commands
     #[command(subcommand)]
     Tasks(TasksCommand),
     /// List skills and check their files

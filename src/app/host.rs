@@ -492,6 +492,10 @@ impl Host for TerminalHost {
         self.viewer.drive(thread, async move { app.runtime.cancel_waiting(&own, sink).await.map(|_| None) });
     }
 
+    fn to_background(&self, thread: &ThreadId) -> bool {
+        self.app.runtime.move_to_background(thread)
+    }
+
     fn expired(&self, thread: &ThreadId) {
         self.viewer.wake(thread);
     }

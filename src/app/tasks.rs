@@ -1,4 +1,4 @@
-//! Subagents: `aye tasks` and `/tasks`.
+//! Subagents and background commands: `aye tasks` and `/tasks`.
 
 use std::fmt::Write as _;
 
@@ -11,10 +11,13 @@ use super::{Failure, put};
 use crate::cli::{Cli, TasksCommand};
 use crate::contract::child::{ChildStatus, TaskRecord};
 use crate::contract::clock::{Clock as _, SystemClock};
+use crate::contract::command::{CommandEnd, CommandRecord};
 use crate::contract::display::visible_line;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
+use crate::runtime::is_alive;
 use crate::store::Store;
+use crate::tools::exec::as_read;
 use crate::tui::host::Page;
 
 /// `aye tasks`.
@@ -23,16 +26,32 @@ pub(super) async fn run(command: TasksCommand, cli: &Cli, foundation: Foundation
         TasksCommand::List { all, json } => {
             let store = foundation.open_store_to_read()?;
             let tasks = store.all_tasks(!all).await.map_err(Failure::failed)?;
+            let mut commands = as_they_stand(store.all_commands(!all).await.map_err(Failure::failed)?);
+            commands.retain(|command| all || command.end.is_none());
             if json {
-                put_json(&Value::Array(tasks.iter().map(object).collect()))?;
+                let all = tasks.iter().map(object).chain(commands.iter().map(command_object));
+                put_json(&Value::Array(all.collect()))?;
             } else {
-                put(&lines(&tasks, SystemClock.now_ms()))?;
+                put(&lines(&tasks, &commands, SystemClock.now_ms()))?;
             }
             store.close().await;
             Ok(0)
         }
         TasksCommand::Show { id, json } => {
             let store = foundation.open_store_to_read()?;
+            if let Some(command) = command_of(&store, &id).await? {
+                let output = store.command_output(command.number).await.map_err(Failure::failed)?;
+                let output = as_read(&output, output.len());
+                if json {
+                    let mut value = command_object(&command);
+                    value["output"] = output.into();
+                    put_json(&value)?;
+                } else {
+                    put(&command_shown(&command, &output, SystemClock.now_ms()))?;
+                }
+                store.close().await;
+                return Ok(0);
+            }
             let tasks = store.all_tasks(false).await.map_err(Failure::failed)?;
             let task = find(&tasks, &id).map_err(Failure::usage)?;
             let said = said(&store, task).await.map_err(Failure::failed)?;
@@ -48,9 +67,13 @@ pub(super) async fn run(command: TasksCommand, cli: &Cli, foundation: Foundation
         }
         TasksCommand::Stop { id } => {
             let app = App::build(foundation, cli).await?;
-            let tasks = app.store.all_tasks(false).await.map_err(Failure::failed)?;
-            let task = find(&tasks, &id).map_err(Failure::usage)?.clone();
-            let told = stop(&app, &task).await.map_err(Failure::failed);
+            let told = if let Some(command) = command_of(&app.store, &id).await? {
+                stop_command(&app, &command).await.map_err(Failure::failed)
+            } else {
+                let tasks = app.store.all_tasks(false).await.map_err(Failure::failed)?;
+                let task = find(&tasks, &id).map_err(Failure::usage)?.clone();
+                stop(&app, &task).await.map_err(Failure::failed)
+            };
             app.store.close().await;
             put(&format!("{}\n", told?))?;
             Ok(0)
@@ -60,18 +83,24 @@ pub(super) async fn run(command: TasksCommand, cli: &Cli, foundation: Foundation
 
 /// `/tasks`.
 pub(super) async fn page(app: &App, thread: Option<&ThreadId>, words: &str) -> Result<Page, String> {
-    let tasks = match thread {
-        Some(thread) => app.runtime.tasks(thread).await.map_err(|e| e.to_string())?,
-        None => Vec::new(),
+    let (tasks, commands) = match thread {
+        Some(thread) => (
+            app.runtime.tasks(thread).await.map_err(|e| e.to_string())?,
+            app.runtime.commands(thread).await.map_err(|e| e.to_string())?,
+        ),
+        None => (Vec::new(), Vec::new()),
     };
     let mut words = words.split_whitespace();
     match (words.next(), words.next(), words.next()) {
         (None, ..) => {
-            let text = lines(&tasks, app.clock.now_ms());
-            Ok(Page { title: "subagents of this conversation".to_owned(), text })
+            let text = lines(&tasks, &commands, app.clock.now_ms());
+            Ok(Page { title: "tasks of this conversation".to_owned(), text })
         }
         (Some("stop"), Some(id), None) => {
-            let text = stop(app, find(&tasks, id)?).await?;
+            let text = match commands.iter().find(|command| command.id() == id) {
+                Some(command) => stop_command(app, command).await?,
+                None => stop(app, find(&tasks, id)?).await?,
+            };
             Ok(Page { title: "stopped".to_owned(), text })
         }
         _ => Err("use /tasks to list them, /tasks stop ID to stop one".to_owned()),
@@ -92,6 +121,72 @@ async fn stop(app: &App, task: &TaskRecord) -> Result<String, String> {
     Ok(format!("stopped task {id} ({agent}); {goes_on}"))
 }
 
+/// Ends a command in the background.
+async fn stop_command(app: &App, command: &CommandRecord) -> Result<String, String> {
+    let (id, line) = (command.id(), line_of(command));
+    if !app.runtime.stop_command(command.number).await.map_err(|e| e.to_string())? {
+        return Err(format!("task {id} ({line}) is already done: {}", command.word()));
+    }
+    Ok(format!("stopped task {id} ({line}); the conversation is notified with its next message"))
+}
+
+/// The command of exactly that id.
+async fn command_of(store: &Store, id: &str) -> Result<Option<CommandRecord>, Failure> {
+    let commands = as_they_stand(store.all_commands(false).await.map_err(Failure::failed)?);
+    Ok(commands.into_iter().find(|command| command.id() == id))
+}
+
+/// A command whose process is dead has ended with it.
+fn as_they_stand(commands: Vec<CommandRecord>) -> Vec<CommandRecord> {
+    let own = super::agent::owner();
+    let stands = |mut command: CommandRecord| {
+        if command.end.is_none() && !is_alive(&own, &command.owner) {
+            command.end = Some(CommandEnd::Unknown);
+        }
+        command
+    };
+    commands.into_iter().map(stands).collect()
+}
+
+fn line_of(command: &CommandRecord) -> String {
+    let line: String = visible_line(command.command.trim()).into_owned();
+    line.chars().take(60).collect()
+}
+
+fn command_object(command: &CommandRecord) -> Value {
+    let mut value = json!(command);
+    value["kind"] = "command".into();
+    value["task_id"] = command.id().into();
+    value["task_status"] = command.word().into();
+    value
+}
+
+fn about_command(command: &CommandRecord, now: u64) -> String {
+    let seconds = command.ended_at.unwrap_or(now).saturating_sub(command.started_at) as f64 / 1000.0;
+    // Nobody knows when one ended that died with its process.
+    let time =
+        if command.end == Some(CommandEnd::Unknown) { String::new() } else { format!(" · {seconds:.1}s") };
+    format!("command · {}{time}", command.word())
+}
+
+fn command_shown(command: &CommandRecord, output: &str, now: u64) -> String {
+    let mut text = format!("task {}\n  {}\n", command.id(), about_command(command, now));
+    let _ = writeln!(text, "  begun     {}", when(command.started_at));
+    let _ = writeln!(
+        text,
+        "  for       conversation {}, call {}",
+        command.thread_id,
+        visible_line(command.call_id.as_str())
+    );
+    for line in command.command.lines() {
+        let _ = writeln!(text, "  > {}", visible_line(line));
+    }
+    for line in output.trim_end().lines() {
+        let _ = writeln!(text, "  {}", visible_line(line));
+    }
+    text
+}
+
 /// The task whose id begins so.
 fn find<'a>(tasks: &'a [TaskRecord], id: &str) -> Result<&'a TaskRecord, String> {
     let fits = |task: &&TaskRecord| {
@@ -107,14 +202,15 @@ fn find<'a>(tasks: &'a [TaskRecord], id: &str) -> Result<&'a TaskRecord, String>
 
 fn object(task: &TaskRecord) -> Value {
     let mut value = json!(task);
+    value["kind"] = "agent".into();
     value["task_id"] = task.child.task_id().into();
     value["task_status"] = task.status().word().into();
     value
 }
 
 /// One line for each.
-fn lines(tasks: &[TaskRecord], now: u64) -> String {
-    if tasks.is_empty() {
+fn lines(tasks: &[TaskRecord], commands: &[CommandRecord], now: u64) -> String {
+    if tasks.is_empty() && commands.is_empty() {
         return "none\n".to_owned();
     }
     let mut text = String::new();
@@ -124,6 +220,9 @@ fn lines(tasks: &[TaskRecord], now: u64) -> String {
         let prompt: String = prompt.chars().take(60).collect();
         let indent = "  ".repeat(usize::try_from(task.child.depth - top).unwrap_or(0));
         let _ = writeln!(text, "{indent}{}  {}  {prompt}", task.child.task_id(), about(task, now));
+    }
+    for command in commands {
+        let _ = writeln!(text, "{}  {}  {}", command.id(), about_command(command, now), line_of(command));
     }
     text
 }

@@ -17,6 +17,7 @@ pub const PAGES: &[(&str, &str)] = &[
     ("headless", include_str!("../../docs/headless.md")),
     ("queue", include_str!("../../docs/queue.md")),
     ("terminals", include_str!("../../docs/terminals.md")),
+    ("background", include_str!("../../docs/background.md")),
     ("sandbox", include_str!("../../docs/sandbox.md")),
     ("crash-safety", include_str!("../../docs/crash-safety.md")),
     ("library", include_str!("../../docs/library.md")),

@@ -6,16 +6,16 @@ use clap::Subcommand;
 #[derive(Clone, Debug, Subcommand)]
 #[command(after_help = "Example:\n  aye tasks list && aye tasks stop 3f0c")]
 pub enum TasksCommand {
-    /// List subagents that are not done
+    /// List subagents and background commands that are not done
     List {
-        /// Include subagents that are done
+        /// Include those that are done
         #[arg(long)]
         all: bool,
         /// Write JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show one: its parent, its task and its result
+    /// Show one: what it belongs to, its task, and its result or output
     Show {
         /// Id of the task, or its first characters
         id: String,
@@ -23,7 +23,7 @@ pub enum TasksCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Stop one and close its questions; its parent agent is notified
+    /// Stop one; its conversation is notified, and questions of a subagent are closed
     Stop {
         /// Id of the task, or its first characters
         id: String,

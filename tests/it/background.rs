@@ -167,3 +167,60 @@ fn a_command_of_another_conversation_is_not_there() {
     home.ok(&["-p", "kill"]);
     assert!(llm.last().result("k1").contains("this conversation has no background command `b1`"));
 }
+
+#[test]
+fn tasks_lists_commands_and_stops_them() {
+    let llm = agent(SERVER);
+    let home = home(&llm);
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.say("start");
+    tty.shows("in the background: b1 echo");
+    let pid = pid(&home);
+    let list = home.ok(&["tasks", "list", "--json"]).json();
+    let task = &list[0];
+    assert_eq!(
+        (&task["kind"], &task["task_id"], &task["task_status"], &task["command"]),
+        (&json!("command"), &json!("b1"), &json!("running"), &json!(SERVER))
+    );
+    tty.say("/tasks");
+    tty.shows("b1  command · running");
+    tty.send("\x1b");
+    let shown = home.ok(&["tasks", "show", "b1"]).stdout;
+    assert!(shown.contains("> echo $$ > pid; echo up; sleep 1000\n  up\n"), "{shown}");
+    // Another process asks the one that watches it, whose conversation hears of it.
+    let stopped = home.ok(&["tasks", "stop", "b1"]).stdout;
+    assert!(stopped.starts_with("stopped task b1 (echo $$ > pid;"), "{stopped}");
+    assert!(!lives(&pid));
+    tty.shows("I heard of its end.");
+    assert!(llm.last().user().contains("was stopped"), "{}", llm.last().user());
+    home.aye(&["tasks", "stop", "b1"]).run().exits(1);
+    assert_eq!(home.ok(&["tasks", "list"]).stdout, "none\n");
+    assert_eq!(home.ok(&["tasks", "list", "--all", "--json"]).json()[0]["task_status"], "stopped");
+    tty.quit();
+}
+
+/// The process is the same before and after, and its output is whole.
+#[test]
+fn a_key_moves_a_command_to_the_background() {
+    let llm = MockLlm::by(|chat: &Chat| match (chat.user().as_str(), chat.results().len()) {
+        ("start", 0) => Answer::new().bash("c1", SERVER),
+        ("start", _) => Answer::say("It runs."),
+        _ => looks(chat, "is running\nup"),
+    });
+    let home = home(&llm);
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.say("start");
+    tty.shows("running Bash");
+    let pid = pid(&home);
+    tty.send("\x02");
+    tty.shows("It runs.");
+    let told = llm.last().result("c1");
+    assert!(told.starts_with("The user moved it to the background as b1."), "{told}");
+    assert!(lives(&pid));
+    tty.say("look");
+    tty.shows("I saw it.");
+    tty.quit();
+    until("the end of the server", || !lives(&pid));
+}

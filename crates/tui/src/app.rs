@@ -190,6 +190,8 @@ pub struct App {
     pub is_linear: bool,
     /// Agents and commands at work in the background.
     pub tasks: usize,
+    /// The commands among them: their ids and command lines.
+    pub commands: Vec<(String, String)>,
     /// How long the last run took.
     pub last_run_ms: Option<u64>,
     /// A list in place of the text.
@@ -342,6 +344,7 @@ impl App {
             is_calm: false,
             is_linear: false,
             tasks: 0,
+            commands: Vec::new(),
             last_run_ms: None,
             picker: None,
             viewer: None,

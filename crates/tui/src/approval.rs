@@ -351,6 +351,11 @@ impl Card {
         serde_json::from_value(value.clone()).ok()
     }
 
+    /// Whether the command goes on after its call.
+    pub fn in_background(&self) -> bool {
+        self.arguments().get("run_in_background") == Some(&Value::Bool(true))
+    }
+
     /// The exact command line, for tools that run one.
     pub fn command(&self) -> Option<&str> {
         self.arguments().get("command").and_then(Value::as_str)

@@ -516,6 +516,9 @@ pub trait Host: Send + Sync + 'static {
     /// Stops what runs or waits in a conversation.
     fn cancel(&self, thread: &ThreadId);
 
+    /// Lets the commands that run for a conversation go on in the background. `false`: there are none here.
+    fn to_background(&self, thread: &ThreadId) -> bool;
+
     /// A question of a conversation has ended unanswered: what waits for it goes on.
     fn expired(&self, thread: &ThreadId);
 

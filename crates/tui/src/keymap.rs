@@ -217,6 +217,7 @@ actions! {
     AttachImage = "attach-image", "paste an image or text from the clipboard";
     Editor = "editor", "edit the text in your editor";
     History = "history", "search your earlier messages";
+    Background = "background", "move command to background";
 }
 
 impl Action {
@@ -252,7 +253,7 @@ impl Action {
             A::UpperWord | A::LowerWord | A::CapitalWord | A::OpenPaste | A::Editor | A::History => {
                 place == Place::Composer
             }
-            A::AttachImage => place == Place::Composer,
+            A::AttachImage | A::Background => place == Place::Composer,
             A::Up | A::Down => matches!(place, Place::Composer | Place::Queue | Place::List),
             A::DeleteLeft => matches!(place, Place::Composer | Place::List),
             A::Drop => place == Place::Queue,

@@ -200,6 +200,8 @@ pub enum Cmd {
     RevokeGrant(String),
     /// Stop what runs or waits.
     Cancel(ThreadId),
+    /// Let the commands that run go on in the background.
+    ToBackground(ThreadId),
     /// Ask for the list of conversations.
     Threads,
     /// Ask for what waits, over all conversations.

@@ -41,7 +41,7 @@ pub const COMMANDS: &[Command] = &[
     command("continue", "", "continue after a limit"),
     page("queue", "", "show the queue of all conversations"),
     page("plugins", "[AGENT]", "plugins and what they registered"),
-    page("tasks", "[stop ID]", "list this conversation's subagents, or stop one"),
+    page("tasks", "[stop ID]", "list this conversation's subagents and background commands, or stop one"),
     page("context", "", "show what fills the context window"),
     page("compact", "[HINT]", "summarise older messages to make room"),
     page("mcp", "[NAME | trust|restart|login|logout NAME]", "MCP servers: tools, trust, restart, login"),

@@ -16,6 +16,9 @@ use aye_core::contract::display::visible_line;
 /// The pictures of the spinner.
 const SPINNER: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠇", "⠏", "⠟"];
 
+/// So much of a command's line names it.
+const MAX_COMMAND_COLUMNS: u16 = 32;
+
 mod chrome;
 mod feed;
 mod segment;
@@ -52,6 +55,20 @@ pub fn hint(app: &App, columns: u16, theme: &Theme) -> Option<Line<'static>> {
     };
     let text = truncate(&text, columns.saturating_sub(2));
     Some(Line::from(vec![Span::raw("  "), Span::styled(text, theme.style(role))]))
+}
+
+/// Returns the line that says what works in the background, no wider than `columns`.
+pub fn tasks(app: &App, columns: u16, theme: &Theme) -> Option<Line<'static>> {
+    let named = app.commands.iter().map(|(id, line)| format!("{id} {}", truncate(line, MAX_COMMAND_COLUMNS)));
+    let agents = match app.tasks.saturating_sub(app.commands.len()) {
+        0 => None,
+        1 => Some("1 subagent".to_owned()),
+        n => Some(format!("{n} subagents")),
+    };
+    let named = agents.into_iter().chain(named).collect::<Vec<_>>().join(" · ");
+    let text = truncate(&format!("in the background: {named}"), columns.saturating_sub(2));
+    let line = Line::from(vec![Span::raw("  "), Span::styled(text, theme.style(Role::Dim))]);
+    (app.tasks > 0).then_some(line)
 }
 
 /// Returns the status line, at most `columns` wide.

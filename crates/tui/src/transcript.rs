@@ -357,6 +357,12 @@ impl Transcript {
         self.tools().filter(|tool| tool.state == ToolState::Running).count()
     }
 
+    /// Whether a command line may be running: the start of one beside other calls is not an event.
+    pub fn runs_command(&self) -> bool {
+        let runs = |state| matches!(state, ToolState::Running | ToolState::Proposed);
+        self.tools().any(|tool| tool.name == "Bash" && runs(tool.state))
+    }
+
     /// All calls that may still change.
     fn tools(&self) -> impl Iterator<Item = &ToolEntry> {
         self.entries[self.settled..].iter().filter_map(|entry| match &entry.kind {

@@ -174,7 +174,9 @@ pub fn call_summary(tool: &str, arguments: &serde_json::Value) -> String {
         (None, serde_json::Value::Object(map)) if map.is_empty() => tool.to_owned(),
         (None, other) => other.to_string(),
     };
-    shortened(&visible_line(text.trim()), SUMMARY).into_owned()
+    let text = shortened(&visible_line(text.trim()), SUMMARY).into_owned();
+    let in_background = arguments.get("run_in_background") == Some(&serde_json::Value::Bool(true));
+    if in_background { format!("{text} (in the background)") } else { text }
 }
 
 /// The whole call: a command as it will run, with its other arguments below it, or all arguments as JSON. Not yet

@@ -79,7 +79,9 @@ fn a_sequence_is_seen_and_cancelled_without_a_clock() {
     let mut test = TestApp::new(100, 24);
     test.keys("hi<ctrl-x>");
     assert!(
-        test.live().contains("Ctrl-X …  Ctrl-E: edit the text in your editor · Esc: cancel"),
+        test.live().contains(
+            "Ctrl-X …  Ctrl-E: edit the text in your editor · Ctrl-B: move command to background · Esc: cancel"
+        ),
         "{}",
         test.live()
     );
@@ -95,6 +97,26 @@ fn a_sequence_is_seen_and_cancelled_without_a_clock() {
     test.keys("<ctrl-x>");
     test.send(Msg::Paste(" all".into()));
     assert!(test.live().contains("❯ hi all") && test.app.begun.is_empty());
+}
+
+#[test]
+fn a_command_that_runs_is_moved_to_the_background() {
+    let mut test = TestApp::new(100, 24);
+    let moved = |test: &TestApp| test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::ToBackground(_))).count();
+    test.keys("<ctrl-b>");
+    assert!(moved(&test) == 0 && test.live().contains("no command is running"), "{}", test.live());
+    test.start("go");
+    test.call("a", "Read", json!({"file_path": "a.txt"}));
+    test.keys("<ctrl-b><ctrl-x><ctrl-b>");
+    assert_eq!(moved(&test), 0, "nothing else is moved");
+    test.call("b", "Bash", json!({"command": "sleep 100"}));
+    test.keys("<ctrl-b>");
+    assert_eq!(test.cmds.last(), Some(&Cmd::ToBackground("t".into())));
+    // In a text the key moves the caret, and the sequence is what moves the command.
+    test.keys("ab<ctrl-b>");
+    assert_eq!((moved(&test), test.app.composer.caret()), (1, 1));
+    test.keys("<ctrl-x><ctrl-b>");
+    assert_eq!((moved(&test), test.app.composer.text()), (2, "ab"));
 }
 
 #[test]

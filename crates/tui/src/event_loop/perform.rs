@@ -170,6 +170,11 @@ impl Performer {
                 send(Msg::Revoked(id, revoked));
             }),
             Cmd::Cancel(thread) => host.cancel(&thread),
+            Cmd::ToBackground(thread) => {
+                if !host.to_background(&thread) {
+                    send(Msg::Failed("the command cannot be moved to the background".to_owned()));
+                }
+            }
             Cmd::Expire(thread) => host.expired(&thread),
             Cmd::Threads => self.spawn(async move { send(Msg::Threads(host.threads().await)) }),
             Cmd::Inbox => self.spawn(async move { send(Msg::Inbox(host.inbox().await)) }),

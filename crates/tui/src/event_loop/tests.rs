@@ -128,6 +128,10 @@ impl Host for FakeHost {
     fn cancel(&self, _: &ThreadId) {
         self.note("cancel");
     }
+    fn to_background(&self, thread: &ThreadId) -> bool {
+        self.note(format!("background {thread}"));
+        true
+    }
     fn expired(&self, thread: &ThreadId) {
         self.note(format!("expired {thread}"));
     }

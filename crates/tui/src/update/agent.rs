@@ -220,7 +220,7 @@ impl App {
         self.over.clear();
         self.seen = opened.messages.last().map_or(0, |stored| stored.seq);
         self.driver = opened.driver;
-        self.tasks = super::sync::at_work(&opened.children, &opened.commands);
+        self.take_tasks(&opened.children, &opened.commands);
         self.queued.clone_from(&opened.queued);
         self.thread = Some(opened.thread.clone());
         self.run_id = opened.run.as_ref().map(|run| run.id.clone());

@@ -166,6 +166,15 @@ impl App {
         }
     }
 
+    /// Lets the command that runs go on in the background.
+    pub(super) fn to_background(&mut self, cmds: &mut Vec<Cmd>) {
+        match self.thread_id().cloned() {
+            Some(_) if self.is_driven_elsewhere() => self.say_who_drives(),
+            Some(thread) if self.transcript.runs_command() => cmds.push(Cmd::ToBackground(thread)),
+            Some(_) | None => self.say_hint("no command is running"),
+        }
+    }
+
     /// Whether another process is awake on the conversation: only that one can stop it.
     pub(super) fn is_driven_elsewhere(&self) -> bool {
         matches!(self.driver, Driver::Other(_))

@@ -7,6 +7,7 @@ use super::super::msg::Cmd;
 use super::super::transcript::Level;
 use aye_core::contract::child::TaskRecord;
 use aye_core::contract::command::CommandRecord;
+use aye_core::contract::display::visible_line;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::SuspensionRecord;
@@ -14,13 +15,16 @@ use aye_core::contract::record::SuspensionRecord;
 #[cfg(test)]
 mod tests;
 
-/// How many agents and commands work in the background.
-pub(super) fn at_work(children: &[TaskRecord], commands: &[CommandRecord]) -> usize {
-    let agents = children.iter().filter(|task| task.child.background && !task.status().is_over());
-    agents.count() + commands.len()
-}
-
 impl App {
+    /// Takes what works in the background.
+    pub(super) fn take_tasks(&mut self, children: &[TaskRecord], commands: &[CommandRecord]) {
+        let agents = children.iter().filter(|task| task.child.background && !task.status().is_over());
+        self.tasks = agents.count() + commands.len();
+        let told =
+            |command: &CommandRecord| (command.id(), visible_line(command.command.trim()).into_owned());
+        self.commands = commands.iter().map(told).collect();
+    }
+
     /// Brings the picture in line with the store.
     pub(super) fn synced(&mut self, sync: Box<ThreadSync>, cmds: &mut Vec<Cmd>) {
         let thread = &sync.thread.id;
@@ -32,7 +36,7 @@ impl App {
         if self.thread_id() != Some(thread) {
             return;
         }
-        self.tasks = at_work(&sync.children, &sync.commands);
+        self.take_tasks(&sync.children, &sync.commands);
         self.moved = self.now;
         self.queued.clone_from(&sync.queued);
         self.queued.retain(|row| !self.steered.contains(&row.id));

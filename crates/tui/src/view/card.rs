@@ -266,11 +266,12 @@ fn does(card: &Card, app: &App) -> String {
         }
         files => return format!("changes {} files", files.len()),
     }
-    match card.does() {
+    let does = match card.does() {
         Some(does) => visible_line(does).into_owned(),
         None if card.command().is_some() => "runs a command".to_owned(),
         None => "needs approval".to_owned(),
-    }
+    };
+    if card.in_background() { format!("{does}, in the background") } else { does }
 }
 
 fn header(card: &Card) -> Option<String> {

@@ -46,8 +46,13 @@ pub(super) fn composer(app: &App, width: u16, most: usize, theme: &Theme) -> Pic
         8.. => Edge::Both,
     };
     let mut picture = Picture::default();
-    match status::hint(app, width, theme) {
-        Some(hint) if most > 1 => picture.lines.push(hint),
+    let hint = status::hint(app, width, theme);
+    let is_airy = hint.is_none() && edge == Edge::Both && app.cards.is_empty();
+    match hint.or_else(|| status::tasks(app, width, theme)) {
+        Some(line) if most > 1 => {
+            picture.lines.extend(is_airy.then(Line::default));
+            picture.lines.push(line);
+        }
         Some(_) | None if edge != Edge::None && app.cards.is_empty() => picture.lines.push(Line::default()),
         Some(_) | None => {}
     }

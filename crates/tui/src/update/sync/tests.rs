@@ -48,6 +48,40 @@ fn is_shown(test: &TestApp, id: &str) -> bool {
 }
 
 #[test]
+fn a_line_above_the_prompt_names_the_commands_in_the_background() {
+    use aye_core::contract::command::CommandRecord;
+    use aye_core::contract::record::Owner;
+
+    let command = |number, line: &str| CommandRecord {
+        number,
+        thread_id: "t".into(),
+        run_id: "r".into(),
+        call_id: "c".into(),
+        agent: "aye".into(),
+        command: line.into(),
+        owner: Owner { token: "me".into(), boot_id: String::new(), pid: 1, pid_started: 0 },
+        started_at: 0,
+        stop: false,
+        told: false,
+        ended_at: None,
+        end: None,
+    };
+    let mut test = TestApp::new(80, 24);
+    let long = format!("cargo watch {}", "x".repeat(100));
+    let commands = vec![command(3, "npm run\x1b[31m dev"), command(4, &long)];
+    tell(&mut test, ThreadSync { commands, ..sync(Driver::Nobody, None, &[]) });
+    let live = test.live();
+    let line = live.lines().find(|line| line.contains("in the background")).expect("a line");
+    assert!(
+        line.starts_with("  in the background: b3 npm run") && line.contains(" · b4 cargo watch xx"),
+        "{live}"
+    );
+    assert!(!line.contains('\x1b') && line.ends_with('…'), "{line:?}");
+    tell(&mut test, sync(Driver::Nobody, None, &[]));
+    assert!(!test.live().contains("in the background"), "{}", test.live());
+}
+
+#[test]
 fn a_question_that_others_answered_goes_away_and_says_who() {
     let mut test = TestApp::new(100, 30);
     tell(&mut test, waits(&["a", "b"]));

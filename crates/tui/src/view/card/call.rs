@@ -35,7 +35,7 @@ pub(super) fn call(
             let text = format!("{hidden} invisible or control characters, escaped above");
             lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Warning)));
         }
-        told = &["command"];
+        told = if card.in_background() { &["command", "run_in_background"] } else { &["command"] };
     } else {
         let previews = card.previews();
         for (at, preview) in previews.iter().enumerate() {
