@@ -181,6 +181,11 @@ impl Agents {
         self.models.get(agent).unwrap_or(&chosen.model).clone()
     }
 
+    /// Whether the agent that is talked to names its model.
+    pub(super) fn has_own_model(&self) -> bool {
+        self.models.contains_key(&self.current())
+    }
+
     /// The names of all agents, the built-in one first.
     pub(super) fn names(&self) -> Vec<&str> {
         std::iter::once(AGENT).chain(self.written.used().map(|agent| agent.spec.id.as_str())).collect()

@@ -140,6 +140,18 @@ impl TerminalHost {
         }
     }
 
+    /// Writes what was chosen into the user's settings, and says so.
+    fn chosen(&self, key: &str, value: Option<&str>, what: &str) -> Result<String, String> {
+        let foundation = &self.app.foundation;
+        if foundation.is_ephemeral {
+            return Ok(format!("{what}, in this session"));
+        }
+        match themes::keep(foundation, key, value) {
+            Ok(file) => Ok(format!("{what}; saved in {}", foundation.paths.display(&file))),
+            Err(why) => Err(format!("{what}, but it was not saved: {why}")),
+        }
+    }
+
     /// Ends what goes on in the background, in order.
     pub(super) async fn leave(&self) {
         self.app.mcp.manager.close().await;
@@ -600,8 +612,11 @@ impl Host for TerminalHost {
         rows
     }
 
-    fn set_effort(&self, effort: Option<ReasoningEffort>) {
+    async fn set_effort(&self, effort: Option<ReasoningEffort>) -> Result<String, String> {
         self.app.foundation.effort.set(effort);
+        let word = effort.map(|effort| effort.to_string());
+        let what = format!("effort: {}", word.as_deref().unwrap_or("the model's default"));
+        self.chosen("effort", word.as_deref(), &what)
     }
 
     fn logins(&self) -> Vec<ModelRow> {
@@ -640,8 +655,16 @@ impl Host for TerminalHost {
         keys::log_out(&self.app.foundation, provider)
     }
 
-    async fn set_model(&self, name: &str) -> Result<(), String> {
-        self.app.set_model(name).await
+    async fn set_model(&self, name: &str) -> Result<String, String> {
+        self.app.set_model(name).await?;
+        let model = self.app.selection().full_name();
+        let answers = format!("{model} answers from now on");
+        if self.app.agents.has_own_model() {
+            // The setting is for agents that name none.
+            return Ok(format!("{answers}, in this session"));
+        }
+        // As it was written: a name of the settings stands for more than its model.
+        self.chosen("model", Some(name), &answers)
     }
 
     async fn status_line(&self, json: String) -> Result<String, String> {
@@ -655,7 +678,8 @@ impl Host for TerminalHost {
     async fn keep(&self, choice: Choice, value: &str) -> Result<PathBuf, String> {
         let (app, value) = (Arc::clone(&self.app), value.to_owned());
         let kept =
-            tokio::task::spawn_blocking(move || themes::keep(&app.foundation, choice.key(), &value)).await;
+            tokio::task::spawn_blocking(move || themes::keep(&app.foundation, choice.key(), Some(&value)))
+                .await;
         kept.map_err(|error| error.to_string())?
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::Failure;
 use super::foundation::Foundation;
-use crate::config::{set_text, write_private};
+use crate::config::{set_text, unset, write_private};
 use crate::tui::theme::{AUTO, Background, Depth, Theme, ThemeChoice, ThemeRow};
 
 /// How many files of the person's own are listed.
@@ -88,8 +88,8 @@ fn about(name: &str) -> &'static str {
     }
 }
 
-/// Writes the name into the person's settings.
-pub(super) fn keep(foundation: &Foundation, key: &str, value: &str) -> Result<PathBuf, String> {
+/// Writes a choice into the user's settings; `None` removes it from them.
+pub(super) fn keep(foundation: &Foundation, key: &str, value: Option<&str>) -> Result<PathBuf, String> {
     let file = foundation.paths.config_file();
     let wrong = |why: &dyn std::fmt::Display| format!("cannot write {}: {why}", file.display());
     let text = match std::fs::read_to_string(&file) {
@@ -99,7 +99,13 @@ pub(super) fn keep(foundation: &Foundation, key: &str, value: &str) -> Result<Pa
     };
     // A link to a file that is kept elsewhere stays a link.
     let file = file.canonicalize().unwrap_or_else(|_| file.clone());
-    let text = set_text(&text, key, value).map_err(|why| wrong(&why))?;
-    write_private(&file, text.as_bytes()).map_err(|why| wrong(&why))?;
+    let changed = match value {
+        Some(value) => set_text(&text, key, value),
+        None => unset(&text, key),
+    };
+    let changed = changed.map_err(|why| wrong(&why))?;
+    if changed != text {
+        write_private(&file, changed.as_bytes()).map_err(|why| wrong(&why))?;
+    }
     Ok(file)
 }

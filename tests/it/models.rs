@@ -201,3 +201,31 @@ fn the_effort_of_a_flag_or_a_setting_goes_with_each_request() {
     assert_eq!(sent, [Value::Null, json!("high"), json!("low")]);
     home.aye(&["-p", "--effort", "huge", "four"]).run().exits(2);
 }
+
+#[test]
+fn what_is_chosen_with_model_and_effort_stays_chosen() {
+    let server = Provider::start(&["m", "n"], None);
+    let home = Home::new();
+    home.config(&format!("model = \"box/m\" # mine\n{}", server.settings()));
+    let chooses = |args: &[&str], lines: &[(&str, &str)]| {
+        let mut tty = Pty::start_with(&home, args, 100, 30, &[("BOX_KEY", "k")]);
+        tty.ready();
+        for (line, shown) in lines {
+            tty.say(line);
+            tty.shows(shown);
+        }
+        tty.quit();
+    };
+    let config = || std::fs::read_to_string(home.root().join("aye/config/config.toml")).expect("it is there");
+    chooses(
+        &[],
+        &[("/model box/n", "box/n answers from now on; saved"), ("/effort high", "effort: high; saved")],
+    );
+    assert!(config().starts_with("model = \"box/n\" # mine\n"), "{}", config());
+    chooses(&[], &[("/effort default", "effort: the model's default; saved"), ("hi", "hello from the box")]);
+    assert!(!config().contains("effort"), "{}", config());
+    // What nothing is kept of does not change the settings, and neither does a flag.
+    chooses(&["--ephemeral"], &[("/model box/m", "box/m answers from now on, in this session")]);
+    chooses(&["--model", "box/m"], &[("hi", "hello from the box")]);
+    assert!(config().starts_with("model = \"box/n\" # mine\n"), "{}", config());
+}

@@ -33,6 +33,24 @@ pub fn set_text(settings: &str, key: &str, value: &str) -> Result<String, String
     if is_set(&text, key, value) { Ok(text) } else { Err(format!("cannot insert `{key}` into it")) }
 }
 
+/// The text without a key at the top of the file.
+///
+/// # Errors
+/// A sentence, when the file cannot be read as TOML.
+pub fn unset(settings: &str, key: &str) -> Result<String, String> {
+    let table = DeTable::parse(settings).map_err(|error| error.message().replace('\n', " "))?;
+    let Some((name, old)) = table.get_ref().iter().find(|(name, _)| name.get_ref() == key) else {
+        return Ok(settings.to_owned());
+    };
+    let (start, end) = (name.span().start, old.span().end);
+    // A comment behind it spoke of it.
+    let end = settings[end..].find('\n').map_or(settings.len(), |at| end + at + 1);
+    let text = format!("{}{}", &settings[..start], &settings[end..]);
+    let is_gone = DeTable::parse(&text)
+        .is_ok_and(|table| table.get_ref().iter().all(|(name, _)| name.get_ref() != key));
+    if is_gone { Ok(text) } else { Err(format!("cannot remove `{key}` from it")) }
+}
+
 fn is_set(settings: &str, key: &str, value: &str) -> bool {
     let Ok(table) = DeTable::parse(settings) else { return false };
     table
@@ -57,5 +75,9 @@ mod tests {
         let list = "a = [\n  [1],\n]\n[t]\nb = 1\n";
         assert_eq!(set_text(list, "theme", "x").unwrap(), "a = [\n  [1],\n]\ntheme = \"x\"\n[t]\nb = 1\n");
         assert!(set_text("[broken", "theme", "x").is_err());
+        assert_eq!(unset(text, "model").unwrap(), "# mine\n\n[tui]\nbell = true\n");
+        assert_eq!(unset("a = 1\nmodel = \"m\"", "model").unwrap(), "a = 1\n");
+        assert_eq!(unset(text, "bell").unwrap(), text, "only what is at the top");
+        assert!(unset("[broken", "theme").is_err());
     }
 }

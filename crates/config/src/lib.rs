@@ -20,7 +20,7 @@ mod tree;
 mod trust;
 mod zone;
 
-pub use edit::set_text;
+pub use edit::{set_text, unset};
 pub use endpoints::{
     OfferedModel, ProbeCandidate, ProbeHit, ResolvedProvider, normalise_base_url, probe_candidates,
     resolve_providers,

@@ -554,8 +554,8 @@ pub trait Host: Send + Sync + 'static {
     /// the background, and what they list comes as [`HostEvent::Models`].
     fn models(&self) -> Vec<ModelRow>;
 
-    /// Sets how hard models think from now on; `None` leaves it to them.
-    fn set_effort(&self, effort: Option<ReasoningEffort>);
+    /// Sets how hard models think from now on, and in the settings; `None` leaves it to them. A sentence for the user.
+    async fn set_effort(&self, effort: Option<ReasoningEffort>) -> Result<String, String>;
 
     /// The providers that a key can be stored for, with what is known of their keys.
     fn logins(&self) -> Vec<ModelRow>;
@@ -566,8 +566,8 @@ pub trait Host: Send + Sync + 'static {
     /// Removes a stored key.
     async fn log_out(&self, provider: Option<&str>) -> Result<String, String>;
 
-    /// Chooses the model for messages from now on.
-    async fn set_model(&self, name: &str) -> Result<(), String>;
+    /// Chooses the model for messages from now on, and in the settings. A sentence for the user.
+    async fn set_model(&self, name: &str) -> Result<String, String>;
 
     /// Runs the command of the status line with that JSON on its standard input, and gives the line that it wrote.
     async fn status_line(&self, json: String) -> Result<String, String>;

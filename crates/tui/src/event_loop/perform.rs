@@ -203,10 +203,10 @@ impl Performer {
                     Err(error) => send(Msg::Failed(error)),
                 }
             }),
-            Cmd::SetEffort(effort) => {
-                host.set_effort(effort);
+            Cmd::SetEffort(effort) => self.spawn(async move {
+                send(host.set_effort(effort).await.map_or_else(Msg::Failed, Msg::Note));
                 send(Msg::Info(Box::new(host.info())));
-            }
+            }),
             Cmd::Trust => self.spawn(async move { send(Msg::Trusted(host.trust().await)) }),
             Cmd::Info => self.spawn(async move { send(Msg::Info(Box::new(host.info()))) }),
             Cmd::StatusLine(json) => {
@@ -225,9 +225,7 @@ impl Performer {
                 send(Msg::Info(Box::new(host.info())));
             }
             Cmd::SetModel(name) => self.spawn(async move {
-                if let Err(error) = host.set_model(&name).await {
-                    send(Msg::Failed(error));
-                }
+                send(host.set_model(&name).await.map_or_else(Msg::Failed, Msg::Note));
                 send(Msg::Info(Box::new(host.info())));
             }),
             Cmd::Files(number, query) => self.spawn(async move {

@@ -170,11 +170,14 @@ impl Host for FakeHost {
     fn models(&self) -> Vec<ModelRow> {
         Vec::new()
     }
-    async fn set_model(&self, _: &str) -> Result<(), String> {
-        Ok(())
+    async fn set_model(&self, name: &str) -> Result<String, String> {
+        Ok(format!("{name} answers"))
     }
-    fn set_effort(&self, effort: Option<aye_core::contract::inference::ReasoningEffort>) {
-        self.note(format!("effort {effort:?}"));
+    async fn set_effort(
+        &self,
+        effort: Option<aye_core::contract::inference::ReasoningEffort>,
+    ) -> Result<String, String> {
+        Err(format!("effort {effort:?}"))
     }
     fn logins(&self) -> Vec<ModelRow> {
         Vec::new()
