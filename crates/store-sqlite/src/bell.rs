@@ -93,7 +93,7 @@ impl ChangeNotifier {
     pub(super) fn ring(&self, change: &Change) {
         let Some(place) = &self.place else { return };
         let Ok(entries) = std::fs::read_dir(&place.folder) else { return };
-        let message = to_bytes(&change);
+        let message = to_bytes(change);
         for entry in entries.flatten() {
             let name = entry.file_name();
             if name.as_bytes().starts_with(place.token.as_bytes()) {

@@ -1,7 +1,8 @@
 //! What every store has to do, as tests of [`ThreadRunStore`]: [`store_suite!`] makes them for a store. Each gets a
 //! store of its own.
 #![expect(missing_docs, reason = "the names say it")]
-#![expect(clippy::unwrap_used, clippy::wildcard_imports, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
+#![cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "tests"))]
 
 pub mod audit;
 pub mod commands;

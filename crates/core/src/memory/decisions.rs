@@ -183,7 +183,9 @@ impl DecisionStore for InMemoryStore {
 
     async fn expire_due(&self, now_ms: u64) -> Result<Vec<SuspensionRecord>, StoreError> {
         let expired = self.write(|rows| rows.expire_due(now_ms))?;
-        expired.iter().for_each(|row| self.tell_of(ChangeKind::Decision, &row.thread_id));
+        for row in &expired {
+            self.tell_of(ChangeKind::Decision, &row.thread_id);
+        }
         Ok(expired)
     }
 
@@ -193,7 +195,9 @@ impl DecisionStore for InMemoryStore {
                 row.status == SuspensionStatus::Open && ids.contains(&row.id)
             })
         })?;
-        expired.iter().for_each(|row| self.tell_of(ChangeKind::Decision, &row.thread_id));
+        for row in &expired {
+            self.tell_of(ChangeKind::Decision, &row.thread_id);
+        }
         Ok(expired)
     }
 }
