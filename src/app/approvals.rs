@@ -81,7 +81,7 @@ pub(super) async fn run(
             store.close().await;
             Ok(0)
         }
-        ApprovalsCommand::Approve(args) => approve(args, cli, foundation).await,
+        ApprovalsCommand::Approve(args) => Box::pin(approve(args, cli, foundation)).await,
         ApprovalsCommand::Deny(args) => deny(args, cli, foundation).await,
         ApprovalsCommand::Modify(ModifyArgs { id, feedback, then }) => {
             let answer = Answer {

@@ -282,7 +282,7 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
         }
     };
     let (result, signal) = signals::guard(work, signals::reader_gone(), || runtime.cancel(&thread)).await;
-    end_commands(runtime, &thread).await;
+    Box::pin(end_commands(runtime, &thread)).await;
     let code = match result {
         None => break_off(&printer, &thread, standing.take(), options, signal.unwrap_or(exit::INTERRUPTED)),
         Some(Ok(attended)) => finish(&printer, &attended, options, signal),

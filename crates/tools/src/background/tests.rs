@@ -62,12 +62,11 @@ impl BackgroundHost for OneCommand {
         assert_eq!(id, "b7");
         let mut kept = self.kept.lock().await;
         let kept = kept.as_mut().ok_or_else(|| ToolError::NotFound("none".into()))?;
-        Ok(match kept.output.next().await {
-            Some(output) => CommandNews { record: self.record(None), output },
-            None => {
-                let end = (&mut kept.end).await.expect("no panic");
-                CommandNews { record: self.record(Some(end)), output: String::new() }
-            }
+        Ok(if let Some(output) = kept.output.next().await {
+            CommandNews { record: self.record(None), output }
+        } else {
+            let end = (&mut kept.end).await.expect("no panic");
+            CommandNews { record: self.record(Some(end)), output: String::new() }
         })
     }
 

@@ -70,7 +70,7 @@ impl App {
             }
             Some(Action::AttachImage) => self.attach_clipboard(cmds),
             Some(Action::Editor) => cmds.push(Cmd::Compose(self.composer.whole())),
-            Some(Action::Background) => self.to_background(cmds),
+            Some(Action::Background) => self.move_command(cmds),
             Some(Action::History) => self.fetch(PickerKind::History, Cmd::History, cmds),
             Some(action) => {
                 edit(&mut self.composer, action);

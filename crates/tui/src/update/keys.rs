@@ -167,7 +167,7 @@ impl App {
     }
 
     /// Lets the command that runs go on in the background.
-    pub(super) fn to_background(&mut self, cmds: &mut Vec<Cmd>) {
+    pub(super) fn move_command(&mut self, cmds: &mut Vec<Cmd>) {
         match self.thread_id().cloned() {
             Some(_) if self.is_driven_elsewhere() => self.say_who_drives(),
             Some(thread) if self.transcript.runs_command() => cmds.push(Cmd::ToBackground(thread)),
