@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::InMemoryStore;
-use super::rows::{GrantRow, Rows};
+use super::rows::{HeldGrant, Rows};
 use crate::contract::audit::AuditKind;
 use crate::contract::audit_entry::AuditEntry;
 use crate::contract::ids::{DecisionId, SuspensionId};
@@ -202,7 +202,7 @@ impl DecisionStore for InMemoryStore {
     }
 }
 
-impl GrantRow {
+impl HeldGrant {
     fn holds(&self, now_ms: u64) -> bool {
         let GrantRecord { expires_at, max_uses, uses, revoked_at, .. } = &self.grant;
         !self.is_over
@@ -213,7 +213,7 @@ impl GrantRow {
 }
 
 impl Rows {
-    fn grant_mut(&mut self, id: &str) -> Option<&mut GrantRow> {
+    fn grant_mut(&mut self, id: &str) -> Option<&mut HeldGrant> {
         self.grants.iter_mut().find(|row| row.grant.id == id).map(Arc::make_mut)
     }
 }
@@ -226,7 +226,7 @@ impl GrantStore for InMemoryStore {
                 return Err(StoreError::Exists { what: format!("grant {}", grant.id) });
             }
             let entry = AuditEntry::granted(&grant);
-            rows.grants.push(Arc::new(GrantRow { grant, is_over: false }));
+            rows.grants.push(Arc::new(HeldGrant { grant, is_over: false }));
             rows.tell(entry)
         })?;
         self.tell(Change { kind: ChangeKind::Grant, thread: None });

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::InMemoryStore;
-use super::rows::{Execution, Output, Rows};
+use super::rows::{Execution, PrintedText, Rows};
 use crate::contract::audit_entry::AuditEntry;
 use crate::contract::content::ContentBlock;
 use crate::contract::ids::{RunId, ThreadId, check_given};
@@ -80,7 +80,7 @@ impl Rows {
             return Err(StoreError::AlreadyStarted { id: intent.id.clone() });
         }
         let intent = intent.clone();
-        self.intents.push(Arc::new(Execution { intent, outcome: None, output: Output::default() }));
+        self.intents.push(Arc::new(Execution { intent, outcome: None, output: PrintedText::default() }));
         for call in judged {
             self.tell_judged(run, call)?;
         }

@@ -28,7 +28,7 @@ pub(super) struct Rows {
     pub(super) intents: Vec<Arc<Execution>>,
     pub(super) commands: Vec<Arc<CommandRow>>,
     pub(super) suspensions: Vec<Arc<SuspensionRecord>>,
-    pub(super) grants: Vec<Arc<GrantRow>>,
+    pub(super) grants: Vec<Arc<HeldGrant>>,
     pub(super) audit: Vec<Arc<AuditRow>>,
     pub(super) jobs: Vec<Arc<MailboxJob>>,
     pub(super) generations: BTreeMap<ThreadId, u64>,
@@ -59,7 +59,7 @@ pub(super) struct LeaseRow {
 pub(super) struct Execution {
     pub(super) intent: IntentRecord,
     pub(super) outcome: Option<OutcomeRecord>,
-    pub(super) output: Output,
+    pub(super) output: PrintedText,
 }
 
 /// A command that outlived its call.
@@ -73,7 +73,7 @@ pub(super) struct CommandRow {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct GrantRow {
+pub(super) struct HeldGrant {
     pub(super) grant: GrantRecord,
     /// Its time was seen to be over.
     pub(super) is_over: bool,
@@ -81,13 +81,13 @@ pub(super) struct GrantRow {
 
 /// What a call printed: the beginning and the end.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Output {
+pub(super) struct PrintedText {
     head: String,
     tail: String,
     dropped: usize,
 }
 
-impl Output {
+impl PrintedText {
     /// Bytes that are kept of the beginning, and as many of the end.
     const HALF: usize = 128 * 1024;
 
