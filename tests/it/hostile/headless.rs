@@ -206,7 +206,7 @@ fn places_that_cannot_be_worked_in() {
         ("mkdir gone; cd gone; rmdir ../gone; \"$0\" -p help", 2),
         ("\"$0\" -C nowhere -p help", 2),
         ("\"$0\" -C /dev/null -p help", 2),
-        ("env -u HOME -u AYE_HOME \"$0\" -p help > /dev/null", 0),
+        ("env -u HOME -u AYE_HOME \"$0\" --ephemeral -p help > /dev/null", 0),
         ("AYE_HOME=/dev/null \"$0\" -p help", 1),
         ("AYE_HOME=/proc/nothing \"$0\" -p help", 1),
     ] {
