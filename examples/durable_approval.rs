@@ -77,6 +77,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             result: Value::Null,
             reason: None,
             arguments: None,
+            profile: None,
             updated_at: 0,
         };
         runtime.decide(&question.id, yes, Actor { user: "me".into(), ..Actor::default() }).await?;

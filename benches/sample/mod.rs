@@ -252,6 +252,7 @@ pub fn yes(id: &str) -> Decision {
         result: Value::Null,
         reason: None,
         arguments: None,
+        profile: None,
         updated_at: 3,
     };
     Decision {

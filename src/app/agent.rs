@@ -27,7 +27,7 @@ use crate::plugins::deferred_tools::DEFERRED_TOOLS_PLUGIN;
 use crate::plugins::generative_ui::{A2UI_PLUGIN, A2uiPlugin};
 use crate::plugins::handoff::HANDOFF_PLUGIN_ID;
 use crate::plugins::observe::OBSERVABILITY_PLUGIN;
-use crate::plugins::permission::{Mode, PermissionPlugin, Permissions};
+use crate::plugins::permission::{Enforcement, Mode, PermissionPlugin, Permissions};
 use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
 use crate::plugins::skills::{
     Discovery, ScriptOutput, ScriptRequest, ScriptRunner, Severity, SharedTargets, SkillSubsystem,
@@ -80,7 +80,7 @@ impl App {
         let foundation = self.foundation.renewed(cli)?;
         let mut next = Self::build_on(self.store.clone(), foundation, cli).await?;
         if self.permission.mode() != mode_of(&self.foundation) {
-            next.permission.set_mode(self.permission.mode());
+            next.permission.set_mode(self.permission.mode()).map_err(Failure::failed)?;
         }
         if self.foundation.effort.get() != self.foundation.loaded.settings.effort {
             next.foundation.effort.set(self.foundation.effort.get());
@@ -312,6 +312,8 @@ fn runtime(
     let spec = sections::with_sections(spec, foundation);
     let mut tool_env = tool_env(foundation);
     tool_env.policies = Some(Arc::new(permission.clone()));
+    permission.set_enforcement(enforcement(foundation, tool_env.sandbox.as_ref()));
+    permission.set_mode(permission.mode()).map_err(Failure::usage)?;
     let output_dir = output_dir(foundation);
     let subsystem = SkillSubsystem::new(Arc::new(skills.registry()))
         .with_scripts(Arc::new(Scripts { env: tool_env.clone() }), foundation.workspace.cwd.clone())
@@ -431,14 +433,44 @@ pub(super) fn tool_env(foundation: &Foundation) -> ToolEnv {
     env.variables = foundation.env.vars().map(|(name, value)| (name.into(), value.into())).collect();
     env.secret_variables = secret_variables;
     // The launcher is found inside of other namespaces, where /proc/self is another process.
-    if settings.sandbox
+    if settings.sandbox.enabled
         && let Ok(own) = std::env::current_exe()
     {
         let path = foundation.env.var("PATH").unwrap_or_default().into();
         let home = foundation.env.home().map(std::path::Path::to_path_buf);
-        env.sandbox = Some(Arc::new(tools::Sandbox::new(own, home, path, vec![output_dir(foundation)])));
+        env.sandbox = Some(Arc::new(tools::Sandbox::new(own, home, path, sandbox_folders(foundation))));
     }
     env
+}
+
+/// What sandboxed commands get besides the workspace. A folder that does not exist is nothing to give.
+fn sandbox_folders(foundation: &Foundation) -> tools::SandboxFolders {
+    let settings = &foundation.loaded.settings.sandbox;
+    let root = &foundation.workspace.root;
+    let all = |written: &[String]| -> Vec<std::path::PathBuf> {
+        let path = |text: &String| match (text.strip_prefix("~/"), foundation.env.home()) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => root.join(text),
+        };
+        written.iter().filter_map(|text| path(text).canonicalize().ok()).collect()
+    };
+    tools::SandboxFolders {
+        readable: [all(&settings.readable), vec![output_dir(foundation)]].concat(),
+        writable: all(&settings.writable),
+        tmp: foundation.paths.cache_dir.join("tmp"),
+        caches: foundation.paths.cache_dir.join("packages"),
+    }
+}
+
+/// How the profiles of verdicts are enforced.
+fn enforcement(foundation: &Foundation, sandbox: Option<&Arc<tools::Sandbox>>) -> Enforcement {
+    let Some(sandbox) = sandbox.cloned() else { return Enforcement::off() };
+    let workspace = foundation.workspace.root.clone();
+    let allows_missing = foundation.loaded.settings.sandbox.allows_missing;
+    Enforcement::by_kernel(
+        move |need| sandbox.problem(need.profile, need.namespaces, &workspace),
+        allows_missing,
+    )
 }
 
 /// Which process this is.

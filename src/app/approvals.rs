@@ -18,6 +18,7 @@ use crate::cli::{AnswerArgs, ApprovalsCommand, ApproveArgs, Cli, DenyArgs, Inbox
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{call_summary, is_unsafe, visible_line};
 use crate::contract::ids::DecisionId;
+use crate::contract::judgement::Profile;
 use crate::contract::record::{DecideOutcome, Decision, InboxRow, SuspensionRecord};
 use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume, ToolCallResumeMode};
 use crate::runtime::check_payload;
@@ -33,18 +34,28 @@ pub(super) struct Answer {
     pub(super) result: Value,
     pub(super) reason: Option<String>,
     pub(super) arguments: Option<Value>,
+    /// Another profile than the one that the question shows.
+    pub(super) profile: Option<Profile>,
     /// What was done, for the person.
     pub(super) done: &'static str,
 }
 
 impl Answer {
     pub(super) fn yes(result: Value, done: &'static str) -> Self {
-        Self { action: ResumeDecisionAction::Resume, result, reason: None, arguments: None, done }
+        Self {
+            action: ResumeDecisionAction::Resume,
+            result,
+            reason: None,
+            arguments: None,
+            profile: None,
+            done,
+        }
     }
 
     pub(super) fn no(reason: Option<String>) -> Self {
         let result = Value::Null;
-        Self { action: ResumeDecisionAction::Cancel, result, reason, arguments: None, done: "denied" }
+        let action = ResumeDecisionAction::Cancel;
+        Self { action, result, reason, arguments: None, profile: None, done: "denied" }
     }
 
     pub(super) fn with_comment(self, reason: Option<String>) -> Self {
@@ -58,6 +69,7 @@ impl Answer {
             result: self.result.clone(),
             reason: self.reason.clone(),
             arguments: self.arguments.clone(),
+            profile: self.profile,
             updated_at: now,
         }
     }
@@ -82,7 +94,7 @@ pub(super) async fn run(
             Ok(0)
         }
         ApprovalsCommand::Approve(args) => Box::pin(approve(args, cli, foundation)).await,
-        ApprovalsCommand::Deny(args) => deny(args, cli, foundation).await,
+        ApprovalsCommand::Deny(args) => Box::pin(deny(args, cli, foundation)).await,
         ApprovalsCommand::Modify(ModifyArgs { id, feedback, then }) => {
             let answer = Answer {
                 result: ToolCallResume::modify_payload(),
@@ -92,7 +104,7 @@ pub(super) async fn run(
             let store = foundation.open_store_to_answer()?;
             answer_all(&store, &[id], &answer, then, cli, foundation).await
         }
-        ApprovalsCommand::Answer(args) => answer(args, cli, foundation).await,
+        ApprovalsCommand::Answer(args) => Box::pin(answer(args, cli, foundation)).await,
     }
 }
 
@@ -105,8 +117,9 @@ pub(super) async fn inbox(args: &InboxArgs, foundation: &Foundation) -> Result<u
 }
 
 pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
-    let ApproveArgs { ids, edit, args, comment, all_reads, thread, granting, then } = args;
-    let yes = Answer::yes(Value::Null, "approved").with_comment(comment);
+    let ApproveArgs { ids, edit, args, comment, outside, all_reads, thread, granting, then } = args;
+    let profile = outside.then_some(Profile::Outside);
+    let yes = Answer { profile, ..Answer::yes(Value::Null, "approved").with_comment(comment) };
     let store = foundation.open_store_to_answer()?;
     if all_reads {
         let found = edited::open_permissions(&store, thread.as_deref(), true).await?;

@@ -119,7 +119,7 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
         }
     }
     let path = foundation.env.var("PATH").unwrap_or_default();
-    checks.push(sandbox(foundation.loaded.settings.sandbox, path.as_ref()));
+    checks.push(sandbox(&foundation.loaded.settings.sandbox, path.as_ref()));
     checks.push(servers(&foundation));
     let mut add = |name, state, text: String| checks.push(Check::new(name, state, text));
     for (name, state, text) in terminal::checks(&foundation.env, foundation.loaded.settings.tui.images) {
@@ -179,16 +179,17 @@ fn unknown_tools(rules: &RuleSet, foundation: &Foundation) -> Vec<String> {
     })
 }
 
-/// What the kernel keeps commands to that only shipped rules allow.
-fn sandbox(is_enabled: bool, path: &std::ffi::OsStr) -> Check {
-    if !is_enabled {
-        let text = "off (sandbox.enabled): only the rules hold commands";
+/// What the kernel can keep commands to.
+fn sandbox(settings: &crate::config::SandboxSettings, path: &std::ffi::OsStr) -> Check {
+    if !settings.enabled {
+        let text = "off (sandbox.enabled): commands run with all your rights";
         return Check::new("sandbox", State::Warning, text.into());
     }
-    let (can_enforce, gaps) = Sandbox::gaps(path, Profile::Read);
+    let (can_enforce, gaps) = Sandbox::gaps(path, Profile::Workspace);
     match (can_enforce, gaps.is_empty()) {
         (false, _) => {
-            let text = format!("none: {}; only the rules hold commands", gaps.join("; "));
+            let then = if settings.allows_missing { "run outside it" } else { "ask" };
+            let text = format!("none: {}; allowed commands {then}", gaps.join("; "));
             Check::new("sandbox", State::Warning, text)
         }
         (true, false) => Check::new("sandbox", State::Warning, format!("partial: {}", gaps.join("; "))),

@@ -88,6 +88,7 @@ fn context(suspension: &SuspensionRecord) -> ToolCallContext {
             result: Value::Null,
             reason: None,
             arguments: None,
+            profile: None,
             updated_at: 0,
         }),
         attempt: 1,

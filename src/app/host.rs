@@ -594,8 +594,8 @@ impl Host for TerminalHost {
         Ok(Some(Arc::<TerminalHost>::clone(next)))
     }
 
-    fn set_mode(&self, mode: Mode) {
-        self.app.permission.set_mode(mode);
+    fn set_mode(&self, mode: Mode) -> Result<(), String> {
+        self.app.permission.set_mode(mode)
     }
 
     fn models(&self) -> Vec<ModelRow> {

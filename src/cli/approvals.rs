@@ -91,6 +91,9 @@ pub struct ApproveArgs {
     /// Comment for the model, added to the result
     #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
     pub comment: Option<String>,
+    /// Run the command outside the sandbox, with all your rights
+    #[arg(long, conflicts_with_all = ["all_reads", "grant"])]
+    pub outside: bool,
     /// All pending read-only calls
     #[arg(long)]
     pub all_reads: bool,

@@ -29,7 +29,7 @@ pub struct Global {
     pub agent: Option<String>,
 
     /// What happens to calls that no rule decides
-    #[arg(long, value_name = "MODE", global = true, value_parser = ["ask", "accept-edits", "plan", "yolo"])]
+    #[arg(long, value_name = "MODE", global = true, value_parser = ["ask", "accept-edits", "auto", "plan", "yolo"])]
     pub permission_mode: Option<String>,
 
     /// Allow matching calls for this session, for example 'Bash(git diff *)'; deny and ask rules still win

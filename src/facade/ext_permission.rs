@@ -117,6 +117,7 @@ impl PermissionRulesConfig {
             not_match: Vec::new(),
             expires_in: None,
             notify: None,
+            sandbox: None,
         };
         let rules = self.rules.into_iter().map(entry).collect();
         inner::PermissionRulesConfig { default_behavior: Some(self.default_behavior), rules }.into_ruleset()

@@ -13,7 +13,8 @@ const SERVER: &str = "echo $$ > pid; echo up; sleep 1000";
 
 fn home(llm: &MockLlm) -> Home {
     let home = Home::with(llm);
-    home.rules("rules:\n  - {tool: Bash, behavior: allow}\n");
+    // Outside, where the numbers of its processes are those that the test sees.
+    home.rules("rules:\n  - {tool: Bash, behavior: allow, sandbox: outside}\n");
     home
 }
 

@@ -3,25 +3,108 @@
 use crate::support::home::Home;
 use crate::support::llm::{Answer, MockLlm};
 
+/// Whether this machine can make the whole sandbox; without it there is nothing to see here.
+fn has_all_layers() -> bool {
+    Home::new().ok(&["doctor"]).stdout.contains("bubblewrap, Landlock and seccomp")
+}
+
 /// What a shipped rule allows is kept to reading by the kernel, and a rule of the user's gives the right to write back.
 #[test]
 fn commands_that_only_shipped_rules_allow_can_write_nothing() {
-    let home = Home::new();
-    let doctor = home.ok(&["doctor"]).stdout;
-    if !doctor.contains("bubblewrap, Landlock and seccomp") {
-        eprintln!("not run: this machine cannot make the whole sandbox");
+    if !has_all_layers() {
         return;
     }
     let line = "find . -maxdepth 1 -writable";
-    for (more, written) in [(&[][..], false), (&["--allowed-tools", "Bash(find *)"], true)] {
+    for (more, profile) in [(&[][..], "read"), (&["--allowed-tools", "Bash(find *)"], "workspace")] {
         for off in [&[][..], &["--config", "sandbox.enabled=false"]] {
             let llm = MockLlm::answers([Answer::new().bash("c1", line), Answer::say("Done.")]);
             let home = Home::with(&llm);
             home.ok(&[&["-p", "--config", "on_ask=deny"], off, more, &["--", "look"]].concat());
             let found = llm.last().result("c1");
-            assert_eq!(found.trim() == ".", written || !off.is_empty(), "{more:?} {off:?}: {found}");
+            let profile = if off.is_empty() { profile } else { "outside" };
+            assert_eq!(found.trim() == ".", profile != "read", "{more:?} {off:?}: {found}");
             let audit = home.ok(&["audit", "--json"]).stdout;
-            assert_eq!(audit.contains("\"profile\":\"read\""), !written, "{audit}");
+            assert!(audit.contains(&format!("\"profile\":\"{profile}\"")), "{profile}: {audit}");
         }
     }
+}
+
+/// A yes lets a command change the project and nothing else; `--outside` lets it out.
+#[test]
+fn a_yes_is_for_the_project_unless_it_says_outside() {
+    if !has_all_layers() {
+        return;
+    }
+    let write = "echo in > inside.txt; echo out > ../outside.txt";
+    // A folder that neither a sandboxed command nor most users can write to.
+    let refused = format!("{write}; mkdir /opt/refused");
+    for (more, line, is_out) in [(&[][..], refused.as_str(), false), (&["--outside"], write, true)] {
+        let llm = MockLlm::answers([Answer::new().bash("c1", line), Answer::say("Done.")]);
+        let home = Home::with(&llm);
+        home.aye(&["-p", "go"]).run().exits(3);
+        let shown = home.ok(&["approvals", "show", "perm_c1", "--json"]).stdout;
+        assert!(shown.contains("\"profile\": \"workspace\""), "{shown}");
+        home.ok(&[&["approve", "perm_c1", "--resume"], more].concat());
+        assert!(home.work().join("inside.txt").exists());
+        assert_eq!(home.root().join("outside.txt").exists(), is_out);
+        let result = llm.last().result("c1");
+        assert_eq!(result.contains("the sandbox (workspace) may have refused this"), !is_out, "{result}");
+    }
+}
+
+/// Files that rules deny or ask about cannot be read by a command that names no such file; `/tmp` is the conversation's.
+#[test]
+fn denied_files_are_masked_and_tmp_is_kept() {
+    if !has_all_layers() {
+        return;
+    }
+    let llm = MockLlm::answers([
+        Answer::new().bash("c1", "sh look.sh > /tmp/seen 2>&1; true"),
+        Answer::new().bash("c2", "cat /tmp/seen"),
+        Answer::say("Done."),
+    ]);
+    let home = Home::with(&llm);
+    home.write(".env", "KEY=canary\n");
+    home.write("deep/secret.txt", "canary\n");
+    home.write("plain.txt", "plain words\n");
+    home.write("look.sh", "cat .e* deep/* plain.txt\n");
+    home.rules("rules:\n  - {tool: 'Read(deep/**)', behavior: deny}\n  - {tool: Bash, behavior: allow}\n");
+    home.ok(&["-p", "go"]);
+    let result = llm.last().result("c2");
+    assert!(result.contains("plain words") && !result.contains("canary"), "{result}");
+    assert!(!std::path::Path::new("/tmp/seen").exists());
+}
+
+/// Mode auto asks nothing about a command that stays in the sandbox, and asks when it wants out.
+#[test]
+fn auto_asks_only_about_the_way_out() {
+    if !has_all_layers() {
+        return;
+    }
+    let out = serde_json::json!({"command": "touch ../out", "outside": true, "reason": "it belongs there"});
+    let llm = MockLlm::answers([
+        Answer::new().bash("c1", "mkdir made && touch made/x; touch ../out"),
+        Answer::new().call("c2", "Bash", out),
+        Answer::say("Done."),
+    ]);
+    let home = Home::with(&llm);
+    home.aye(&["-p", "go", "--permission-mode", "auto"]).run().exits(3);
+    assert!(home.work().join("made/x").exists() && !home.root().join("out").exists());
+    let inbox = home.ok(&["approvals", "show", "perm_c2", "--json"]).stdout;
+    assert!(inbox.contains("it wants to run outside the sandbox: it belongs there"), "{inbox}");
+    assert!(inbox.contains("\"profile\": \"outside\""), "{inbox}");
+    home.ok(&["approve", "perm_c2", "--resume"]);
+    assert!(home.root().join("out").exists());
+}
+
+/// Where namespaces are missing, mode auto does not start and says what is.
+#[test]
+fn auto_needs_bubblewrap() {
+    let home = Home::new();
+    let path = home.root().join("no-programs");
+    std::fs::create_dir(&path).expect("made");
+    let path = path.display().to_string();
+    let out = home.aye(&["-p", "help", "--permission-mode", "auto"]).env("PATH", &path).run();
+    let out = out.exits(2);
+    assert!(out.stderr.contains("mode auto needs the whole sandbox"), "{}", out.stderr);
 }

@@ -150,8 +150,8 @@ fn a_wrong_type_is_named_with_what_would_be_right() {
             "user.toml:2:14: `bash.max_output` must be a whole number, at least 1024, not the number 3",
         ),
         (
-            "permission_mode = \"auto\"",
-            "user.toml:1:19: `permission_mode` must be one of \"plan\", \"ask\", \"accept-edits\", \"yolo\", not the string \"auto\"",
+            "permission_mode = \"never\"",
+            "user.toml:1:19: `permission_mode` must be one of \"plan\", \"ask\", \"accept-edits\", \"auto\", \"yolo\", not the string \"never\"",
         ),
         (
             "lease = \"11m\"",

@@ -136,7 +136,8 @@ const fn each(kind: Kind, project: ProjectMay, doc: &'static str) -> Node {
 
 /// How tokens of MCP servers are obtained, as OAuth names it.
 const LOGIN_GRANTS: &[&str] = &["authorization_code", "client_credentials"];
-pub(crate) const PERMISSION_MODES: &[&str] = &["plan", "ask", "accept-edits", "yolo"];
+pub(crate) const PERMISSION_MODES: &[&str] = &["plan", "ask", "accept-edits", "auto", "yolo"];
+pub(crate) const SANDBOX_MISSING: &[&str] = &["ask", "allow"];
 pub(crate) const TOOL_EXECUTIONS: &[&str] = &["sequential", "parallel_batch_approval", "parallel_streaming"];
 pub(crate) const ADAPTERS: &[&str] = &["openai", "openai_responses", "anthropic", "gemini", "ollama"];
 /// The parts of the status line.
@@ -376,14 +377,22 @@ pub(crate) const ROOT: Fields = &[
     ),
     (
         "sandbox",
-        Node::Table(&[(
-            "enabled",
-            leaf(
-                Flag,
-                Never,
-                "let the kernel keep commands that only shipped rules allow to reading the project",
+        Node::Table(&[
+            ("enabled", leaf(Flag, Never, "let the kernel keep commands to their profile")),
+            ("readable", leaf(TextList, Never, "files and folders that sandboxed commands may read as well")),
+            (
+                "writable",
+                leaf(TextList, Never, "folders that sandboxed commands may change besides the project"),
             ),
-        )]),
+            (
+                "missing",
+                leaf(
+                    OneOf(SANDBOX_MISSING),
+                    Never,
+                    "what happens to allowed commands where this machine has no sandbox",
+                ),
+            ),
+        ]),
     ),
     (
         "threads",
@@ -468,6 +477,9 @@ max_folder_mib = 1024
 max_kept_mib = 2048
 [sandbox]
 enabled = true
+readable = []
+writable = []
+missing = "ask"
 [threads]
 titles = true
 keep = "never"

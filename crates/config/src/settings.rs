@@ -304,6 +304,19 @@ pub struct SnapshotSettings {
     pub max_kept: u64,
 }
 
+/// `[sandbox]`. Paths are as they were written: `~/` is the home folder, and relative ones start at the project's root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxSettings {
+    /// Whether the kernel enforces profiles.
+    pub enabled: bool,
+    /// What commands may read besides the project.
+    pub readable: Vec<String>,
+    /// What commands may change besides the project.
+    pub writable: Vec<String>,
+    /// Whether what the rules allow runs without a question where the machine cannot enforce its profile.
+    pub allows_missing: bool,
+}
+
 /// `[threads]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadSettings {
@@ -389,8 +402,8 @@ pub struct Settings {
     pub mcp_servers: BTreeMap<String, ServerSettings>,
     /// How files are kept, to go back to.
     pub snapshots: SnapshotSettings,
-    /// Whether the kernel enforces profiles.
-    pub sandbox: bool,
+    /// What the kernel keeps commands to.
+    pub sandbox: SandboxSettings,
     /// Conversations.
     pub threads: ThreadSettings,
     /// The terminal.
@@ -495,7 +508,12 @@ impl Settings {
                 max_folder: get.count("snapshots.max_folder_mib").unwrap_or(1024),
                 max_kept: get.count("snapshots.max_kept_mib").unwrap_or(2048),
             },
-            sandbox: get.flag("sandbox.enabled"),
+            sandbox: SandboxSettings {
+                enabled: get.flag("sandbox.enabled"),
+                readable: get.list("sandbox.readable"),
+                writable: get.list("sandbox.writable"),
+                allows_missing: get.text("sandbox.missing").as_deref() == Some("allow"),
+            },
             threads: ThreadSettings {
                 titles: get.flag("threads.titles"),
                 title_model: get.text("threads.title_model"),

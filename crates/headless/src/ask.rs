@@ -151,6 +151,7 @@ impl HeadlessSession<'_> {
                 result: Value::Null,
                 reason: None,
                 arguments: None,
+                profile: None,
                 updated_at: self.clock.now_ms(),
             };
             let actor = Actor { channel: CHANNEL_POLICY.to_owned(), ..self.options.actor.clone() };

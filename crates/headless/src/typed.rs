@@ -74,6 +74,7 @@ impl TypedAnswers {
             result,
             reason: None,
             arguments: None,
+            profile: None,
             updated_at: now,
         }
     }

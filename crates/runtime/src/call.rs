@@ -14,7 +14,7 @@ use super::request::RuntimeError;
 use super::world::agreed_files;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::ids::{CallId, SuspensionId};
-use aye_core::contract::judgement::JudgedCall;
+use aye_core::contract::judgement::{JudgedCall, Profile};
 use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::message::ToolCall;
 use aye_core::contract::record::{AttemptId, Begin, IntentRecord, OutcomeKind};
@@ -86,6 +86,9 @@ impl Driver {
         if let Some(resume) = &resume {
             info = info.with_decision(resume.clone(), ticket.clone());
         }
+        // A person's own command line has a person's rights.
+        let own = self.machine.is_given().then_some(Profile::Outside);
+        info.chosen = self.machine.call(id).and_then(|call| call.chosen).or(own);
         let report = match self.ask_plugins(id, &call, info).await? {
             Ok(report) => report,
             // A gate that cannot judge does not open.

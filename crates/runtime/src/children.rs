@@ -330,6 +330,7 @@ async fn store_end(
         result: payload,
         reason: None,
         arguments: None,
+        profile: None,
         updated_at: now,
     };
     let actor = Actor {

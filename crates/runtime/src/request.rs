@@ -248,6 +248,9 @@ pub fn check_payload(suspension: &SuspensionRecord, resume: &ToolCallResume) -> 
             "a subagent works on this call and its result is the answer; `aye tasks stop` stops it",
         );
     }
+    if resume.profile.is_some() && (resume.action == ResumeDecisionAction::Cancel || !is_permission) {
+        return unfit("only an approval of a call takes a profile");
+    }
     if resume.arguments.is_some() {
         if resume.action == ResumeDecisionAction::Cancel {
             return unfit("a denial takes no edited arguments; send them with an approval");

@@ -248,6 +248,7 @@ fn answer(action: ResumeDecisionAction) -> ToolCallResume {
         result: Value::Null,
         reason: None,
         arguments: None,
+        profile: None,
         updated_at: 1,
     }
 }

@@ -14,7 +14,6 @@ use seccompiler::{
 
 use crate::launch::Orders;
 use crate::namespaces::SYSTEM;
-use crate::policy::Policy;
 use aye_core::contract::judgement::Profile;
 
 /// The Landlock that is asked for; an older kernel enforces what it knows of it.
@@ -77,7 +76,7 @@ fn landlock(orders: &Orders) -> io::Result<()> {
         .handle_access(all)
         .and_then(|set| set.scope(Scope::from_all(LANDLOCK)))
         .map_err(io::Error::other)?;
-    if !has_network(policy) {
+    if !may_connect(orders) {
         set = set.handle_access(AccessNet::from_all(LANDLOCK)).map_err(io::Error::other)?;
     }
     let mut rules = Rules(set.create().map_err(io::Error::other)?);
@@ -119,8 +118,10 @@ fn landlock(orders: &Orders) -> io::Result<()> {
     Ok(())
 }
 
-fn has_network(policy: &Policy) -> bool {
-    policy.network && policy.profile == Profile::Workspace
+/// Whether internet sockets are of use: with a network, or in a network namespace of its own, where only what the command
+/// itself started can be reached, such as the server of a test.
+fn may_connect(orders: &Orders) -> bool {
+    orders.policy.profile == Profile::Workspace && (orders.policy.network || orders.inside)
 }
 
 struct Rules(RulesetCreated);
@@ -292,7 +293,7 @@ fn refused(orders: &Orders) -> io::Result<Filter> {
         if orders.inside {
             families.push(libc::AF_UNIX);
         }
-        if has_network(policy) {
+        if may_connect(orders) {
             families.extend([libc::AF_INET, libc::AF_INET6]);
         }
         let other = families.iter().map(|family| condition(0, Op::Ne, u64::from(family.cast_unsigned())));
@@ -303,7 +304,7 @@ fn refused(orders: &Orders) -> io::Result<Filter> {
             // Raw sockets of an allowed family; the low bits are the type, the others flags.
             let raw = condition(1, Op::MaskedEq(0xf), u64::from(libc::SOCK_RAW.cast_unsigned()))?;
             let mut rules = any_of([other])?;
-            if has_network(policy) {
+            if may_connect(orders) {
                 rules.extend(any_of([vec![raw]])?);
             }
             rules
@@ -372,6 +373,7 @@ fn seccomp(orders: &Orders) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Policy;
 
     #[test]
     fn a_folder_is_split_around_a_mask_and_links_are_left_out() {

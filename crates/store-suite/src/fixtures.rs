@@ -70,6 +70,7 @@ pub fn answer(id: &str, action: ResumeDecisionAction) -> Decision {
         result: Value::Null,
         reason: None,
         arguments: None,
+        profile: None,
         updated_at: 30,
     };
     Decision {

@@ -15,8 +15,10 @@ use super::ToolEnv;
 use super::args::{Args, invalid};
 use super::background::{self, Program};
 use super::exec::{self, Env, ExecError, ExecRequest, ExecResult, signal_name};
+use super::sandbox::{Confined, Sandbox};
 use super::words;
 use aye_core::contract::display::visible_line;
+use aye_core::contract::judgement::Profile;
 use aye_core::contract::tool::{
     SpawnContext, Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
@@ -36,12 +38,15 @@ struct Call<'a> {
 
 impl Bash {
     fn parse<'a>(&self, args: &'a Value) -> Result<Call<'a>, ToolError> {
-        let args = Args::new(NAME, args, &["command", "timeout", "description", "run_in_background"])?;
+        let known = ["command", "timeout", "description", "run_in_background", "outside", "reason"];
+        let args = Args::new(NAME, args, &known)?;
         let command = args.filled("command")?;
         if command.contains('\0') {
             return Err(invalid("`command` contains a NUL byte"));
         }
         args.opt_text("description")?;
+        args.opt_text("reason")?;
+        args.flag("outside", false)?;
         let config = &self.env.exec;
         let timeout = match args.opt_count("timeout", 1)? {
             Some(ms) if u128::from(ms) > config.max_timeout.as_millis() => {
@@ -72,6 +77,27 @@ impl Bash {
     }
 }
 
+/// The request as the kernel is to enforce it.
+async fn confined(
+    sandbox: &Arc<Sandbox>,
+    mut request: ExecRequest,
+    profile: Profile,
+    env: &ToolEnv,
+    ctx: &ToolCallContext,
+) -> Result<ExecRequest, ToolError> {
+    let sandbox = Arc::clone(sandbox);
+    let workspace = env.workspace.root.clone();
+    let thread = ctx.run_identity.thread_id.clone();
+    let rules = env.policies.as_ref().map(|policies| policies.policy(&ctx.agent_spec));
+    // It reads folders, and what the machine can enforce.
+    let confined = tokio::task::spawn_blocking(move || {
+        let what = Confined { profile, workspace: &workspace, thread: &thread, rules };
+        sandbox.confine(&mut request, &what).map(|()| request)
+    });
+    let confined = confined.await.unwrap_or_else(|error| Err(error.to_string()));
+    confined.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))
+}
+
 /// `bash` where there is one, else `sh`.
 fn shell(env: &Env) -> &'static str {
     let found = env.get(OsStr::new("PATH")).is_some_and(|path| {
@@ -99,7 +125,9 @@ impl Tool for Bash {
                     "command": {"type": "string"},
                     "timeout": {"type": "integer", "description": "ms, default 120000, max 600000"},
                     "description": {"type": "string", "description": "what the command does, in a few words"},
-                    "run_in_background": {"type": "boolean", "description": "for servers and long jobs: returns an id at once"}
+                    "run_in_background": {"type": "boolean", "description": "for servers and long jobs: returns an id at once"},
+                    "outside": {"type": "boolean", "description": "run outside the sandbox, after it stopped this command; the user is asked"},
+                    "reason": {"type": "string", "description": "why it has to run outside"}
                 },
                 "required": ["command"]
             }))
@@ -123,8 +151,7 @@ impl Tool for Bash {
             guarded.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))?;
         }
         if let (Some(profile), Some(sandbox)) = (ctx.sandbox, &self.env.sandbox) {
-            let confined = sandbox.confine(&mut request, profile, &self.env.workspace.root).await;
-            confined.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))?;
+            request = confined(sandbox, request, profile, &self.env, ctx).await?;
         }
         let mut program = Program::new(self.env.exec.clone(), request);
         if call.in_background {
@@ -136,7 +163,8 @@ impl Tool for Bash {
             return Ok(background::started(NAME, &id, "The user moved it to the background as").into());
         };
         let result = result.map_err(|error| ToolError::ExecutionFailed(error.to_string()))?;
-        Ok(answer(&result, call.timeout).into())
+        let kept_to = ctx.sandbox.map(|profile| (profile, self.env.workspace.root.as_path()));
+        Ok(answer(&result, call.timeout, kept_to).into())
     }
 }
 
@@ -172,7 +200,7 @@ async fn stay(program: &mut Program, ctx: &ToolCallContext) -> Option<Result<Exe
 }
 
 /// The result that the model and the person read.
-fn answer(result: &ExecResult, timeout: Duration) -> ToolResult {
+fn answer(result: &ExecResult, timeout: Duration, kept_to: Option<(Profile, &Path)>) -> ToolResult {
     let mut text = result.output.trim_end_matches('\n').to_owned();
     if text.trim().is_empty() {
         text = "(no output)".into();
@@ -195,6 +223,16 @@ fn answer(result: &ExecResult, timeout: Duration) -> ToolResult {
         (None, Some(signal)) => note(format!("ended by {}", signal_name(signal))),
         (None, None) => {}
     }
+    if !result.is_success()
+        && let Some((profile, workspace)) = kept_to.filter(|(profile, _)| *profile != Profile::Outside)
+        && let Some(line) = refused(&result.output, workspace)
+    {
+        note(format!(
+            "the sandbox ({profile}) may have refused this: {}; if the command needs it, call Bash again with \
+             `outside: true` and a `reason`, and the user is asked",
+            visible_line(line).chars().take(MAX_REFUSAL).collect::<String>()
+        ));
+    }
     if !result.left_behind.is_empty() {
         let names: Vec<_> = result.left_behind.iter().map(|name| visible_line(name)).collect();
         note(format!("still running when the command ended, and stopped: {}", names.join(", ")));
@@ -215,12 +253,74 @@ fn answer(result: &ExecResult, timeout: Duration) -> ToolResult {
     answer.with_details(details)
 }
 
+/// Characters of a refusal that are repeated.
+const MAX_REFUSAL: usize = 200;
+
+/// What programs say of an access that the kernel refuses, in lower case.
+const REFUSALS: [&str; 9] = [
+    "permission denied",
+    "operation not permitted",
+    "read-only file system",
+    "network is unreachable",
+    "could not resolve host",
+    "temporary failure in name resolution",
+    "name or service not known",
+    "eacces",
+    "eai_again",
+];
+
+/// The last line in which a command says that it was refused something, or misses a file that the machine has.
+fn refused<'a>(output: &'a str, workspace: &Path) -> Option<&'a str> {
+    let says = |line: &&str| {
+        let small = line.to_lowercase();
+        REFUSALS.iter().any(|refusal| small.contains(refusal))
+            || small.contains("no such file or directory") && names_hidden(line, workspace)
+    };
+    output.lines().rev().map(str::trim).find(says)
+}
+
+/// Whether a line names a path outside the workspace that exists, or could: the sandbox may not show it.
+fn names_hidden(line: &str, workspace: &Path) -> bool {
+    let words =
+        line.split(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | '‘' | '’' | ':' | ','));
+    words.filter(|word| word.starts_with('/') && word.len() > 1).map(Path::new).any(|path| {
+        let is_there = |path: &Path| path.symlink_metadata().is_ok();
+        let is_elsewhere = !path.starts_with(workspace) && !path.starts_with("/tmp");
+        is_elsewhere && (is_there(path) || path.parent().is_some_and(is_there))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::super::testing::Sandbox;
     use aye_core::contract::tool::ToolCallContext;
+
+    #[test]
+    fn what_the_kernel_refused_is_recognised() {
+        let of = |output| super::refused(output, std::path::Path::new("/srv/w"));
+        assert_eq!(
+            of("a\nsh: 1: cannot create /etc/x: Permission denied\nb"),
+            Some("sh: 1: cannot create /etc/x: Permission denied")
+        );
+        assert_eq!(
+            of("touch: cannot touch '/usr/x': Read-only file system"),
+            Some("touch: cannot touch '/usr/x': Read-only file system")
+        );
+        assert_eq!(
+            of("curl: (6) Could not resolve host: example.org"),
+            Some("curl: (6) Could not resolve host: example.org")
+        );
+        // A path that the sandbox does not show.
+        assert!(of("cat: /etc/passwd: No such file or directory").is_some());
+        assert!(of("mkdir: cannot create directory ‘/x-of-nobody’: No such file or directory").is_some());
+        // A file that is simply not there.
+        assert_eq!(of("cat: /srv/w/x: No such file or directory"), None);
+        assert_eq!(of("cat: x: No such file or directory"), None);
+        assert_eq!(of("cat: /of-nobody/x/y: No such file or directory"), None);
+        assert_eq!(of("assertion failed"), None);
+    }
 
     #[tokio::test]
     async fn git_is_guarded_only_where_the_call_says_so() {

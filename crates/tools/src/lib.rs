@@ -18,6 +18,7 @@ mod grep;
 mod hint;
 mod ledger;
 mod list;
+mod masks;
 mod page;
 mod paths;
 mod read;
@@ -49,7 +50,7 @@ use aye_core::contract::workspace::Workspace;
 use aye_core::state::KeyRegistration;
 use exec::{Env, ExecConfig};
 use ledger::FileLedger;
-pub use sandbox::Sandbox;
+pub use sandbox::{Sandbox, SandboxFolders};
 
 /// Makes the beginnings of an HTTP client: roots, proxies, names. What guards against private addresses is added here.
 pub type HttpFactory = Arc<dyn Fn() -> reqwest::ClientBuilder + Send + Sync>;

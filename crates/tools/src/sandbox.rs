@@ -2,14 +2,34 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
+use aye_core::contract::digest::sha256_hex;
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::path_policy::PathPolicy;
 use aye_sandbox::{Launch, Layers, Policy, Profile, toolchains};
-use tokio::sync::OnceCell;
 
 use super::exec::ExecRequest;
+use super::masks::Masks;
 
 /// Git's own settings in the home folder: without them git does not know whose repositories the user trusts.
 const GIT_SETTINGS: [&str; 2] = [".gitconfig", ".config/git"];
+
+/// Packages that are there already, and what says where they came from, so that a build without a network finds them.
+const PACKAGES: [&str; 4] = [".cargo/registry", ".cargo/git", ".cargo/config.toml", "go/pkg/mod"];
+
+/// What the user gives commands beside the workspace.
+#[derive(Clone, Debug, Default)]
+pub struct SandboxFolders {
+    /// Files and folders to read. Files of the workspace that rules ask about can be read if they are named here.
+    pub readable: Vec<PathBuf>,
+    /// Folders to write, in [`Profile::Workspace`].
+    pub writable: Vec<PathBuf>,
+    /// Where each conversation's `/tmp` is kept.
+    pub tmp: PathBuf,
+    /// Where package managers keep what they download, in [`Profile::Workspace`].
+    pub caches: PathBuf,
+}
 
 /// What all sandboxed commands have in common.
 #[derive(Debug)]
@@ -17,43 +37,71 @@ pub struct Sandbox {
     own: PathBuf,
     home: Option<PathBuf>,
     path: OsString,
-    readable: Vec<PathBuf>,
-    found: OnceCell<Found>,
+    folders: SandboxFolders,
+    /// Looked up with the first command, because that starts a process.
+    found: OnceLock<Found>,
+    masks: Masks,
 }
 
-/// What the machine has. Looked up with the first command, because that starts a process.
+/// What the machine has.
 #[derive(Debug)]
 struct Found {
     layers: Layers,
     toolchains: Vec<PathBuf>,
 }
 
+/// A command that is to be confined.
+pub(super) struct Confined<'a> {
+    pub(super) profile: Profile,
+    /// The project's root.
+    pub(super) workspace: &'a Path,
+    /// Whose `/tmp` it gets.
+    pub(super) thread: &'a ThreadId,
+    /// The rules about files.
+    pub(super) rules: Option<Arc<dyn PathPolicy>>,
+}
+
 impl Sandbox {
     /// `own` is the file of a program whose `main` hands [`aye_sandbox::LAUNCH_ARG`] to [`aye_sandbox::launch_main`],
-    /// `path` the value of `PATH`; `readable` are folders beside the workspace that commands may read.
-    pub fn new(own: PathBuf, home: Option<PathBuf>, path: OsString, readable: Vec<PathBuf>) -> Self {
-        Self { own, home, path, readable, found: OnceCell::new() }
+    /// `path` the value of `PATH`.
+    pub fn new(own: PathBuf, home: Option<PathBuf>, path: OsString, folders: SandboxFolders) -> Self {
+        Self { own, home, path, folders, found: OnceLock::new(), masks: Masks::default() }
     }
 
-    /// Changes a request so that the kernel enforces `profile` on it. Where the machine cannot, or the workspace is
-    /// not a project's folder, the request stays as it is: only the rules hold then.
+    /// Why commands in `workspace` cannot be kept to `profile`, on request with namespaces; `None` when they can. The
+    /// first call starts a process.
+    pub fn problem(&self, profile: Profile, namespaces: bool, workspace: &Path) -> Option<String> {
+        let layers = &self.found().layers;
+        if !layers.can_enforce(profile) || namespaces && layers.bwrap.is_none() {
+            return layers.missing().into_iter().last();
+        }
+        self.policy(profile, workspace).check().err().map(|unusable| unusable.to_string())
+    }
+
+    /// Changes a request so that the kernel enforces its profile. It reads the workspace's folders that changed.
     ///
     /// # Errors
-    /// A sentence when aye's own program file, which becomes the launcher, is gone.
-    pub async fn confine(
-        &self,
-        request: &mut ExecRequest,
-        profile: Profile,
-        workspace: &Path,
-    ) -> Result<(), String> {
-        let found = self.found().await?;
-        let policy = self.policy(profile, workspace, &found.toolchains);
-        if !found.layers.can_enforce(profile) || policy.check().is_err() {
+    /// A sentence when that cannot be done: nothing may be started then.
+    pub(super) fn confine(&self, request: &mut ExecRequest, what: &Confined<'_>) -> Result<(), String> {
+        if what.profile == Profile::Outside {
             return Ok(());
+        }
+        if let Some(problem) = self.problem(what.profile, false, what.workspace) {
+            return Err(problem);
         }
         if !self.own.is_file() {
             return Err(format!("aye's program {} is gone; start aye again", self.own.display()));
         }
+        let found = self.found();
+        let mut policy = self.policy(what.profile, what.workspace);
+        policy.tmp = Some(self.tmp(what.thread)?);
+        if let Some(rules) = &what.rules {
+            policy.masked = self.masked(what, rules.as_ref());
+        }
+        if what.profile == Profile::Workspace {
+            request.env.extend(self.caches(&mut policy)?);
+        }
+        policy.check().map_err(|unusable| unusable.to_string())?;
         let Launch { program, args, env } =
             Launch::new(&policy, &found.layers, &self.own, &request.cwd, &request.program, &request.args);
         (request.program, request.args) = (program, args);
@@ -61,25 +109,54 @@ impl Sandbox {
         Ok(())
     }
 
-    fn policy(&self, profile: Profile, workspace: &Path, toolchains: &[PathBuf]) -> Policy {
+    fn policy(&self, profile: Profile, workspace: &Path) -> Policy {
         let mut policy = Policy::new(profile, workspace);
-        let git = self.home.iter().flat_map(|home| GIT_SETTINGS.map(|name| home.join(name)));
-        policy.readable.extend(git.chain(self.readable.iter().cloned()).filter(|path| path.exists()));
-        policy.toolchains = toolchains.to_vec();
+        let home = |names: &'static [&'static str]| {
+            self.home.iter().flat_map(move |home| names.iter().map(move |name| home.join(name)))
+        };
+        let shared = home(&GIT_SETTINGS).chain(self.folders.readable.iter().cloned());
+        policy.readable.extend(shared.filter(|path| path.exists()));
+        if profile == Profile::Workspace {
+            policy.readable.extend(home(&PACKAGES).filter(|path| path.exists()));
+            policy.writable.extend(self.folders.writable.iter().filter(|path| path.is_dir()).cloned());
+        }
+        policy.toolchains.clone_from(&self.found().toolchains);
         policy.home.clone_from(&self.home);
         policy
     }
 
-    async fn found(&self) -> Result<&Found, String> {
-        let look = || async {
-            let (path, home) = (self.path.clone(), self.home.clone());
-            let look = move || Found {
-                layers: Layers::detect(&path),
-                toolchains: toolchains(&path, home.as_deref()),
-            };
-            tokio::task::spawn_blocking(look).await.map_err(|error| error.to_string())
+    /// What rules keep from being read. Rules that ask are answered once and for all by what the user made readable.
+    fn masked(&self, what: &Confined<'_>, rules: &dyn PathPolicy) -> Vec<PathBuf> {
+        let is_readable = |path: &Path| {
+            what.profile == Profile::Workspace
+                && self.folders.readable.iter().any(|readable| path.starts_with(readable))
         };
-        self.found.get_or_try_init(look).await
+        let masked = self.masks.below(what.workspace, rules).into_iter();
+        masked.filter(|it| it.is_denied || !is_readable(&it.path)).map(|it| it.path).collect()
+    }
+
+    /// The conversation's own `/tmp`.
+    fn tmp(&self, thread: &ThreadId) -> Result<PathBuf, String> {
+        let name = &sha256_hex(thread.as_str().as_bytes())[..16];
+        private_folder(&self.folders.tmp)?;
+        private_folder(&self.folders.tmp.join(name))
+    }
+
+    /// Package managers write to folders of aye's own: what runs outside must never be what a sandboxed command wrote.
+    fn caches(&self, policy: &mut Policy) -> Result<Vec<(OsString, OsString)>, String> {
+        let caches = private_folder(&self.folders.caches)?;
+        policy.writable.push(caches.clone());
+        let at = |name: &str| caches.join(name).into_os_string();
+        Ok([("XDG_CACHE_HOME", at("xdg")), ("npm_config_cache", at("npm")), ("PIP_CACHE_DIR", at("pip"))]
+            .map(|(name, value)| (name.into(), value))
+            .into())
+    }
+
+    fn found(&self) -> &Found {
+        self.found.get_or_init(|| Found {
+            layers: Layers::detect(&self.path),
+            toolchains: toolchains(&self.path, self.home.as_deref()),
+        })
     }
 
     /// What this machine cannot enforce, as sentences, and what a command in `profile` can still reach because of it.
@@ -89,4 +166,14 @@ impl Sandbox {
         gaps.extend(layers.holes(profile).into_iter().map(|(_, what)| format!("a command can {what}")));
         (layers.can_enforce(profile), gaps)
     }
+}
+
+/// Makes a folder that nobody else can enter, whatever the umask, and gives its path without links.
+fn private_folder(path: &Path) -> Result<PathBuf, String> {
+    let made = || {
+        std::fs::create_dir_all(path)?;
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+        path.canonicalize()
+    };
+    made().map_err(|error| format!("cannot create {}: {error}", path.display()))
 }

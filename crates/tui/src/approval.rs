@@ -11,7 +11,7 @@ use super::transcript::Moment;
 use aye_core::contract::child::TaskRecord;
 use aye_core::contract::grant::{GrantRequest, MissedGrant};
 use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
-use aye_core::contract::judgement::Risk;
+use aye_core::contract::judgement::{Profile, Risk};
 use aye_core::contract::mode::Mode;
 use aye_core::contract::record::{GrantScope, SuspensionRecord};
 use aye_core::contract::surface::ACTION_SURFACE;
@@ -98,17 +98,20 @@ pub struct Answer {
     pub reason: Option<String>,
     /// The arguments to run with instead.
     pub arguments: Option<Value>,
+    /// Another profile than the one that the card shows.
+    pub profile: Option<Profile>,
 }
 
 impl Answer {
     /// A yes with a payload.
     pub fn yes(result: Value) -> Answer {
-        Answer { action: ResumeDecisionAction::Resume, result, reason: None, arguments: None }
+        Answer { action: ResumeDecisionAction::Resume, result, reason: None, arguments: None, profile: None }
     }
 
     /// A no.
     pub fn no(reason: Option<String>) -> Answer {
-        Answer { action: ResumeDecisionAction::Cancel, result: Value::Null, reason, arguments: None }
+        let action = ResumeDecisionAction::Cancel;
+        Answer { action, result: Value::Null, reason, arguments: None, profile: None }
     }
 }
 
@@ -333,6 +336,17 @@ impl Card {
     /// Whether the file that it opens lies outside the project.
     pub fn is_outside(&self) -> bool {
         self.edit.is_none() && self.ticket.suspension.parameters.get("outside") == Some(&Value::Bool(true))
+    }
+
+    /// What the kernel keeps the call to after a plain yes; `None` for calls that start no command.
+    pub fn profile(&self) -> Option<Profile> {
+        let profile = self.ticket.suspension.parameters.get("profile")?;
+        serde_json::from_value(profile.clone()).ok().flatten()
+    }
+
+    /// Whether the kernel keeps the call to anything.
+    pub fn is_sandboxed(&self) -> bool {
+        self.profile().is_some_and(|profile| profile != Profile::Outside)
     }
 
     /// Where it will run.

@@ -548,7 +548,10 @@ pub trait Host: Send + Sync + 'static {
     fn info(&self) -> HostInfo;
 
     /// Changes how much is asked, for calls from now on.
-    fn set_mode(&self, mode: Mode);
+    ///
+    /// # Errors
+    /// A sentence when this machine cannot enforce the mode, which stays as it was.
+    fn set_mode(&self, mode: Mode) -> Result<(), String>;
 
     /// Models that can be chosen, and those that cannot with the reason, as far as they are known; servers are asked in
     /// the background, and what they list comes as [`HostEvent::Models`].

@@ -140,6 +140,7 @@ actions! {
     Help = "help", "show this list";
     Inbox = "inbox", "open the inbox: pending questions of all conversations";
     Allow = "allow", "allow this once";
+    AllowOutside = "allow-outside", "allow this once, outside the sandbox with all your rights";
     Deny = "deny", "deny, with a reason if you like";
     Grant = "grant", "always allow; the rule and its scope are shown first";
     EditCall = "edit-call", "edit the call before allowing it";
@@ -258,7 +259,8 @@ impl Action {
             A::DeleteLeft => matches!(place, Place::Composer | Place::List),
             A::Drop => place == Place::Queue,
             A::Allow | A::Deny | A::Grant | A::Stop | A::NextCard | A::PreviousCard => place == Place::Card,
-            A::EditCall
+            A::AllowOutside
+            | A::EditCall
             | A::Hunks
             | A::Unedit
             | A::Modify

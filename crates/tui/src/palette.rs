@@ -31,7 +31,7 @@ pub const COMMANDS: &[Command] = &[
     command("login", "[PROVIDER]", "store a provider's key and use its models"),
     command("logout", "[PROVIDER]", "remove a stored key"),
     page("agent", "[NAME]", "show or choose the agent"),
-    command("mode", "[NAME]", "set the permission mode: ask, accept-edits, plan or yolo"),
+    command("mode", "[NAME]", "set the permission mode: ask, accept-edits, auto, plan or yolo"),
     command("theme", "[NAME]", "choose the theme"),
     command("skills", "", "list skills"),
     command("permissions", "", "list the rules in force"),
@@ -74,7 +74,7 @@ const fn page(name: &'static str, argument: &'static str, help: &'static str) ->
 /// The words that a command knows.
 const fn words_of(name: &str) -> &'static [&'static str] {
     match name.as_bytes() {
-        b"mode" => &["ask", "accept-edits", "plan", "yolo"],
+        b"mode" => &["ask", "accept-edits", "auto", "plan", "yolo"],
         b"effort" => &["none", "low", "medium", "high", "max", "default"],
         b"diff" => &["git"],
         b"export" => &["md", "json", "html"],
@@ -256,8 +256,8 @@ mod tests {
         };
         let (help, rows) = labels("/mode ", "");
         assert!(help.starts_with("/mode [NAME]  set the permission mode: ask"), "{help}");
-        assert_eq!(rows, ["ask", "accept-edits", "plan", "yolo"]);
-        assert_eq!(labels("/mode a", "a").1, ["ask", "accept-edits"]);
+        assert_eq!(rows, ["ask", "accept-edits", "auto", "plan", "yolo"]);
+        assert_eq!(labels("/mode a", "a").1, ["ask", "accept-edits", "auto"]);
         assert!(labels("/mode ask", "ask").1.is_empty() && labels("/mode ask x", "x").1.is_empty());
         assert_eq!(words("/nothing x", "x", &[]), None);
     }

@@ -87,6 +87,7 @@ async fn what_no_rule_decides_waits_for_a_yes() {
         result: Value::Null,
         reason: None,
         arguments: None,
+        profile: None,
         updated_at: 0,
     };
     runtime.decide(&result.waiting[0].id, yes, Actor::default()).await.expect("stored");

@@ -274,6 +274,7 @@ async fn a_tool_of_the_client_waits_for_its_result() {
         result: json!({"path": "/tmp/x"}),
         reason: None,
         arguments: None,
+        profile: None,
         updated_at: 0,
     };
     answers.send(("c1".into(), picked)).expect("sent");

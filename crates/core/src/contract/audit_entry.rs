@@ -99,7 +99,7 @@ impl AuditEntry {
     /// A question was answered.
     pub fn decided(question: &SuspensionRecord, decision: &Decision, now_ms: u64) -> Self {
         let resume = &decision.resume;
-        let body = json!({
+        let mut body = json!({
             "suspension": question.id,
             "decision": resume.decision_id,
             "action": resume.action,
@@ -109,6 +109,9 @@ impl AuditEntry {
             "actor": decision.actor,
             "delay_ms": now_ms.saturating_sub(question.created_at),
         });
+        if let Some(profile) = resume.profile {
+            body["profile"] = json!(profile);
+        }
         Self {
             at: now_ms,
             kind: AuditKind::Decided,

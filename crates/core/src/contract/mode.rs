@@ -14,6 +14,8 @@ pub enum Mode {
     Ask,
     /// As [`Mode::Ask`], but files of the project may be changed without a question.
     AcceptEdits,
+    /// As [`Mode::AcceptEdits`], and commands that no rule denies or asks about run in the sandbox without a question.
+    Auto,
     /// Only looking; nothing is changed.
     Plan,
     /// What no rule speaks about needs no question.
@@ -22,18 +24,19 @@ pub enum Mode {
 
 /// A word that is no mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` is not a permission mode (ask, accept-edits, plan or yolo)", .0.escape_debug())]
+#[error("`{}` is not a permission mode (ask, accept-edits, auto, plan or yolo)", .0.escape_debug())]
 pub struct UnknownMode(String);
 
 impl Mode {
     /// All modes, in the order in which a key cycles through them.
-    pub const ALL: [Mode; 4] = [Mode::Ask, Mode::AcceptEdits, Mode::Plan, Mode::Yolo];
+    pub const ALL: [Mode; 5] = [Mode::Ask, Mode::AcceptEdits, Mode::Auto, Mode::Plan, Mode::Yolo];
 
     /// The name in flags, settings and on the screen.
     pub fn as_str(self) -> &'static str {
         match self {
             Mode::Ask => "ask",
             Mode::AcceptEdits => "accept-edits",
+            Mode::Auto => "auto",
             Mode::Plan => "plan",
             Mode::Yolo => "yolo",
         }
@@ -44,13 +47,13 @@ impl Mode {
         Mode::ALL.into_iter().find(|mode| mode.as_str() == name)
     }
 
-    /// The one that the cycling key goes to. Yolo is left out: it is only entered by name.
+    /// The one that the cycling key goes to. Auto and yolo are left out: they are only entered by name.
     #[must_use]
     pub fn next(self) -> Mode {
         match self {
             Mode::Ask => Mode::AcceptEdits,
             Mode::AcceptEdits => Mode::Plan,
-            Mode::Plan | Mode::Yolo => Mode::Ask,
+            Mode::Auto | Mode::Plan | Mode::Yolo => Mode::Ask,
         }
     }
 }
@@ -83,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_never_leads_to_yolo() {
-        assert!(Mode::ALL.into_iter().all(|mode| mode.next() != Mode::Yolo));
+    fn a_key_never_leads_to_auto_or_yolo() {
+        assert!(Mode::ALL.into_iter().all(|mode| !matches!(mode.next(), Mode::Auto | Mode::Yolo)));
     }
 }

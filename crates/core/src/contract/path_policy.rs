@@ -38,6 +38,9 @@ pub trait PathPolicy: Send + Sync {
     /// A fast check for the entries that a search of a folder finds without following links. The call that searches was
     /// judged already: a rule that asks about the folder itself was answered and is left out.
     fn below(&self, folder: &Path) -> PathCheck;
+
+    /// A number that changes with the rules, for what is kept of their answers.
+    fn fingerprint(&self) -> u64;
 }
 
 /// Makes the policy that is in force for the runs of an agent.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::ids::{CallId, DecisionId, SuspensionId};
+use super::judgement::Profile;
 
 /// The action of a permission question.
 pub const ACTION_PERMISSION: &str = "tool:PermissionConfirm";
@@ -114,6 +115,10 @@ pub struct ToolCallResume {
     /// hold them, and they must be an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
+    /// What the kernel keeps the call to, when the person chose another profile than the one that was shown. Only a yes
+    /// to a permission question may hold one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// Unix milliseconds.
     pub updated_at: u64,
 }

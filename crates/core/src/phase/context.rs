@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::contract::identity::{RunIdentity, RunOrigin};
 use crate::contract::inference::{StreamResult, TokenUsage};
+use crate::contract::judgement::Profile;
 use crate::contract::message::{Message, ToolCall};
 use crate::contract::profile::ProfileAccess;
 use crate::contract::spec::AgentSpec;
@@ -36,6 +37,8 @@ pub struct ToolCallInfo {
     pub resume: Option<ToolCallResume>,
     /// The question that the decision answers.
     pub suspension: Option<SuspendTicket>,
+    /// The profile that a person chose for the call. It holds for whatever becomes of the call, as edited arguments do.
+    pub chosen: Option<Profile>,
     /// Grants, by id, that were found not to hold any more while the call was judged: they allow nothing.
     pub spent_grants: Vec<String>,
 }
@@ -43,7 +46,7 @@ pub struct ToolCallInfo {
 impl ToolCallInfo {
     /// A call that nobody asked about yet.
     pub fn new(call: ToolCall, descriptor: Option<ToolDescriptor>) -> Self {
-        Self { call, descriptor, resume: None, suspension: None, spent_grants: Vec::new() }
+        Self { call, descriptor, resume: None, suspension: None, chosen: None, spent_grants: Vec::new() }
     }
 
     /// Adds the decision and the question it answers.

@@ -3,6 +3,7 @@ use serde_json::Value;
 
 use crate::contract::child::ChildStatus;
 use crate::contract::ids::{CallId, DecisionId};
+use crate::contract::judgement::Profile;
 use crate::contract::lifecycle::ToolCallStatus;
 use crate::contract::suspension::{
     ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, SuspendTicket, ToolCallResume,
@@ -121,6 +122,9 @@ pub struct Call {
     /// when it is asked about again, or was lost with a process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edited: Option<Value>,
+    /// The profile that a person chose for it; it holds as long as edited arguments do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen: Option<Profile>,
     /// What the person wrote beside each yes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comments: Vec<String>,
@@ -136,6 +140,7 @@ impl Call {
             spent: None,
             decided_by: None,
             edited: None,
+            chosen: None,
             comments: Vec::new(),
             state: CallState::New,
         }
@@ -148,6 +153,9 @@ impl Call {
         .then_some(&decision.result);
         if let Some(arguments) = decision.arguments.as_ref().or(passed) {
             self.edited = Some(arguments.clone());
+        }
+        if ticket.suspension.action == ACTION_PERMISSION {
+            self.chosen = decision.profile;
         }
         self.comments.extend(decision.comment().map(str::to_owned));
     }

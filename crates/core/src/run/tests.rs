@@ -38,6 +38,7 @@ fn decision(name: &str, action: ResumeDecisionAction) -> ToolCallResume {
         result: Value::Null,
         reason: None,
         arguments: None,
+        profile: None,
         updated_at: 0,
     }
 }

@@ -62,6 +62,7 @@ impl World {
             result,
             reason: None,
             arguments: None,
+            profile: None,
             updated_at: 0,
         };
         let ctx = ToolCallContext { resume: Some(resume), attempt: 2, ..ToolCallContext::test_default() };

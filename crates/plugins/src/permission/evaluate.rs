@@ -77,6 +77,8 @@ pub enum AskKind {
     Unclear,
     /// The rules could not be loaded.
     BrokenRules,
+    /// It would run outside the sandbox, and no rule says that it may.
+    Outside,
 }
 
 /// The answer to a [`Question`].
@@ -96,7 +98,8 @@ pub struct Verdict {
     ///
     /// [`Judgement::guards_git`]: aye_core::contract::judgement::Judgement::guards_git
     pub guards_git: bool,
-    /// What the kernel keeps it to: see [`Judgement::profile`](aye_core::contract::judgement::Judgement::profile).
+    /// What the kernel keeps it to, or would after a yes: see
+    /// [`Judgement::profile`](aye_core::contract::judgement::Judgement::profile).
     pub profile: Option<Profile>,
 }
 
@@ -136,8 +139,8 @@ pub(super) struct Allowed<'r> {
     pub(super) grants: Vec<GrantMark>,
     /// See [`Verdict::guards_git`].
     pub(super) guards_git: bool,
-    /// See [`Verdict::profile`].
-    pub(super) profile: Option<Profile>,
+    /// What the kernel keeps a command to.
+    pub(super) profile: Profile,
 }
 
 impl<'r> Allowed<'r> {
@@ -153,7 +156,7 @@ impl<'r> Allowed<'r> {
                 grants.push(mark.clone());
             }
         }
-        Some(Allowed { rule, grants, guards_git: false, profile: None })
+        Some(Allowed { rule, grants, guards_git: false, profile: rule.profile() })
     }
 }
 
@@ -393,6 +396,10 @@ impl<'a> Judge<'a> {
         }
         let default = self.rules.default_behavior();
         let verdict = self.undenied(maybe_denied, default);
+        let verdict = self.asks_out(verdict);
+        let runs = matches!(verdict.decision, Decision::Allow | Decision::Ask(_)) && self.is_command();
+        let profile = verdict.profile.or(runs.then_some(Profile::Workspace));
+        let verdict = Verdict { profile, ..verdict };
         // A default of deny is not softened by a doubt: only an ask rule turns it into a question.
         if default == Behavior::Deny
             && let Decision::Ask(kind) = verdict.decision
@@ -403,6 +410,27 @@ impl<'a> Judge<'a> {
         verdict
     }
 
+    /// A command that the model wants to run outside the sandbox asks, unless a rule for it says `sandbox: outside`.
+    fn asks_out(&self, verdict: Verdict) -> Verdict {
+        let wants_out = self.is_command() && self.question.args.get("outside") == Some(&Value::Bool(true));
+        let is_out = verdict.profile == Some(Profile::Outside);
+        if !wants_out || is_out || matches!(verdict.decision, Decision::Deny | Decision::Error) {
+            return verdict;
+        }
+        let reason = self.question.args.get("reason").and_then(Value::as_str).map(str::trim);
+        let reason = reason.filter(|reason| !reason.is_empty()).unwrap_or("the model gave no reason");
+        let decision = match verdict.decision {
+            Decision::Ask(kind) if kind != AskKind::Default => Decision::Ask(kind),
+            _ => Decision::Ask(AskKind::Outside),
+        };
+        let why = format!("it wants to run outside the sandbox: {}", excerpt_of(reason, MAX_REASON));
+        Verdict { decision, why, profile: Some(Profile::Outside), grants: Vec::new(), ..verdict }
+    }
+
+    fn is_command(&self) -> bool {
+        matches!(self.subject, Subject::Shell(_))
+    }
+
     fn undenied(&self, maybe_denied: Option<&Rule>, default: Behavior) -> Verdict {
         if let Some(why) = self.rules.refused() {
             let why = format!("the rules could not be loaded, so every call asks: {why}");
@@ -410,13 +438,14 @@ impl<'a> Judge<'a> {
         }
         let (asked, maybe_asked) = self.strictest(Behavior::Ask);
         if let Some(rule) = asked {
-            return self.by(Decision::Ask(AskKind::Rule), rule);
+            return Verdict { profile: rule.sandbox, ..self.by(Decision::Ask(AskKind::Rule), rule) };
         }
         if let Some(verdict) = self.doubt(maybe_denied.or(maybe_asked)) {
             return verdict;
         }
         match self.allowed() {
             Ok(Allowed { rule, grants, guards_git, profile }) => {
+                let profile = self.is_command().then_some(profile);
                 let allow = Verdict { grants, guards_git, profile, ..Verdict::by(Decision::Allow, rule) };
                 return self.reaches().unwrap_or(allow);
             }
@@ -753,11 +782,18 @@ fn has_regex(rule: &Rule) -> bool {
     }
 }
 
+/// Characters of a model's reason that are shown.
+const MAX_REASON: usize = 300;
+
 /// The beginning of a text on one line, for a reason.
 pub(super) fn excerpt(text: &str) -> String {
     const MAX_CHARS: usize = 60;
+    excerpt_of(text, MAX_CHARS)
+}
+
+fn excerpt_of(text: &str, most: usize) -> String {
     let text = visible(text.trim());
-    match text.char_indices().nth(MAX_CHARS) {
+    match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }

@@ -1,8 +1,9 @@
 //! Rules in files: YAML and JSON, every mistake refused with its file and line.
 
-use super::evaluate::{Decision, Question, evaluate, known_primary};
+use super::evaluate::{Decision, Question, SHELL_TOOL, evaluate, known_primary};
 use super::names::check_name;
 use super::rules::{Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
+use aye_core::contract::judgement::Profile;
 use aye_core::contract::terms::{Expiry, Notify};
 use aye_pattern::Pattern;
 use serde::de::{self, Deserializer, Visitor};
@@ -92,6 +93,10 @@ pub struct PermissionRuleEntry {
     /// Who is told that a question of this rule waits: `bell`, `desktop`, `{command: [program, argument]}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<Value>,
+    /// What the kernel keeps a command to: `read`, `workspace` or `outside`; only for rules about Bash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub sandbox: Option<Profile>,
 }
 
 /// As in the file, with places.
@@ -117,6 +122,8 @@ struct RawRule {
     expires_in: Option<Spanned<Value>>,
     #[serde(default)]
     notify: Option<Spanned<Value>>,
+    #[serde(default)]
+    sandbox: Option<Spanned<Profile>>,
 }
 
 /// A text, and nothing that YAML reads as something else: `no`, `123` and `null` are no names.
@@ -164,6 +171,7 @@ impl PermissionRulesConfig {
             not_match: rule.not_match,
             expires_in: rule.expires_in.map(|value| value.value),
             notify: rule.notify.map(|value| value.value),
+            sandbox: rule.sandbox.map(|value| value.value),
         });
         Ok(PermissionRulesConfig { default_behavior: raw.default_behavior, rules: rules.collect() })
     }
@@ -190,6 +198,8 @@ impl PermissionRulesConfig {
                 entry.expires_in.map(|value| expiry_of(&value, &rule)).transpose().map_err(invalid)?;
             rule.terms.notify =
                 entry.notify.map(|value| notify_of(&value, &rule)).transpose().map_err(invalid)?;
+            rule.sandbox =
+                entry.sandbox.map(|profile| sandbox_of(profile, &rule)).transpose().map_err(invalid)?;
             set.push(rule);
         }
         Ok(set)
@@ -222,6 +232,11 @@ impl RuleSet {
                 let notify = notify_of(&value.value, &made);
                 let line = value.referenced.line();
                 made.terms.notify = Some(notify.map_err(|message| invalid(line, message))?);
+            }
+            if let Some(value) = rule.sandbox {
+                let profile = sandbox_of(value.value, &made);
+                let line = value.referenced.line();
+                made.sandbox = Some(profile.map_err(|message| invalid(line, message))?);
             }
             set.push(made);
         }
@@ -336,6 +351,23 @@ fn notify_of(value: &Value, rule: &Rule) -> Result<Vec<Notify>, String> {
         );
     }
     Ok(list)
+}
+
+/// The `sandbox` of a rule. A repository must not open the sandbox that keeps its own commands.
+fn sandbox_of(profile: Profile, rule: &Rule) -> Result<Profile, String> {
+    if !rule.pattern.matches_tool(SHELL_TOOL) || rule.behavior == ToolPermissionBehavior::Deny {
+        return Err(format!(
+            "`sandbox` is for rules that allow {SHELL_TOOL} or ask about it; rule `{}` is not one",
+            rule.pattern
+        ));
+    }
+    if rule.origin.layer == Layer::Project && profile == Profile::Outside {
+        return Err(
+            "a project's rules cannot say `sandbox: outside`; put the rule into your own permissions.yaml"
+                .to_owned(),
+        );
+    }
+    Ok(profile)
 }
 
 fn shown(example: &Value) -> String {

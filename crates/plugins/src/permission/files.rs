@@ -11,6 +11,7 @@ use aye_core::contract::path_policy::{PathAccess, PathCheck, PathPolicy, PathRes
 use aye_pattern::{Args, Matcher, Quantifier};
 use regex::Regex;
 use serde_json::{Value, json};
+use std::hash::{Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -150,6 +151,15 @@ impl PathPolicy for FileRules {
     fn below(&self, folder: &Path) -> PathCheck {
         let inside = self.inside(folder);
         Arc::new(move |path, is_folder| inside.rule(path, is_folder).map(|rule| restriction(rule)))
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = std::hash::DefaultHasher::new();
+        (&self.cwd, &self.workspace, &self.home).hash(&mut hasher);
+        for rule in &self.rules {
+            (rule.behavior as u8, rule.pattern.to_string()).hash(&mut hasher);
+        }
+        hasher.finish()
     }
 }
 

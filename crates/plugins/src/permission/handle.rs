@@ -1,6 +1,7 @@
 //! What the composition root and a front end hold of the permissions of a program.
 
-use super::evaluate::Question;
+use super::enforce::Enforcement;
+use super::evaluate::{Question, Verdict};
 use super::files::FileRules;
 use super::mode::Mode;
 use super::path::Places;
@@ -39,6 +40,7 @@ struct Now {
     ended: Vec<GrantRecord>,
     tools: Vec<String>,
     terms: Terms,
+    enforcement: Option<Enforcement>,
 }
 
 /// Whether a grant does not hold any more, by its own row.
@@ -76,8 +78,17 @@ impl Permissions {
     }
 
     /// Changes the mode; the next call is judged by it.
-    pub fn set_mode(&self, mode: Mode) {
+    ///
+    /// # Errors
+    /// A sentence when this machine does not have what [`Mode::Auto`] needs; the mode stays as it was.
+    pub fn set_mode(&self, mode: Mode) -> Result<(), String> {
+        let problem =
+            self.read(|now| now.enforcement.clone()).and_then(|enforcement| enforcement.against(mode));
+        if let Some(problem) = problem {
+            return Err(format!("mode {mode} needs the whole sandbox: {problem}"));
+        }
         self.write(|now| now.mode = mode);
+        Ok(())
     }
 
     /// The rules of all files and flags.
@@ -93,6 +104,19 @@ impl Permissions {
     /// On which terms questions are asked that no rule has terms for.
     pub fn set_terms(&self, terms: Terms) {
         self.write(|now| now.terms = terms);
+    }
+
+    /// How profiles are enforced. Before this is called they are not, and verdicts name none.
+    pub fn set_enforcement(&self, enforcement: Enforcement) {
+        self.write(|now| now.enforcement = Some(enforcement));
+    }
+
+    /// A verdict with a profile that holds on this machine; it asks when none does.
+    pub(super) fn enforced(&self, verdict: Verdict, mode: Mode) -> Verdict {
+        match self.read(|now| now.enforcement.clone()) {
+            Some(enforcement) => enforcement.apply(verdict, mode),
+            None => Verdict { profile: None, ..verdict },
+        }
     }
 
     /// Gives a question the terms of its rules, and of the settings what they do not say.

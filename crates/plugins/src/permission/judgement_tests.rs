@@ -131,9 +131,9 @@ async fn uses_that_are_counted_are_taken_last() {
     let report = world.report(World::info("touch c").with_decision(yes(), Some(ticket))).await;
     assert_eq!((report.intercept, report.judgement.unwrap().grant), (None, None));
     // Nor does a mode waste them.
-    world.permissions.set_mode(Mode::Yolo);
+    world.permissions.set_mode(Mode::Yolo).expect("it can");
     assert_eq!(world.judged(World::info("touch c")).await.grant, None);
-    world.permissions.set_mode(Mode::Plan);
+    world.permissions.set_mode(Mode::Plan).expect("it can");
     let judgement = world.judged(World::info("touch c")).await;
     assert_eq!((judgement.ruling, judgement.grant), (Ruling::Deny, None));
 }

@@ -8,6 +8,7 @@
 mod check;
 mod does;
 mod editing;
+mod enforce;
 mod evaluate;
 mod file;
 mod files;
@@ -31,6 +32,8 @@ mod tried;
 #[cfg(test)]
 mod differential_tests;
 #[cfg(test)]
+mod enforce_tests;
+#[cfg(test)]
 mod files_tests;
 #[cfg(test)]
 mod granting_tests;
@@ -51,6 +54,7 @@ mod tests_more;
 
 pub use check::{CheckContext, check_line};
 pub use editing::check_grant;
+pub use enforce::{Enforcement, Need};
 pub use evaluate::{AskKind, Decision, Prepared, Question, Verdict, evaluate, is_file_edit, known_primary};
 pub use file::{Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError};
 pub use files::FileRules;

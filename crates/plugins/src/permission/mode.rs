@@ -1,7 +1,8 @@
 //! What the permission mode of a run makes of a verdict.
 
-use super::evaluate::{AskKind, Decision, Prepared, Question, SHELL_TOOL, Verdict, edits_inside};
+use super::evaluate::{AskKind, Decision, Prepared, Question, SHELL_TOOL, Subject, Verdict, edits_inside};
 use super::rules::{RuleSet, ToolPermissionBehavior as Behavior};
+use aye_core::contract::judgement::Profile;
 pub use aye_core::contract::mode::Mode;
 
 /// The tools that plan mode leaves.
@@ -49,20 +50,24 @@ fn bend(rules: &RuleSet, call: &Prepared<'_>, mode: Mode, verdict: Verdict) -> V
         return match mode {
             Mode::Plan => in_plan(rules, call, verdict),
             // What yolo lets run has all rights of the user.
-            Mode::Yolo => Verdict { profile: None, ..verdict },
-            Mode::Ask | Mode::AcceptEdits => verdict,
+            Mode::Yolo => Verdict { profile: verdict.profile.map(|_| Profile::Outside), ..verdict },
+            Mode::Ask | Mode::AcceptEdits | Mode::Auto => verdict,
         };
     };
-    let allow = |why: &str| Verdict::new(Decision::Allow, why);
+    let profile = (question.tool == SHELL_TOOL).then_some(Profile::Outside);
+    let allow = |why: &str| Verdict { profile, ..Verdict::new(Decision::Allow, why) };
     match mode {
         Mode::Ask => verdict,
         Mode::Plan => in_plan(rules, call, verdict),
-        Mode::AcceptEdits if kind == AskKind::Default && edits_inside(question) => {
-            allow("accept-edits mode: an edit inside the workspace")
+        Mode::AcceptEdits | Mode::Auto if kind == AskKind::Default && edits_inside(question) => {
+            allow(&format!("{mode} mode: an edit inside the workspace"))
         }
-        Mode::AcceptEdits => verdict,
+        Mode::Auto if call.is_open(kind, rules) => {
+            Verdict { profile: Some(Profile::Workspace), ..allow("auto mode: it runs in the sandbox") }
+        }
+        Mode::AcceptEdits | Mode::Auto => verdict,
         Mode::Yolo => match kind {
-            AskKind::Default => match call.reaches(rules) {
+            AskKind::Default | AskKind::Outside => match call.reaches(rules) {
                 // Only a rule keeps a line from running here, not that there is too much to look at.
                 Some(asked) if asked.rule.is_some() => asked,
                 Some(_) | None => allow("yolo mode: no rule covers it"),
@@ -76,6 +81,25 @@ fn bend(rules: &RuleSet, call: &Prepared<'_>, mode: Mode, verdict: Verdict) -> V
             | AskKind::Unclear
             | AskKind::BrokenRules => verdict,
         },
+    }
+}
+
+impl Prepared<'_> {
+    /// Whether it is a command line that aye understood, and no rule asks about it or may deny it.
+    fn is_open(&self, kind: AskKind, rules: &RuleSet) -> bool {
+        let Subject::Shell(analysis) = &self.subject else { return false };
+        let is_open = match kind {
+            AskKind::Default => true,
+            AskKind::Undecided => {
+                !rules.has(Behavior::Deny, SHELL_TOOL) && !rules.has(Behavior::Ask, SHELL_TOOL)
+            }
+            AskKind::Rule
+            | AskKind::Protected
+            | AskKind::Unclear
+            | AskKind::BrokenRules
+            | AskKind::Outside => false,
+        };
+        is_open && analysis.unreadable.is_none() && self.reaches(rules).is_none()
     }
 }
 

@@ -96,16 +96,21 @@ impl PermissionPlugin {
         let question = self.permissions.question(&call.name, &call.arguments, primary);
         let mode = self.permissions.mode();
         let prepared = Prepared::of(&question);
-        let verdict = match &prepared {
+        let judged = match &prepared {
             Ok(prepared) => judge_in(&rules, prepared, mode),
             Err(why) => Verdict::error(why),
         };
+        let judged = in_chosen_profile(judged, info, is_answered);
+        let profile = judged.profile;
+        let verdict = self.permissions.enforced(judged, mode);
+        // What the person agreed to cannot be enforced any more.
+        let is_wider = verdict.profile > profile;
         let class = descriptor.map(|tool| tool.class);
         let judgement = judgement(&question, prepared.as_ref().ok(), &rules, &verdict, mode, class);
         let intercept = match (verdict.decision, &prepared) {
             (Decision::Allow, _) => None,
             // Asked once a call: the person said yes. Denials were judged again above.
-            (Decision::Ask(_), _) if is_answered => None,
+            (Decision::Ask(_), _) if is_answered && !is_wider => None,
             (Decision::Ask(kind), Ok(prepared)) => {
                 let ticket = ticket(prepared, info, &verdict, kind, &rules, judgement.risk);
                 let mut ticket = self.permissions.on_terms(ticket, prepared.terms(&rules));
@@ -124,6 +129,19 @@ impl PermissionPlugin {
         };
         (judgement, intercept)
     }
+}
+
+/// A call runs in the profile that the person chose; an answered one else in the profile that the question showed.
+fn in_chosen_profile(verdict: Verdict, info: &ToolCallInfo, is_answered: bool) -> Verdict {
+    let shown = || {
+        if !is_answered {
+            return None;
+        }
+        let parameters = &info.suspension.as_ref()?.suspension.parameters;
+        serde_json::from_value(parameters.get("profile")?.clone()).ok()
+    };
+    let profile = verdict.profile.map(|profile| info.chosen.or_else(shown).unwrap_or(profile));
+    Verdict { profile, ..verdict }
 }
 
 pub(super) fn read_section(section: &JsonValue) -> Result<RuleSet, String> {
@@ -171,6 +189,7 @@ fn ticket(
                 "risk": risk.as_str(),
                 "does": does.words,
                 "outside": does.is_outside,
+                "profile": verdict.profile,
                 "proposals": proposals(prepared, kind, rules),
             }),
             response_schema: None,
@@ -187,7 +206,7 @@ fn ticket(
 
 /// The grants that would answer the question for good. None when a rule says to ask: a grant does not beat it.
 fn proposals(call: &Prepared<'_>, kind: AskKind, rules: &RuleSet) -> Vec<Value> {
-    if matches!(kind, AskKind::Rule | AskKind::BrokenRules) {
+    if matches!(kind, AskKind::Rule | AskKind::BrokenRules | AskKind::Outside) {
         return Vec::new();
     }
     propose_grants(&call.question)

@@ -91,6 +91,7 @@ pub(super) fn yes() -> ToolCallResume {
         result: Value::Null,
         reason: None,
         arguments: None,
+        profile: None,
         updated_at: 0,
     }
 }
@@ -130,7 +131,7 @@ async fn a_yes_passes_an_ask_and_not_a_deny() {
     let text = world.refuses(answered()).await;
     assert!(text.contains("Bash(git push *)"), "{text}");
     world.permissions.set_rules(RuleSet::new());
-    world.permissions.set_mode(Mode::Plan);
+    world.permissions.set_mode(Mode::Plan).expect("it can");
     assert!(world.refuses(answered()).await.contains("plan mode"));
 }
 
@@ -146,7 +147,7 @@ async fn a_denied_call_gets_a_result_that_names_the_rule() {
 async fn the_mode_can_be_changed_while_it_runs() {
     let world = world(&[], &[], &[]);
     world.asks("touch x").await;
-    world.permissions.set_mode(Mode::Yolo);
+    world.permissions.set_mode(Mode::Yolo).expect("it can");
     assert_eq!(world.gate(World::info("touch x")).await, None);
 }
 

@@ -1,7 +1,6 @@
 //! Misspelt names of tools, runners that nobody knows, and what the reasons say.
 
 use super::*;
-use aye_core::contract::judgement::Profile;
 use serde_json::json;
 use std::path::Path;
 
@@ -204,28 +203,6 @@ fn a_reason_names_the_part_and_what_would_allow_it_and_never_a_regular_expressio
         let verdict = judge(&rules, command, Mode::Ask);
         assert_eq!(line.replace(&verdict.why, "(shipped):LINE"), why, "{command}");
         assert!(!verdict.why.contains(r"\s"), "{}", verdict.why);
-    }
-}
-
-#[test]
-fn what_only_shipped_rules_allow_is_kept_to_reading() {
-    let profile = |allow: &[&str], command: &str| {
-        let mut rules = shipped_rules();
-        rules.join(RuleSet::from_flags(allow, &[]).unwrap());
-        let verdict = judge(&rules, command, Mode::Ask);
-        assert_eq!(verdict.decision, Decision::Allow, "{command}: {}", verdict.why);
-        verdict.profile
-    };
-    for line in ["ls", "git status", "cat a | head -5", "cd src && ls", "find . -name x"] {
-        assert_eq!(profile(&[], line), Some(Profile::Read), "{line}");
-    }
-    assert_eq!(profile(&["Bash(mkdir *)"], "git status && ls"), Some(Profile::Read));
-    // The user's rule wins, and a line with one part that may write cannot be kept from writing.
-    assert_eq!(profile(&["Bash(find *)"], "find . -name x"), None);
-    assert_eq!(profile(&["Bash(mkdir *)"], "mkdir x && ls"), None);
-    assert_eq!(profile(&["Bash"], "ls"), None);
-    for (mode, profile) in [(Mode::Plan, Some(Profile::Read)), (Mode::Yolo, None)] {
-        assert_eq!(judge(&shipped_rules(), "ls", mode).profile, profile, "{mode:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Rules and where they come from.
 
 use super::names::check_name;
+use aye_core::contract::judgement::Profile;
 use aye_core::contract::record::GrantRecord;
 use aye_core::contract::terms::Terms;
 use aye_pattern::{Pattern, PatternError};
@@ -118,12 +119,21 @@ pub struct Rule {
     pub origin: Origin,
     /// On which terms it asks.
     pub terms: Terms,
+    /// What the kernel keeps a command to that it allows or asks about; [`Rule::profile`] has the default.
+    pub sandbox: Option<Profile>,
 }
 
 impl Rule {
     /// A rule without terms of its own.
     pub fn new(pattern: Pattern, behavior: ToolPermissionBehavior, origin: Origin) -> Rule {
-        Rule { pattern, behavior, origin, terms: Terms::default() }
+        Rule { pattern, behavior, origin, terms: Terms::default(), sandbox: None }
+    }
+
+    /// What the kernel keeps a command to that it allows: without words of its own, a rule that comes with aye lets a
+    /// command read, and any other one lets it change the workspace.
+    pub fn profile(&self) -> Profile {
+        let default = if self.origin.layer == Layer::Shipped { Profile::Read } else { Profile::Workspace };
+        self.sandbox.unwrap_or(default)
     }
 
     /// What a person grants at a prompt.

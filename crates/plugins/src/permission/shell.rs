@@ -204,8 +204,10 @@ pub(super) fn allowed<'r>(
     // The exact text of the whole line was allowed: what was seen is what runs.
     let whole =
         rules.iter().find(is_whole).or_else(|| rules.iter().find(|rule| names_whole_line(rule, question)));
-    if let Some(allowed) = whole.and_then(|rule| Allowed::by(&[rule])) {
-        return Ok(allowed);
+    if let Some(rule) = whole
+        && let Some(allowed) = Allowed::by(&[rule])
+    {
+        return Ok(Allowed { profile: rule.profile(), ..allowed });
     }
     let commands = analysis.plain().map_err(|why| not_by_itself(why, question))?;
     if commands.is_empty() {
@@ -218,17 +220,44 @@ pub(super) fn allowed<'r>(
         used.extend(walk.command(command, index == 0 && analysis.starts_with_cd)?);
     }
     let commands = analysis.plain().unwrap_or_default();
-    // A user's rule wins over a shipped one: what it allows is not kept to reading.
-    let rules: Vec<&Rule> =
-        walk.rules.iter().copied().filter(|rule| rule.origin.layer != Layer::Shipped).collect();
-    let own = Walk { rules: &rules, files: OnceCell::new(), at: walk.at.clone(), ..walk };
-    let is_own = |command: &&Simple| own.words(&command.words).is_ok();
+    // Where several rules allow a command, a user's wins over a shipped one, and of those the one that says most.
+    let mut rules = rules.to_vec();
+    rules.sort_by_key(|rule| (rule.origin.layer == Layer::Shipped, std::cmp::Reverse(spelled_words(rule))));
+    let walk = Walk { rules: &rules, files: OnceCell::new(), at: walk.at.clone(), is_lost: false, ..walk };
+    let by: Vec<(&Simple, Vec<&Rule>)> = commands
+        .iter()
+        .map(|command| {
+            let mut rules = walk.words(&command.words).unwrap_or_default();
+            // Of a wrapper such as `timeout`, what it runs counts.
+            rules.drain(..usize::from(rules.len() > 1));
+            (*command, rules)
+        })
+        .collect();
     // Git that the user allowed runs what the repository names anyway.
-    let mut git = commands.iter().filter(|command| runs_git(command)).peekable();
-    let guards_git = git.peek().is_some() && !git.any(is_own);
-    let profile = (!commands.iter().any(is_own)).then_some(Profile::Read);
+    let mut git = by.iter().filter(|(command, _)| runs_git(command)).peekable();
+    let is_shipped = |rule: &&Rule| rule.origin.layer == Layer::Shipped;
+    let guards_git = git.peek().is_some() && git.all(|(_, rules)| rules.iter().all(is_shipped));
+    let profile = together(by.iter().filter_map(|(_, rules)| rules.iter().map(|rule| rule.profile()).max()))?;
     let allowed = Allowed::by(&used).ok_or_else(|| "no rule covers this".to_owned())?;
     Ok(Allowed { guards_git, profile, ..allowed })
+}
+
+/// The profile of a line, by those of its commands.
+fn together(mut profiles: impl Iterator<Item = Profile>) -> Result<Profile, String> {
+    let first = profiles.next().unwrap_or(Profile::Read);
+    profiles.try_fold(first, |all, profile| {
+        if (all == Profile::Outside) == (profile == Profile::Outside) {
+            Ok(all.max(profile))
+        } else {
+            Err("part of the line runs in the sandbox and part of it outside; run them as two calls"
+                .to_owned())
+        }
+    })
+}
+
+/// How many words of a command a rule spells out.
+fn spelled_words(rule: &Rule) -> usize {
+    matchers(rule).iter().map(|matcher| matcher.literal_words().0.len()).max().unwrap_or_default()
 }
 
 fn runs_git(command: &Simple) -> bool {
@@ -419,6 +448,14 @@ impl<'r> Walk<'_, 'r> {
                 Ok(inner) => return Ok([vec![rule], inner].concat()),
                 Err(reason) => why = reason,
             }
+        }
+        // A wrapper needs no rule of its own: it follows the rule for what it runs.
+        if is_transparent(program)
+            && let [risk] = &risks(words)[..]
+            && risk.executes
+            && (1..words.len()).contains(&risk.index)
+        {
+            return self.words(&words[risk.index..]);
         }
         Err(why)
     }

@@ -306,6 +306,7 @@ impl Search<'_> {
             not_match: Vec::new(),
             expires_in: None,
             notify: None,
+            sandbox: candidate.rule.sandbox,
         };
         for question in candidate.covers.keys() {
             if rule.matches.len() == EXAMPLES {

@@ -88,6 +88,7 @@ impl World {
             result: Value::Null,
             reason: None,
             arguments: None,
+            profile: None,
             updated_at: 0,
         });
         self.tool(tool).validate_args(&args)?;

@@ -23,6 +23,7 @@ fn decided() -> ToolCallContext {
         result: Value::Null,
         reason: None,
         arguments: None,
+        profile: None,
         updated_at: 0,
     });
     ctx

@@ -180,6 +180,10 @@ impl PathPolicy for Secrets {
     fn below(&self, _: &Path) -> PathCheck {
         Arc::new(|path, _| restricted(path))
     }
+
+    fn fingerprint(&self) -> u64 {
+        0
+    }
 }
 
 #[tokio::test]

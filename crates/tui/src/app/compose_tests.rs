@@ -326,7 +326,7 @@ fn words_behind_a_command_are_helped_with_and_enter_sends_what_is_written() {
     assert!(test.live().contains("/export [md|json|html]  export this conversation"), "{}", test.live());
     test.keys("<enter>");
     assert!(matches!(test.cmds.last(), Some(Cmd::Export(..))), "{:?}", test.cmds);
-    test.keys("/mode <down><down><enter>");
+    test.keys("/mode <down><down><down><enter>");
     assert_eq!(test.app.composer.text(), "/mode plan ");
     test.keys("<enter>");
     assert_eq!(test.cmds.last(), Some(&Cmd::SetMode(crate::host::Mode::Plan)));

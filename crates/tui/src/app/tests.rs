@@ -320,6 +320,7 @@ pub(crate) fn record(ticket: SuspendTicket) -> Box<SuspensionRecord> {
             result: Value::Null,
             reason: None,
             arguments: None,
+            profile: None,
             updated_at: (12 * 60 + 3) * 60_000,
         }),
         decided_by: Some(Actor { user: "ann".into(), channel: "cli".into(), pid: 7, ..Actor::default() }),

@@ -9,6 +9,7 @@ use super::super::composer::Composer;
 use super::super::keymap::{Action, Keymap, Place, typed};
 use super::super::update::edit;
 use super::{Answer, Batch, Card, CardKind, Reply, Stage, line};
+use aye_core::contract::judgement::Profile;
 use aye_core::contract::mode::Mode;
 use aye_core::contract::suspension::ToolCallResume;
 
@@ -17,6 +18,12 @@ impl Card {
     pub fn key(&mut self, key: KeyEvent, keymap: &Keymap, project: &Path) -> Reply {
         self.problem = None;
         match &mut self.stage {
+            // No letter answers this one: it belongs to the text.
+            Stage::Deciding(_)
+                if self.kind == CardKind::Trust && typed(key).is_some_and(|c| !c.is_ascii_digit()) =>
+            {
+                Reply::NotMine
+            }
             // A key that is pressed twice is no text; what is typed on is none of the card's.
             Stage::Deciding(_) if keymap.action(Place::Card, key).is_some() => Reply::Taken,
             Stage::Stopping if keymap.action(Place::Card, key) == Some(Action::Stop) => Reply::Taken,
@@ -89,20 +96,21 @@ impl Card {
         }
     }
 
-    /// The yes: as it is, or as it was edited.
-    fn allow(&mut self) -> Reply {
+    /// The yes: as it is, or as it was edited; in the profile that the card shows, or in another one.
+    fn allow(&mut self, profile: Option<Profile>) -> Reply {
         if let Some(problem) = self.edit_problem() {
             self.problem = Some(problem);
             return Reply::Taken;
         }
         match &self.edit {
-            None => self.decide(Answer::yes(Value::Null), "allowing"),
+            None => self.decide(Answer { profile, ..Answer::yes(Value::Null) }, "allowing"),
             Some(edit) => {
                 let payload = match &edit.review {
                     Some(Ok(review)) => review.payload.clone(),
                     Some(Err(_)) | None => Value::Null,
                 };
-                let answer = Answer { arguments: Some(edit.arguments.clone()), ..Answer::yes(payload) };
+                let arguments = Some(edit.arguments.clone());
+                let answer = Answer { arguments, profile, ..Answer::yes(payload) };
                 self.decide(answer, "allowing the edited call")
             }
         }
@@ -207,11 +215,16 @@ impl Card {
         let is_unknown = self.kind == CardKind::Unknown;
         let choice = |choice: &str| Answer::yes(json!({ "choice": choice }));
         match action {
-            Action::Allow | Action::Grant if !is_unknown && self.is_unread => {
+            Action::Allow | Action::AllowOutside | Action::Grant if !is_unknown && self.is_unread => {
                 self.refuse_unread_call(action, keymap)
             }
             Action::RunAgain if is_unknown && self.is_unread => self.refuse_unread_call(action, keymap),
-            Action::Allow if !is_unknown => self.allow(),
+            Action::Allow if !is_unknown => self.allow(None),
+            Action::AllowOutside if self.is_sandboxed() => self.allow(Some(Profile::Outside)),
+            Action::AllowOutside if !is_unknown => {
+                self.problem = Some("this call is not sandboxed; y allows it".to_owned());
+                Reply::Taken
+            }
             Action::Deny if !is_unknown => {
                 let mut reason = line();
                 reason.insert_text(self.comment.as_deref().unwrap_or_default());

@@ -221,7 +221,9 @@ impl Performer {
             Cmd::Skills => send(Msg::Skills(host.skills())),
             Cmd::Rules => send(Msg::Rules(host.permissions())),
             Cmd::SetMode(mode) => {
-                host.set_mode(mode);
+                if let Err(error) = host.set_mode(mode) {
+                    send(Msg::Failed(error));
+                }
                 send(Msg::Info(Box::new(host.info())));
             }
             Cmd::SetModel(name) => self.spawn(async move {
@@ -266,6 +268,7 @@ fn resume(answer: Answer) -> ToolCallResume {
         result: answer.result,
         reason: answer.reason,
         arguments: answer.arguments,
+        profile: answer.profile,
         updated_at: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
     }
 }

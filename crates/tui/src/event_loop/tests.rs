@@ -164,8 +164,9 @@ impl Host for FakeHost {
     fn info(&self) -> HostInfo {
         HostInfo::default()
     }
-    fn set_mode(&self, mode: Mode) {
+    fn set_mode(&self, mode: Mode) -> Result<(), String> {
         self.note(mode.as_str());
+        Ok(())
     }
     fn models(&self) -> Vec<ModelRow> {
         Vec::new()

@@ -111,7 +111,8 @@ impl Keymap {
                     );
                     return Err(error(value.span(), what));
                 }
-                let says_yes = matches!(action, Action::Allow | Action::Grant | Action::RunAgain);
+                let says_yes =
+                    matches!(action, Action::Allow | Action::AllowOutside | Action::Grant | Action::RunAgain);
                 if says_yes && chords.last().is_some_and(|last| last.is_reflex()) {
                     let what =
                         format!("'{name}' is too easy to press by accident for '{wanted}'; use a letter");

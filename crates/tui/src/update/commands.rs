@@ -110,6 +110,7 @@ impl App {
         }
         let action = match written.to_lowercase().as_str() {
             "yes" | "y" | "allow" => Action::Allow,
+            "outside" => Action::AllowOutside,
             "no" | "n" | "deny" => Action::Deny,
             "always" => Action::Grant,
             "stop" => Action::Stop,
@@ -174,7 +175,9 @@ impl App {
             "mode" if !words.is_empty() => match Mode::parse(words) {
                 Some(mode) => self.set_mode(mode, cmds),
                 None => {
-                    self.say_hint(format!("unknown mode {words}; expected ask, accept-edits, plan or yolo"));
+                    self.say_hint(format!(
+                        "unknown mode {words}; expected ask, accept-edits, auto, plan or yolo"
+                    ));
                 }
             },
             "mode" => self.open_modes(),
@@ -252,6 +255,7 @@ impl App {
         let rows = vec![
             row(Mode::Ask, "the rules decide; anything else is asked"),
             row(Mode::AcceptEdits, "file changes in the project are allowed"),
+            row(Mode::Auto, "commands run in the sandbox, without a question"),
             row(Mode::Plan, "read only; nothing changes"),
             row(Mode::Yolo, "nothing is asked; deny rules still hold"),
         ];

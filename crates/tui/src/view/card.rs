@@ -14,6 +14,7 @@ use super::entry::Colours;
 use super::surface::{At, HERE, surface};
 use super::{Picture, Target, spread};
 use aye_core::contract::display::{visible, visible_line};
+use aye_core::contract::judgement::Profile;
 use aye_core::contract::surface::Piece;
 
 mod call;
@@ -441,6 +442,15 @@ fn first_row(card: &Card, app: &App, inner: u16, theme: &Theme) -> usize {
     }
 }
 
+/// What a command can reach after a yes.
+fn kept_to(profile: Profile) -> &'static str {
+    match profile {
+        Profile::Read => "in the sandbox: it can read this project, no network",
+        Profile::Workspace => "in the sandbox: it can change this project and nothing else, no network",
+        Profile::Outside => "not sandboxed: it runs with all your rights",
+    }
+}
+
 /// Who asks, and where it will run.
 fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     if app.batch.is_some() {
@@ -452,6 +462,9 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
         return lines;
     }
     let dim = theme.style(Role::Dim);
+    if let Some(text) = card.profile().map(kept_to) {
+        lines.extend(Wrap::words(inner).text(text, dim));
+    }
     let place = card.cwd().map_or(app.info.cwd.as_path(), std::path::Path::new);
     let mut text = format!("in {}", short_path(place, app.info.home.as_deref()));
     if card.edit.is_some() {

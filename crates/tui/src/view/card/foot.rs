@@ -201,6 +201,11 @@ pub(in crate::view) fn answer_at(card: &Card, app: &App, at: usize) -> Option<St
     answers(card, app).into_iter().nth(at).map(|entry| entry.what)
 }
 
+/// The key that lets a sandboxed command out.
+fn outside(key: &dyn Fn(Action, &str) -> Entry, card: &Card) -> Option<Entry> {
+    card.is_sandboxed().then(|| key(Action::AllowOutside, "allow outside the sandbox"))
+}
+
 fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<Entry> {
     let of = |place: Place, action: Action, what: &str| {
         Entry::bound(&app.keymap.chord_of(place, action), app.keymap.key_of(place, action), what)
@@ -245,11 +250,13 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<Entry> {
         Stage::Open => match card.kind {
             CardKind::Permission if card.edit.is_some() => {
                 let mut keys = answers(card, app);
+                keys.extend(outside(&key, card));
                 keys.extend([key(Action::EditCall, "edit"), key(Action::Comment, "comment")]);
                 keys
             }
             CardKind::Permission => {
                 let mut keys = answers(card, app);
+                keys.extend(outside(&key, card));
                 keys.extend([stop("deny and stop"), key(Action::EditCall, "edit")]);
                 if !card.previews().is_empty() {
                     keys.push(key(Action::Hunks, "choose hunks"));

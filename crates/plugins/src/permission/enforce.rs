@@ -1,0 +1,68 @@
+//! What becomes of a verdict when this machine cannot enforce its profile.
+
+use std::fmt;
+use std::sync::Arc;
+
+use aye_core::contract::judgement::Profile;
+
+use super::evaluate::{AskKind, Decision, Verdict};
+use super::mode::Mode;
+
+/// What a command needs of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// What it is to be kept to.
+    pub profile: Profile,
+    /// Whether Landlock is not enough: nobody looks at what runs in [`Mode::Auto`].
+    pub namespaces: bool,
+}
+
+/// Says whether commands can be kept to a profile, and what happens when they cannot.
+#[derive(Clone)]
+pub struct Enforcement {
+    problem: Arc<dyn Fn(Need) -> Option<String> + Send + Sync>,
+    allows_missing: bool,
+}
+
+impl fmt::Debug for Enforcement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Enforcement").field("allows_missing", &self.allows_missing).finish_non_exhaustive()
+    }
+}
+
+impl Enforcement {
+    /// By the kernel. `problem` says why the machine does not have what a command needs, or nothing when they can; with
+    /// `allows_missing`, what the rules allow then runs outside without a question.
+    pub fn by_kernel(
+        problem: impl Fn(Need) -> Option<String> + Send + Sync + 'static,
+        allows_missing: bool,
+    ) -> Enforcement {
+        Enforcement { problem: Arc::new(problem), allows_missing }
+    }
+
+    /// None: the user turned the sandbox off, and every command runs outside.
+    pub fn off() -> Enforcement {
+        Enforcement::by_kernel(|_| Some("the sandbox is off".to_owned()), true)
+    }
+
+    /// Why nothing can run in a mode here.
+    pub(super) fn against(&self, mode: Mode) -> Option<String> {
+        let need = Need { profile: Profile::Workspace, namespaces: true };
+        if mode == Mode::Auto { (self.problem)(need) } else { None }
+    }
+
+    /// The verdict with a profile that holds here.
+    pub(super) fn apply(&self, verdict: Verdict, mode: Mode) -> Verdict {
+        let Some(profile) = verdict.profile.filter(|profile| *profile != Profile::Outside) else {
+            return verdict;
+        };
+        let namespaces = mode == Mode::Auto;
+        let Some(why) = (self.problem)(Need { profile, namespaces }) else { return verdict };
+        let profile = Some(Profile::Outside);
+        if verdict.decision == Decision::Allow && (namespaces || !self.allows_missing) {
+            let decision = Decision::Ask(AskKind::Outside);
+            return Verdict { decision, why: format!("it cannot be sandboxed: {why}"), profile, ..verdict };
+        }
+        Verdict { profile, ..verdict }
+    }
+}

@@ -1,0 +1,217 @@
+//! Which profile a command runs in, and what happens where it cannot be enforced.
+
+use super::enforce::{Enforcement, Need};
+use super::evaluate::{AskKind, Decision, Question, Verdict};
+use super::file::Format;
+use super::mode::{Mode, evaluate_in};
+use super::plugin_tests::{World, world, yes};
+use super::rules::{Layer, RuleSet, ToolPermissionBehavior as Behavior};
+use super::shipped_rules;
+use aye_core::contract::judgement::Profile;
+use aye_core::contract::suspension::{SuspendTicket, ToolCallResume};
+use aye_core::contract::tool_intercept::ToolInterceptPayload;
+use serde_json::{Value, json};
+use std::path::Path;
+
+fn judge_args(rules: &RuleSet, args: &Value, mode: Mode) -> Verdict {
+    evaluate_in(rules, &question(args), mode)
+}
+
+fn judge(rules: &RuleSet, command: &str, mode: Mode) -> Verdict {
+    judge_args(rules, &json!({ "command": command }), mode)
+}
+
+fn with_file(text: &str) -> RuleSet {
+    let mut rules = shipped_rules();
+    rules.join(RuleSet::read(text, Format::Yaml, Layer::User, "permissions.yaml").expect("it is valid"));
+    rules
+}
+
+const FILE: &str = "rules:
+  - {tool: 'Bash(git push *)', behavior: allow, sandbox: outside}
+  - {tool: 'Bash(git *)', behavior: allow}
+  - {tool: 'Bash(make look)', behavior: allow, sandbox: read}
+  - {tool: 'Bash(deploy *)', behavior: ask, sandbox: outside}
+";
+
+#[test]
+fn the_rules_that_allow_a_line_say_what_it_is_kept_to() {
+    let profile = |allow: &[&str], command: &str| {
+        let mut rules = with_file(FILE);
+        rules.join(RuleSet::from_flags(allow, &[]).unwrap());
+        let verdict = judge(&rules, command, Mode::Ask);
+        assert_eq!(verdict.decision, Decision::Allow, "{command}: {}", verdict.why);
+        verdict.profile
+    };
+    for line in ["ls", "cat a | head -5", "cd src && ls", "find . -name x", "make look", "timeout 9 ls"] {
+        assert_eq!(profile(&[], line), Some(Profile::Read), "{line}");
+    }
+    // The user's rule wins over a shipped one, and one command that may write makes it a line that may.
+    for line in ["git status", "ls && git commit -m x", "timeout 9 git commit -m x"] {
+        assert_eq!(profile(&[], line), Some(Profile::Workspace), "{line}");
+    }
+    assert_eq!(profile(&["Bash(find *)"], "find . -name x"), Some(Profile::Workspace));
+    assert_eq!(profile(&["Bash"], "ls"), Some(Profile::Workspace));
+    // The more specific of two rules.
+    assert_eq!(profile(&[], "git push origin main"), Some(Profile::Outside));
+    assert_eq!(profile(&[], "timeout 60 git push"), Some(Profile::Outside));
+}
+
+#[test]
+fn a_line_is_not_half_outside() {
+    let verdict = judge(&with_file(FILE), "git commit -m x && git push", Mode::Ask);
+    assert_eq!(verdict.decision, Decision::Ask(AskKind::Default));
+    assert!(verdict.why.contains("run them as two calls"), "{}", verdict.why);
+    assert_eq!(verdict.profile, Some(Profile::Workspace), "after a yes");
+}
+
+#[test]
+fn modes_and_defaults_have_profiles() {
+    let rules = with_file(FILE);
+    let of = |command, mode| judge(&rules, command, mode).profile;
+    assert_eq!(of("deploy now", Mode::Ask), Some(Profile::Outside), "as the rule that asks says");
+    assert_eq!(of("touch x", Mode::Ask), Some(Profile::Workspace), "after a yes");
+    assert_eq!(of("touch x", Mode::Yolo), Some(Profile::Outside));
+    assert_eq!(of("ls", Mode::Yolo), Some(Profile::Outside));
+    assert_eq!(of("git status", Mode::Plan), Some(Profile::Read), "rules of the user do not count");
+    let mut open = shipped_rules();
+    open.set_default(Behavior::Allow);
+    let verdict = judge(&open, "touch x", Mode::Ask);
+    assert_eq!((verdict.decision, verdict.profile), (Decision::Allow, Some(Profile::Workspace)));
+    let args = json!({"file_path": "a"});
+    let read = Question { tool: "Read", ..question(&args) };
+    assert_eq!(evaluate_in(&rules, &read, Mode::Ask).profile, None, "no command");
+}
+
+#[test]
+fn auto_runs_in_the_sandbox_what_no_rule_speaks_about() {
+    let rules = with_file(FILE);
+    let auto = |command: &str| judge(&rules, command, Mode::Auto);
+    for line in ["touch x", "npm test > log", "for f in *; do echo $f; done", "make $TARGET"] {
+        let verdict = auto(line);
+        let both = (verdict.decision, verdict.profile);
+        assert_eq!(both, (Decision::Allow, Some(Profile::Workspace)), "{line}: {}", verdict.why);
+    }
+    assert_eq!(auto("ls").profile, Some(Profile::Read));
+    assert!(matches!(auto("deploy now").decision, Decision::Ask(AskKind::Rule)));
+    assert!(matches!(auto("echo 'open").decision, Decision::Ask(_)), "it does not parse");
+    let url = json!({"url": "https://example.org"});
+    let fetch = Question { tool: "WebFetch", ..question(&url) };
+    assert!(matches!(evaluate_in(&rules, &fetch, Mode::Auto).decision, Decision::Ask(_)));
+    let mut strict = shipped_rules();
+    strict.join(RuleSet::from_flags(&[], &["Bash(rm *)"]).unwrap());
+    assert_eq!(judge(&strict, "rm -rf x", Mode::Auto).decision, Decision::Deny);
+    assert!(matches!(judge(&strict, "$X -rf x", Mode::Auto).decision, Decision::Ask(_)), "it may be rm");
+}
+
+fn question(args: &Value) -> Question<'_> {
+    Question {
+        tool: "Bash",
+        args,
+        cwd: Path::new("/workspace"),
+        workspace: Path::new("/workspace"),
+        home: None,
+        primary: None,
+    }
+}
+
+#[test]
+fn a_command_goes_outside_only_by_a_rule_or_a_person() {
+    let rules = with_file(FILE);
+    let out = |command: &str| json!({"command": command, "outside": true, "reason": "it fetches\npackages"});
+    for (command, mode) in [("ls", Mode::Ask), ("touch x", Mode::Auto), ("git fetch", Mode::AcceptEdits)] {
+        let verdict = judge_args(&rules, &out(command), mode);
+        assert_eq!(verdict.decision, Decision::Ask(AskKind::Outside), "{command}: {}", verdict.why);
+        assert_eq!(verdict.profile, Some(Profile::Outside));
+        assert!(
+            verdict.why.starts_with("it wants to run outside the sandbox: it fetches"),
+            "{}",
+            verdict.why
+        );
+        assert!(!verdict.why.contains('\n'), "{}", verdict.why);
+    }
+    assert_eq!(judge_args(&rules, &out("git push"), Mode::Ask).decision, Decision::Allow, "its rule says so");
+    assert_eq!(judge_args(&rules, &out("touch x"), Mode::Yolo).decision, Decision::Allow);
+    let mut strict = shipped_rules();
+    strict.join(RuleSet::from_flags(&[], &["Bash(rm *)"]).unwrap());
+    assert_eq!(judge_args(&strict, &out("rm x"), Mode::Ask).decision, Decision::Deny);
+}
+
+#[test]
+fn a_rule_that_says_where_it_runs_is_about_commands() {
+    let refusal = |layer, text: &str| {
+        let text = format!("rules:\n  - {text}\n");
+        RuleSet::read(&text, Format::Yaml, layer, "permissions.yaml").unwrap_err().to_string()
+    };
+    for rule in
+        ["{tool: Read, behavior: allow, sandbox: read}", "{tool: Bash, behavior: deny, sandbox: read}"]
+    {
+        let why = refusal(Layer::User, rule);
+        assert!(why.starts_with("permissions.yaml:2: `sandbox` is for rules that allow Bash"), "{why}");
+    }
+    let why = refusal(Layer::Project, "{tool: Bash, behavior: allow, sandbox: outside}");
+    assert!(why.contains("put the rule into your own permissions.yaml"), "{why}");
+    let why = refusal(Layer::User, "{tool: Bash, behavior: allow, sandbox: inside}");
+    assert!(why.contains("inside") && why.contains("workspace"), "{why}");
+}
+
+/// A machine that can enforce these profiles.
+fn machine(can: &'static [Profile], allows_missing: bool) -> Enforcement {
+    let problem =
+        move |need: Need| (!can.contains(&need.profile)).then(|| "the kernel has no Landlock".to_owned());
+    Enforcement::by_kernel(problem, allows_missing)
+}
+
+async fn asked(world: &World, command: &str) -> Option<SuspendTicket> {
+    match world.gate(World::info(command)).await {
+        None => None,
+        Some(ToolInterceptPayload::Suspend(ticket)) => Some(ticket),
+        other => panic!("{command}: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_sandboxed_asks() {
+    let world = world(&["Bash(ls *)"], &[], &[]);
+    world.permissions.set_enforcement(machine(&[], false));
+    let ticket = asked(&world, "ls -la").await.expect("it asks");
+    let parameters = &ticket.suspension.parameters;
+    assert_eq!(parameters["profile"], "outside");
+    assert_eq!(parameters["why"], "it cannot be sandboxed: the kernel has no Landlock");
+    assert_eq!(parameters["proposals"], json!([]), "no grant would change that");
+    let answered = World::info("ls -la").with_decision(yes(), Some(ticket));
+    let report = world.report(answered).await;
+    assert_eq!(report.intercept, None);
+    assert_eq!(report.judgement.and_then(|judgement| judgement.profile), Some(Profile::Outside));
+    world.permissions.set_enforcement(machine(&[], true));
+    assert_eq!(asked(&world, "ls -la").await, None, "the user's settings say so");
+    world.permissions.set_enforcement(Enforcement::off());
+    assert_eq!(asked(&world, "ls -la").await, None);
+    assert!(world.permissions.set_mode(Mode::Auto).is_err_and(|why| why.contains("the sandbox is off")));
+}
+
+#[tokio::test]
+async fn a_yes_runs_in_the_profile_that_was_shown_or_chosen() {
+    let world = world(&[], &[], &[]);
+    world.permissions.set_enforcement(machine(&[Profile::Read, Profile::Workspace], false));
+    let ticket = world.asks("touch x").await;
+    assert_eq!(ticket.suspension.parameters["profile"], "workspace");
+    let info = |chosen| {
+        let resume = ToolCallResume { profile: chosen, ..yes() };
+        let mut info = World::info("touch x").with_decision(resume, Some(ticket.clone()));
+        info.chosen = chosen;
+        info
+    };
+    let profile = |report: aye_core::phase::PhaseReport| {
+        assert_eq!(report.intercept, None);
+        report.judgement.and_then(|judgement| judgement.profile)
+    };
+    assert_eq!(profile(world.report(info(None)).await), Some(Profile::Workspace));
+    assert_eq!(profile(world.report(info(Some(Profile::Outside))).await), Some(Profile::Outside));
+    // Meanwhile the machine lost what it needs: a yes to the sandbox is none to running outside.
+    world.permissions.set_enforcement(machine(&[], false));
+    let again = world.gate(info(None)).await;
+    let Some(ToolInterceptPayload::Suspend(again)) = again else { panic!("{again:?}") };
+    assert_eq!(again.suspension.parameters["profile"], "outside");
+    assert_eq!(world.gate(info(Some(Profile::Outside))).await, None);
+}

@@ -1,0 +1,166 @@
+//! [`Masks`]: the files of the workspace that rules keep from being read, found again quickly before each command.
+
+use std::collections::HashMap;
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use aye_core::contract::path_policy::{PathCheck, PathPolicy};
+
+/// A folder that changed this shortly before it was read may change again without a new time.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// What is in a folder, as far as it matters here.
+#[derive(Debug, Default)]
+struct Folder {
+    /// When it last changed; `None` when that is too recent to rely on.
+    changed: Option<SystemTime>,
+    masked: Vec<Masked>,
+    folders: Vec<PathBuf>,
+}
+
+/// A file or folder that a rule keeps from being read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Masked {
+    pub(super) path: PathBuf,
+    /// A rule denies it; otherwise one wants the user to be asked.
+    pub(super) is_denied: bool,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    rules: u64,
+    folders: HashMap<PathBuf, Folder>,
+}
+
+/// A cache of what the rules say about the files of one workspace: only folders that changed are read again.
+#[derive(Debug, Default)]
+pub(super) struct Masks(Mutex<Known>);
+
+impl Masks {
+    /// The files and folders below `root` that `policy` keeps from being read.
+    pub(super) fn below(&self, root: &Path, policy: &dyn PathPolicy) -> Vec<Masked> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let rules = policy.fingerprint();
+        let mut before = std::mem::take(&mut known.folders);
+        if known.rules != rules {
+            before.clear();
+        }
+        known.rules = rules;
+        let check = policy.below(root);
+        let (mut open, mut found) = (vec![root.to_owned()], Vec::new());
+        while let Some(path) = open.pop() {
+            let Ok(metadata) = path.symlink_metadata() else { continue };
+            let folder = match before.remove(&path) {
+                Some(folder) if folder.changed.is_some() && folder.changed == metadata.modified().ok() => {
+                    folder
+                }
+                Some(_) | None => read(&path, &metadata, &check),
+            };
+            found.extend_from_slice(&folder.masked);
+            open.extend_from_slice(&folder.folders);
+            known.folders.insert(path, folder);
+        }
+        found
+    }
+}
+
+fn read(path: &Path, metadata: &Metadata, check: &PathCheck) -> Folder {
+    let now = SystemTime::now();
+    let settled = |changed: &SystemTime| now.duration_since(*changed).is_ok_and(|age| age > SETTLED);
+    let mut folder = Folder { changed: metadata.modified().ok().filter(settled), ..Folder::default() };
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if let Some(rule) = check(&path, is_folder) {
+            folder.masked.push(Masked { path, is_denied: rule.is_denied });
+        } else if is_folder && !is_objects(&path) {
+            folder.folders.push(path);
+        }
+    }
+    folder
+}
+
+/// The objects of a git repository: files that are named by their content, in hundreds of folders.
+fn is_objects(path: &Path) -> bool {
+    path.ends_with(".git/objects")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use aye_core::contract::path_policy::{PathAccess, PathRestriction};
+
+    use super::*;
+
+    /// Denies `.env`, asks about `*.pem`, and counts what it is asked.
+    #[derive(Default)]
+    struct Rules(u64, Arc<AtomicUsize>);
+
+    impl PathPolicy for Rules {
+        fn restriction(&self, _path: &Path, _access: PathAccess) -> Option<PathRestriction> {
+            None
+        }
+
+        fn below(&self, _folder: &Path) -> PathCheck {
+            let asked = Arc::clone(&self.1);
+            Arc::new(move |path, _| {
+                asked.fetch_add(1, Ordering::Relaxed);
+                let is_denied = path.ends_with(".env");
+                let is_asked = path.extension().is_some_and(|extension| extension == "pem");
+                (is_denied || is_asked).then(|| PathRestriction { is_denied, why: String::new() })
+            })
+        }
+
+        fn fingerprint(&self) -> u64 {
+            self.0
+        }
+    }
+
+    fn age(path: &Path) {
+        let long_ago = SystemTime::now() - Duration::from_hours(1);
+        std::fs::File::open(path).and_then(|folder| folder.set_modified(long_ago)).expect("changed");
+    }
+
+    #[test]
+    fn only_folders_that_changed_are_read_again() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path();
+        std::fs::create_dir_all(root.join("a/b")).expect("written");
+        std::fs::create_dir_all(root.join(".git/objects/.env")).expect("written");
+        for name in [".env", "a/b/x.pem", "a/main.rs"] {
+            std::fs::write(root.join(name), "").expect("written");
+        }
+        for folder in ["a/b", "a", ".git", ""] {
+            age(&root.join(folder));
+        }
+        let (masks, rules) = (Masks::default(), Rules::default());
+        let names = |rules: &Rules| {
+            let mut found: Vec<String> = masks
+                .below(root, rules)
+                .into_iter()
+                .map(|it| {
+                    format!("{} {}", it.path.strip_prefix(root).expect("below").display(), it.is_denied)
+                })
+                .collect();
+            found.sort();
+            found
+        };
+        let asked = |rules: &Rules| rules.1.swap(0, Ordering::Relaxed);
+        assert_eq!(names(&rules), [".env true", "a/b/x.pem false"]);
+        assert_eq!(asked(&rules), 7);
+        assert_eq!(names(&rules), [".env true", "a/b/x.pem false"]);
+        assert_eq!(asked(&rules), 0, "nothing changed");
+        std::fs::write(root.join("a/y.pem"), "").expect("written");
+        assert_eq!(names(&rules), [".env true", "a/b/x.pem false", "a/y.pem false"]);
+        assert_eq!(asked(&rules), 3, "one folder changed");
+        assert_eq!(names(&rules).len(), 3);
+        assert_eq!(asked(&rules), 3, "a moment ago: it may change again within the same tick");
+        let others = Rules(1, Arc::default());
+        assert_eq!(names(&others).len(), 3);
+        assert!(asked(&others) > 3, "other rules");
+    }
+}
