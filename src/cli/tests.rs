@@ -194,7 +194,7 @@ fn every_command_is_there() {
 fn usage_errors_end_with_status_two() {
     for args in [
         &["--nope"][..],
-        &["--permission-mode", "auto", "x"],
+        &["--permission-mode", "always", "x"],
         &["--max-turns", "many"],
         &["threads"],
         &["completion", "tcsh"],
