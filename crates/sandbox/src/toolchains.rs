@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Below the home folder: where a version manager's programs are, and what they need beside their folder.
 const MANAGERS: &[(&str, &[&str])] = &[
-    (".cargo/bin", &[".cargo/bin", ".rustup/toolchains", ".rustup/settings.toml"]),
+    (".cargo/bin", &[".cargo/bin", ".rustup"]),
     (".pyenv", &[".pyenv"]),
     (".rbenv", &[".rbenv"]),
     (".nodenv", &[".nodenv"]),
@@ -98,7 +98,7 @@ mod tests {
                 |path: &PathBuf| path.strip_prefix(&home).expect("below home").display().to_string();
             found.iter().map(relative).collect::<Vec<_>>()
         };
-        assert_eq!(of(&[".cargo/bin"]), [".cargo/bin", ".rustup/toolchains"]);
+        assert_eq!(of(&[".cargo/bin"]), [".cargo/bin", ".rustup"]);
         assert_eq!(of(&[".local/bin"]), [".local/bin", ".local/pipx/venvs/tool", "scripts/do"]);
         assert_eq!(of(&[".nvm/versions/node/v20/bin"]), [".nvm/versions/node/v20"]);
         assert!(of(&["", "missing"]).is_empty(), "the home folder itself is never one");
