@@ -63,7 +63,10 @@ static int internet(int type, int port) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, type, 0);
-    return fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0 && send(fd, "x", 1, MSG_NOSIGNAL) == 1;
+    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) != 0 || send(fd, "x", 1, MSG_NOSIGNAL) != 1)
+        return 0;
+    /* A datagram to nobody is sent, too; the one after it is refused. */
+    return type == SOCK_STREAM || send(fd, "x", 1, MSG_NOSIGNAL) == 1;
 }
 
 static int local(const char *name, int is_abstract) {
