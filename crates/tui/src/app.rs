@@ -85,6 +85,8 @@ pub(super) enum Early {
     Synced(Box<ThreadSync>),
     /// A queued message began.
     Began(QueuedRow),
+    /// Another process took it over, which is why it is opened anew.
+    TakenOver,
 }
 
 /// Where keys go, as long as no list is open.

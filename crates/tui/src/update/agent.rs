@@ -265,6 +265,10 @@ impl App {
                 Early::Agent(event) => self.agent(&thread, &event, cmds),
                 Early::Synced(sync) => self.synced(sync, cmds),
                 Early::Began(row) => self.began(&thread, row),
+                Early::TakenOver if self.thread_id() == Some(&thread) => {
+                    self.transcript.note(Level::Warning, "another process took over this conversation");
+                }
+                Early::TakenOver => {}
             }
         }
         for input in earlier {

@@ -4,7 +4,6 @@ use super::super::app::{App, Early, RunState};
 use super::super::approval::Card;
 use super::super::host::{Driver, ThreadSync};
 use super::super::msg::Cmd;
-use super::super::transcript::Level;
 use aye_core::contract::child::TaskRecord;
 use aye_core::contract::command::CommandRecord;
 use aye_core::contract::display::visible_line;
@@ -148,10 +147,10 @@ impl App {
         if self.thread_id() != Some(thread) {
             return;
         }
-        self.transcript
-            .note(Level::Warning, "another process took over this conversation; its stored messages follow");
         self.run = RunState::Idle;
         self.opening += 1;
+        // A notice in the transcript that is on screen now would go away with it.
+        self.early.push((thread.clone(), Early::TakenOver));
         cmds.push(Cmd::Open(Some(thread.clone())));
     }
 }

@@ -240,4 +240,5 @@ fn a_conversation_that_was_taken_over_is_opened_anew() {
     test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
     assert!(is_shown(&test, "a"));
     assert_eq!(test.app.driver, Driver::Other(9));
+    assert!(test.screen().contains("another process took over this conversation"), "{}", test.screen());
 }
