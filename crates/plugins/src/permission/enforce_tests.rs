@@ -87,8 +87,11 @@ fn modes_and_defaults_have_profiles() {
 fn auto_runs_in_the_sandbox_what_no_rule_speaks_about() {
     let rules = with_file(FILE);
     let auto = |command: &str| judge(&rules, command, Mode::Auto);
-    for line in ["touch x", "npm test > log", "for f in *; do echo $f; done", "make $TARGET"] {
-        let verdict = auto(line);
+    let shipped = shipped_rules();
+    for line in
+        ["touch x", "npm test > log", "for f in *; do echo $f; done", "make $TARGET", "python3 -m venv .v"]
+    {
+        let verdict = judge(&shipped, line, Mode::Auto);
         let both = (verdict.decision, verdict.profile);
         assert_eq!(both, (Decision::Allow, Some(Profile::Workspace)), "{line}: {}", verdict.why);
     }

@@ -1,7 +1,7 @@
 //! What the permission mode of a run makes of a verdict.
 
 use super::evaluate::{AskKind, Decision, Prepared, Question, SHELL_TOOL, Subject, Verdict, edits_inside};
-use super::rules::{RuleSet, ToolPermissionBehavior as Behavior};
+use super::rules::{Layer, RuleSet, ToolPermissionBehavior as Behavior};
 use aye_core::contract::judgement::Profile;
 pub use aye_core::contract::mode::Mode;
 
@@ -62,7 +62,7 @@ fn bend(rules: &RuleSet, call: &Prepared<'_>, mode: Mode, verdict: Verdict) -> V
         Mode::AcceptEdits | Mode::Auto if kind == AskKind::Default && edits_inside(question) => {
             allow(&format!("{mode} mode: an edit inside the workspace"))
         }
-        Mode::Auto if call.is_open(kind, rules) => {
+        Mode::Auto if call.is_open(kind, &verdict, rules) => {
             Verdict { profile: Some(Profile::Workspace), ..allow("auto mode: it runs in the sandbox") }
         }
         Mode::AcceptEdits | Mode::Auto => verdict,
@@ -86,12 +86,18 @@ fn bend(rules: &RuleSet, call: &Prepared<'_>, mode: Mode, verdict: Verdict) -> V
 
 impl Prepared<'_> {
     /// Whether it is a command line that aye understood, and no rule asks about it or may deny it.
-    fn is_open(&self, kind: AskKind, rules: &RuleSet) -> bool {
+    fn is_open(&self, kind: AskKind, verdict: &Verdict, rules: &RuleSet) -> bool {
         let Subject::Shell(analysis) = &self.subject else { return false };
         let is_open = match kind {
             AskKind::Default => true,
+            // What the rules that come with aye deny destroys a machine, and the sandbox holds it as well as they do.
             AskKind::Undecided => {
-                !rules.has(Behavior::Deny, SHELL_TOOL) && !rules.has(Behavior::Ask, SHELL_TOOL)
+                verdict.rule.is_none()
+                    && !rules.rules().iter().any(|rule| {
+                        rule.behavior != Behavior::Allow
+                            && rule.origin.layer != Layer::Shipped
+                            && rule.pattern.matches_tool(SHELL_TOOL)
+                    })
             }
             AskKind::Rule
             | AskKind::Protected
