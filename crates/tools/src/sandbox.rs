@@ -71,11 +71,14 @@ impl Sandbox {
     /// Why commands in `workspace` cannot be kept to `profile`, on request with namespaces; `None` when they can. The
     /// first call starts a process.
     pub fn problem(&self, profile: Profile, namespaces: bool, workspace: &Path) -> Option<String> {
+        let unusable = || self.policy(profile, workspace).check().err().map(|unusable| unusable.to_string());
+        self.missing(profile, namespaces).or_else(unusable)
+    }
+
+    fn missing(&self, profile: Profile, namespaces: bool) -> Option<String> {
         let layers = &self.found().layers;
-        if !layers.can_enforce(profile) || namespaces && layers.bwrap.is_none() {
-            return layers.missing().into_iter().last();
-        }
-        self.policy(profile, workspace).check().err().map(|unusable| unusable.to_string())
+        let is_enough = layers.can_enforce(profile) && (!namespaces || layers.bwrap.is_some());
+        if is_enough { None } else { layers.missing().pop() }
     }
 
     /// Changes a request so that the kernel enforces its profile. It reads the workspace's folders that changed.
@@ -86,8 +89,8 @@ impl Sandbox {
         if what.profile == Profile::Outside {
             return Ok(());
         }
-        if let Some(problem) = self.problem(what.profile, false, what.workspace) {
-            return Err(problem);
+        if let Some(missing) = self.missing(what.profile, false) {
+            return Err(missing);
         }
         if !self.own.is_file() {
             return Err(format!("aye's program {} is gone; start aye again", self.own.display()));
