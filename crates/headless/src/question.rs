@@ -56,6 +56,10 @@ impl<'a> Question<'a> {
             text.push_str("\n  why: ");
             text.push_str(why);
         }
+        if let Some(profile) = self.record.ticket.suspension.profile() {
+            text.push_str("\n  ");
+            text.push_str(profile.reach());
+        }
         let moved =
             self.record.ticket.suspension.parameters.pointer("/stale/moved").and_then(Value::as_array);
         for words in moved.into_iter().flatten().filter_map(Value::as_str) {

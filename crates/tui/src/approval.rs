@@ -340,8 +340,7 @@ impl Card {
 
     /// What the kernel keeps the call to after a plain yes; `None` for calls that start no command.
     pub fn profile(&self) -> Option<Profile> {
-        let profile = self.ticket.suspension.parameters.get("profile")?;
-        serde_json::from_value(profile.clone()).ok().flatten()
+        self.ticket.suspension.profile()
     }
 
     /// Whether the kernel keeps the call to anything.

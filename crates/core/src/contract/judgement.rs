@@ -31,6 +31,17 @@ impl Profile {
     }
 }
 
+impl Profile {
+    /// What a command in it can reach, as the line that stands under a question.
+    pub fn reach(self) -> &'static str {
+        match self {
+            Profile::Read => "in the sandbox: it can read this project, no network",
+            Profile::Workspace => "in the sandbox: it can change this project and nothing else, no network",
+            Profile::Outside => "not sandboxed: it runs with all your rights",
+        }
+    }
+}
+
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())

@@ -78,6 +78,13 @@ pub struct SuspendTicket {
     pub resume_mode: ToolCallResumeMode,
 }
 
+impl Suspension {
+    /// What the kernel keeps the call to after a plain yes; `None` for calls that start no command.
+    pub fn profile(&self) -> Option<Profile> {
+        serde_json::from_value(self.parameters.get("profile")?.clone()).ok().flatten()
+    }
+}
+
 impl SuspendTicket {
     /// Whether another agent works on the call: then no person is asked.
     pub fn is_served(&self) -> bool {

@@ -133,14 +133,9 @@ impl PermissionPlugin {
 
 /// A call runs in the profile that the person chose; an answered one else in the profile that the question showed.
 fn in_chosen_profile(verdict: Verdict, info: &ToolCallInfo, is_answered: bool) -> Verdict {
-    let shown = || {
-        if !is_answered {
-            return None;
-        }
-        let parameters = &info.suspension.as_ref()?.suspension.parameters;
-        serde_json::from_value(parameters.get("profile")?.clone()).ok()
-    };
-    let profile = verdict.profile.map(|profile| info.chosen.or_else(shown).unwrap_or(profile));
+    let asked = info.suspension.as_ref().filter(|_| is_answered);
+    let shown = asked.and_then(|ticket| ticket.suspension.profile());
+    let profile = verdict.profile.map(|profile| info.chosen.or(shown).unwrap_or(profile));
     Verdict { profile, ..verdict }
 }
 

@@ -442,15 +442,6 @@ fn first_row(card: &Card, app: &App, inner: u16, theme: &Theme) -> usize {
     }
 }
 
-/// What a command can reach after a yes.
-fn kept_to(profile: Profile) -> &'static str {
-    match profile {
-        Profile::Read => "in the sandbox: it can read this project, no network",
-        Profile::Workspace => "in the sandbox: it can change this project and nothing else, no network",
-        Profile::Outside => "not sandboxed: it runs with all your rights",
-    }
-}
-
 /// Who asks, and where it will run.
 fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     if app.batch.is_some() {
@@ -462,7 +453,7 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
         return lines;
     }
     let dim = theme.style(Role::Dim);
-    if let Some(text) = card.profile().map(kept_to) {
+    if let Some(text) = card.profile().map(Profile::reach) {
         lines.extend(Wrap::words(inner).text(text, dim));
     }
     let place = card.cwd().map_or(app.info.cwd.as_path(), std::path::Path::new);
