@@ -15,7 +15,7 @@ use super::tool::ToolError;
 
 /// The member of a message's metadata that names the command whose end it reports.
 const FROM_COMMAND: &str = "from_command";
-/// So much of the end of its output is in the message about a command's end.
+/// Characters of output, counted from the end, that the message about a finished command quotes.
 const REPORTED: usize = 2000;
 
 /// How a command in the background ended.
@@ -57,7 +57,7 @@ impl CommandEnd {
     }
 }
 
-/// Who learns of the end of a command.
+/// Where the report about a finished command goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandReport {
     /// The conversation, by a message that is queued.
@@ -142,7 +142,7 @@ impl CommandRecord {
 }
 
 impl Message {
-    /// Whether it reports the end of a command in the background.
+    /// Whether it reports that a background command ended.
     pub fn reports_command(&self) -> bool {
         self.metadata.as_ref().is_some_and(|about| about.get(FROM_COMMAND).is_some())
     }

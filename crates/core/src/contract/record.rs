@@ -455,7 +455,7 @@ impl QueuedMessage {
         self.messages.iter().any(Message::steers)
     }
 
-    /// Whether it reports the end of a command in the background, which a run takes in before it asks the model.
+    /// Whether it reports that a background command ended. A run reads such messages before it asks the model.
     pub fn reports_command(&self) -> bool {
         self.messages.iter().any(Message::reports_command)
     }

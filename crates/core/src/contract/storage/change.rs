@@ -1,4 +1,4 @@
-//! What others are told of commits.
+//! Notices of commits, for the other users of a store.
 
 use async_trait::async_trait;
 
@@ -41,7 +41,7 @@ impl Change {
         Change { kind, thread: Some(thread.clone()) }
     }
 
-    /// Whether it may be about this conversation, or a child's below it.
+    /// Whether the change may concern this conversation or one of its children.
     pub fn concerns(&self, thread: &ThreadId) -> bool {
         self.thread.as_ref().is_none_or(|named| named.is_at_or_below(thread))
     }

@@ -66,7 +66,7 @@ pub enum StoreError {
         /// The execution.
         id: AttemptId,
     },
-    /// A question cannot go where it was told to.
+    /// A question cannot change to that status from the one it has.
     #[error("question {suspension} is {from:?} and cannot become {to:?}")]
     IllegalMove {
         /// The question.
@@ -131,7 +131,7 @@ pub enum StoreError {
     Owned {
         /// The thread.
         thread: ThreadId,
-        /// Who drives it.
+        /// The process that holds the lease.
         owner: Box<Owner>,
     },
     /// Rows of a thread are missing, doubled or unreadable. Other threads are not touched by it.
