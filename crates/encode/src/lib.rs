@@ -1,0 +1,5 @@
+//! The events of a run as frames of the protocols that other programs speak, and what those programs send as types.
+//!
+//! Every encoder is a state machine of its own: events in, frames out. Nothing here does I/O, waits or reads a clock.
+
+pub mod replay;
