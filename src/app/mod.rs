@@ -37,7 +37,6 @@ mod mentions;
 mod models;
 mod moved;
 mod notify;
-mod owner;
 mod pager;
 mod pages;
 mod panics;

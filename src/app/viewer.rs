@@ -21,7 +21,6 @@ use super::agent::App;
 use super::commands::when;
 use super::host::{Events, with_open_results};
 use super::images;
-use super::owner::Guard;
 use crate::contract::command::CommandRecord;
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
@@ -30,7 +29,7 @@ use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use crate::contract::message::Message;
 use crate::contract::record::{FailedTry, QueuedMessage};
-use crate::runtime::{AgentRunResult, AgentRuntime, RuntimeError, UnknownPolicy};
+use crate::runtime::{AgentRunResult, AgentRuntime, OwnerWatch, RuntimeError, UnknownPolicy};
 use crate::store::{Change, ChangeKind, StoreError, ThreadView};
 use crate::tui::host::{Driver, HostEvent, QueuedRow, ThreadSync, UserInput};
 
@@ -406,7 +405,7 @@ impl Viewer {
                 None
             }
         };
-        let mut guard: Option<Guard> = None;
+        let mut guard: Option<OwnerWatch> = None;
         let mut children = self.app.runtime.watch_children();
         loop {
             tokio::select! {
@@ -432,7 +431,7 @@ impl Viewer {
                     }
                 }
                 () = self.shown.poke.notified() => {}
-                () = Guard::falls(&mut guard) => {}
+                () = OwnerWatch::ends_or_due(&mut guard) => {}
                 () = self.queue_is_due() => {}
             }
             guard = self.look(guard).await;
@@ -462,7 +461,7 @@ impl Viewer {
     }
 
     /// Tells the terminal what is new, and does what is to be done about it. Gives what is waited for besides the bell.
-    async fn look(&self, guard: Option<Guard>) -> Option<Guard> {
+    async fn look(&self, guard: Option<OwnerWatch>) -> Option<OwnerWatch> {
         let mark = self.mark()?;
         // What this process does is told by its events.
         let after = if mark.is_driving { NOTHING } else { mark.seen };
@@ -486,7 +485,7 @@ impl Viewer {
             return None;
         }
         if let (Driver::Other(_), Some(lease)) = (driver, &glance.lease) {
-            return Some(Guard::of(guard, lease, &self.app.runtime));
+            return Some(OwnerWatch::of(guard, lease, &self.app.runtime));
         }
         self.act(&mark, &glance);
         None

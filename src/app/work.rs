@@ -22,7 +22,6 @@ use futures::FutureExt as _;
 use super::agent::{self, App};
 use super::elsewhere::{app_in, for_other_folders};
 use super::foundation::Foundation;
-use super::owner::Guard;
 use super::{Failure, print, queue, say};
 use crate::cli::{Cli, WorkArgs};
 use crate::config::Env;
@@ -30,7 +29,7 @@ use crate::contract::event_sink::NullEventSink;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::mailbox::{MailboxConfig, MailboxJob, MailboxJobStatus};
 use crate::headless::{end_commands, exit, exit_code};
-use crate::runtime::{AgentRunResult, RuntimeError, UnknownPolicy};
+use crate::runtime::{AgentRunResult, OwnerWatch, RuntimeError, UnknownPolicy};
 use crate::store::{Change, ChangeKind, ChangeSubscription, Mailbox, NextWork, StoreError};
 
 pub(super) use consumer::Consumer;
@@ -167,13 +166,19 @@ impl Worker {
         let leases = outlook.held.iter().cloned();
         let claims = outlook.claimed.iter().filter_map(|who| self.me.lease_of(who));
         let typed = outlook.typed.iter().cloned();
-        let mut guards: Vec<Option<Guard>> =
-            leases.chain(claims).chain(typed).map(|lease| Some(Guard::of(None, &lease, runtime))).collect();
+        let mut guards: Vec<Option<OwnerWatch>> = leases
+            .chain(claims)
+            .chain(typed)
+            .map(|lease| Some(OwnerWatch::of(None, &lease, runtime)))
+            .collect();
         let someone_ends = async {
             if guards.is_empty() {
                 return std::future::pending().await;
             }
-            futures::future::select_all(guards.iter_mut().map(|guard| Box::pin(Guard::falls(guard)))).await;
+            futures::future::select_all(
+                guards.iter_mut().map(|guard| Box::pin(OwnerWatch::ends_or_due(guard))),
+            )
+            .await;
         };
         let now = self.here.clock.now_ms();
         let until = outlook.wake_at.map(|at| Duration::from_millis(at.saturating_sub(now).max(1)));

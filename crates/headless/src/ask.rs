@@ -5,9 +5,11 @@
 //! moves the run on, and a run that another process went on with is followed to its end.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -23,7 +25,10 @@ use aye_core::contract::message::Role;
 use aye_core::contract::record::{RunRecord, SuspensionRecord, SuspensionStatus};
 use aye_core::contract::suspension::{Actor, CHANNEL_POLICY, ResumeDecisionAction, ToolCallResume};
 use aye_core::contract::tool::ToolResult;
-use aye_runtime::{AgentRunResult, AgentRuntime, DecideError, RunDocument, RuntimeError, stop_reason_of};
+use aye_runtime::{
+    AgentRunResult, AgentRuntime, CarriedOn, DecideError, RunDocument, RunFollower, RuntimeError,
+    stop_reason_of,
+};
 
 /// What happens to questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,54 +168,18 @@ impl HeadlessSession<'_> {
 
     /// Waits until one of the questions is not open any more, whoever did it.
     async fn wait(&mut self, result: &AgentRunResult, limit: Option<Duration>) -> Result<(), RuntimeError> {
-        let store = self.runtime.store();
-        // Heard from before the look on, so that nothing is missed between the two.
-        let mut watch = store.watch()?;
         self.announce(result, limit);
-        let typed = self.typed_answer(&result.waiting[0]);
-        tokio::pin!(typed);
-        loop {
-            let mut moved = false;
-            for question in &result.waiting {
-                match store.suspension(&question.id).await? {
-                    Some(now) if now.status == SuspensionStatus::Open => {}
-                    Some(now) => {
-                        moved = true;
-                        tell_answer(&now);
-                    }
-                    // The conversation was deleted.
-                    None => moved = true,
-                }
+        let moments = result.waiting.iter().filter_map(|question| {
+            let end = self.told.get(&question.id).copied().flatten();
+            end.map(|end| (question.id.clone(), end))
+        });
+        let give_up = moments.collect();
+        tokio::select! {
+            answered = self.runtime.until_answered(&self.thread, &result.waiting, &give_up) => {
+                answered?.iter().for_each(tell_answer);
+                Ok(())
             }
-            if moved {
-                return Ok(());
-            }
-            let over: Vec<SuspensionId> = result
-                .waiting
-                .iter()
-                .map(|question| &question.id)
-                .filter(|id| self.told.get(id).copied().flatten().is_some_and(|end| end <= Instant::now()))
-                .cloned()
-                .collect();
-            if !over.is_empty() {
-                self.runtime.expire(over).await?;
-                continue;
-            }
-            let own = result.waiting.iter().filter_map(|q| q.ticket.suspension.expires_at);
-            if own.clone().any(|at| at <= self.clock.now_ms()) {
-                // Waking the run ends them.
-                return Ok(());
-            }
-            let now = self.clock.now_ms();
-            // One millisecond more than needed: a timer that comes early would be set again.
-            let own = own.map(|at| Instant::now() + Duration::from_millis(at.saturating_sub(now) + 1));
-            let given_up = result.waiting.iter().filter_map(|q| self.told.get(&q.id).copied().flatten());
-            let end = own.chain(given_up).min();
-            tokio::select! {
-                () = async { while !watch.next_or_check().await.concerns(&self.thread) {} } => {}
-                answered = &mut typed => return answered,
-                () = until(end) => {}
-            }
+            answered = self.typed_answer(&result.waiting[0]) => answered,
         }
     }
 
@@ -255,43 +224,18 @@ impl HeadlessSession<'_> {
 
     /// Goes on with the run, or follows it to its end when another process does.
     async fn go_on(&mut self, before: &AgentRunResult) -> Result<AgentRunResult, RuntimeError> {
-        let store = self.runtime.store();
-        let mut is_told = false;
-        loop {
-            let mut watch = store.watch()?;
-            let gone = || RuntimeError::Store("the conversation was deleted by another process".to_owned());
-            let run = store.load_run(&before.run_id).await?.ok_or_else(gone)?;
-            if run.status == RunStatus::Done {
-                return self.ended_elsewhere(before, &run).await;
-            }
-            // From here on a signal is the run's matter.
-            self.standing.set(None);
-            let events = self.printer.events();
-            match self.runtime.resume(&self.thread, self.printer.clone(), self.options.unknown).await {
-                Err(RuntimeError::ThreadAlreadyRunning { pid, .. }) => {
-                    if !std::mem::replace(&mut is_told, true) {
-                        note(&format!("process {pid} resumed this run; waiting for its result"));
-                    }
-                    self.standing.set(Some(AgentRunResult { waiting: Vec::new(), ..before.clone() }));
-                    // A process that is stopped says nothing and does not die: its right to go on ends all the same.
-                    let term = self.runtime.driven_elsewhere(&self.thread).await?.unwrap_or_default();
-                    tokio::select! {
-                        () = async { while !watch.next_or_check().await.concerns(&self.thread) {} } => {}
-                        () = until_dead(pid) => {}
-                        () = tokio::time::sleep(term) => {}
-                    }
+        let events = self.printer.events();
+        let follower = HeadlessFollower { standing: self.standing, before, is_told: AtomicBool::new(false) };
+        let (sink, unknown) = (self.printer.clone(), self.options.unknown);
+        match self.runtime.carry_on(&self.thread, &before.run_id, sink, unknown, &follower).await? {
+            CarriedOn::Elsewhere(run) => self.ended_elsewhere(before, &run).await,
+            CarriedOn::Here(result) => {
+                // Others went on with it, and left new questions.
+                let is_new = result.waiting.iter().any(|question| !self.told.contains_key(&question.id));
+                if is_new && self.printer.events() == events {
+                    self.tell_again(&result).await?;
                 }
-                // It ended between the look and the try.
-                Err(RuntimeError::NothingToResume { .. }) => {}
-                Ok(result) => {
-                    // Others went on with it, and left new questions.
-                    let is_new = result.waiting.iter().any(|question| !self.told.contains_key(&question.id));
-                    if is_new && self.printer.events() == events {
-                        self.tell_again(&result).await?;
-                    }
-                    return Ok(result);
-                }
-                Err(error) => return Err(error),
+                Ok(result)
             }
         }
     }
@@ -354,6 +298,28 @@ impl HeadlessSession<'_> {
     }
 }
 
+/// Keeps what a signal leaves behind, and says once that another process drives the run.
+struct HeadlessFollower<'a> {
+    standing: &'a Standing,
+    before: &'a AgentRunResult,
+    is_told: AtomicBool,
+}
+
+#[async_trait]
+impl RunFollower for HeadlessFollower<'_> {
+    async fn drives_here(&self) {
+        // From here on a signal is the run's matter.
+        self.standing.set(None);
+    }
+
+    async fn drives_elsewhere(&self, pid: u32) {
+        if !self.is_told.swap(true, Ordering::Relaxed) {
+            note(&format!("process {pid} resumed this run; waiting for its result"));
+        }
+        self.standing.set(Some(AgentRunResult { waiting: Vec::new(), ..self.before.clone() }));
+    }
+}
+
 fn started(result: &AgentRunResult, run: Option<&RunRecord>) -> AgentEvent {
     AgentEvent::RunStart {
         thread_id: result.thread_id.to_string(),
@@ -386,32 +352,4 @@ fn tell_answer(question: &SuspensionRecord) {
         }
         (SuspensionStatus::Open | SuspensionStatus::Decided | SuspensionStatus::Applied, ..) => {}
     }
-}
-
-async fn until(end: Option<Instant>) {
-    match end {
-        Some(end) => tokio::time::sleep_until(end).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits until a process is gone. Where that cannot be waited for, for ever: then only what it writes is heard.
-#[cfg(target_os = "linux")]
-#[expect(
-    deprecated,
-    reason = "what replaces it is unsafe for types that give their descriptor away; an owned one cannot"
-)]
-async fn until_dead(pid: u32) {
-    use rustix::process::{Pid, PidfdFlags, pidfd_open};
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
-    match pidfd_open(pid, PidfdFlags::NONBLOCK).map(tokio::io::unix::AsyncFd::new) {
-        Ok(Ok(process)) => drop(process.readable().await),
-        Err(rustix::io::Errno::SRCH) => {}
-        Ok(Err(_)) | Err(_) => std::future::pending().await,
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-async fn until_dead(_pid: u32) {
-    std::future::pending().await
 }

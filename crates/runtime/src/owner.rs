@@ -2,11 +2,11 @@
 
 use tokio::time::Instant;
 
-use crate::contract::record::LeaseRecord;
-use crate::runtime::AgentRuntime;
+use super::AgentRuntime;
+use aye_core::contract::record::LeaseRecord;
 
-/// Stands by another process until it ends, or its lease does.
-pub(super) struct Guard {
+/// Waits for the end of the process that drives a thread, or of its lease.
+pub struct OwnerWatch {
     token: String,
     process: Process,
     until: Option<Instant>,
@@ -22,34 +22,34 @@ enum Process {
     Unknown,
 }
 
-impl Guard {
-    /// For this lease; the guard that there was is kept when it stands by the same process.
-    pub(super) fn of(known: Option<Guard>, lease: &LeaseRecord, runtime: &AgentRuntime) -> Guard {
+impl OwnerWatch {
+    /// Watches the owner of this lease; a known watch of the same process is kept.
+    pub fn of(known: Option<OwnerWatch>, lease: &LeaseRecord, runtime: &AgentRuntime) -> OwnerWatch {
         // A little later, so that it is surely over when the timer says so.
         let until =
             runtime.time_left(lease).map(|left| Instant::now() + left + std::time::Duration::from_millis(2));
         match known {
-            Some(guard) if guard.token == lease.owner.token => Guard { until, ..guard },
+            Some(watch) if watch.token == lease.owner.token => OwnerWatch { until, ..watch },
             Some(_) | None => {
-                Guard { token: lease.owner.token.clone(), process: Process::of(lease, runtime), until }
+                OwnerWatch { token: lease.owner.token.clone(), process: Process::of(lease, runtime), until }
             }
         }
     }
 
-    /// Waits until there is a reason to look; for ever when there is nobody to stand by.
-    pub(super) async fn falls(guard: &mut Option<Guard>) {
-        let Some(guard) = guard else { return std::future::pending().await };
+    /// Waits until the process ended or should have renewed its lease; for ever without a watch.
+    pub async fn ends_or_due(watch: &mut Option<OwnerWatch>) {
+        let Some(watch) = watch else { return std::future::pending().await };
         tokio::select! {
-            () = guard.process.ends() => {
+            () = watch.process.ends() => {
                 // Whatever is seen now, it is not waited for again.
-                guard.process = Process::Unknown;
+                watch.process = Process::Unknown;
             }
-            () = until(guard.until) => guard.until = None,
+            () = until(watch.until) => watch.until = None,
         }
     }
 }
 
-async fn until(end: Option<Instant>) {
+pub(crate) async fn until(end: Option<Instant>) {
     match end {
         Some(end) => tokio::time::sleep_until(end).await,
         None => std::future::pending().await,
