@@ -248,12 +248,15 @@ pub enum Command {
     Models(JsonFlag),
     /// Check and store a provider's key, typed or pasted unseen, or piped in
     ///
-    /// The key is stored in a file that only you can read. A variable such as ANTHROPIC_API_KEY overrides it. To log in
-    /// to an MCP server, run `aye mcp login`.
+    /// The key is stored in a file that only you can read, or in the system keyring. A variable such as
+    /// ANTHROPIC_API_KEY overrides it. To log in to an MCP server, run `aye mcp login`.
     #[command(after_help = LOGIN_EXAMPLES)]
     Login {
         /// The provider; without it, choose from a list
         provider: Option<String>,
+        /// Store the key in the system keyring instead of a file; later logins of the provider do the same
+        #[arg(long)]
+        keyring: bool,
     },
     /// Remove the stored key of a provider
     Logout {

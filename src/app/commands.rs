@@ -65,8 +65,8 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
             }
             Ok(0)
         }
-        Command::Login { provider } => keys::login_command(provider, &foundation).await,
-        Command::Logout { provider } => keys::logout_command(provider.as_deref(), &foundation),
+        Command::Login { provider, keyring } => keys::login_command(provider, keyring, &foundation).await,
+        Command::Logout { provider } => keys::logout_command(provider.as_deref(), &foundation).await,
         Command::Config(ConfigCommand::Show(JsonFlag { json })) => config(json, &foundation),
         Command::Doctor(JsonFlag { json }) => doctor::run(json, foundation, cli).await,
         // Answered before anything is read.

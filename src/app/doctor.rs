@@ -91,7 +91,7 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
         }
         Err(failure) => add("model", State::Error, failure.message),
     }
-    let (state, words) = keys::report(&foundation);
+    let (state, words) = keys::report(&foundation).await;
     add("keys", if state { State::Ok } else { State::Warning }, words);
     match foundation.open_store() {
         Err(failure) => add("store", State::Error, failure.message),

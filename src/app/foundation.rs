@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::Failure;
+use super::keyring::Keyring;
 use crate::cli::Cli;
 use crate::config::{
     Env, Instructions, Loaded, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
@@ -41,6 +42,7 @@ pub(super) struct Foundation {
     /// Nothing is kept.
     pub(super) is_ephemeral: bool,
     pub(super) effort: Effort,
+    pub(super) keyring: Keyring,
 }
 
 impl Foundation {
@@ -86,6 +88,7 @@ impl Foundation {
             warnings,
             is_ephemeral: cli.global.ephemeral,
             effort: Effort::default(),
+            keyring: Keyring::system(),
         };
         foundation.warnings.extend(foundation.loaded.warnings.iter().map(ToString::to_string));
         foundation.effort.set(foundation.loaded.settings.effort);

@@ -639,7 +639,7 @@ impl Host for TerminalHost {
 
     async fn log_in(&self, provider: &str, key: Secret) -> Result<String, String> {
         let foundation = &self.app.foundation;
-        let words = keys::log_in(foundation, provider, &key.0).await?;
+        let words = keys::log_in(foundation, provider, &key.0, false).await?;
         if !self.app.selection().is_demo() {
             return Ok(words);
         }
@@ -652,7 +652,7 @@ impl Host for TerminalHost {
     }
 
     async fn log_out(&self, provider: Option<&str>) -> Result<String, String> {
-        keys::log_out(&self.app.foundation, provider)
+        keys::log_out(&self.app.foundation, provider).await
     }
 
     async fn set_model(&self, name: &str) -> Result<String, String> {

@@ -1,7 +1,8 @@
 //! Stored keys of providers: `aye login`, `aye logout`, `/login`, `/logout`.
 //!
-//! One file for each provider, mode 0600. A start only lists the files; a key is read when its model is used. A key
-//! belongs to the URL at which it was checked and is sent to no other. Variables override stored keys.
+//! One file for each provider, mode 0600, with the key or a note that the system keyring has it. A start only lists the
+//! files; a key is read when its model is used. A key belongs to the URL at which it was checked and is sent to no
+//! other. Variables override stored keys.
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Read as _, Write as _};
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::foundation::Foundation;
+use super::keyring::Keyring;
 use super::models::try_key;
 use super::{Failure, put, say};
 use crate::config::{Paths, ResolvedProvider, key_sources, read_private, resolve_providers, write_private};
@@ -29,7 +31,51 @@ const MAX_KEY: usize = 8 << 10;
 struct StoredKey {
     /// The address that the key was tried at.
     base_url: String,
-    key: String,
+    /// The key, unless the keyring has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    keyring: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl StoredKey {
+    /// Reads a key's file; `None` when there is none.
+    fn read(file: &Path) -> Result<Option<Self>, String> {
+        let Ok(about) = std::fs::metadata(file) else { return Ok(None) };
+        if about.mode() & 0o077 != 0 {
+            return Err(format!(
+                "others can read {}; run chmod 600 on it, or `aye login` again",
+                file.display()
+            ));
+        }
+        let Some(text) = read_private(file, 2 * MAX_KEY as u64)? else { return Ok(None) };
+        // The error of the parser would quote what it read.
+        let stored: Option<Self> = serde_json::from_str(&text).ok();
+        stored
+            .filter(|stored| stored.key.is_some() != stored.keyring)
+            .map(Some)
+            .ok_or_else(|| format!("{} cannot be read; run `aye login` again", file.display()))
+    }
+
+    fn write(&self, file: &Path) -> Result<(), String> {
+        let text = serde_json::to_string(self).map_err(|_| "the key cannot be written".to_owned())?;
+        write_private(file, text.as_bytes()).map_err(|error| {
+            let cause =
+                std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            format!("{error}{cause}")
+        })
+    }
+
+    /// The name of the key in the keyring. It contains the URL: installations with different settings may share one.
+    fn name(&self, file: &Path) -> String {
+        let provider = file.file_name().unwrap_or_default().to_string_lossy();
+        format!("{provider} {}", self.base_url)
+    }
 }
 
 /// The file of a provider's key.
@@ -46,21 +92,60 @@ pub(super) fn look(foundation: &Foundation) {
 }
 
 /// The stored key of a provider, when it belongs to that address.
-pub(super) fn read(paths: &Paths, provider: &str, base_url: &str) -> Result<Option<String>, String> {
-    read_file(&file(paths, provider), base_url)
+pub(super) async fn read(
+    foundation: &Foundation,
+    provider: &str,
+    base_url: &str,
+) -> Result<Option<String>, String> {
+    read_file(&file(&foundation.paths, provider), base_url, &foundation.keyring).await
 }
 
 /// The same, by its file.
-pub(super) fn read_file(file: &Path, base_url: &str) -> Result<Option<String>, String> {
-    let Ok(about) = std::fs::metadata(file) else { return Ok(None) };
-    if about.mode() & 0o077 != 0 {
-        return Err(format!("others can read {}; run chmod 600 on it, or `aye login` again", file.display()));
+pub(super) async fn read_file(
+    file: &Path,
+    base_url: &str,
+    keyring: &Keyring,
+) -> Result<Option<String>, String> {
+    match StoredKey::read(file)?.filter(|stored| stored.base_url == base_url) {
+        Some(stored) if stored.keyring => match keyring.read(&stored.name(file), file).await? {
+            Some(key) => Ok(Some(key)),
+            None => Err("its key is no longer in the system keyring; run `aye login` again".to_owned()),
+        },
+        Some(stored) => Ok(stored.key),
+        None => Ok(None),
     }
-    let Some(text) = read_private(file, 2 * MAX_KEY as u64)? else { return Ok(None) };
-    // The error of the parser would quote what it read.
-    let stored: StoredKey = serde_json::from_str(&text)
-        .map_err(|_| format!("{} cannot be read; run `aye login` again", file.display()))?;
-    Ok((stored.base_url == base_url).then_some(stored.key))
+}
+
+/// Stores a key in the keyring when `keyring` is given, else in the file. A key that the keyring has for another
+/// address is removed. The keyring comes first: a file never names a key that is not there.
+async fn keep(file: &Path, base_url: &str, key: &str, keyring: Option<&Keyring>) -> Result<(), String> {
+    let base_url = base_url.to_owned();
+    let Some(keyring) = keyring else {
+        return StoredKey { base_url, key: Some(key.to_owned()), keyring: false }.write(file);
+    };
+    let stored = StoredKey { base_url, key: None, keyring: true };
+    let name = stored.name(file);
+    keyring.store(&name, key).await?;
+    if let Ok(Some(before)) = StoredKey::read(file)
+        && before.keyring
+        && before.base_url != stored.base_url
+    {
+        keyring.remove(&before.name(file)).await?;
+    }
+    stored.write(file)
+}
+
+/// Removes a key's file, and the key from the keyring when it is there. The file goes even if no keyring answers: aye
+/// does not use the key any more.
+async fn forget(file: &Path, keyring: &Keyring) -> Result<(), String> {
+    let stored = StoredKey::read(file).ok().flatten().filter(|stored| stored.keyring);
+    std::fs::remove_file(file).map_err(|error| format!("cannot remove {}: {error}", file.display()))?;
+    let Some(name) = stored.map(|stored| stored.name(file)) else { return Ok(()) };
+    keyring.remove(&name).await.map_err(|why| {
+        format!(
+            "{why}; aye does not use the key any more, but the keyring may still have it as `{name}` of `aye`"
+        )
+    })
 }
 
 /// The providers that a key can be stored for, and that one of them.
@@ -90,33 +175,40 @@ pub(super) fn takers(foundation: &Foundation) -> Vec<ResolvedProvider> {
         .collect()
 }
 
-/// Where each key comes from, for `aye doctor`; `false` when a stored one cannot be used.
-pub(super) fn report(foundation: &Foundation) -> (bool, String) {
-    let mut is_well = true;
-    let rows = key_sources(&foundation.loaded.settings, &foundation.env).into_iter().map(|source| {
+/// Where each key comes from, for `aye doctor`; `false` when a stored one cannot be used. The keyring is not unlocked.
+pub(super) async fn report(foundation: &Foundation) -> (bool, String) {
+    let (mut is_well, mut rows) = (true, Vec::new());
+    for source in key_sources(&foundation.loaded.settings, &foundation.env) {
         let file = file(&foundation.paths, &source.provider);
-        let place = foundation.paths.display(&file);
-        let stored = match read_file(&file, "") {
-            Ok(_) => format!("`aye login` ({place})"),
-            Err(why) => {
-                is_well = false;
-                why
-            }
+        let stored = match StoredKey::read(&file) {
+            Ok(Some(stored)) if stored.keyring => match foundation.keyring.reach().await {
+                Ok(()) => Ok("`aye login` (system keyring)".to_owned()),
+                Err(why) => Err(format!("`aye login` (system keyring; {why})")),
+            },
+            Ok(_) => Ok(format!("`aye login` ({})", foundation.paths.display(&file))),
+            Err(why) => Err(why),
         };
+        is_well &= stored.is_ok() || !source.is_stored;
+        let stored = stored.unwrap_or_else(|why| why);
         let from = match (source.variable.filter(|_| source.is_set), source.is_stored) {
             (Some(variable), true) => format!("{variable}, which wins over {stored}"),
             (Some(variable), false) => variable,
             (None, _) => stored,
         };
-        format!("{}: {from}", source.provider)
-    });
-    let rows: Vec<String> = rows.collect();
+        rows.push(format!("{}: {from}", source.provider));
+    }
     let words = if rows.is_empty() { "none; `aye login` stores one".to_owned() } else { rows.join("; ") };
     (is_well, words)
 }
 
-/// Tries a key and stores it. The sentence says what came of it.
-pub(super) async fn log_in(foundation: &Foundation, name: &str, key: &str) -> Result<String, String> {
+/// Tries a key and stores it: in the keyring if `in_keyring`, or if the last login of the provider stored it there. The
+/// sentence says what came of it.
+pub(super) async fn log_in(
+    foundation: &Foundation,
+    name: &str,
+    key: &str,
+    in_keyring: bool,
+) -> Result<String, String> {
     let provider = provider(foundation, name)?;
     let key = key.trim();
     if key.is_empty() {
@@ -133,15 +225,23 @@ pub(super) async fn log_in(foundation: &Foundation, name: &str, key: &str) -> Re
         Err(OffersError::Refused(why)) => return Err(format!("{why}; nothing is stored")),
         Err(OffersError::Failed(why)) => format!("the key could not be checked: {why}"),
     };
-    let stored = StoredKey { base_url: provider.base_url.clone(), key: key.to_owned() };
-    let text = serde_json::to_string(&stored).map_err(|_| "the key cannot be written".to_owned())?;
     let file = file(&foundation.paths, &provider.name);
-    write_private(&file, text.as_bytes()).map_err(|error| {
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        format!("{error}{cause}")
-    })?;
+    let was_in_keyring = matches!(StoredKey::read(&file), Ok(Some(before)) if before.keyring);
+    let place = if in_keyring || was_in_keyring {
+        let advice = if in_keyring {
+            "without --keyring, a file that only you can read keeps the key".to_owned()
+        } else {
+            format!("after `aye logout {}`, a file that only you can read keeps the key", provider.name)
+        };
+        keep(&file, &provider.base_url, key, Some(&foundation.keyring))
+            .await
+            .map_err(|why| format!("{why}; nothing is stored; {advice}"))?;
+        "the system keyring".to_owned()
+    } else {
+        keep(&file, &provider.base_url, key, None).await?;
+        foundation.paths.display(&file)
+    };
     look(foundation);
-    let place = foundation.paths.display(&file);
     Ok(format!(
         "logged in to {} ({tried}); the key is in {place}{}",
         provider.name,
@@ -156,7 +256,7 @@ fn wins(foundation: &Foundation, provider: &ResolvedProvider) -> String {
 }
 
 /// Forgets a stored key; with no name, the only one.
-pub(super) fn log_out(foundation: &Foundation, name: Option<&str>) -> Result<String, String> {
+pub(super) async fn log_out(foundation: &Foundation, name: Option<&str>) -> Result<String, String> {
     look(foundation);
     let stored: Vec<String> = takers(foundation)
         .into_iter()
@@ -177,8 +277,9 @@ pub(super) fn log_out(foundation: &Foundation, name: Option<&str>) -> Result<Str
         return Err(format!("no key is stored for `{}`", visible_line(name)));
     }
     let file = file(&foundation.paths, name);
-    std::fs::remove_file(&file).map_err(|error| format!("cannot remove {}: {error}", file.display()))?;
+    let forgotten = forget(&file, &foundation.keyring).await;
     look(foundation);
+    forgotten?;
     let also = takers(foundation).into_iter().find(|provider| provider.name == name);
     let set = also.and_then(|provider| provider.key_env).filter(|name| foundation.env.has(name));
     let still = set.map(|name| format!("; {name} is still set")).unwrap_or_default();
@@ -186,7 +287,11 @@ pub(super) fn log_out(foundation: &Foundation, name: Option<&str>) -> Result<Str
 }
 
 /// `aye login [PROVIDER]`.
-pub(super) async fn login_command(name: Option<String>, foundation: &Foundation) -> Result<u8, Failure> {
+pub(super) async fn login_command(
+    name: Option<String>,
+    in_keyring: bool,
+    foundation: &Foundation,
+) -> Result<u8, Failure> {
     look(foundation);
     let is_terminal = std::io::stdin().is_terminal();
     let name = match name {
@@ -211,14 +316,14 @@ pub(super) async fn login_command(name: Option<String>, foundation: &Foundation)
         ask("", Echo::Plain).await?.unwrap_or_default()
     };
     say("checking the key ...");
-    let told = log_in(foundation, &provider.name, &key).await.map_err(Failure::failed)?;
+    let told = log_in(foundation, &provider.name, &key, in_keyring).await.map_err(Failure::failed)?;
     put(&format!("{told}\n"))?;
     Ok(0)
 }
 
 /// `aye logout [PROVIDER]`.
-pub(super) fn logout_command(name: Option<&str>, foundation: &Foundation) -> Result<u8, Failure> {
-    let told = log_out(foundation, name).map_err(Failure::failed)?;
+pub(super) async fn logout_command(name: Option<&str>, foundation: &Foundation) -> Result<u8, Failure> {
+    let told = log_out(foundation, name).await.map_err(Failure::failed)?;
     put(&format!("{told}\n"))?;
     Ok(0)
 }
@@ -305,24 +410,68 @@ fn read_line(echo: Echo) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::keyring::tests::{mocked, without_service};
     use super::*;
 
-    #[test]
-    fn a_key_is_read_from_a_private_file_for_its_own_address_only() {
+    const OPENAI: &str = "https://api.openai.com/v1/";
+
+    #[tokio::test]
+    async fn a_key_is_read_from_a_private_file_for_its_own_address_only() {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("openai");
-        let text = r#"{"base_url": "https://api.openai.com/v1/", "key": "sk-canary"}"#;
-        write_private(&file, text.as_bytes()).expect("written");
-        let at = |base: &str| read_file(&file, base);
-        assert_eq!(at("https://api.openai.com/v1/"), Ok(Some("sk-canary".to_owned())));
-        assert_eq!(at("http://127.0.0.1:9/v1/"), Ok(None), "no other server gets it");
+        let keyring = without_service();
+        write_private(&file, br#"{"base_url": "https://api.openai.com/v1/", "key": "sk-canary"}"#)
+            .expect("written");
+        assert_eq!(read_file(&file, OPENAI, &keyring).await, Ok(Some("sk-canary".to_owned())));
+        let other = read_file(&file, "http://127.0.0.1:9/v1/", &keyring).await;
+        assert_eq!(other, Ok(None), "no other server gets it");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("mode");
-        let why = at("https://api.openai.com/v1/").expect_err("others can read it");
+        let why = read_file(&file, OPENAI, &keyring).await.expect_err("others can read it");
         assert!(why.contains("chmod 600") && !why.contains("canary"), "{why}");
-        write_private(&file, b"sk-canary").expect("written");
-        let why = at("https://api.openai.com/v1/").expect_err("no JSON");
-        assert!(!why.contains("canary"), "{why}");
-        assert_eq!(read_file(&dir.path().join("nothing"), "x"), Ok(None));
+        for broken in
+            ["sk-canary", r#"{"base_url": "x"}"#, r#"{"base_url": "x", "key": "sk-canary", "keyring": true}"#]
+        {
+            write_private(&file, broken.as_bytes()).expect("written");
+            let why = read_file(&file, OPENAI, &keyring).await.expect_err(broken);
+            assert!(!why.contains("canary"), "{why}");
+        }
+        assert_eq!(read_file(&dir.path().join("nothing"), "x", &keyring).await, Ok(None));
+    }
+
+    #[tokio::test]
+    async fn a_key_of_the_keyring_is_in_no_file_and_goes_to_its_own_address_only() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("openai");
+        let (keyring, _, opened) = mocked();
+        keep(&file, OPENAI, "sk-canary", Some(&keyring)).await.expect("kept");
+        let text = std::fs::read_to_string(&file).expect("a file");
+        assert_eq!(text, r#"{"base_url":"https://api.openai.com/v1/","keyring":true}"#);
+        assert_eq!(read_file(&file, OPENAI, &keyring).await, Ok(Some("sk-canary".to_owned())));
+        let before = *opened.lock().expect("the count");
+        assert_eq!(read_file(&file, "http://127.0.0.1:9/v1/", &keyring).await, Ok(None));
+        assert_eq!(*opened.lock().expect("the count"), before, "it is not even asked");
+        // A login at another address removes the key of the first.
+        keep(&file, "http://127.0.0.1:9/v1/", "sk-next", Some(&keyring)).await.expect("kept");
+        assert_eq!(keyring.read(&format!("openai {OPENAI}"), Path::new("/none")).await, Ok(None));
+        forget(&file, &keyring).await.expect("forgotten");
+        assert!(!file.exists());
+        assert_eq!(keyring.read("openai http://127.0.0.1:9/v1/", Path::new("/none")).await, Ok(None));
+    }
+
+    #[tokio::test]
+    async fn without_a_keyring_nothing_is_kept_elsewhere_and_a_logout_says_what_stays() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("openai");
+        let why = keep(&file, OPENAI, "sk-canary", Some(&without_service())).await.expect_err("no keyring");
+        assert_eq!(why, "no system keyring answers: no session bus");
+        assert!(!file.exists());
+        let (keyring, ..) = mocked();
+        keep(&file, OPENAI, "sk-canary", Some(&keyring)).await.expect("kept");
+        let why = read_file(&file, OPENAI, &without_service()).await.expect_err("no keyring");
+        assert_eq!(why, "no system keyring answers: no session bus");
+        let why = forget(&file, &without_service()).await.expect_err("no keyring");
+        assert!(why.contains("may still have it as `openai https://api.openai.com/v1/` of `aye`"), "{why}");
+        assert!(!file.exists(), "aye does not use it any more");
     }
 }

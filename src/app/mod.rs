@@ -29,6 +29,7 @@ mod history;
 mod hooks;
 mod host;
 mod images;
+mod keyring;
 mod keys;
 mod ledger;
 mod mcp;

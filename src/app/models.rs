@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::Failure;
 use super::foundation::{Effort, Foundation};
+use super::keyring::Keyring;
 use super::keys;
 use crate::config::{
     Adapter as Wire, Env, ModelRow, OfferedModel, ProbeCandidate, ProbeHit, ResolvedProvider, SelectError,
@@ -114,7 +115,7 @@ async fn list(
         .with_base_url(provider.base_url.clone());
     let key = match &provider.key_env {
         _ if provider.is_key_stored => {
-            keys::read(&foundation.paths, &provider.name, &provider.base_url).map_err(OffersError::Failed)?
+            keys::read(foundation, &provider.name, &provider.base_url).await.map_err(OffersError::Failed)?
         }
         Some(name) => foundation.env.var(name).map(str::to_owned),
         None => None,
@@ -287,7 +288,7 @@ pub(super) fn executor(selection: &Selection, foundation: &Foundation) -> Arc<dy
     let key = match &selection.api_key_env {
         Some(name) => KeyPlace::Given(foundation.env.var(name).unwrap_or_default().to_owned()),
         None if selection.is_key_stored => {
-            KeyPlace::Stored(keys::file(&foundation.paths, &selection.provider))
+            KeyPlace::Stored(keys::file(&foundation.paths, &selection.provider), foundation.keyring.clone())
         }
         None => KeyPlace::Nowhere,
     };
@@ -306,7 +307,7 @@ enum KeyPlace {
     /// It came with the environment.
     Given(String),
     /// A login stored it; the file is read for each request, so that a logout counts at once.
-    Stored(PathBuf),
+    Stored(PathBuf, Keyring),
 }
 
 /// A model behind an HTTP API with what belongs to this program: its key, and the effort that the user set.
@@ -321,15 +322,15 @@ struct ModelExecutor {
 }
 
 impl ModelExecutor {
-    fn config(&self) -> Result<(Option<String>, ProviderConfig), InferenceExecutionError> {
+    async fn config(&self) -> Result<(Option<String>, ProviderConfig), InferenceExecutionError> {
         let base = self.config.base_url.as_deref().unwrap_or_default();
         let key = match &self.key {
             KeyPlace::Nowhere => None,
             KeyPlace::Given(key) => Some(key.clone()),
-            KeyPlace::Stored(file) => {
+            KeyPlace::Stored(file, keyring) => {
                 let wrong =
                     |why| InferenceExecutionError::Unauthorized(format!("{}: {why}", self.config.name));
-                let key = keys::read_file(file, base).map_err(wrong)?;
+                let key = keys::read_file(file, base, keyring).await.map_err(wrong)?;
                 if key.is_none() && !Path::exists(file) {
                     let why = format!("its stored key is missing; run `aye login {}`", self.config.name);
                     return Err(wrong(why));
@@ -344,8 +345,8 @@ impl ModelExecutor {
         Ok((key, config))
     }
 
-    fn ready(&self) -> Result<Arc<GenaiExecutor>, InferenceExecutionError> {
-        let (key, config) = self.config()?;
+    async fn ready(&self) -> Result<Arc<GenaiExecutor>, InferenceExecutionError> {
+        let (key, config) = self.config().await?;
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, executor)) = ready.as_ref().filter(|(known, _)| *known == key) {
             return Ok(Arc::clone(executor));
@@ -369,7 +370,7 @@ impl ModelExecutor {
         if !why.contains(HAS_NO_MODEL) {
             return error;
         }
-        let Ok((_, config)) = self.config() else { return error };
+        let Ok((_, config)) = self.config().await else { return error };
         let Ok(listed) = offers(&config, START).await else { return error };
         let ids = listed.iter().map(|offer| offer.id.as_str()).filter(|id| can_chat(&config.name, id));
         match successor(model, ids) {
@@ -389,7 +390,7 @@ impl LlmExecutor for ModelExecutor {
     async fn execute(&self, mut request: InferenceRequest) -> Result<StreamResult, InferenceExecutionError> {
         self.prepare(&mut request);
         let model = request.wire_model().to_owned();
-        match self.ready()?.execute(request).await {
+        match self.ready().await?.execute(request).await {
             Err(error) => Err(self.advise(error, &model).await),
             done => done,
         }
@@ -401,7 +402,7 @@ impl LlmExecutor for ModelExecutor {
     ) -> Result<LlmStream, InferenceExecutionError> {
         self.prepare(&mut request);
         let model = request.wire_model().to_owned();
-        match self.ready()?.execute_stream(request).await {
+        match self.ready().await?.execute_stream(request).await {
             Err(error) => Err(self.advise(error, &model).await),
             done => done,
         }

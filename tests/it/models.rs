@@ -165,6 +165,35 @@ fn a_login_tries_a_key_keeps_it_private_and_a_logout_removes_it() {
 }
 
 #[test]
+fn a_login_without_a_keyring_service_says_so_and_stores_nothing() {
+    let server = Provider::start(&["m"], Some("sk-good-canary"));
+    let home = Home::new();
+    home.config(&server.settings());
+    let nowhere = format!("unix:path={}", home.root().join("no-bus").display());
+    let aye = |args: &[&str]| home.aye(args).env("DBUS_SESSION_BUS_ADDRESS", &nowhere);
+    let file = home.root().join("aye/state/keys/box");
+    let out = aye(&["login", "box", "--keyring"]).stdin("sk-good-canary\n").run().exits(1);
+    assert!(out.stderr.contains("no system keyring answers"), "{}", out.stderr);
+    assert!(out.stderr.contains("nothing is stored; without --keyring"), "{}", out.stderr);
+    assert!(!out.stderr.contains("canary") && !file.exists(), "{}", out.stderr);
+    // The key was stored on another day.
+    std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+    let note = format!(r#"{{"base_url": "{}/", "keyring": true}}"#, server.url);
+    std::fs::write(&file, note).expect("written");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("mode");
+    let told = aye(&["doctor", "--json"]).run().stdout;
+    assert!(told.contains("box: `aye login` (system keyring; no system keyring answers"), "{told}");
+    let out = aye(&["-p", "--model", "box/m", "hi"]).run();
+    assert!(!out.status.success() && out.stderr.contains("no system keyring answers"), "{}", out.stderr);
+    assert_eq!(server.keys("/chat/completions"), [""; 0]);
+    // The environment wins, and the keyring is not asked.
+    aye(&["-p", "--model", "box/m", "hi"]).env("BOX_KEY", "sk-good-canary").run().exits(0);
+    let out = aye(&["logout", "box"]).run().exits(1);
+    assert!(out.stderr.contains("may still have it as `box "), "{}", out.stderr);
+    assert!(!file.exists());
+}
+
+#[test]
 fn what_is_pasted_as_a_key_is_not_shown_and_connects_the_provider() {
     let server = Provider::start(&["m"], Some("sk-good-canary"));
     let home = Home::new();
