@@ -2,4 +2,10 @@
 //!
 //! Every encoder is a state machine of its own: events in, frames out. Nothing here does I/O, waits or reads a clock.
 
+pub mod ai_sdk;
+pub mod answer;
+mod data_url;
+mod outcome;
 pub mod replay;
+#[cfg(test)]
+mod testing;

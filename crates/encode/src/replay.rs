@@ -13,6 +13,8 @@ use aye_core::contract::tool::ToolResult;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::outcome;
+
 /// The events of one or more committed messages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replayed {
@@ -98,24 +100,20 @@ fn step(answer: Option<&Message>, results: &[StoredMessage], is_last: bool) -> V
         events.extend(completed(answer));
     }
     let mut answered = HashSet::new();
-    for Message { tool_call_id, content, metadata, .. } in results.iter().map(|stored| &stored.message) {
-        let Some(id) = tool_call_id else { continue };
+    for message in results.iter().map(|stored| &stored.message) {
+        let Some(id) = &message.tool_call_id else { continue };
         answered.insert(id.as_str());
-        let about = metadata.as_ref();
-        let mut result = about.and_then(|about| member(about, "tool_result")).unwrap_or_else(|| {
-            let name = names.iter().find(|(call, _)| call == id).map_or("", |(_, name)| *name);
-            ToolResult::text(name, aye_core::contract::content::text_of(content))
-        });
+        let name = names.iter().find(|(call, _)| call == id).map_or("", |(_, name)| *name);
+        let (mut result, outcome) = outcome::of_message(message, name);
         let is_image = |block: &&ContentBlock| {
             matches!(block, ContentBlock::Image { .. } | ContentBlock::StoredImage(_))
         };
-        result.images.extend(content.iter().filter(is_image).cloned());
-        let fallback = if result.is_error() { ToolCallOutcome::Failed } else { ToolCallOutcome::Succeeded };
+        result.images.extend(message.content.iter().filter(is_image).cloned());
         events.push(AgentEvent::ToolCallDone {
             id: id.clone(),
             message_id: answer.map(|answer| answer.id.to_string()).unwrap_or_default(),
             result,
-            outcome: about.and_then(|about| member(about, "outcome")).unwrap_or(fallback),
+            outcome,
         });
     }
     let is_open = is_last && names.iter().any(|(id, _)| !answered.contains(id));
