@@ -166,12 +166,15 @@ async fn restore(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
         say(&format!("the previous store is {}", foundation.paths.display(&kept)));
     }
     if unknown > 0 {
-        let calls = if unknown == 1 { "1 call".to_owned() } else { format!("{unknown} calls") };
-        say(&format!(
-            "{calls} may have run since the backup; each outcome is unknown and needs your decision"
-        ));
+        say(&may_have_run(unknown, "backup"));
     }
     Ok(())
+}
+
+/// That calls of a copy may have run since it was made.
+pub(super) fn may_have_run(calls: u64, copy: &str) -> String {
+    let calls = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
+    format!("{calls} may have run since the {copy}; each outcome is unknown and needs your decision")
 }
 
 /// Moves the store of now out of the way, with its log. A process that has it open writes nothing to it any more.

@@ -13,7 +13,9 @@ use super::{Failure, put, put_or_stop, say};
 use crate::cli::{ExportFormat, ListArgs, PageArgs, ThreadsCommand};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
+use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::{NamedBy, ThreadSummary};
+use crate::runtime::adopt;
 use crate::store::{Match, Store, StoreError, ThreadCopy};
 
 /// Rows that are read at a time.
@@ -176,9 +178,13 @@ async fn bring_up_to_date(store: &Store) -> Result<(), Failure> {
 async fn export(store: &Store, id: &str, form: Form, with_rest: bool) -> Result<(), Failure> {
     let thread = thread_by_prefix(store, id).await?;
     // The places of all are checked before a word of it is written.
-    let (count, _) = store.messages_tail(&thread.id, 0).await.map_err(Failure::failed)?;
+    let (mut count, _) = store.messages_tail(&thread.id, 0).await.map_err(Failure::failed)?;
     let rest =
         if with_rest { Some(store.thread_rest(&thread.id).await.map_err(Failure::failed)?) } else { None };
+    // A run may write meanwhile: messages and rest are of one moment.
+    if let Some(rest) = &rest {
+        count = rest.message_count;
+    }
     let mut goes_on = put_or_stop(&form.start(&thread))?;
     let mut at = 1;
     while goes_on && at <= count {
@@ -200,13 +206,42 @@ async fn import(store: &Store, file: &Path) -> Result<(), Failure> {
         std::fs::read_to_string(file)
     };
     let text = text.map_err(|error| Failure::failed(format!("cannot read {name}: {error}")))?;
-    let copy: ThreadCopy = serde_json::from_str(&text)
+    let mut copy: ThreadCopy = serde_json::from_str(&text)
         .map_err(|error| Failure::failed(format!("{name} is not an exported conversation: {error}")))?;
     let id = copy.thread.id.clone();
+    let (questions, unknown) = adopt_runs(&mut copy);
     store.import_thread(copy).await.map_err(|error| {
         Failure::failed(format!("{name} cannot be imported: {error}; nothing was imported"))
     })?;
-    put(&format!("{id}\n"))
+    put(&format!("{id}\n"))?;
+    match questions {
+        0 => {}
+        1 => say("1 question is pending; see aye inbox"),
+        count => say(&format!("{count} questions are pending; see aye inbox")),
+    }
+    if unknown > 0 {
+        say(&super::store::may_have_run(unknown, "export"));
+    }
+    Ok(())
+}
+
+/// Lets the unfinished runs of a copy continue here. Returns how many questions are open, and how many calls may have run
+/// since the export.
+fn adopt_runs(copy: &mut ThreadCopy) -> (usize, u64) {
+    let (own, now) = (super::agent::owner(), SystemClock.now_ms());
+    let (mut open, mut unknown) = (0, 0);
+    let rest = &mut copy.rest;
+    for run in rest.runs.iter_mut().filter(|run| run.status != RunStatus::Done) {
+        run.thread_id = copy.thread.id.clone();
+        let asked: Vec<_> = rest.suspensions.iter().filter(|asked| asked.run_id == run.id).cloned().collect();
+        let started: Vec<_> =
+            rest.intents.iter().filter(|started| started.intent.id.run_id == run.id).cloned().collect();
+        let Some(marked) = adopt(run, &asked, &started, &own, now) else { continue };
+        open += asked.iter().filter(|asked| asked.decision.is_none()).count();
+        unknown += marked.len() as u64;
+        copy.adopted.insert(run.id.clone(), marked);
+    }
+    (open, unknown)
 }
 
 async fn delete(store: &Store, ids: Vec<String>, foundation: &Foundation) -> Result<(), Failure> {

@@ -127,6 +127,56 @@ fn a_deleted_conversation_leaves_the_file_and_comes_back_from_its_export() {
 }
 
 #[test]
+fn an_open_question_comes_back_with_its_conversation() {
+    let llm = MockLlm::answers([Answer::say("I will.").bash("c1", TOUCH), Answer::say("It is done.")]);
+    let home = Home::with(&llm);
+    home.aye(&["-p", "go"]).run().exits(3);
+    let (thread, question) = (home.thread(), home.question());
+    let exported = home.ok(&["threads", "export", &thread, "--format", "json"]).stdout;
+    home.write("export.json", &exported);
+    // The export of an older version has no questions.
+    let mut older: serde_json::Value = serde_json::from_str(&exported).expect("JSON");
+    assert!(older.as_object_mut().is_some_and(|members| members.remove("suspensions").is_some()));
+    home.write("older.json", &older.to_string());
+    home.ok(&["threads", "delete", &thread]);
+    home.ok(&["threads", "import", "older.json"]);
+    assert_eq!(home.open().len(), 0, "its run is over here");
+    home.ok(&["threads", "delete", &thread]);
+    let out = home.ok(&["threads", "import", "export.json"]);
+    assert!(out.stderr.contains("1 question is pending"), "{}", out.stderr);
+    assert_eq!(home.question(), question);
+    assert_eq!(home.ok(&["threads", "export", &thread, "--format", "json"]).stdout, exported);
+    home.ok(&["store", "check"]);
+    home.ok(&["approve", &question, "--resume"]);
+    assert_eq!(home.read("log.txt"), "ran\n");
+    home.ok(&["audit", "--verify"]);
+    assert_eq!(home.ok(&["-r", &thread, "-p"]).stdout, "It is done.\n");
+}
+
+#[test]
+fn a_decided_call_of_an_import_may_have_run_elsewhere() {
+    let llm = MockLlm::answers([
+        Answer::say("I will.").bash("c1", TOUCH),
+        Answer::say("It is done."),
+        Answer::say("I looked."),
+    ]);
+    let home = Home::with(&llm);
+    home.aye(&["-p", "go"]).run().exits(3);
+    let thread = home.thread();
+    home.ok(&["approve", &home.question()]);
+    home.write("export.json", &home.ok(&["threads", "export", &thread, "--format", "json"]).stdout);
+    home.ok(&["-r", &thread, "-p"]);
+    home.ok(&["threads", "delete", &thread]);
+    let out = home.ok(&["threads", "import", "export.json"]);
+    assert!(out.stderr.contains("1 call may have run since the export"), "{}", out.stderr);
+    home.ok(&["audit", "--verify"]);
+    home.ok(&["store", "check"]);
+    assert_eq!(home.ok(&["-r", &thread, "-p"]).stdout, "I looked.\n");
+    assert_eq!(home.read("log.txt"), "ran\n", "it ran once");
+    assert!(llm.last().result("c1").contains("may have run"), "{}", llm.last().result("c1"));
+}
+
+#[test]
 fn pruning_takes_what_is_old_and_says_so() {
     let llm = MockLlm::answers([Answer::say("I will.").bash("c1", TOUCH)]);
     let home = Home::with(&llm);

@@ -93,7 +93,7 @@ pub use recover::{Left, UnknownPolicy, is_alive};
 pub use report::ContextReport;
 pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
 pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
-pub use restore::mark_unknown;
+pub use restore::{adopt, mark_unknown};
 pub use retry::{LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
 pub use window::{Artifact, Artifacts};
 

@@ -6,13 +6,13 @@ use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::ids::CallId;
 use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::record::{
-    AttemptId, Begin, Checkpoint, Fence, IntentRecord, OutcomeKind, OutcomeRecord, Owner, RunRecord,
-    SuspensionRecord, SuspensionStatus,
+    AttemptId, Begin, Checkpoint, Fence, IntentRecord, OpenIntent, OutcomeKind, OutcomeRecord, Owner,
+    RunRecord, SuspensionRecord, SuspensionStatus,
 };
 use aye_core::contract::storage::{AcquireError, StoreError, SuspensionFilter, Term, ThreadRunStore};
-use aye_core::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use aye_core::contract::suspension::{ResumeDecisionAction, SuspendTicket, ToolCallResume};
 use aye_core::contract::tool::ToolClass;
-use aye_core::run::{Directive, Fact, Gate};
+use aye_core::run::{CallState, Directive, Fact, Gate};
 
 /// Gives every call that was decided or started, and has no outcome, the outcome `unknown`: whoever resumes its run asks,
 /// or tells the model, before it runs again. Returns how many calls there were.
@@ -85,6 +85,64 @@ async fn mark(
         store.checkpoint(Checkpoint { outcomes, ..Checkpoint::new(fence.clone(), run) }).await?;
     }
     Ok(marked)
+}
+
+/// Prepares an unfinished run that was copied from another store, with its questions and the executions that had no
+/// known outcome there: as in [`mark_unknown`], a call that was decided or started may have run elsewhere since. Returns
+/// how each such call is to be recorded. `None`: the run cannot continue here, because it cannot be read, an agent works
+/// on one of its calls, or a call is in none of the lists.
+pub fn adopt(
+    run: &mut RunRecord,
+    questions: &[SuspensionRecord],
+    intents: &[OpenIntent],
+    owner: &Owner,
+    now_ms: u64,
+) -> Option<Vec<(Begin, OutcomeRecord)>> {
+    let fence = Fence { thread_id: run.thread_id.clone(), epoch: 0, token: owner.token.clone() };
+    let begin = |run: &RunRecord, intent: IntentRecord, spends| Begin {
+        fence: fence.clone(),
+        run: run.clone(),
+        intent,
+        spends,
+        judged: Vec::new(),
+        commands: Vec::new(),
+        snapshot: None,
+    };
+    let machine = RunDocument::from_value(&run.machine).ok()?.machine;
+    let is_asked = |ticket: &SuspendTicket| questions.iter().any(|question| question.ticket == *ticket);
+    for call in machine.calls() {
+        let is_known = match &call.state {
+            CallState::New | CallState::Closed { .. } => true,
+            CallState::Suspended { ticket } => !ticket.is_served() && is_asked(ticket),
+            CallState::Running { .. } => intents
+                .iter()
+                .any(|open| open.intent.id.call_id == call.id && open.intent.id.attempt == call.attempt),
+            CallState::Gating | CallState::Held { .. } | CallState::Regating { .. } => false,
+        };
+        if !is_known {
+            return None;
+        }
+    }
+    let mut marked: Vec<_> = intents
+        .iter()
+        .map(|OpenIntent { intent, output }| {
+            (begin(run, intent.clone(), None), unknown(intent.id.clone(), &intent.tool, output, now_ms))
+        })
+        .collect();
+    for question in questions {
+        let Some(decision) =
+            question.decision.clone().filter(|decision| decision.action == ResumeDecisionAction::Resume)
+        else {
+            continue;
+        };
+        let spends = (question.id.clone(), decision.decision_id.clone());
+        if let Some((next, attempt, intent)) = started(run, question, decision, owner, now_ms) {
+            *run = next;
+            let outcome = unknown(attempt, &intent.tool, "", now_ms);
+            marked.push((begin(run, intent, Some(spends)), outcome));
+        }
+    }
+    Some(marked)
 }
 
 fn unknown(id: AttemptId, tool: &str, output: &str, now_ms: u64) -> OutcomeRecord {

@@ -1,6 +1,6 @@
 //! The two transactions of a run: a stage is true, and a tool is about to start.
 
-use rusqlite::{Connection, OptionalExtension, Row, Transaction};
+use rusqlite::{Connection, OptionalExtension, Row, Rows, Transaction};
 
 use super::rows::{body, body_or_null, decode, encode, outcome_kind, text, uint};
 use super::{
@@ -99,12 +99,24 @@ pub(super) fn open_of(conn: &Connection, run: &RunId) -> Result<Vec<OpenIntent>,
         "SELECT thread_id, call_id, body, outcome, n FROM intent \
          WHERE run_id = ?1 AND outcome IS NULL ORDER BY n",
     )?;
-    let mut rows = statement.query((run.as_str(),))?;
+    open_in(conn, &mut statement.query((run.as_str(),))?)
+}
+
+fn open_in(conn: &Connection, rows: &mut Rows<'_>) -> Result<Vec<OpenIntent>, SqlFailure> {
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         found.push(OpenIntent { intent: intent_of(row)?, output: output::read(conn, row.get(4)?)? });
     }
     Ok(found)
+}
+
+/// The executions of the unfinished runs of a thread whose outcome is unknown, oldest first.
+pub(super) fn unknown_of(conn: &Connection, thread: &ThreadId) -> Result<Vec<OpenIntent>, SqlFailure> {
+    let mut statement = conn.prepare_cached(
+        "SELECT i.thread_id, i.call_id, i.body, i.outcome, i.n FROM intent i JOIN run r ON r.id = i.run_id \
+         WHERE i.thread_id = ?1 AND r.status <> 'done' AND (i.kind IS NULL OR i.kind = 'unknown') ORDER BY i.n",
+    )?;
+    open_in(conn, &mut statement.query((thread.as_str(),))?)
 }
 
 /// Nothing that a person said, decided or was told is done, and nothing that a call did.
@@ -169,12 +181,18 @@ pub(super) fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Resu
 }
 
 fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), SqlFailure> {
-    let Begin { fence, run, intent, spends, judged, commands, snapshot } = begin;
+    let Begin { fence, run, intent, .. } = begin;
     if intent.thread_id != run.thread_id || intent.id.run_id != run.id {
         let what = format!("the intent for call {}", intent.id.call_id);
         return Err(StoreError::Misplaced { what, place: format!("run {}", run.id) }.into());
     }
     write_run(tx, fence, run)?;
+    start(tx, begin)
+}
+
+/// Adds an execution and spends the decision that lets it start.
+pub(super) fn start(tx: &Connection, begin: &Begin) -> Result<(), SqlFailure> {
+    let Begin { fence: _, run, intent, spends, judged, commands, snapshot } = begin;
     if let Some((suspension, decision)) = spends {
         suspensions::spend(tx, suspension, decision, &intent.id)?;
     }
@@ -218,10 +236,24 @@ fn write_run(conn: &Connection, fence: &Fence, run: &RunRecord) -> Result<(), Sq
 }
 
 /// The tool of an intent and when it began, as far as its row can be read.
-type Begun = (Option<String>, Option<i64>);
+pub(super) type Begun = (Option<String>, Option<i64>);
 
-/// An outcome is written once; only "nobody knows" may be replaced by what was found out.
+/// Writes an outcome and counts it. What was found out later about an execution counts in place of "nobody knows", which
+/// was counted then.
 fn write_outcome(conn: &Connection, thread: &ThreadId, outcome: &OutcomeRecord) -> Result<(), SqlFailure> {
+    if let Some((tool, started_at)) = end(conn, thread, outcome)? {
+        let started_at = started_at.map_or(outcome.ended_at, uint);
+        statistics::outcome(conn, tool.as_deref().unwrap_or("?"), started_at, outcome)?;
+    }
+    Ok(())
+}
+
+/// Writes an outcome, once; only "nobody knows" may be replaced by what was found out, and is `None`.
+pub(super) fn end(
+    conn: &Connection,
+    thread: &ThreadId,
+    outcome: &OutcomeRecord,
+) -> Result<Option<Begun>, SqlFailure> {
     let AttemptId { run_id, call_id, attempt } = &outcome.id;
     let stored: Option<(i64, Option<String>, Begun)> = conn
         .prepare_cached(
@@ -244,17 +276,7 @@ fn write_outcome(conn: &Connection, thread: &ThreadId, outcome: &OutcomeRecord) 
         outcome_kind(outcome.kind),
         encode("the outcome", outcome)?,
     ))?;
-    // What was found out later about an execution counts in place of "nobody knows", which was counted then.
-    if !was_unknown {
-        let (tool, started_at) = begun;
-        statistics::outcome(
-            conn,
-            tool.as_deref().unwrap_or("?"),
-            started_at.map_or(outcome.ended_at, uint),
-            outcome,
-        )?;
-    }
-    Ok(())
+    Ok((!was_unknown).then_some(begun))
 }
 
 fn intent_of(row: &Row<'_>) -> Result<IntentRecord, SqlFailure> {

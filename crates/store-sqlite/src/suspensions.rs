@@ -55,17 +55,7 @@ impl Store {
             let same = record.decision.as_ref().is_some_and(|d| d.decision_id == decision.resume.decision_id);
             Ok(match record.status {
                 SuspensionStatus::Open => {
-                    tx.prepare_cached(
-                        "UPDATE suspension SET status = 'decided', decision_id = ?2, decision = ?3, decided_by = ?4 \
-                         WHERE id = ?1 AND status = 'open'",
-                    )?
-                    .execute((
-                        id.as_str(),
-                        decision.resume.decision_id.as_str(),
-                        encode("the decision", &decision.resume)?,
-                        encode("the actor", &decision.actor)?,
-                    ))?;
-                    audit::tell(tx, &AuditEntry::decided(&record, &decision, now_ms))?;
+                    answer(tx, &record, &decision, now_ms)?;
                     statistics::answered(tx, now_ms, &record.ticket.pending.name, record.created_at)?;
                     record.status = SuspensionStatus::Decided;
                     record.decision = Some(decision.resume);
@@ -352,6 +342,26 @@ pub(super) fn insert(
         return Err(StoreError::Exists { what: what() }.into());
     }
     audit::tell(conn, &AuditEntry::asked(run, record))
+}
+
+/// Stores the answer to an open question.
+pub(super) fn answer(
+    conn: &Connection,
+    record: &SuspensionRecord,
+    decision: &Decision,
+    at: u64,
+) -> Result<(), SqlFailure> {
+    conn.prepare_cached(
+        "UPDATE suspension SET status = 'decided', decision_id = ?2, decision = ?3, decided_by = ?4 \
+         WHERE id = ?1 AND status = 'open'",
+    )?
+    .execute((
+        record.id.as_str(),
+        decision.resume.decision_id.as_str(),
+        encode("the decision", &decision.resume)?,
+        encode("the actor", &decision.actor)?,
+    ))?;
+    audit::tell(conn, &AuditEntry::decided(record, decision, at))
 }
 
 /// Closes a question of a thread.

@@ -1,6 +1,6 @@
 //! Export and import of whole conversations.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,13 +8,18 @@ use rusqlite::{Connection, OptionalExtension as _};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::rows::{body, decode, encode, int, run_status, text};
-use super::{SqlFailure, Store, StoreError, images, runs, threads};
+use super::rows::{body, decode, encode, int, run_status, text, uint};
+use super::{SqlFailure, Store, StoreError, audit, images, journal, runs, suspensions, threads};
+use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::ids::{RunId, ThreadId, check_given};
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::message::{Message, Role};
-use aye_core::contract::record::{RunRecord, StoredMessage, ThreadRecord};
+use aye_core::contract::record::{
+    Begin, Decision, OpenIntent, OutcomeRecord, RunRecord, StoredMessage, SuspensionRecord, SuspensionStatus,
+    ThreadRecord,
+};
+use aye_core::contract::storage::SuspensionFilter;
 use aye_core::contract::summary::SummaryRecord;
 
 /// What a model reads of a call that had no result when its conversation was exported.
@@ -44,6 +49,15 @@ pub struct ThreadRest {
     /// The branch it worked on last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
+    /// The questions of its unfinished runs that are open, or decided and not carried out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suspensions: Vec<SuspensionRecord>,
+    /// The executions of its unfinished runs whose outcome is unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub intents: Vec<OpenIntent>,
+    /// How many messages it had when the rest was read.
+    #[serde(skip)]
+    pub message_count: u64,
 }
 
 /// A whole conversation.
@@ -56,6 +70,9 @@ pub struct ThreadCopy {
     /// The rest.
     #[serde(flatten)]
     pub rest: ThreadRest,
+    /// The unfinished runs that continue here, and their calls that may have run elsewhere.
+    #[serde(skip)]
+    pub adopted: HashMap<RunId, Vec<(Begin, OutcomeRecord)>>,
 }
 
 impl Store {
@@ -68,8 +85,9 @@ impl Store {
         self.read(move |conn| rest_of(conn, &id)).await
     }
 
-    /// Adds a thread that was written elsewhere, with all of it. Its runs are over here: what was open of them is
-    /// cancelled, and a call without a result gets one that says so.
+    /// Adds a thread that was written elsewhere, with all of it. The runs in `adopted` stay as they are, and their open
+    /// questions are open again. Others are over here: what was open of them is cancelled, and a call without a result
+    /// gets one that says so.
     ///
     /// # Errors
     /// [`StoreError::Exists`] when there is a thread, or a run, of the same id; [`StoreError::Unwritable`] when the copy
@@ -80,9 +98,9 @@ impl Store {
 }
 
 fn rest_of(conn: &Connection, id: &ThreadId) -> Result<ThreadRest, SqlFailure> {
-    let (named_by, pinned_at, branch) = conn
-        .prepare_cached("SELECT named_by, pinned_at, branch FROM thread WHERE id = ?1")?
-        .query_row((id.as_str(),), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+    let (named_by, pinned_at, branch, count) = conn
+        .prepare_cached("SELECT named_by, pinned_at, branch, messages FROM thread WHERE id = ?1")?
+        .query_row((id.as_str(),), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
         .optional()?
         .ok_or_else(|| StoreError::NoThread(id.clone()))?;
     let mut images = BTreeMap::new();
@@ -98,8 +116,15 @@ fn rest_of(conn: &Connection, id: &ThreadId) -> Result<ThreadRest, SqlFailure> {
     while let Some(row) = rows.next()? {
         found.push(decode(id, &format!("run {}", text(row, 0)?), body(row, 1)?)?);
     }
+    let filter = SuspensionFilter { thread: Some(id.clone()), ..SuspensionFilter::default() };
+    let mut questions = suspensions::listed(conn, &filter)?;
+    questions
+        .retain(|question| matches!(question.status, SuspensionStatus::Open | SuspensionStatus::Decided));
     Ok(ThreadRest {
         runs: found,
+        suspensions: questions,
+        intents: journal::unknown_of(conn, id)?,
+        message_count: uint(count),
         state: threads::state_of(conn, id)?,
         summaries: summaries_of(conn, id)?,
         images,
@@ -122,7 +147,7 @@ fn summaries_of(conn: &Connection, id: &ThreadId) -> Result<Vec<SummaryRecord>, 
 }
 
 fn import(tx: &Connection, copy: ThreadCopy) -> Result<(), SqlFailure> {
-    let ThreadCopy { thread, mut messages, rest } = copy;
+    let ThreadCopy { thread, mut messages, rest, adopted } = copy;
     let broken = |why: String| SqlFailure(StoreError::Unwritable { what: "the conversation", why });
     if let Some(at) = messages.iter().zip(1..).position(|(stored, seq)| stored.seq != seq) {
         return Err(broken(format!("message {} is missing or not in its place", at + 1)));
@@ -139,9 +164,19 @@ fn import(tx: &Connection, copy: ThreadCopy) -> Result<(), SqlFailure> {
         }
     }
     for mut run in rest.runs {
-        import_run(tx, id, &mut run)?;
+        let marked = adopted.get(&run.id);
+        import_run(tx, id, &mut run, marked.is_some())?;
+        let asked = rest.suspensions.iter().filter(|question| marked.is_some() && question.run_id == run.id);
+        for question in asked {
+            import_question(tx, &run, question)?;
+        }
+        for (begin, outcome) in marked.into_iter().flatten() {
+            journal::start(tx, begin)?;
+            journal::end(tx, id, outcome)?;
+            audit::tell(tx, &AuditEntry::ended(&begin.fence, &run, outcome))?;
+        }
     }
-    close_calls(&thread, &mut messages);
+    close_calls(&thread, &mut messages, &adopted);
     let mut insert = tx.prepare_cached(
         "INSERT INTO message (thread_id, seq, run_id, created_at, body) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
@@ -177,13 +212,18 @@ fn import(tx: &Connection, copy: ThreadCopy) -> Result<(), SqlFailure> {
     Ok(())
 }
 
-fn import_run(tx: &Connection, thread: &ThreadId, run: &mut RunRecord) -> Result<(), SqlFailure> {
+fn import_run(
+    tx: &Connection,
+    thread: &ThreadId,
+    run: &mut RunRecord,
+    continues: bool,
+) -> Result<(), SqlFailure> {
     check_given("run", run.id.as_str())?;
     if runs::exists(tx, &run.id)? {
         return Err(StoreError::Exists { what: format!("run {}", run.id) }.into());
     }
     run.thread_id = thread.clone();
-    if run.status != RunStatus::Done {
+    if run.status != RunStatus::Done && !continues {
         run.status = RunStatus::Done;
         run.termination = Some(TerminationReason::Cancelled);
     }
@@ -199,12 +239,33 @@ fn import_run(tx: &Connection, thread: &ThreadId, run: &mut RunRecord) -> Result
     Ok(())
 }
 
-/// Gives the calls at the end that have no result one: no model takes a call without.
-fn close_calls(thread: &ThreadRecord, messages: &mut Vec<StoredMessage>) {
+/// Adds an open question, with its answer when it has one.
+fn import_question(tx: &Connection, run: &RunRecord, question: &SuspensionRecord) -> Result<(), SqlFailure> {
+    let (status, decision) = (SuspensionStatus::Open, None);
+    let open = SuspensionRecord { status, decision, decided_by: None, ..question.clone() };
+    suspensions::insert(tx, run, &open)?;
+    match (&question.decision, &question.decided_by) {
+        (Some(resume), Some(actor)) => {
+            let decision = Decision { resume: resume.clone(), actor: actor.clone() };
+            suspensions::answer(tx, &open, &decision, resume.updated_at)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Gives the calls at the end that have no result one, unless their run continues: no model takes a call without.
+fn close_calls(
+    thread: &ThreadRecord,
+    messages: &mut Vec<StoredMessage>,
+    adopted: &HashMap<RunId, Vec<(Begin, OutcomeRecord)>>,
+) {
     let answered: HashSet<String> =
         messages.iter().filter_map(|stored| stored.message.tool_call_id.clone()).collect();
     let Some(asks) = messages.iter().rfind(|stored| stored.message.role == Role::Assistant) else { return };
     let run = asks.run_id.clone();
+    if adopted.contains_key(&run) {
+        return;
+    }
     let open: Vec<String> = asks
         .message
         .tool_calls

@@ -113,7 +113,6 @@ impl TerminalHost {
     ) -> Result<std::path::PathBuf, String> {
         let opened = self.app.store.thread(thread).await.map_err(|e| e.to_string())?;
         let record = opened.ok_or("nothing to export yet")?;
-        let messages = self.app.store.messages(thread).await.map_err(|e| e.to_string())?;
         let (form, ending) = match format {
             ExportFormat::Markdown => (Form::Markdown, "md"),
             ExportFormat::Json => (Form::Json, "json"),
@@ -123,6 +122,11 @@ impl TerminalHost {
             Form::Json => Some(self.app.store.thread_rest(thread).await.map_err(|e| e.to_string())?),
             Form::Markdown | Form::Html => None,
         };
+        let mut messages = self.app.store.messages(thread).await.map_err(|e| e.to_string())?;
+        // A run may have written since: messages and rest are of one moment.
+        if let Some(rest) = &rest {
+            messages.retain(|stored| stored.seq <= rest.message_count);
+        }
         let text = export::whole(form, &record, &messages, rest.as_ref());
         let path = self.app.foundation.workspace.cwd.join(format!("aye-{thread}.{ending}"));
         write_private(&path, text.as_bytes()).map_err(|e| e.to_string())?;

@@ -284,7 +284,7 @@ pub struct OutcomeRecord {
 }
 
 /// An execution that was started and never recorded as ended.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenIntent {
     /// The intent.
     pub intent: IntentRecord,

@@ -1,7 +1,9 @@
 //! Deleting for good, pruning, backups, and conversations that go from one store to another.
 
+use std::collections::HashMap;
+
 use super::*;
-use crate::{PrunePlace, ThreadCopy};
+use crate::{PrunePlace, SuspensionFilter, ThreadCopy, ThreadRest};
 use aye_core::contract::message::ToolCall;
 
 /// Words that must be nowhere in the file once they are deleted.
@@ -139,6 +141,7 @@ async fn a_conversation_comes_back_in_another_store() {
         thread: store.thread(&"t1".into()).await.unwrap().unwrap(),
         messages: store.messages(&"t1".into()).await.unwrap(),
         rest: store.thread_rest(&"t1".into()).await.unwrap(),
+        adopted: HashMap::new(),
     };
     let other = Store::in_memory().unwrap();
     other.import_thread(copy().await).await.unwrap();
@@ -158,6 +161,45 @@ async fn a_conversation_comes_back_in_another_store() {
     gap.messages.remove(0);
     assert!(matches!(other.import_thread(gap).await, Err(StoreError::Unwritable { .. })));
     assert_eq!(other.threads(None).await.unwrap().len(), 1, "nothing of it");
+}
+
+#[tokio::test]
+async fn an_adopted_run_keeps_its_question_and_what_may_have_run_is_unknown() {
+    let store = Store::in_memory().unwrap();
+    let (fence, run) = waiting(&store, None).await;
+    let calls = ["c1", "c2"].map(|id| ToolCall::new(id, "Bash", json!({"command": "date"}))).to_vec();
+    let messages = vec![Message::assistant_with(Vec::new(), calls)];
+    store.checkpoint(Checkpoint { messages, ..checkpoint(&fence, &run) }).await.unwrap();
+    store.begin(begin(&fence, &run, "c2", 1, None)).await.unwrap();
+    let rest = store.thread_rest(&"t1".into()).await.unwrap();
+    assert_eq!((rest.suspensions.len(), rest.intents.len(), rest.message_count), (1, 1, 2));
+    let text = serde_json::to_string(&rest).unwrap();
+    assert_eq!(
+        serde_json::from_str::<ThreadRest>(&text).unwrap(),
+        ThreadRest { message_count: 0, ..rest.clone() }
+    );
+    let outcome = outcome(rest.intents[0].intent.id.clone(), OutcomeKind::Unknown);
+    let copy = ThreadCopy {
+        thread: store.thread(&"t1".into()).await.unwrap().unwrap(),
+        messages: store.messages(&"t1".into()).await.unwrap(),
+        adopted: HashMap::from([(
+            run.id.clone(),
+            vec![(begin(&fence, &run, "c2", 1, None), outcome.clone())],
+        )]),
+        rest: rest.clone(),
+    };
+    let other = Store::in_memory().unwrap();
+    other.import_thread(copy).await.unwrap();
+    assert_eq!(other.messages(&"t1".into()).await.unwrap().len(), 2, "no call is closed");
+    assert_eq!(other.runs(&"t1".into()).await.unwrap(), rest.runs);
+    let asked = other.suspensions(SuspensionFilter::default()).await.unwrap();
+    assert_eq!(asked, rest.suspensions);
+    let intents = other.intents(&run.id).await.unwrap();
+    assert_eq!(intents, [(rest.intents[0].intent.clone(), Some(outcome))]);
+    assert!(other.verify_audit().await.unwrap().is_whole());
+    assert_eq!(other.check().await.unwrap(), Vec::<String>::new());
+    // What is unknown stays unknown in the next copy.
+    assert_eq!(other.thread_rest(&"t1".into()).await.unwrap().intents, rest.intents);
 }
 
 #[tokio::test]
