@@ -219,6 +219,11 @@ pub enum Command {
     /// stops after the current job; a second signal stops at once and leaves the job to the next worker.
     #[command(after_help = WORK_EXAMPLE)]
     Work(WorkArgs),
+    /// Serve an editor over stdin and stdout (Agent Client Protocol)
+    ///
+    /// The editor starts this command; `aye docs editors` says how to set it up. Each session is a conversation of its
+    /// folder. Flags of this command, such as --model, apply to all sessions.
+    Acp,
     /// List and show agents
     #[command(subcommand)]
     Agents(AgentsCommand),

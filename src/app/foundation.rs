@@ -11,6 +11,7 @@ use crate::config::{
     load_instructions, project_config_files, read_private, repository_root, write_private,
 };
 use crate::contract::inference::ReasoningEffort;
+use crate::contract::server::ServerConfig;
 use crate::contract::workspace::Workspace;
 use crate::plugins::permission::{Layer, RuleSet, shipped_rules};
 use crate::store::{OpenError, OpenErrorKind, Store};
@@ -43,6 +44,8 @@ pub(super) struct Foundation {
     pub(super) is_ephemeral: bool,
     pub(super) effort: Effort,
     pub(super) keyring: Keyring,
+    /// MCP servers that the client of a session brings along.
+    pub(super) client_servers: Vec<ServerConfig>,
 }
 
 impl Foundation {
@@ -89,6 +92,7 @@ impl Foundation {
             is_ephemeral: cli.global.ephemeral,
             effort: Effort::default(),
             keyring: Keyring::system(),
+            client_servers: Vec::new(),
         };
         foundation.warnings.extend(foundation.loaded.warnings.iter().map(ToString::to_string));
         foundation.effort.set(foundation.loaded.settings.effort);

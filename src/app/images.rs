@@ -149,6 +149,15 @@ pub(super) async fn mentioned(app: &App, text: &str) -> Result<Vec<ContentBlock>
     Ok(blocks)
 }
 
+/// An image that came in base64.
+pub(super) async fn given(app: &App, data: &str) -> Result<ContentBlock, String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("the image is not attached: {why}");
+    let bytes = STANDARD.decode(data.as_bytes()).map_err(|_| wrong(&"it is not base64"))?;
+    let image = ImageRef::of("image", &bytes).map_err(|why| wrong(&why))?;
+    keep(app, &image, bytes).await?;
+    Ok(ContentBlock::StoredImage(image))
+}
+
 /// The files of `--image`.
 pub(super) async fn of_flags(app: &App, files: &[PathBuf]) -> Result<Vec<ContentBlock>, String> {
     let mut blocks = Vec::new();

@@ -87,6 +87,8 @@ impl Mcp {
     ) -> Self {
         let servers = servers(foundation, foundation.is_trusted);
         warnings.extend(servers.problems);
+        // What the client brings comes first: where two have one name, the session asked for this one.
+        let usable = foundation.client_servers.iter().cloned().chain(servers.usable).collect();
         let told = Arc::new(Told::default());
         let changed: Changed = Arc::default();
         let offer = {
@@ -124,7 +126,7 @@ impl Mcp {
             guidance: guidance.clone(),
             clock: Arc::new(SystemClock),
         };
-        let (manager, problems) = Manager::new(servers.usable, around);
+        let (manager, problems) = Manager::new(usable, around);
         warnings.extend(problems);
         let manager = Arc::new(manager);
         Self {

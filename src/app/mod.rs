@@ -1,6 +1,7 @@
 //! The composition root: the only module that names everything. It reads the environment, assembles the parts and
 //! passes them to a front end.
 
+mod acp;
 mod agent;
 mod agent_list;
 mod agents;

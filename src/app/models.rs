@@ -47,6 +47,18 @@ pub(super) async fn choose(foundation: &Foundation) -> Result<Selection, Failure
     choose_by(foundation, &foundation.loaded.settings).await.map_err(Failure::usage)
 }
 
+/// Why nobody can answer before somebody logs in; `None` when there is a model, or something else is wrong.
+pub(super) async fn needs_login(foundation: &Foundation) -> Option<String> {
+    let settings = &foundation.loaded.settings;
+    match choose_by(foundation, settings).await {
+        Err(error @ SelectError::NoKey { .. }) => Some(error.to_string()),
+        Ok(selection) if selection.is_demo() && settings.model.is_none() => {
+            Some(format!("no model can be used: {}; run `aye login` in a terminal", selection.why))
+        }
+        Ok(_) | Err(_) => None,
+    }
+}
+
 /// Chooses a model by name, as if `--model` said it.
 pub(super) async fn choose_named(foundation: &Foundation, name: &str) -> Result<Selection, String> {
     let mut settings = foundation.loaded.settings.clone();

@@ -34,7 +34,7 @@ use crate::store::{Change, ChangeKind, ChangeSubscription, Mailbox, NextWork, St
 
 pub(super) use consumer::Consumer;
 use report::Report;
-use signals::Signals;
+pub(super) use signals::Signals;
 
 /// So many changes are taken together before one look at the store.
 const BULK: usize = 64;

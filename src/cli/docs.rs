@@ -16,6 +16,7 @@ pub const PAGES: &[(&str, &str)] = &[
     ("hooks", include_str!("../../docs/hooks.md")),
     ("headless", include_str!("../../docs/headless.md")),
     ("queue", include_str!("../../docs/queue.md")),
+    ("editors", include_str!("../../docs/editors.md")),
     ("terminals", include_str!("../../docs/terminals.md")),
     ("background", include_str!("../../docs/background.md")),
     ("sandbox", include_str!("../../docs/sandbox.md")),

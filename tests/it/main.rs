@@ -1,5 +1,6 @@
 //! The one integration binary: the crate and the program as a user meets them.
 
+mod acp;
 mod agents;
 mod audit;
 mod back;

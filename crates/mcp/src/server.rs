@@ -356,7 +356,10 @@ impl Server {
     ) {
         let hash = sha256_hex(instructions);
         let scope = self.config.scope.key();
-        let pinned = around.pins.load(&scope, &self.config.name);
+        // What a client brings is agreed to with its session, and kept nowhere.
+        let is_of_client = self.config.scope == ServerScope::Client;
+        let pinned = if is_of_client { Ok(None) } else { around.pins.load(&scope, &self.config.name) };
+        let agrees = around.agrees_to_all || is_of_client;
         let mut problem = None;
         let pinned = match pinned {
             // The person's own server was agreed to by a version that did not pass instructions on.
@@ -387,7 +390,7 @@ impl Server {
         // The person's own file may change as the person likes; a project's changes with the project.
         let digest = match self.config.scope {
             ServerScope::User => pinned.config.clone(),
-            ServerScope::Project(_) => self.config.digest.clone(),
+            ServerScope::Project(_) | ServerScope::Client => self.config.digest.clone(),
         };
         {
             let mut now = self.now();
@@ -395,14 +398,14 @@ impl Server {
                 .into_iter()
                 .map(|found| {
                     let standing = pinned.standing(&digest, &found.name, &found.hash);
-                    let offered = standing == Standing::Agreed || around.agrees_to_all;
+                    let offered = standing == Standing::Agreed || agrees;
                     (found, standing, offered)
                 })
                 .collect();
             now.notes = notes;
             now.notes.extend(problem);
             let standing = pinned.standing_of_instructions(&digest, &hash);
-            now.guiding = (standing, standing == Standing::Agreed || around.agrees_to_all);
+            now.guiding = (standing, standing == Standing::Agreed || agrees);
             instructions.clone_into(&mut now.instructions);
         }
         self.offer(around);

@@ -2,13 +2,13 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-pub(super) struct Signals {
+pub(in crate::app) struct Signals {
     open: Vec<(Signal, u8)>,
     came: Vec<u8>,
 }
 
 impl Signals {
-    pub(super) fn new() -> Signals {
+    pub(in crate::app) fn new() -> Signals {
         let open =
             [(SignalKind::interrupt(), 130), (SignalKind::terminate(), 143), (SignalKind::hangup(), 129)]
                 .into_iter()
@@ -19,7 +19,7 @@ impl Signals {
     }
 
     /// Waits for the next one.
-    pub(super) async fn next(&mut self) {
+    pub(in crate::app) async fn next(&mut self) {
         if self.open.is_empty() {
             return std::future::pending().await;
         }
@@ -31,6 +31,11 @@ impl Signals {
         });
         let (code, ..) = futures::future::select_all(waits).await;
         self.came.push(code);
+    }
+
+    /// The exit status of the first one.
+    pub(in crate::app) fn first(&self) -> Option<u8> {
+        self.came.first().copied()
     }
 
     pub(super) fn has_come(&self) -> bool {

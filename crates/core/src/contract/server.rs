@@ -14,6 +14,9 @@ pub enum ServerScope {
     User,
     /// The project, in this file: it is started only in a folder that the person trusts.
     Project(PathBuf),
+    /// The program that a user opened this session with, such as an editor: it asks for the server in the user's name,
+    /// and for this session only.
+    Client,
 }
 
 impl ServerScope {
@@ -22,6 +25,7 @@ impl ServerScope {
         match self {
             Self::User => "user".to_owned(),
             Self::Project(file) => file.to_string_lossy().into_owned(),
+            Self::Client => "client".to_owned(),
         }
     }
 }
@@ -31,6 +35,7 @@ impl fmt::Display for ServerScope {
         f.write_str(match self {
             Self::User => "user",
             Self::Project(_) => "project",
+            Self::Client => "client",
         })
     }
 }

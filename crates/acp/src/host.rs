@@ -1,0 +1,136 @@
+//! What only the program knows: how to build itself for a folder, and what it has stored.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use aye_core::contract::grant::GrantRequest;
+use aye_core::contract::message::Message;
+use aye_core::contract::mode::Mode;
+use aye_core::contract::record::ThreadRecord;
+use aye_core::contract::server::ServerTransport;
+use aye_core::contract::suspension::Actor;
+use aye_runtime::AgentRuntime;
+
+/// Why the program refuses a request, in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No model can be used before somebody logs in.
+    NoModel(String),
+    /// The request is wrong.
+    Invalid(String),
+    /// Something failed.
+    Failed(String),
+}
+
+/// An MCP server that a client brings along.
+#[derive(Clone, Debug)]
+pub struct ClientServer {
+    /// Its name.
+    pub name: String,
+    /// How it is reached.
+    pub transport: ServerTransport,
+}
+
+/// A part of a prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PromptPart {
+    /// Text that the user wrote.
+    Text(String),
+    /// Something that the model may read itself.
+    Link {
+        /// Its name.
+        name: String,
+        /// Its address.
+        uri: String,
+    },
+    /// The text of something that the user attached.
+    Resource {
+        /// Its address.
+        uri: String,
+        /// The text.
+        text: String,
+    },
+    /// An image, in base64.
+    Image(String),
+}
+
+/// A command that the user may start a prompt with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PromptCommand {
+    /// Its name, without the slash.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// What is written after it.
+    pub hint: Option<String>,
+}
+
+/// The program, as clients of the protocol reach it.
+#[async_trait]
+pub trait EditorHost: Send + Sync {
+    /// Builds the program for a folder, with servers of the client beside its own.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    async fn open(&self, cwd: &Path, servers: Vec<ClientServer>) -> Result<Arc<dyn FolderHost>, Refusal>;
+
+    /// The conversations of a folder, or all of them, latest first.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    async fn threads(&self, cwd: Option<&Path>) -> Result<Vec<ThreadRecord>, Refusal>;
+}
+
+/// The program in one folder, for one session.
+#[async_trait]
+pub trait FolderHost: Send + Sync {
+    /// What runs its agents.
+    fn runtime(&self) -> &AgentRuntime;
+
+    /// The folder.
+    fn cwd(&self) -> PathBuf;
+
+    /// The project that the folder belongs to.
+    fn project(&self) -> PathBuf;
+
+    /// Now, in Unix milliseconds.
+    fn now_ms(&self) -> u64;
+
+    /// Who answers questions here.
+    fn actor(&self) -> Actor;
+
+    /// The permission mode.
+    fn mode(&self) -> Mode;
+
+    /// Changes it for this session.
+    ///
+    /// # Errors
+    /// Why the mode cannot be entered.
+    fn set_mode(&self, mode: Mode) -> Result<(), String>;
+
+    /// Commands that a prompt may start with.
+    fn commands(&self) -> Vec<PromptCommand>;
+
+    /// What the user should know before the first prompt.
+    fn warnings(&self) -> Vec<String>;
+
+    /// Brings grants up to date and waits a moment for MCP servers, before a run.
+    async fn prepare(&self);
+
+    /// The message that a prompt is.
+    ///
+    /// # Errors
+    /// What is wrong with a part.
+    async fn message(&self, parts: Vec<PromptPart>) -> Result<Message, String>;
+
+    /// Stores a rule that a question offered.
+    ///
+    /// # Errors
+    /// Why it cannot be granted.
+    async fn grant(&self, grant: GrantRequest) -> Result<(), String>;
+
+    /// Ends what runs beside the conversation.
+    async fn close(&self);
+}

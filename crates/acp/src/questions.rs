@@ -1,0 +1,264 @@
+//! Questions as permission requests: what a client may choose, and what each choice decides.
+
+use std::path::Path;
+
+use agent_client_protocol::v1::schema::{PermissionOption, PermissionOptionKind};
+use serde_json::{Value, json};
+
+use aye_core::contract::display::{shortened, visible_line};
+use aye_core::contract::grant::{GrantEnd, GrantRequest};
+use aye_core::contract::ids::DecisionId;
+use aye_core::contract::record::{GrantScope, SuspensionRecord};
+use aye_core::contract::schema::{answer_command, example, form};
+use aye_core::contract::suspension::{ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, ToolCallResume};
+
+/// The id of the answer that denies.
+pub(crate) const REJECT: &str = "reject";
+/// Characters of the name of an option.
+const MAX_NAME: usize = 120;
+/// An enumeration with more entries than this is no list of options.
+const MAX_OPTIONS: usize = 12;
+
+/// An answer that a client may choose.
+#[derive(Debug)]
+pub(crate) struct OfferedAnswer {
+    id: String,
+    name: String,
+    kind: PermissionOptionKind,
+    choice: ClientChoice,
+}
+
+/// What a chosen answer decides.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ClientChoice {
+    pub(crate) action: ResumeDecisionAction,
+    pub(crate) result: Value,
+    /// The rule that is granted with it.
+    pub(crate) grant: Option<GrantRequest>,
+}
+
+impl ClientChoice {
+    fn yes(result: Value) -> Self {
+        Self { action: ResumeDecisionAction::Resume, result, grant: None }
+    }
+
+    fn no() -> Self {
+        Self { action: ResumeDecisionAction::Cancel, result: Value::Null, grant: None }
+    }
+
+    /// The decision that the store keeps.
+    pub(crate) fn resume(&self, now_ms: u64) -> ToolCallResume {
+        ToolCallResume {
+            decision_id: DecisionId::fresh(),
+            action: self.action,
+            result: self.result.clone(),
+            reason: None,
+            arguments: None,
+            profile: None,
+            updated_at: now_ms,
+        }
+    }
+}
+
+impl OfferedAnswer {
+    fn new(id: impl Into<String>, name: &str, kind: PermissionOptionKind, choice: ClientChoice) -> Self {
+        let name = shortened(&visible_line(name), MAX_NAME).into_owned();
+        Self { id: id.into(), name, kind, choice }
+    }
+
+    /// As the client shows it.
+    pub(crate) fn option(&self) -> PermissionOption {
+        PermissionOption::new(self.id.clone(), self.name.clone(), self.kind)
+    }
+}
+
+/// The answers that fit a question, the one that denies last.
+pub(crate) fn offered(asked: &SuspensionRecord, project: &Path) -> Vec<OfferedAnswer> {
+    use PermissionOptionKind::{AllowAlways, AllowOnce, RejectOnce};
+    let suspension = &asked.ticket.suspension;
+    if suspension.action == ACTION_UNKNOWN_OUTCOME {
+        let choice = |choice: &str| ClientChoice::yes(json!({ "choice": choice }));
+        return vec![
+            OfferedAnswer::new("rerun", "Run again", AllowOnce, choice("rerun")),
+            OfferedAnswer::new("done", "Mark as done", AllowOnce, choice("done")),
+            OfferedAnswer::new(REJECT, "Skip", RejectOnce, choice("skip")),
+        ];
+    }
+    let Some(schema) = &suspension.response_schema else {
+        let mut offers =
+            vec![OfferedAnswer::new("allow", "Allow", AllowOnce, ClientChoice::yes(Value::Null))];
+        if let Some(pattern) = proposal(asked) {
+            let scopes = [
+                ("allow_thread", "in this conversation", GrantScope::Thread(asked.thread_id.clone())),
+                ("allow_project", "in this project", GrantScope::Project(project.to_path_buf())),
+            ];
+            offers.extend(scopes.into_iter().map(|(id, place, scope)| {
+                let pattern = pattern.to_owned();
+                let name = format!("Always allow {pattern} {place}");
+                let grant =
+                    GrantRequest { suspension: asked.id.clone(), pattern, scope, end: GrantEnd::Never };
+                let choice = ClientChoice { grant: Some(grant), ..ClientChoice::yes(Value::Null) };
+                OfferedAnswer::new(id, &name, AllowAlways, choice)
+            }));
+        }
+        offers.push(OfferedAnswer::new(REJECT, "Deny", RejectOnce, ClientChoice::no()));
+        return offers;
+    };
+    let mut offers: Vec<OfferedAnswer> = choices(asked, schema)
+        .into_iter()
+        .enumerate()
+        .map(|(at, (label, result))| {
+            OfferedAnswer::new(format!("answer_{at}"), &label, AllowOnce, ClientChoice::yes(result))
+        })
+        .collect();
+    offers.push(OfferedAnswer::new(REJECT, "Decline to answer", RejectOnce, ClientChoice::no()));
+    offers
+}
+
+/// What the client's choice decides; an id that was not offered denies.
+pub(crate) fn chosen(offers: &[OfferedAnswer], id: Option<&str>) -> ClientChoice {
+    let offer = id.and_then(|id| offers.iter().find(|offer| offer.id == id));
+    let reject = || offers.iter().find(|offer| offer.id == REJECT);
+    offer.or_else(reject).map_or_else(ClientChoice::no, |offer| offer.choice.clone())
+}
+
+/// How to answer with text that no option holds; `None` when the options hold every answer.
+pub(crate) fn other_way(asked: &SuspensionRecord) -> Option<String> {
+    let schema = asked.ticket.suspension.response_schema.as_ref()?;
+    let is_unknown = asked.ticket.suspension.action == ACTION_UNKNOWN_OUTCOME;
+    if is_unknown || only_choices(schema).is_some() {
+        return None;
+    }
+    let command = answer_command(asked.id.as_str(), &example(schema));
+    Some(format!("To answer with {}, run in a terminal: {command}", visible_line(&form(schema))))
+}
+
+/// The pattern of the first rule that the card offers.
+fn proposal(asked: &SuspensionRecord) -> Option<&str> {
+    let list = asked.ticket.suspension.parameters.get("proposals")?.as_array()?;
+    list.iter().find_map(|proposal| proposal.get("pattern")?.as_str().filter(|pattern| !pattern.is_empty()))
+}
+
+/// The only member that an answer needs, and its schema.
+fn only_member(schema: &Value) -> Option<(&str, &Value)> {
+    let [name] = schema.get("required")?.as_array()?.as_slice() else { return None };
+    let name = name.as_str()?;
+    Some((name, schema.get("properties")?.get(name)?))
+}
+
+/// The values of the only member, if it takes no others.
+fn only_choices(schema: &Value) -> Option<(&str, Vec<&str>)> {
+    let (name, member) = only_member(schema)?;
+    let values: Option<Vec<&str>> = member.get("enum")?.as_array()?.iter().map(Value::as_str).collect();
+    values.filter(|values| values.len() <= MAX_OPTIONS).map(|values| (name, values))
+}
+
+/// The answers that one choice gives, with their labels.
+fn choices(asked: &SuspensionRecord, schema: &Value) -> Vec<(String, Value)> {
+    if let Some((name, values)) = only_choices(schema) {
+        return values.into_iter().map(|value| (value.to_owned(), json!({ name: value }))).collect();
+    }
+    // Suggestions beside free text.
+    let Some(("answer", _)) = only_member(schema) else { return Vec::new() };
+    let list = asked.ticket.suspension.parameters.get("choices").and_then(Value::as_array);
+    let labels = list.into_iter().flatten().filter_map(|choice| choice.get("label")?.as_str());
+    labels.take(MAX_OPTIONS).map(|label| (label.to_owned(), json!({ "answer": label }))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aye_core::contract::record::SuspensionStatus;
+    use aye_core::contract::suspension::{
+        ACTION_ASK_USER, ACTION_PERMISSION, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
+    };
+
+    fn asked(action: &str, parameters: Value, schema: Option<Value>) -> SuspensionRecord {
+        SuspensionRecord {
+            id: "q".into(),
+            thread_id: "t".into(),
+            run_id: "r".into(),
+            call_id: "c".into(),
+            ticket: SuspendTicket {
+                suspension: Suspension {
+                    id: "q".into(),
+                    action: action.into(),
+                    message: "?".into(),
+                    parameters,
+                    response_schema: schema,
+                    expires_at: None,
+                },
+                pending: PendingToolCall { id: "c".into(), name: "Bash".into(), arguments: json!({}) },
+                resume_mode: ToolCallResumeMode::ReplayToolCall,
+            },
+            status: SuspensionStatus::Open,
+            created_at: 1,
+            decision: None,
+            decided_by: None,
+        }
+    }
+
+    fn shown(asked: &SuspensionRecord) -> Vec<(String, String, PermissionOptionKind)> {
+        let project = Path::new("/p");
+        offered(asked, project).into_iter().map(|offer| (offer.id, offer.name, offer.kind)).collect()
+    }
+
+    #[test]
+    fn a_call_can_be_allowed_granted_and_denied() {
+        use PermissionOptionKind::{AllowAlways, AllowOnce, RejectOnce};
+        let plain = asked(ACTION_PERMISSION, json!({"proposals": []}), None);
+        let kinds =
+            |asked: &SuspensionRecord| shown(asked).into_iter().map(|(_, _, kind)| kind).collect::<Vec<_>>();
+        assert_eq!(kinds(&plain), [AllowOnce, RejectOnce], "a call that no rule fits has no `always`");
+        let granting = asked(ACTION_PERMISSION, json!({"proposals": [{"pattern": "Bash(ls)"}]}), None);
+        assert_eq!(kinds(&granting), [AllowOnce, AllowAlways, AllowAlways, RejectOnce]);
+        let offers = offered(&granting, Path::new("/p"));
+        let grant = |id: &str| chosen(&offers, Some(id)).grant.expect("a grant");
+        assert_eq!(grant("allow_thread").scope, GrantScope::Thread("t".into()));
+        assert_eq!(grant("allow_project").scope, GrantScope::Project("/p".into()));
+        assert_eq!(grant("allow_project").pattern, "Bash(ls)");
+        assert_eq!(chosen(&offers, Some("allow")), ClientChoice::yes(Value::Null));
+    }
+
+    #[test]
+    fn what_was_not_offered_denies() {
+        for parameters in [json!({}), json!({"proposals": [{"pattern": "Bash(ls)"}]})] {
+            let offers = offered(&asked(ACTION_PERMISSION, parameters, None), Path::new("/p"));
+            for id in [None, Some(""), Some("allow_always"), Some("ALLOW"), Some(REJECT)] {
+                assert_eq!(chosen(&offers, id), ClientChoice::no(), "{id:?}");
+            }
+        }
+        assert_eq!(chosen(&[], Some("allow")), ClientChoice::no());
+    }
+
+    #[test]
+    fn an_unknown_outcome_is_repeated_only_when_that_was_chosen() {
+        let offers = offered(&asked(ACTION_UNKNOWN_OUTCOME, json!({}), Some(json!({}))), Path::new("/p"));
+        let choice = |id: &str| chosen(&offers, Some(id)).result["choice"].clone();
+        assert_eq!(
+            [choice("rerun"), choice("done"), choice(REJECT), choice("x")],
+            ["rerun", "done", "skip", "skip"]
+        );
+    }
+
+    #[test]
+    fn choices_are_options_and_free_text_names_the_command() {
+        let schema = |member: Value| {
+            Some(json!({"type": "object", "properties": {"answer": member}, "required": ["answer"]}))
+        };
+        let closed =
+            asked(ACTION_ASK_USER, json!({}), schema(json!({"type": "string", "enum": ["red", "blue"]})));
+        let offers = offered(&closed, Path::new("/p"));
+        assert_eq!(chosen(&offers, Some("answer_1")).result, json!({"answer": "blue"}));
+        assert_eq!(chosen(&offers, Some("answer_2")), ClientChoice::no());
+        assert_eq!(other_way(&closed), None);
+        let parameters = json!({"choices": [{"label": "red"}]});
+        let free = asked(ACTION_ASK_USER, parameters, schema(json!({"type": "string"})));
+        let offers = offered(&free, Path::new("/p"));
+        assert_eq!(chosen(&offers, Some("answer_0")).result, json!({"answer": "red"}));
+        assert!(other_way(&free).expect("a command").contains("aye answer q"));
+        let form = asked(ACTION_ASK_USER, json!({}), Some(json!({"type": "object", "required": ["a", "b"]})));
+        assert_eq!(shown(&form).len(), 1, "only declining");
+        assert!(other_way(&form).is_some());
+    }
+}

@@ -1,0 +1,516 @@
+//! One session: a conversation, its open prompt, and the questions that it asks the client.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use agent_client_protocol::v1::ConnectionTo;
+use agent_client_protocol::v1::schema as acp;
+use agent_client_protocol::{Client, Error};
+use async_trait::async_trait;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use acp::{RequestPermissionOutcome, SessionUpdate, StopReason};
+use aye_core::contract::event::AgentEvent;
+use aye_core::contract::event_sink::EventSink;
+use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
+use aye_core::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
+use aye_core::contract::message::Role;
+use aye_core::contract::record::{RunRecord, SuspensionRecord};
+use aye_runtime::{
+    AgentRunResult, AgentRuntime, CarriedOn, DecideError, RunDocument, RunFollower, RunRequest, RuntimeError,
+    UnknownPolicy, stop_reason_of,
+};
+
+use super::ends::{RunEnd, internal, invalid, runtime_error};
+use super::host::{FolderHost, PromptPart};
+use super::questions;
+use super::updates::UpdateEncoder;
+
+/// Calls whose outcome is unknown become questions.
+const UNKNOWN: UnknownPolicy = UnknownPolicy::Ask;
+/// How long a run with a pending question may take to come to rest after the client is gone.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
+pub(crate) struct AcpSession {
+    pub(crate) id: acp::SessionId,
+    pub(crate) thread: ThreadId,
+    pub(crate) host: Arc<dyn FolderHost>,
+    client: ConnectionTo<Client>,
+    encoder: Mutex<UpdateEncoder>,
+    /// Held by the open prompt.
+    turn: tokio::sync::Mutex<()>,
+    /// Cancels the open prompt.
+    cancel: Mutex<CancellationToken>,
+    /// Questions that the client was asked, each with what takes the request back.
+    asked: Mutex<HashMap<SuspensionId, CancellationToken>>,
+    /// A question was decided here; the store reports only what others decide.
+    answered: Notify,
+    /// Something happened that may have brought a question.
+    look: Notify,
+    /// The client is gone: nothing that it did not say is an answer.
+    closing: CancellationToken,
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl AcpSession {
+    pub(crate) fn new(
+        thread: ThreadId,
+        host: Arc<dyn FolderHost>,
+        client: ConnectionTo<Client>,
+        has_notices: bool,
+        closing: CancellationToken,
+    ) -> Arc<Self> {
+        let encoder = UpdateEncoder::new(host.cwd()).with_notices(has_notices);
+        Arc::new(Self {
+            id: acp::SessionId::new(thread.as_str()),
+            thread,
+            host,
+            client,
+            encoder: Mutex::new(encoder),
+            turn: tokio::sync::Mutex::default(),
+            cancel: Mutex::default(),
+            asked: Mutex::default(),
+            answered: Notify::new(),
+            look: Notify::new(),
+            closing,
+        })
+    }
+
+    fn runtime(&self) -> &AgentRuntime {
+        self.host.runtime()
+    }
+
+    pub(crate) fn send(&self, updates: Vec<SessionUpdate>) {
+        for update in updates {
+            let update = acp::SessionNotification::new(self.id.clone(), update);
+            if let Err(error) = self.client.send_notification(update) {
+                tracing::debug!(?error, "an update did not reach the client");
+            }
+        }
+    }
+
+    fn encode(&self, of: impl FnOnce(&mut UpdateEncoder) -> Vec<SessionUpdate>) {
+        // Sent while the encoder is held: updates leave in the order in which they were made.
+        let mut encoder = held(&self.encoder);
+        let updates = of(&mut encoder);
+        self.send(updates);
+    }
+
+    /// Sends the whole conversation.
+    pub(crate) async fn replay(&self) -> Result<(), Error> {
+        let store = self.runtime().store();
+        let messages = store.load_messages(&self.thread).await.map_err(|e| internal(e.to_string()))?;
+        for stored in messages {
+            self.encode(|encoder| encoder.stored(&stored.run_id, &stored.message));
+        }
+        self.catch_up().await;
+        Ok(())
+    }
+
+    /// Sends what other processes wrote to the latest run.
+    async fn catch_up(&self) {
+        if let Err(error) = self.try_catch_up().await {
+            tracing::error!(thread = %self.thread, %error, "the conversation cannot be read");
+        }
+    }
+
+    async fn try_catch_up(&self) -> Result<(), RuntimeError> {
+        let store = self.runtime().store();
+        let Some(run) = store.latest_run(&self.thread).await? else { return Ok(()) };
+        let (_, messages) = store.messages_of_run(&self.thread, &run.id).await?;
+        // Results of an open step are not in the conversation yet.
+        let document = RunDocument::from_value(&run.machine).ok();
+        let open = document.filter(|document| run.status != RunStatus::Done && !document.recorded);
+        let open = open.map(|document| document.tool_messages()).unwrap_or_default();
+        for message in messages.into_iter().map(|stored| stored.message).chain(open) {
+            self.encode(|encoder| encoder.stored(&run.id, &message));
+        }
+        Ok(())
+    }
+
+    /// Cancels the open prompt.
+    pub(crate) fn cancel(&self) {
+        held(&self.cancel).cancel();
+    }
+
+    /// Ends what runs here in order; questions stay.
+    pub(crate) async fn close(&self) {
+        self.cancel();
+        drop(self.turn.lock().await);
+        if let Err(error) = self.runtime().end_commands(&self.thread).await {
+            tracing::warn!(thread = %self.thread, %error, "background commands");
+        }
+        self.host.close().await;
+    }
+
+    /// Answers a prompt: drives the conversation until nothing of it is left to do.
+    pub(crate) async fn prompt(self: &Arc<Self>, parts: Vec<PromptPart>) -> Result<StopReason, Error> {
+        let Ok(_turn) = self.turn.try_lock() else {
+            return Err(invalid("a prompt of this session is still open; cancel it first"));
+        };
+        let cancel = CancellationToken::new();
+        *held(&self.cancel) = cancel.clone();
+        let turn = Turn { session: self, cancel: cancel.clone() };
+        let questions = CancellationToken::new();
+        let asking = tokio::spawn(Arc::clone(self).ask_until(questions.clone(), cancel));
+        let _stops = questions.drop_guard();
+        // On the heap, because a run's future is large.
+        let end = Box::pin(turn.drive(parts)).await;
+        drop(_stops);
+        let _ = asking.await;
+        end
+    }
+
+    /// Asks the client whatever the conversation has to ask, until told to stop.
+    async fn ask_until(self: Arc<Self>, stop: CancellationToken, cancel: CancellationToken) {
+        let mut changes = match self.runtime().store().watch() {
+            Ok(changes) => changes,
+            Err(error) => {
+                tracing::warn!(%error, "answers from elsewhere are noticed late");
+                return;
+            }
+        };
+        let mut children = self.runtime().watch_children();
+        while !stop.is_cancelled() {
+            self.ask_open(&cancel).await;
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = self.look.notified() => {}
+                Ok(()) = children.changed() => {}
+                () = async { while !changes.next_or_check().await.concerns(&self.thread) {} } => {}
+            }
+        }
+        for (_, asked) in held(&self.asked).drain() {
+            asked.cancel();
+        }
+    }
+
+    /// Asks what is pending and was not asked, and takes back what is no longer pending.
+    async fn ask_open(self: &Arc<Self>, cancel: &CancellationToken) {
+        let open = match self.runtime().waiting(&self.thread).await {
+            Ok(open) => open,
+            Err(error) => {
+                tracing::error!(thread = %self.thread, %error, "questions cannot be read");
+                return;
+            }
+        };
+        let mut asked = held(&self.asked);
+        asked.retain(|id, request| {
+            let is_open = open.iter().any(|question| question.id == *id);
+            if !is_open {
+                request.cancel();
+            }
+            is_open
+        });
+        for question in open {
+            if asked.contains_key(&question.id) {
+                continue;
+            }
+            let taken_back = CancellationToken::new();
+            asked.insert(question.id.clone(), taken_back.clone());
+            tokio::spawn(Arc::clone(self).ask(question, taken_back, cancel.clone()));
+        }
+    }
+
+    /// Asks one question, and decides what the client says.
+    async fn ask(
+        self: Arc<Self>,
+        question: SuspensionRecord,
+        taken_back: CancellationToken,
+        cancel: CancellationToken,
+    ) {
+        let offers = questions::offered(&question, &self.host.project());
+        let how = questions::other_way(&question);
+        let call = held(&self.encoder).asked(&question, how.as_deref());
+        let options = offers.iter().map(questions::OfferedAnswer::option).collect();
+        let request = acp::RequestPermissionRequest::new(self.id.clone(), call, options);
+        let sent = self.client.send_request(request);
+        let handle = sent.cancellation_handle();
+        let answer = tokio::select! {
+            biased;
+            () = taken_back.cancelled() => {
+                let _ = handle.cancel();
+                return;
+            }
+            answer = sent.block_task() => answer,
+        };
+        let chosen = match answer {
+            Ok(response) => match response.outcome {
+                RequestPermissionOutcome::Selected(selected) => Some(selected.option_id.to_string()),
+                // That is how a client answers for a prompt that it cancels.
+                RequestPermissionOutcome::Cancelled => return cancel.cancel(),
+                _ => None,
+            },
+            // A client that is gone has not answered.
+            Err(error) if self.is_gone(&error) => return,
+            Err(error) => {
+                tracing::warn!(question = %question.id, ?error, "the client could not ask; the call is denied");
+                None
+            }
+        };
+        let mut choice = questions::chosen(&offers, chosen.as_deref());
+        if let Some(grant) = choice.grant.take() {
+            if let Err(error) = self.host.grant(grant).await {
+                tracing::warn!(question = %question.id, error, "the rule is not granted; the call is allowed once");
+            }
+        }
+        self.decide(&question, &choice).await;
+        self.answered.notify_one();
+        self.look.notify_one();
+    }
+
+    async fn decide(&self, question: &SuspensionRecord, choice: &questions::ClientChoice) {
+        let resume = choice.resume(self.host.now_ms());
+        match self.runtime().decide(&question.id, resume, self.host.actor()).await {
+            Ok(outcome) => {
+                // The same question may be asked again, if what it was about has changed.
+                held(&self.asked).remove(&question.id);
+                // Whoever was faster is right: what the row says is carried out.
+                tracing::debug!(question = %question.id, ?outcome, "decided");
+            }
+            Err(
+                error @ (DecideError::Schema { .. }
+                | DecideError::Unfit { .. }
+                | DecideError::Arguments { .. }),
+            ) => {
+                tracing::error!(question = %question.id, %error, "the answer does not fit the question");
+            }
+            Err(DecideError::Store(error)) => {
+                tracing::error!(question = %question.id, %error, "the decision is not stored");
+            }
+        }
+    }
+
+    fn is_gone(&self, error: &Error) -> bool {
+        agent_client_protocol::is_incoming_transport_closed(error)
+            || self.client.is_incoming_closed()
+            || self.client.termination().is_some()
+            || self.closing.is_cancelled()
+    }
+}
+
+/// The open prompt of a session.
+struct Turn<'a> {
+    session: &'a Arc<AcpSession>,
+    cancel: CancellationToken,
+}
+
+impl Turn<'_> {
+    async fn drive(&self, parts: Vec<PromptPart>) -> Result<StopReason, Error> {
+        let session = self.session;
+        let (runtime, thread) = (session.runtime(), &session.thread);
+        session.host.prepare().await;
+        let message = session.host.message(parts).await.map_err(invalid)?;
+        // The client shows it already.
+        session.encode(|encoder| {
+            encoder.knows(&message);
+            Vec::new()
+        });
+        let store = runtime.store();
+        let unfinished = store.latest_run(thread).await.map_err(|e| internal(e.to_string()))?;
+        let unfinished = unfinished.filter(|run| run.status != RunStatus::Done);
+        let mut end = match unfinished {
+            None => {
+                let request = RunRequest::new(thread.clone(), vec![message]);
+                self.see_through(runtime.run(request, self.sink())).await?
+            }
+            // What is pending is asked first, so that nothing is lost; the message starts after it.
+            Some(run) => {
+                let queued = runtime.enqueue(thread, vec![message]).await.map_err(|e| runtime_error(&e))?;
+                let end = self.carry_through(&run.id).await?;
+                if self.cancel.is_cancelled() {
+                    let _ = runtime.unqueue(queued.id).await;
+                }
+                end
+            }
+        };
+        while end.went_well() && !self.cancel.is_cancelled() {
+            match self.next().await? {
+                Some(next) => end = next,
+                None => break,
+            }
+        }
+        if self.cancel.is_cancelled() {
+            return Ok(StopReason::Cancelled);
+        }
+        if let Some(words) = end.words() {
+            session.send(vec![SessionUpdate::AgentMessageChunk(acp::ContentChunk::new(words.into()))]);
+        }
+        end.stop_reason()
+    }
+
+    /// Starts what is queued. `None`: nothing is.
+    async fn next(&self) -> Result<Option<RunEnd>, Error> {
+        let (runtime, thread) = (self.session.runtime(), &self.session.thread);
+        let failed = |error: RuntimeError| runtime_error(&error);
+        loop {
+            // Background runs report by a message when they are done.
+            runtime.mind_tasks(thread).await.map_err(failed)?;
+            tokio::select! {
+                () = self.cancel.cancelled() => return Ok(None),
+                () = runtime.finish_tasks(thread) => {}
+            }
+            let next = runtime.next_wanted(thread).await.map_err(|e| internal(e.to_string()))?;
+            let Some(next) = next else { return Ok(None) };
+            match self.start(runtime.run(RunRequest::queued(next), self.sink())).await {
+                // Somebody else started it, or it was taken back.
+                Err(RuntimeError::NotQueued { .. }) => {}
+                Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NotFree { .. }) => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(failed(error)),
+                Ok(None) => return Ok(Some(RunEnd::cancelled())),
+                Ok(Some(result)) => return self.until_done(result).await.map(Some),
+            }
+        }
+    }
+
+    fn sink(&self) -> Arc<dyn EventSink> {
+        Arc::new(SessionSink { session: Arc::clone(self.session), cancel: self.cancel.clone() })
+    }
+
+    /// Stays with work that drives a run, and cancels the run when the prompt is cancelled. `None`: cancelled, and
+    /// nothing is driven here.
+    async fn start<T, E>(&self, work: impl Future<Output = Result<T, E>>) -> Result<Option<T>, E> {
+        tokio::pin!(work);
+        tokio::select! {
+            result = &mut work => result.map(Some),
+            () = self.cancel.cancelled() => {
+                let (runtime, thread) = (self.session.runtime(), &self.session.thread);
+                // Cancelling would close a question that is to stay: the run may reach its rest instead.
+                let keeps = self.session.closing.is_cancelled()
+                    && runtime.waiting(thread).await.is_ok_and(|open| !open.is_empty());
+                if keeps {
+                    return match tokio::time::timeout(LAST_WAIT, work).await {
+                        Ok(result) => result.map(Some),
+                        Err(_) => Ok(None),
+                    };
+                }
+                if runtime.cancel(thread) { work.await.map(Some) } else { Ok(None) }
+            }
+        }
+    }
+
+    async fn see_through(
+        &self,
+        work: impl Future<Output = Result<AgentRunResult, RuntimeError>>,
+    ) -> Result<RunEnd, Error> {
+        match self.start(work).await.map_err(|error| runtime_error(&error))? {
+            Some(result) => self.until_done(result).await,
+            None => Ok(RunEnd::cancelled()),
+        }
+    }
+
+    /// Follows a run that may wait to its end.
+    async fn until_done(&self, result: AgentRunResult) -> Result<RunEnd, Error> {
+        if result.termination != TerminationReason::Suspended {
+            return Ok(RunEnd::of(&result));
+        }
+        self.wait(&result).await?;
+        if self.cancel.is_cancelled() {
+            return self.give_up().await;
+        }
+        Box::pin(self.carry_through(&result.run_id)).await
+    }
+
+    /// Waits until a question was answered, here or elsewhere, or the prompt is cancelled.
+    async fn wait(&self, result: &AgentRunResult) -> Result<(), Error> {
+        let session = self.session;
+        session.look.notify_one();
+        let none = std::collections::BTreeMap::new();
+        tokio::select! {
+            answered = session.runtime().until_answered(&session.thread, &result.waiting, &none) => {
+                answered.map(drop).map_err(|error| runtime_error(&error))
+            }
+            () = session.answered.notified() => Ok(()),
+            () = self.cancel.cancelled() => Ok(()),
+        }
+    }
+
+    /// Ends a run that waits because its prompt was cancelled. If the client is gone its questions stay.
+    async fn give_up(&self) -> Result<RunEnd, Error> {
+        let session = self.session;
+        if !session.closing.is_cancelled() {
+            let ended = session.runtime().cancel_waiting(&session.thread, self.sink()).await;
+            if let Err(error) = ended {
+                tracing::warn!(thread = %session.thread, %error, "the run still waits");
+            }
+        }
+        Ok(RunEnd::cancelled())
+    }
+
+    /// Resumes a run, or follows it while another process drives it, to its end.
+    async fn carry_through(&self, run: &RunId) -> Result<RunEnd, Error> {
+        let session = self.session;
+        session.host.prepare().await;
+        let follower = SessionFollower { session };
+        let work = session.runtime().carry_on(&session.thread, run, self.sink(), UNKNOWN, &follower);
+        match self.start(work).await.map_err(|error| runtime_error(&error))? {
+            None => Ok(RunEnd::cancelled()),
+            Some(CarriedOn::Here(result)) => Box::pin(self.until_done(result)).await,
+            Some(CarriedOn::Elsewhere(record)) => {
+                session.catch_up().await;
+                self.ended_elsewhere(&record).await
+            }
+        }
+    }
+
+    async fn ended_elsewhere(&self, run: &RunRecord) -> Result<RunEnd, Error> {
+        let store = self.session.runtime().store();
+        let (_, messages) =
+            store.messages_of_run(&run.thread_id, &run.id).await.map_err(|e| internal(e.to_string()))?;
+        let last = messages.iter().rfind(|stored| stored.message.role == Role::Assistant);
+        let termination = run.termination.clone().unwrap_or(TerminationReason::NaturalEnd);
+        Ok(RunEnd {
+            termination,
+            stop_reason: last.and_then(|stored| stop_reason_of(&stored.message)),
+            code: None,
+        })
+    }
+}
+
+struct SessionFollower<'a> {
+    session: &'a Arc<AcpSession>,
+}
+
+#[async_trait]
+impl RunFollower for SessionFollower<'_> {
+    async fn drives_elsewhere(&self, _pid: u32) {
+        self.session.catch_up().await;
+        self.session.look.notify_one();
+    }
+}
+
+/// Sends the events of a run to the client.
+struct SessionSink {
+    session: Arc<AcpSession>,
+    cancel: CancellationToken,
+}
+
+#[async_trait]
+impl EventSink for SessionSink {
+    async fn emit(&self, event: AgentEvent) {
+        let session = &self.session;
+        match &event {
+            // A prompt that was cancelled before its run could be.
+            AgentEvent::RunStart { .. } if self.cancel.is_cancelled() => {
+                session.runtime().cancel(&session.thread);
+            }
+            AgentEvent::ToolCallDone { outcome: ToolCallOutcome::Suspended, .. }
+            | AgentEvent::RunFinish { .. } => {
+                session.look.notify_one();
+            }
+            _ => {}
+        }
+        session.encode(|encoder| encoder.event(&event, Instant::now()));
+    }
+
+    async fn acquired(&self) {
+        self.session.catch_up().await;
+    }
+}

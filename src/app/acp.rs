@@ -1,0 +1,275 @@
+//! `aye acp`: the program behind an editor.
+
+use std::io::{BufRead as _, IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use aye_acp::{ClientServer, EditorHost, FolderHost, PromptCommand, PromptPart, Refusal};
+use reqwest::Url;
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::mpsc;
+
+use super::agent::App;
+use super::foundation::Foundation;
+use super::work::Signals;
+use super::{Failure, images, mentions, models};
+use crate::cli::Cli;
+use crate::config::{Env, TrustAssessment};
+use crate::contract::content::ContentBlock;
+use crate::contract::digest::sha256_hex;
+use crate::contract::display::visible_line;
+use crate::contract::grant::GrantRequest;
+use crate::contract::message::Message;
+use crate::contract::mode::Mode;
+use crate::contract::record::ThreadRecord;
+use crate::contract::server::{ServerConfig, ServerScope, ServerTransport};
+use crate::contract::suspension::Actor;
+use crate::plugins::skills::{invocation, list_rows, refused};
+use crate::runtime::AgentRuntime;
+
+/// Bytes of one message of the client: an image is the largest thing in it.
+const MAX_LINE: u64 = 64 << 20;
+/// Messages of the client that wait to be read.
+const WAITING: usize = 16;
+
+pub(super) async fn run(foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
+    if std::io::stdin().is_terminal() {
+        return Err(Failure::usage(
+            "`aye acp` is started by an editor and speaks JSON-RPC on stdin and stdout; `aye docs editors` says how to \
+             set it up",
+        ));
+    }
+    let _log = crate::logging::to_file(&foundation.paths.log_dir());
+    let host = Arc::new(Host { env: foundation.env.clone(), cli: cli.clone() });
+    let mut signals = Signals::new();
+    let outgoing = futures::sink::unfold(tokio::io::stdout(), |mut out, line: String| async move {
+        out.write_all(line.as_bytes()).await?;
+        out.write_all(b"\n").await?;
+        out.flush().await?;
+        Ok(out)
+    });
+    let incoming = futures::stream::unfold(lines(), |mut lines| async move {
+        let line = lines.recv().await?;
+        Some((line, lines))
+    });
+    let version = env!("CARGO_PKG_VERSION");
+    let served = aye_acp::serve(host, version, incoming, Box::pin(outgoing), signals.next()).await;
+    served.map_err(|why| Failure::failed(format!("the connection to the editor broke: {why}")))?;
+    Ok(signals.first().unwrap_or(0))
+}
+
+/// The lines of stdin, read by a thread of its own: nothing waits for it when the program ends.
+fn lines() -> mpsc::Receiver<std::io::Result<String>> {
+    let (sender, lines) = mpsc::channel(WAITING);
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lock();
+        loop {
+            let mut line = Vec::new();
+            let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
+            let line = match read {
+                Ok(0) => return,
+                Ok(_) if line.ends_with(b"\n") || (line.len() as u64) < MAX_LINE => {
+                    String::from_utf8(line).map_err(std::io::Error::other)
+                }
+                Ok(_) => {
+                    Err(std::io::Error::other(format!("a message has more than {} MiB", MAX_LINE >> 20)))
+                }
+                Err(error) => Err(error),
+            };
+            let line = line.map(|line| line.trim_end_matches(['\r', '\n']).to_owned());
+            let is_over = line.is_err();
+            if sender.blocking_send(line).is_err() || is_over {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// The program, before it is known for which folder.
+struct Host {
+    env: Env,
+    /// The flags of this start.
+    cli: Cli,
+}
+
+impl Host {
+    fn foundation(&self, cwd: Option<&Path>) -> Result<(Foundation, Cli), Refusal> {
+        let mut cli = self.cli.clone();
+        if let Some(cwd) = cwd {
+            cli.global.cd = Some(cwd.to_path_buf());
+        }
+        let foundation = Foundation::load(&cli, self.env.clone()).map_err(|e| Refusal::Invalid(e.message))?;
+        Ok((foundation, cli))
+    }
+}
+
+#[async_trait]
+impl EditorHost for Host {
+    async fn open(&self, cwd: &Path, servers: Vec<ClientServer>) -> Result<Arc<dyn FolderHost>, Refusal> {
+        let (mut foundation, cli) = self.foundation(Some(cwd))?;
+        let settings = &foundation.loaded.settings.mcp;
+        let (timeout, start_timeout) = (settings.timeout, settings.start_timeout);
+        foundation.client_servers = servers
+            .into_iter()
+            .map(|ClientServer { name, transport }| {
+                let shown = match &transport {
+                    ServerTransport::Stdio { command, .. } => command.clone(),
+                    ServerTransport::Http { .. } => "a URL of the editor".to_owned(),
+                };
+                ServerConfig {
+                    scope: ServerScope::Client,
+                    place: "the editor".to_owned(),
+                    digest: sha256_hex(&shown),
+                    name,
+                    transport,
+                    shown,
+                    timeout,
+                    start_timeout,
+                }
+            })
+            .collect();
+        let mut warnings = Vec::new();
+        warnings.extend(TrustAssessment::ignored_notice(&foundation.untrusted));
+        if let Some(why) = models::needs_login(&foundation).await {
+            return Err(Refusal::NoModel(why));
+        }
+        let app = App::build(foundation, &cli).await.map_err(|e| Refusal::Failed(e.message))?;
+        warnings.extend(app.warnings.iter().cloned());
+        app.mcp.start(|text| tracing::warn!("{text}"));
+        Ok(Arc::new(Folder { app, warnings }))
+    }
+
+    async fn threads(&self, cwd: Option<&Path>) -> Result<Vec<ThreadRecord>, Refusal> {
+        let (foundation, _) = self.foundation(None)?;
+        let store = foundation.open_store_to_read().map_err(|e| Refusal::Failed(e.message))?;
+        let threads = store.threads(cwd).await;
+        store.close().await;
+        let threads = threads.map_err(|error| Refusal::Failed(error.to_string()))?;
+        Ok(threads.into_iter().filter(|row| row.messages > 0).map(|row| row.thread).collect())
+    }
+}
+
+/// The program in one folder.
+struct Folder {
+    app: App,
+    warnings: Vec<String>,
+}
+
+impl Folder {
+    /// What a prompt of text is: a skill or a prompt of a server that it names, or its words.
+    async fn said(&self, text: &str) -> Result<(Vec<ContentBlock>, bool), String> {
+        let app = &self.app;
+        if let Some(command) = text.strip_prefix('/') {
+            let (name, words) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+            if let Some(blocks) = super::mcp::prompt(app, name, words.trim()).await {
+                return Ok((blocks?, true));
+            }
+        }
+        let registry = app.skills.registry();
+        if let Some(why) = refused(&registry, text) {
+            return Err(why);
+        }
+        match invocation(&registry, text) {
+            Some(invoked) => Ok((vec![ContentBlock::text(invoked)], true)),
+            None => Ok((super::mcp::message(app, text).await?, false)),
+        }
+    }
+
+    fn resource(&self, uri: &str, text: &str) -> Result<ContentBlock, String> {
+        let path = file_of(uri);
+        let name = path.as_ref().map_or_else(|| uri.into(), |path| path.to_string_lossy());
+        if let Some(path) = &path {
+            images::may_be_read(&self.app, path, &name)?;
+        }
+        Ok(ContentBlock::text(format!("[{}]\n\n{text}", visible_line(&name))))
+    }
+}
+
+/// The path of a `file:` address.
+fn file_of(uri: &str) -> Option<PathBuf> {
+    Url::parse(uri).ok().filter(|url| url.scheme() == "file")?.to_file_path().ok()
+}
+
+#[async_trait]
+impl FolderHost for Folder {
+    fn runtime(&self) -> &AgentRuntime {
+        &self.app.runtime
+    }
+
+    fn cwd(&self) -> PathBuf {
+        self.app.foundation.workspace.cwd.clone()
+    }
+
+    fn project(&self) -> PathBuf {
+        self.app.permission.workspace().root.clone()
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.app.clock.now_ms()
+    }
+
+    fn actor(&self) -> Actor {
+        self.app.actor("acp")
+    }
+
+    fn mode(&self) -> Mode {
+        self.app.permission.mode()
+    }
+
+    fn set_mode(&self, mode: Mode) -> Result<(), String> {
+        self.app.permission.set_mode(mode)
+    }
+
+    fn commands(&self) -> Vec<PromptCommand> {
+        let skills = list_rows(&self.app.skills).into_iter().filter(|row| row.user_invocable);
+        skills
+            .map(|row| PromptCommand { description: row.summary(), name: row.name, hint: row.argument_hint })
+            .collect()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.warnings.clone()
+    }
+
+    async fn prepare(&self) {
+        self.app.load_grants().await;
+        self.app.mcp.settled().await;
+    }
+
+    async fn message(&self, parts: Vec<PromptPart>) -> Result<Message, String> {
+        let mut text = String::new();
+        let mut goes_with = Vec::new();
+        for part in parts {
+            match part {
+                PromptPart::Text(words) => text.push_str(&words),
+                // A mention, as the user types it in the terminal.
+                PromptPart::Link { name, uri } => match file_of(&uri) {
+                    Some(path) => text.push_str(&format!("@{}", path.display())),
+                    None => text.push_str(&format!("[{name}]({uri})")),
+                },
+                PromptPart::Resource { uri, text } => goes_with.push(self.resource(&uri, &text)?),
+                PromptPart::Image(data) => goes_with.push(images::given(&self.app, &data).await?),
+            }
+        }
+        let (mut content, is_command) = self.said(&text).await?;
+        goes_with.extend(images::mentioned(&self.app, &text).await?);
+        goes_with.extend(mentions::attached(&self.app, &text).await?);
+        let is_more = is_command || !goes_with.is_empty();
+        content.extend(goes_with);
+        let message = Message::user_with(content);
+        Ok(if is_more { message.written_as(&text) } else { message })
+    }
+
+    async fn grant(&self, grant: GrantRequest) -> Result<(), String> {
+        self.app.add_grant(grant, "acp").await
+    }
+
+    async fn close(&self) {
+        self.app.mcp.manager.close().await;
+        self.app.notifier.finish().await;
+        self.app.telemetry.end().await;
+        self.app.store.leave().await;
+    }
+}

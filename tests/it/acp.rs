@@ -1,0 +1,481 @@
+//! `aye acp` over pipes, as an editor drives it: raw JSON-RPC lines against the real program.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc;
+
+use serde_json::{Value, json};
+
+use crate::support::home::Home;
+use crate::support::llm::{Answer, Gate, MockLlm, PATIENCE, Part, until};
+
+const TOUCH: &str = "echo ran >> log.txt";
+
+/// An editor.
+struct Editor {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: mpsc::Receiver<Value>,
+    next: u64,
+    /// What came and was not waited for.
+    seen: Vec<Value>,
+}
+
+impl Editor {
+    /// Starts the program, and says hello.
+    fn start(home: &Home, args: &[&str]) -> Editor {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_aye"))
+            .arg("acp")
+            .args(args)
+            .current_dir(home.root())
+            .env_clear()
+            .envs(home.env())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let stdout = BufReader::new(child.stdout.take().expect("stdout"));
+        let (send, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                // Anything else on stdout would break a client.
+                let message: Value =
+                    serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+                assert_eq!(message["jsonrpc"], "2.0", "{line}");
+                if send.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let stdin = child.stdin.take();
+        let mut editor = Editor { child, stdin, lines, next: 0, seen: Vec::new() };
+        let capabilities = json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
+        let hello =
+            editor.call("initialize", json!({"protocolVersion": 1, "clientCapabilities": capabilities}));
+        assert_eq!(hello["protocolVersion"], 1, "{hello:#}");
+        assert_eq!(hello["agentCapabilities"]["loadSession"], true, "{hello:#}");
+        editor
+    }
+
+    /// The same, with a new session in the workspace.
+    fn open(home: &Home) -> (Editor, String) {
+        let mut editor = Editor::start(home, &[]);
+        let opened = editor.call("session/new", json!({"cwd": home.work(), "mcpServers": []}));
+        let session = opened["sessionId"].as_str().expect("a session").to_owned();
+        (editor, session)
+    }
+
+    fn write(&mut self, message: &Value) {
+        let stdin = self.stdin.as_mut().expect("it is open");
+        stdin.write_all(format!("{message}\n").as_bytes()).expect("written");
+    }
+
+    fn send(&mut self, method: &str, params: Value) -> u64 {
+        self.next += 1;
+        let id = self.next;
+        self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        id
+    }
+
+    fn notify(&mut self, method: &str, params: Value) {
+        self.write(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+    }
+
+    /// Reads messages until one is wanted; the others are kept.
+    #[track_caller]
+    fn wait(&mut self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+        if let Some(at) = self.seen.iter().position(&is) {
+            return self.seen.remove(at);
+        }
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(message) if is(&message) => return message,
+                Ok(message) => self.seen.push(message),
+                Err(error) => panic!("{what}: {error}: {:#?}", self.seen),
+            }
+        }
+    }
+
+    #[track_caller]
+    fn answer(&mut self, id: u64) -> Value {
+        self.wait("an answer", |message| message["id"] == id && message.get("method").is_none())
+    }
+
+    #[track_caller]
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(method, params);
+        let answer = self.answer(id);
+        assert!(answer.get("error").is_none(), "{method}: {answer:#}");
+        answer["result"].clone()
+    }
+
+    /// The error of a request that is refused.
+    #[track_caller]
+    fn refused(&mut self, method: &str, params: Value) -> (i64, String) {
+        let id = self.send(method, params);
+        let answer = self.answer(id);
+        let error = answer.get("error").unwrap_or_else(|| panic!("{method} was taken: {answer:#}"));
+        (error["code"].as_i64().expect("a code"), error["message"].as_str().expect("words").to_owned())
+    }
+
+    fn prompt(&mut self, session: &str, text: &str) -> u64 {
+        let prompt = json!([{"type": "text", "text": text}]);
+        self.send("session/prompt", json!({"sessionId": session, "prompt": prompt}))
+    }
+
+    #[track_caller]
+    fn stops(&mut self, prompt: u64) -> String {
+        let answer = self.answer(prompt);
+        answer["result"]["stopReason"].as_str().unwrap_or_else(|| panic!("{answer:#}")).to_owned()
+    }
+
+    /// The next question.
+    #[track_caller]
+    fn question(&mut self) -> Value {
+        self.wait("a question", |message| message["method"] == "session/request_permission")
+    }
+
+    /// Chooses the first option of a kind.
+    fn choose(&mut self, question: &Value, kind: &str) {
+        let options = question["params"]["options"].as_array().expect("options");
+        let option = options.iter().find(|option| option["kind"] == kind);
+        let option = option.unwrap_or_else(|| panic!("no {kind}: {options:#?}"))["optionId"].clone();
+        self.select(question, &option);
+    }
+
+    fn select(&mut self, question: &Value, option: &Value) {
+        let outcome = json!({"outcome": {"outcome": "selected", "optionId": option}});
+        self.write(&json!({"jsonrpc": "2.0", "id": question["id"], "result": outcome}));
+    }
+
+    /// The updates of a kind so far.
+    fn updates(&self, kind: &str) -> Vec<&Value> {
+        let updates = self.seen.iter().filter(|message| message["method"] == "session/update");
+        updates
+            .map(|message| &message["params"]["update"])
+            .filter(|update| update["sessionUpdate"] == kind)
+            .collect()
+    }
+
+    /// The text of chunks of a kind so far.
+    fn text(&self, kind: &str) -> String {
+        self.updates(kind).iter().filter_map(|update| update["content"]["text"].as_str()).collect()
+    }
+
+    /// Closes its side, and waits for the program's end.
+    fn leave(mut self) {
+        self.stdin = None;
+        until("the end of the program", || self.child.try_wait().expect("a child").is_some());
+        let status = self.child.wait().expect("a child");
+        assert!(status.success(), "{status}");
+    }
+
+    fn kill(mut self) {
+        self.child.kill().expect("it lives");
+        self.child.wait().expect("a child");
+    }
+}
+
+fn asks_to_run() -> MockLlm {
+    MockLlm::answers([Answer::say("I will.").bash("c1", TOUCH), Answer::say("It is done.")])
+}
+
+#[test]
+fn a_prompt_streams_its_answer() {
+    let gate = Gate::default();
+    let llm = MockLlm::answers([Answer::say("Hello").wait(&gate).text(", editor.")]);
+    let home = Home::with(&llm);
+    let (mut editor, session) = Editor::open(&home);
+    let prompt = editor.prompt(&session, "hi");
+    let is_chunk = |message: &Value| message["params"]["update"]["sessionUpdate"] == "agent_message_chunk";
+    let first = editor.wait("the first words", is_chunk);
+    assert_eq!(first["params"]["sessionId"], session.as_str());
+    assert_eq!(first["params"]["update"]["content"], json!({"type": "text", "text": "Hello"}));
+    gate.open();
+    assert_eq!(editor.stops(prompt), "end_turn");
+    assert_eq!(editor.text("agent_message_chunk"), ", editor.");
+    assert_eq!(editor.text("user_message_chunk"), "", "the editor knows what it sent");
+    assert_eq!(llm.last().user(), "hi");
+    editor.leave();
+}
+
+#[test]
+fn an_allowed_call_runs_once() {
+    let llm = asks_to_run();
+    let home = Home::with(&llm);
+    let (mut editor, session) = Editor::open(&home);
+    let prompt = editor.prompt(&session, "do it");
+    let question = editor.question();
+    let call = &question["params"]["toolCall"];
+    assert_eq!(call["title"], TOUCH);
+    assert_eq!(call["kind"], "execute");
+    assert_eq!(call["rawInput"], json!({"command": TOUCH}));
+    let announced = editor.updates("tool_call")[0]["toolCallId"].clone();
+    assert_eq!(call["toolCallId"], announced, "the question is about the announced call");
+    assert_eq!(home.read("log.txt"), "");
+    editor.choose(&question, "allow_once");
+    assert_eq!(editor.stops(prompt), "end_turn");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    let last = editor.updates("tool_call_update").pop().expect("an update").clone();
+    assert_eq!((&last["toolCallId"], &last["status"]), (&announced, &json!("completed")));
+    let shown = home.ok(&["approvals", "show", "perm_c1", "--json"]).json();
+    assert_eq!(shown["decided_by"]["channel"], "acp", "{shown:#}");
+    editor.leave();
+    assert_eq!(llm.asked().len(), 2);
+}
+
+#[test]
+fn rejecting_and_answers_that_were_not_offered_deny() {
+    let outcomes: [fn(&mut Editor, &Value); 4] = [
+        |editor, question| editor.choose(question, "reject_once"),
+        |editor, question| editor.select(question, &json!("allow_everything")),
+        |editor, question| {
+            let error = json!({"code": -32603, "message": "no window"});
+            editor.write(&json!({"jsonrpc": "2.0", "id": question["id"], "error": error}));
+        },
+        |editor, question| {
+            editor.write(&json!({"jsonrpc": "2.0", "id": question["id"], "result": {"outcome": "yes"}}));
+        },
+    ];
+    for answer in outcomes {
+        let llm = asks_to_run();
+        let home = Home::with(&llm);
+        let (mut editor, session) = Editor::open(&home);
+        let prompt = editor.prompt(&session, "do it");
+        let question = editor.question();
+        answer(&mut editor, &question);
+        assert_eq!(editor.stops(prompt), "end_turn");
+        assert_eq!(home.read("log.txt"), "");
+        assert!(llm.last().result("c1").contains("denied"), "{}", llm.last().result("c1"));
+        editor.leave();
+    }
+}
+
+#[test]
+fn always_allowing_grants_the_rule_of_the_card() {
+    let llm = MockLlm::answers([
+        Answer::new().bash("c1", "touch made.txt"),
+        Answer::new().bash("c2", "touch made.txt"),
+        Answer::say("Twice."),
+    ]);
+    let home = Home::with(&llm);
+    let (mut editor, session) = Editor::open(&home);
+    let prompt = editor.prompt(&session, "do it");
+    let question = editor.question();
+    editor.choose(&question, "allow_always");
+    assert_eq!(editor.stops(prompt), "end_turn", "the second call is not asked about");
+    assert!(home.work().join("made.txt").exists());
+    let grants = home.ok(&["grants", "list", "--json"]).json();
+    assert_eq!(grants.as_array().map(Vec::len), Some(1), "{grants:#}");
+    editor.leave();
+}
+
+#[test]
+fn an_answer_from_another_terminal_moves_the_prompt_on() {
+    let llm = asks_to_run();
+    let home = Home::with(&llm);
+    let (mut editor, session) = Editor::open(&home);
+    let prompt = editor.prompt(&session, "do it");
+    let question = editor.question();
+    home.ok(&["approve", "perm_c1"]);
+    assert_eq!(editor.stops(prompt), "end_turn");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    assert_eq!(editor.text("agent_message_chunk"), "I will.It is done.");
+    // Too late: it was answered.
+    editor.choose(&question, "reject_once");
+    let taken_back =
+        editor.wait("the end of the question", |message| message["method"] == "$/cancel_request");
+    assert_eq!(taken_back["params"]["requestId"], question["id"]);
+    editor.leave();
+}
+
+#[test]
+fn a_run_that_another_process_resumed_is_followed_to_its_end() {
+    let llm = asks_to_run();
+    let home = Home::with(&llm);
+    let (mut editor, session) = Editor::open(&home);
+    let prompt = editor.prompt(&session, "do it");
+    editor.question();
+    home.ok(&["approve", "perm_c1", "--resume"]);
+    assert_eq!(editor.stops(prompt), "end_turn");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    assert_eq!(editor.text("agent_message_chunk"), "I will.It is done.", "whoever drove it");
+    let settled = editor.updates("tool_call_update");
+    assert!(settled.iter().any(|update| update["status"] == "completed"), "{settled:#?}");
+    editor.leave();
+}
+
+#[test]
+fn a_question_outlives_a_killed_process() {
+    for is_answered_before in [false, true] {
+        let llm = MockLlm::answers([
+            Answer::say("I will.").bash("c1", TOUCH),
+            Answer::say("It is done."),
+            Answer::say("You are welcome."),
+        ]);
+        let home = Home::with(&llm);
+        let (mut editor, session) = Editor::open(&home);
+        editor.prompt(&session, "do it");
+        editor.question();
+        editor.kill();
+        assert_eq!(home.question(), "perm_c1");
+        if is_answered_before {
+            home.ok(&["approve", "perm_c1"]);
+        }
+        let mut editor = Editor::start(&home, &[]);
+        editor.call("session/load", json!({"sessionId": session, "cwd": home.work(), "mcpServers": []}));
+        assert_eq!(editor.text("user_message_chunk"), "do it", "the history came before the answer");
+        assert_eq!(editor.text("agent_message_chunk"), "I will.");
+        let prompt = editor.prompt(&session, "thanks");
+        if !is_answered_before {
+            let question = editor.question();
+            editor.choose(&question, "allow_once");
+        }
+        assert_eq!(editor.stops(prompt), "end_turn");
+        assert_eq!(home.read("log.txt"), "ran\n", "once");
+        assert_eq!(editor.text("agent_message_chunk"), "I will.It is done.You are welcome.");
+        assert_eq!(llm.last().user(), "thanks");
+        editor.leave();
+        assert!(home.open().is_empty());
+    }
+}
+
+#[test]
+fn closing_the_editor_leaves_the_question() {
+    let llm = asks_to_run();
+    let home = Home::with(&llm);
+    let (mut editor, session) = Editor::open(&home);
+    editor.prompt(&session, "do it");
+    editor.question();
+    editor.leave();
+    assert_eq!(home.question(), "perm_c1");
+    home.ok(&["approve", "perm_c1", "--resume"]);
+    assert_eq!(home.read("log.txt"), "ran\n");
+}
+
+#[test]
+fn cancelling_ends_the_turn_whatever_it_does() {
+    // While the model speaks.
+    let llm = MockLlm::answers([Answer::say("Well").part(Part::Hang)]);
+    let home = Home::with(&llm);
+    let (mut editor, session) = Editor::open(&home);
+    let prompt = editor.prompt(&session, "hi");
+    let is_chunk = |message: &Value| message["params"]["update"]["sessionUpdate"] == "agent_message_chunk";
+    editor.wait("the first words", is_chunk);
+    editor.notify("session/cancel", json!({"sessionId": session}));
+    assert_eq!(editor.stops(prompt), "cancelled");
+    editor.leave();
+
+    // While a question is pending.
+    let llm = asks_to_run();
+    let home = Home::with(&llm);
+    let (mut editor, session) = Editor::open(&home);
+    let prompt = editor.prompt(&session, "do it");
+    let question = editor.question();
+    editor.notify("session/cancel", json!({"sessionId": session}));
+    let outcome = json!({"outcome": {"outcome": "cancelled"}});
+    editor.write(&json!({"jsonrpc": "2.0", "id": question["id"], "result": outcome}));
+    assert_eq!(editor.stops(prompt), "cancelled");
+    assert!(home.open().is_empty(), "a cancelled turn asks nothing");
+    assert_eq!(home.read("log.txt"), "");
+    // The session goes on.
+    let prompt = editor.prompt(&session, "and now?");
+    assert_eq!(editor.stops(prompt), "end_turn");
+    editor.leave();
+}
+
+#[test]
+fn no_client_enters_yolo_or_auto() {
+    let llm = asks_to_run();
+    let home = Home::with(&llm);
+    let mut editor = Editor::start(&home, &[]);
+    let opened = editor.call("session/new", json!({"cwd": home.work(), "mcpServers": []}));
+    let session = opened["sessionId"].as_str().expect("a session").to_owned();
+    assert_eq!(opened["modes"]["currentModeId"], "ask");
+    let modes: Vec<_> =
+        opened["modes"]["availableModes"].as_array().expect("modes").iter().map(|m| &m["id"]).collect();
+    assert_eq!(modes, ["ask", "accept-edits", "plan"]);
+    for mode in ["yolo", "auto", "YOLO", ""] {
+        let (code, why) = editor.refused("session/set_mode", json!({"sessionId": session, "modeId": mode}));
+        assert_eq!(code, -32602, "{why}");
+    }
+    let prompt = editor.prompt(&session, "do it");
+    let question = editor.question();
+    editor.choose(&question, "reject_once");
+    editor.stops(prompt);
+    assert_eq!(home.read("log.txt"), "");
+    editor.call("session/set_mode", json!({"sessionId": session, "modeId": "plan"}));
+    assert_eq!(editor.updates("current_mode_update")[0]["currentModeId"], "plan");
+    editor.leave();
+}
+
+#[test]
+fn wrong_requests_are_errors_that_say_why() {
+    let llm = asks_to_run();
+    let home = Home::with(&llm);
+    let (mut editor, session) = Editor::open(&home);
+    let refused = |editor: &mut Editor, method: &str, params: Value, words: &str| {
+        let (_, why) = editor.refused(method, params);
+        assert!(why.contains(words), "{method}: {why}");
+    };
+    refused(&mut editor, "session/new", json!({"cwd": "here", "mcpServers": []}), "absolute");
+    refused(
+        &mut editor,
+        "session/new",
+        json!({"cwd": "/no/such/folder", "mcpServers": []}),
+        "/no/such/folder",
+    );
+    let sse = json!([{"type": "sse", "name": "old", "url": "http://127.0.0.1:1/sse", "headers": []}]);
+    refused(&mut editor, "session/new", json!({"cwd": home.work(), "mcpServers": sse}), "`old`");
+    let unknown = json!({"sessionId": "none", "cwd": home.work(), "mcpServers": []});
+    assert_eq!(editor.refused("session/load", unknown).0, -32002);
+    let prompt = json!([{"type": "text", "text": "hi"}]);
+    assert_eq!(editor.refused("session/prompt", json!({"sessionId": "none", "prompt": prompt})).0, -32002);
+    let audio = json!([{"type": "audio", "mimeType": "audio/wav", "data": "AA"}]);
+    refused(&mut editor, "session/prompt", json!({"sessionId": session, "prompt": audio}), "audio");
+    assert_eq!(editor.refused("session/dance", json!({})).0, -32601);
+    editor.leave();
+}
+
+#[test]
+fn without_a_key_the_error_names_the_login() {
+    let home = Home::new();
+    let mut editor = Editor::start(&home, &[]);
+    let (code, why) = editor.refused("session/new", json!({"cwd": home.work(), "mcpServers": []}));
+    assert_eq!(code, -32000);
+    assert!(why.contains("aye login"), "{why}");
+    editor.leave();
+}
+
+#[test]
+fn a_failed_run_is_an_error_and_the_session_goes_on() {
+    let llm = MockLlm::answers([Answer::error(400, "no such luck"), Answer::say("Better.")]);
+    let home = Home::with(&llm);
+    let (mut editor, session) = Editor::open(&home);
+    let prompt = editor.prompt(&session, "hi");
+    let answer = editor.answer(prompt);
+    assert_eq!(answer["error"]["code"], -32603, "{answer:#}");
+    assert!(
+        answer["error"]["message"].as_str().is_some_and(|why| why.contains("no such luck")),
+        "{answer:#}"
+    );
+    let prompt = editor.prompt(&session, "again");
+    assert_eq!(editor.stops(prompt), "end_turn");
+    editor.leave();
+}
+
+#[test]
+fn conversations_are_listed_by_folder() {
+    let llm = MockLlm::by(|_| Answer::say("ok"));
+    let home = Home::with(&llm);
+    let (mut editor, session) = Editor::open(&home);
+    let prompt = editor.prompt(&session, "first words");
+    editor.stops(prompt);
+    let list = editor.call("session/list", json!({"cwd": home.work()}));
+    let row = &list["sessions"][0];
+    assert_eq!((&row["sessionId"], &row["title"]), (&json!(session), &json!("first words")), "{list:#}");
+    let elsewhere = editor.call("session/list", json!({"cwd": home.root()}));
+    assert_eq!(elsewhere["sessions"], json!([]));
+    editor.leave();
+}
