@@ -280,6 +280,14 @@ impl<'a> Prepared<'a> {
                 let why = format!("it would follow the link {link} to files not checked against the rules");
                 Verdict::new(Decision::Ask(AskKind::Default), why)
             }
+            Reached::WorkTree(folder) => {
+                let why = format!("the repository's settings make git read {folder}, outside the workspace");
+                Verdict::new(Decision::Ask(AskKind::Default), why)
+            }
+            Reached::Index => {
+                let why = "git's index cannot be read to check its files against the rules";
+                Verdict::new(Decision::Ask(AskKind::Default), why)
+            }
             Reached::TooMuch(folder) => {
                 let why = format!(
                     "too many files in {folder} to check each against the rules; use a smaller folder"

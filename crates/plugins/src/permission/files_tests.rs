@@ -339,3 +339,87 @@ fn the_policy_of_a_run_has_its_agents_rules() {
     let env = permissions.policy(&spec).restriction(&place.root.join(".env"), PathAccess::Write).unwrap();
     assert!(!env.is_denied, "{env:?}");
 }
+
+/// A repository that tracks these files.
+fn repository(place: &Place, files: &[&str]) {
+    std::fs::remove_dir_all(place.root.join(".git")).unwrap();
+    for args in [&["init", "-q"][..], &[&["add", "-f"][..], files].concat()] {
+        let status = std::process::Command::new("git")
+            .args(args)
+            .current_dir(&place.root)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", &place.root)
+            .status();
+        assert!(status.unwrap().success(), "{args:?}");
+    }
+}
+
+#[test]
+fn git_prints_no_tracked_secret_without_a_question() {
+    let secret = place();
+    repository(&secret, &["src/a.rs", "conf/.env", "conf/app.toml"]);
+    let plain = place();
+    repository(&plain, &["src/a.rs", "conf/app.toml"]);
+    let rules = rules(&[], &[], &[]);
+    for line in [
+        "git log -p",
+        "git log -5 --patch",
+        "git log -2p",
+        "git log -U3",
+        "timeout 5 git log -p",
+        "git show",
+        "git show HEAD",
+        "git show --stat -p HEAD",
+        "git diff",
+        "git diff HEAD~1",
+        "git diff --cached",
+        "git diff -- conf",
+        "git diff HEAD -- .",
+        "git cat-file -p 0123abcd",
+        "git grep x HEAD",
+        "ls && git show HEAD | head -5",
+    ] {
+        let (word, why) = secret.bash(&rules, line, Mode::Ask);
+        assert_eq!(word, "ask", "{line}");
+        assert!(why.contains("conf/.env from the repository"), "{line}: {why}");
+        if !line.contains("grep") {
+            assert_eq!(plain.bash(&rules, line, Mode::Ask).0, "allow", "{line}");
+        }
+    }
+    for line in [
+        "git log",
+        "git log --oneline -5",
+        "git log --stat -n 3",
+        "git log --graph --all --format=%h",
+        "git status",
+        "git show --stat HEAD",
+        "git show HEAD:src/a.rs",
+        "git diff --stat",
+        "git diff --name-only HEAD~1",
+        "git diff HEAD -- src",
+        "git log -p -- src/a.rs",
+        "git ls-files",
+        "git blame src/a.rs",
+        "git cat-file -p HEAD:src/a.rs",
+    ] {
+        let (word, why) = secret.bash(&rules, line, Mode::Ask);
+        assert_eq!(word, "allow", "{line}: {why}");
+    }
+    let denied = self::rules(&[], &[], &["Read(src/**)"]);
+    assert_eq!(plain.bash(&denied, "git diff", Mode::Ask).0, "ask", "of the rules as they are");
+}
+
+#[test]
+fn git_whose_settings_name_another_folder_asks() {
+    let place = place();
+    repository(&place, &["src/a.rs"]);
+    let rules = rules(&[], &[], &[]);
+    std::fs::write(place.root.join(".git/config"), "[core]\n\tworktree = ../../outside\n").unwrap();
+    for line in ["git status", "git diff", "git grep x", "git ls-files"] {
+        let (word, why) = place.bash(&rules, line, Mode::Ask);
+        assert_eq!((word, why.contains("../../outside")), ("ask", true), "{line}: {why}");
+    }
+    std::fs::write(place.root.join(".git/config"), "[core]\n\tworktree = ..\n").unwrap();
+    assert_eq!(place.bash(&rules, "git status", Mode::Ask).0, "allow");
+}

@@ -22,6 +22,7 @@ mod path;
 mod plugin;
 mod protected;
 mod reach;
+mod repository;
 mod rules;
 mod shell;
 mod shipped;

@@ -6,6 +6,7 @@
 
 use super::files::{FileRules, Inside, binds};
 use super::path::{self, Forms, Places};
+use super::repository::{Repository, printed};
 use super::rules::Rule;
 use super::shell::searched_for;
 use aye_core::contract::display::visible_line;
@@ -14,6 +15,8 @@ use aye_files::walk::Selection;
 use aye_pattern::Matcher;
 use aye_pattern::shell::{Analysis, Simple, Word, only_reads};
 use ignore::overrides::OverrideBuilder;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -200,6 +203,10 @@ pub(super) enum Reached {
     Link(String),
     /// More than can be looked at below this folder.
     TooMuch(String),
+    /// A repository whose settings name this folder, outside the workspace, as the one its files are in.
+    WorkTree(String),
+    /// A repository whose index cannot be read.
+    Index,
 }
 
 /// Which files a command reads in the folders it is given.
@@ -222,14 +229,14 @@ impl Search {
 }
 
 /// True when a word is a cluster of short options with one of these letters.
-fn has_short(words: &[Word], letters: &[char]) -> bool {
+pub(super) fn has_short(words: &[Word], letters: &[char]) -> bool {
     words.iter().skip(1).any(|word| {
         word.text.starts_with('-') && !word.text.starts_with("--") && word.text[1..].contains(letters)
     })
 }
 
 /// True when a word is one of these long options, or may be short for one.
-fn has_long(words: &[Word], names: &[&str]) -> bool {
+pub(super) fn has_long(words: &[Word], names: &[&str]) -> bool {
     words.iter().skip(1).filter_map(|word| word.text.strip_prefix("--")).any(|text| {
         let text = text.split('=').next().unwrap_or(text);
         text.len() > 2 && names.iter().any(|name| name.starts_with(text))
@@ -337,6 +344,10 @@ fn by_command(
     places: &Places<'_>,
     budget: &mut Budget,
 ) -> Reached {
+    match by_git(words, cwd, rules, places) {
+        Reached::Nothing => {}
+        other => return other,
+    }
     let search = search_of(words);
     if search.is_none() && only_names(words) {
         return Reached::Nothing;
@@ -387,6 +398,30 @@ fn by_command(
         match walk(&root, &search, Some(rest.split('/').count()), &visit, rules, places, budget) {
             Reached::Nothing => {}
             other => return other,
+        }
+    }
+    Reached::Nothing
+}
+
+/// What git would read elsewhere, or print out of its repository.
+fn by_git(words: &[Word], cwd: &Path, rules: &FileRules, places: &Places<'_>) -> Reached {
+    if name_of(words) != "git" {
+        return Reached::Nothing;
+    }
+    let Some(repository) = Repository::of(&path::resolve(cwd).0) else { return Reached::Nothing };
+    if let Some(folder) = repository.elsewhere(places.workspace) {
+        return Reached::WorkTree(visible_line(&folder).into_owned());
+    }
+    let Some(paths) = printed(words) else { return Reached::Nothing };
+    let below: Vec<PathBuf> = paths.iter().map(|text| path::resolve(&cwd.join(text)).0).collect();
+    let Some(names) = repository.tracked() else { return Reached::Index };
+    let inside = rules.inside(&repository.root);
+    for name in names {
+        let file = repository.root.join(OsStr::from_bytes(&name));
+        let is_meant = below.is_empty() || below.iter().any(|folder| file.starts_with(folder));
+        if is_meant && let Some(rule) = inside.rule(&file, false) {
+            let shown = visible_line(&String::from_utf8_lossy(&name)).into_owned();
+            return Reached::File(format!("{shown} from the repository"), Arc::clone(rule));
         }
     }
     Reached::Nothing
