@@ -84,7 +84,7 @@ pub enum UiPart {
     StepStart,
     /// A call: `tool-NAME`.
     #[serde(untagged)]
-    Tool(UiToolPart),
+    Tool(Box<UiToolPart>),
     /// Anything else that a client sends.
     #[serde(untagged)]
     Other(Value),
@@ -221,7 +221,7 @@ fn answer_parts(message: &Message, questions: &[SuspensionRecord]) -> Vec<UiPart
             other => parts.extend(file(other)),
         }
     }
-    parts.extend(message.tool_calls.iter().map(|call| UiPart::Tool(call_part(call, questions))));
+    parts.extend(message.tool_calls.iter().map(|call| UiPart::Tool(Box::new(call_part(call, questions)))));
     parts
 }
 

@@ -145,7 +145,7 @@ impl AiSdkRequest {
 
 fn tool_parts(message: &UiMessage) -> impl Iterator<Item = &UiToolPart> {
     message.parts.iter().filter_map(|part| match part {
-        UiPart::Tool(call) => Some(call),
+        UiPart::Tool(call) => Some(&**call),
         _ => None,
     })
 }
