@@ -2,10 +2,10 @@
 
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use aye_acp::{ClientServer, EditorHost, FolderHost, PromptCommand, PromptPart, Refusal};
+use aye_acp::{ClientServer, EditorHost, FolderHost, OfferedModel, PromptCommand, PromptPart, Refusal};
 use reqwest::Url;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
@@ -137,8 +137,10 @@ impl EditorHost for Host {
         }
         let app = App::build(foundation, &cli).await.map_err(|e| Refusal::Failed(e.message))?;
         warnings.extend(app.warnings.iter().cloned());
-        app.mcp.start(|text| tracing::warn!("{text}"));
-        Ok(Arc::new(Folder { app, warnings }))
+        let news: News = Arc::default();
+        let told = Arc::clone(&news);
+        app.mcp.start(move |text| told.lock().unwrap_or_else(PoisonError::into_inner).push(text));
+        Ok(Arc::new(Folder { app, warnings, news }))
     }
 
     async fn threads(&self, cwd: Option<&Path>) -> Result<Vec<ThreadRecord>, Refusal> {
@@ -155,7 +157,11 @@ impl EditorHost for Host {
 struct Folder {
     app: App,
     warnings: Vec<String>,
+    news: News,
 }
+
+/// What MCP servers have to say, until somebody listens.
+type News = Arc<Mutex<Vec<String>>>;
 
 impl Folder {
     /// What a prompt of text is: a skill or a prompt of a server that it names, or its words.
@@ -233,9 +239,26 @@ impl FolderHost for Folder {
         self.warnings.clone()
     }
 
-    async fn prepare(&self) {
+    fn models(&self) -> Vec<OfferedModel> {
+        let rows = self.app.model_rows(&models::kept_offers(&self.app.foundation)).into_iter();
+        let mut models: Vec<OfferedModel> = rows
+            .filter(|row| row.unusable.is_none() && !row.name.is_empty())
+            .map(|row| OfferedModel { name: row.name, is_current: row.is_current })
+            .collect();
+        if !models.iter().any(|model| model.is_current) {
+            models.insert(0, OfferedModel { name: self.app.selection().full_name(), is_current: true });
+        }
+        models
+    }
+
+    async fn set_model(&self, name: &str) -> Result<(), String> {
+        self.app.set_model(name).await
+    }
+
+    async fn prepare(&self) -> Vec<String> {
         self.app.load_grants().await;
         self.app.mcp.settled().await;
+        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn message(&self, parts: Vec<PromptPart>) -> Result<Message, String> {

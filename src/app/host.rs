@@ -774,7 +774,7 @@ impl Host for TerminalHost {
 
 impl App {
     /// What can be chosen as a model, by what servers list.
-    fn model_rows(&self, hits: &[ProbeHit]) -> Vec<ModelRow> {
+    pub(super) fn model_rows(&self, hits: &[ProbeHit]) -> Vec<ModelRow> {
         let (settings, env) = (&self.foundation.loaded.settings, &self.foundation.env);
         let rows = list_models(settings, env, hits, Some(&self.selection()));
         rows.into_iter()

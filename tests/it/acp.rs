@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::support::home::Home;
@@ -23,10 +24,14 @@ struct Editor {
 
 impl Editor {
     /// Starts the program, and says hello.
-    fn start(home: &Home, args: &[&str]) -> Editor {
+    fn start(home: &Home) -> Editor {
+        let capabilities = json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
+        Editor::start_with(home, &capabilities)
+    }
+
+    fn start_with(home: &Home, capabilities: &Value) -> Editor {
         let mut child = Command::new(env!("CARGO_BIN_EXE_aye"))
             .arg("acp")
-            .args(args)
             .current_dir(home.root())
             .env_clear()
             .envs(home.env())
@@ -50,7 +55,6 @@ impl Editor {
         });
         let stdin = child.stdin.take();
         let mut editor = Editor { child, stdin, lines, next: 0, seen: Vec::new() };
-        let capabilities = json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
         let hello =
             editor.call("initialize", json!({"protocolVersion": 1, "clientCapabilities": capabilities}));
         assert_eq!(hello["protocolVersion"], 1, "{hello:#}");
@@ -60,7 +64,7 @@ impl Editor {
 
     /// The same, with a new session in the workspace.
     fn open(home: &Home) -> (Editor, String) {
-        let mut editor = Editor::start(home, &[]);
+        let mut editor = Editor::start(home);
         let opened = editor.call("session/new", json!({"cwd": home.work(), "mcpServers": []}));
         let session = opened["sessionId"].as_str().expect("a session").to_owned();
         (editor, session)
@@ -323,7 +327,7 @@ fn a_question_outlives_a_killed_process() {
         if is_answered_before {
             home.ok(&["approve", "perm_c1"]);
         }
-        let mut editor = Editor::start(&home, &[]);
+        let mut editor = Editor::start(&home);
         editor.call("session/load", json!({"sessionId": session, "cwd": home.work(), "mcpServers": []}));
         assert_eq!(editor.text("user_message_chunk"), "do it", "the history came before the answer");
         assert_eq!(editor.text("agent_message_chunk"), "I will.");
@@ -389,7 +393,7 @@ fn cancelling_ends_the_turn_whatever_it_does() {
 fn no_client_enters_yolo_or_auto() {
     let llm = asks_to_run();
     let home = Home::with(&llm);
-    let mut editor = Editor::start(&home, &[]);
+    let mut editor = Editor::start(&home);
     let opened = editor.call("session/new", json!({"cwd": home.work(), "mcpServers": []}));
     let session = opened["sessionId"].as_str().expect("a session").to_owned();
     assert_eq!(opened["modes"]["currentModeId"], "ask");
@@ -441,7 +445,7 @@ fn wrong_requests_are_errors_that_say_why() {
 #[test]
 fn without_a_key_the_error_names_the_login() {
     let home = Home::new();
-    let mut editor = Editor::start(&home, &[]);
+    let mut editor = Editor::start(&home);
     let (code, why) = editor.refused("session/new", json!({"cwd": home.work(), "mcpServers": []}));
     assert_eq!(code, -32000);
     assert!(why.contains("aye login"), "{why}");
@@ -477,5 +481,138 @@ fn conversations_are_listed_by_folder() {
     assert_eq!((&row["sessionId"], &row["title"]), (&json!(session), &json!("first words")), "{list:#}");
     let elsewhere = editor.call("session/list", json!({"cwd": home.root()}));
     assert_eq!(elsewhere["sessions"], json!([]));
+    editor.leave();
+}
+
+#[test]
+fn a_signal_ends_the_program_and_leaves_the_question() {
+    let llm = asks_to_run();
+    let home = Home::with(&llm);
+    let (mut editor, session) = Editor::open(&home);
+    editor.prompt(&session, "do it");
+    editor.question();
+    kill_process(Pid::from_child(&editor.child), Signal::TERM).expect("it lives");
+    until("the end of the program", || editor.child.try_wait().expect("a child").is_some());
+    assert_eq!(editor.child.wait().expect("a child").code(), Some(143));
+    assert_eq!(home.question(), "perm_c1");
+}
+
+#[test]
+fn a_server_of_the_editor_serves_its_session() {
+    let llm = MockLlm::answers([
+        Answer::new().call("c1", "mcp__my_shed__echo", json!({"a": 1})),
+        Answer::say("It is done."),
+    ]);
+    let home = Home::with(&llm);
+    let tools = home.root().join("tools.json");
+    let tool = json!([{"name": "echo", "description": "does echo", "inputSchema": {"type": "object"}}]);
+    std::fs::write(&tools, tool.to_string()).expect("written");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/mcp_server.sh");
+    let servers = json!([
+        {"name": "my shed", "command": "/bin/sh", "args": [script, tools], "env": []},
+        {"name": "gone", "command": "/no/such/server", "args": [], "env": []},
+    ]);
+    let mut editor = Editor::start(&home);
+    let opened = editor.call("session/new", json!({"cwd": home.work(), "mcpServers": servers}));
+    let session = opened["sessionId"].as_str().expect("a session").to_owned();
+    let prompt = editor.prompt(&session, "use the shed");
+    let question = editor.question();
+    assert_eq!(question["params"]["toolCall"]["kind"], "other", "rules judge each call: {question:#}");
+    editor.choose(&question, "allow_once");
+    assert_eq!(editor.stops(prompt), "end_turn");
+    assert_eq!(llm.last().result("c1"), "it was called");
+    assert!(editor.text("agent_message_chunk").contains("gone"), "a server that does not start is named");
+    editor.leave();
+    assert!(home.ok(&["mcp", "list"]).stdout.find("shed").is_none(), "for this session only");
+}
+
+#[test]
+fn a_form_is_asked_as_a_form_where_the_editor_has_them() {
+    let question = json!({"question": "Which colour?"});
+    let answers = || [Answer::new().call("q1", "AskUser", question.clone()), Answer::say("Noted.")];
+    let llm = MockLlm::answers(answers());
+    let home = Home::with(&llm);
+    let mut editor = Editor::start_with(&home, &json!({"elicitation": {"form": {}}}));
+    let opened = editor.call("session/new", json!({"cwd": home.work(), "mcpServers": []}));
+    let session = opened["sessionId"].as_str().expect("a session").to_owned();
+    let prompt = editor.prompt(&session, "ask me");
+    let form = editor.wait("a form", |message| message["method"] == "elicitation/create");
+    assert_eq!(
+        (&form["params"]["mode"], &form["params"]["message"]),
+        (&json!("form"), &json!("Which colour?"))
+    );
+    assert_eq!(form["params"]["requestedSchema"]["required"], json!(["answer"]));
+    let filled = json!({"action": "accept", "content": {"answer": "mauve"}});
+    editor.write(&json!({"jsonrpc": "2.0", "id": form["id"], "result": filled}));
+    assert_eq!(editor.stops(prompt), "end_turn");
+    assert!(llm.last().result("q1").contains("mauve"), "{}", llm.last().result("q1"));
+    editor.leave();
+
+    // Without them the question says how it is answered.
+    let llm = MockLlm::answers(answers());
+    let home = Home::with(&llm);
+    let (mut editor, session) = Editor::open(&home);
+    let prompt = editor.prompt(&session, "ask me");
+    let question = editor.question();
+    let content = question["params"]["toolCall"]["content"].to_string();
+    assert!(content.contains("aye answer"), "{content}");
+    home.ok(&["answer", &home.question(), r#"{"answer": "mauve"}"#]);
+    assert_eq!(editor.stops(prompt), "end_turn");
+    assert!(llm.last().result("q1").contains("mauve"), "{}", llm.last().result("q1"));
+    editor.leave();
+}
+
+#[test]
+fn a_model_is_chosen_for_the_session() {
+    let llm = MockLlm::by(|chat| Answer::say(chat.body["model"].as_str().unwrap_or_default()));
+    let home = Home::with(&llm);
+    let mut editor = Editor::start(&home);
+    let opened = editor.call("session/new", json!({"cwd": home.work(), "mcpServers": []}));
+    let session = opened["sessionId"].as_str().expect("a session").to_owned();
+    let option = |options: &Value, id: &str| {
+        let list = options["configOptions"].as_array().expect("options").clone();
+        list.into_iter().find(|option| option["id"] == id).unwrap_or_else(|| panic!("{options:#}"))
+    };
+    assert_eq!(option(&opened, "model")["currentValue"], "mock/m1");
+    assert_eq!(option(&opened, "mode")["currentValue"], "ask");
+    let set = |id: &str, value: &str| json!({"sessionId": session, "configId": id, "value": value});
+    let plan = editor.call("session/set_config_option", set("mode", "plan"));
+    assert_eq!(option(&plan, "mode")["currentValue"], "plan");
+    editor.call("session/set_config_option", set("model", "mock/m1"));
+    for (id, value) in [("mode", "yolo"), ("model", "other/none"), ("sandbox", "off")] {
+        let (code, why) = editor.refused("session/set_config_option", set(id, value));
+        assert_eq!(code, -32602, "{why}");
+    }
+    let prompt = editor.prompt(&session, "who are you?");
+    assert_eq!(editor.stops(prompt), "end_turn");
+    assert_eq!(editor.text("agent_message_chunk"), "m1");
+    editor.leave();
+}
+
+#[test]
+fn attachments_reach_the_model_unless_a_rule_denies_them() {
+    let llm = MockLlm::by(|_| Answer::say("Seen."));
+    let home = Home::with(&llm);
+    home.rules("rules: [{tool: 'Read(**/secret.txt)', behavior: deny}]");
+    let (mut editor, session) = Editor::open(&home);
+    let uri = |name: &str| format!("file://{}", home.work().join(name).display());
+    let pixel =
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+    let blocks = json!([
+        {"type": "text", "text": "Compare "},
+        {"type": "resource_link", "name": "a.rs", "uri": uri("a.rs")},
+        {"type": "resource", "resource": {"uri": uri("b.rs"), "text": "fn b() {}"}},
+        {"type": "image", "mimeType": "image/png", "data": pixel},
+    ]);
+    let prompt = editor.send("session/prompt", json!({"sessionId": session, "prompt": blocks}));
+    assert_eq!(editor.stops(prompt), "end_turn");
+    let asked = llm.last().body["messages"].to_string();
+    for text in ["Compare @", "a.rs", "fn b() {}", "data:image/png;base64"] {
+        assert!(asked.contains(text), "{text}: {asked}");
+    }
+    let secret = json!([{"type": "resource", "resource": {"uri": uri("secret.txt"), "text": "hunter2"}}]);
+    let (_, why) = editor.refused("session/prompt", json!({"sessionId": session, "prompt": secret}));
+    assert!(why.contains("secret.txt"), "{why}");
+    assert!(!llm.last().body.to_string().contains("hunter2"));
     editor.leave();
 }

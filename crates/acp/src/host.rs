@@ -67,6 +67,15 @@ pub struct PromptCommand {
     pub hint: Option<String>,
 }
 
+/// A model that can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferedModel {
+    /// `provider/model`, or a name of the settings.
+    pub name: String,
+    /// Whether it answers now.
+    pub is_current: bool,
+}
+
 /// The program, as clients of the protocol reach it.
 #[async_trait]
 pub trait EditorHost: Send + Sync {
@@ -116,8 +125,17 @@ pub trait FolderHost: Send + Sync {
     /// What the user should know before the first prompt.
     fn warnings(&self) -> Vec<String>;
 
-    /// Brings grants up to date and waits a moment for MCP servers, before a run.
-    async fn prepare(&self);
+    /// The models that can be used here, the current one among them.
+    fn models(&self) -> Vec<OfferedModel>;
+
+    /// Chooses another model for this session.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    async fn set_model(&self, name: &str) -> Result<(), String>;
+
+    /// Brings grants up to date and waits a moment for MCP servers, before a run. Returns what the user should know.
+    async fn prepare(&self) -> Vec<String>;
 
     /// The message that a prompt is.
     ///

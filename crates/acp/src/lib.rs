@@ -8,10 +8,11 @@
 mod content;
 mod ends;
 mod host;
+mod options;
 mod questions;
 mod server;
 mod session;
 mod updates;
 
-pub use host::{ClientServer, EditorHost, FolderHost, PromptCommand, PromptPart, Refusal};
+pub use host::{ClientServer, EditorHost, FolderHost, OfferedModel, PromptCommand, PromptPart, Refusal};
 pub use server::serve;

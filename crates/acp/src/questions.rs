@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use agent_client_protocol::v1::schema::{PermissionOption, PermissionOptionKind};
+use agent_client_protocol::v1::schema as acp;
 use serde_json::{Value, json};
 
-use aye_core::contract::display::{shortened, visible_line};
+use acp::{PermissionOption, PermissionOptionKind};
+use aye_core::contract::display::{shortened, visible, visible_line};
 use aye_core::contract::grant::{GrantEnd, GrantRequest};
 use aye_core::contract::ids::DecisionId;
 use aye_core::contract::record::{GrantScope, SuspensionRecord};
@@ -42,7 +43,7 @@ impl ClientChoice {
         Self { action: ResumeDecisionAction::Resume, result, grant: None }
     }
 
-    fn no() -> Self {
+    pub(crate) fn no() -> Self {
         Self { action: ResumeDecisionAction::Cancel, result: Value::Null, grant: None }
     }
 
@@ -131,6 +132,40 @@ pub(crate) fn other_way(asked: &SuspensionRecord) -> Option<String> {
     }
     let command = answer_command(asked.id.as_str(), &example(schema));
     Some(format!("To answer with {}, run in a terminal: {command}", visible_line(&form(schema))))
+}
+
+/// The form of a question that no option answers, if it is flat enough for the protocol.
+pub(crate) fn form_of(asked: &SuspensionRecord) -> Option<(String, acp::ElicitationSchema)> {
+    other_way(asked)?;
+    let suspension = &asked.ticket.suspension;
+    let schema = suspension.response_schema.as_ref()?;
+    let is_flat = |property: &Value| {
+        let kind = property.get("type").and_then(Value::as_str);
+        let is_list = || property.pointer("/items/enum").is_some();
+        matches!(kind, Some("string" | "number" | "integer" | "boolean"))
+            || (kind == Some("array") && is_list())
+    };
+    let properties = schema.get("properties")?.as_object()?;
+    if properties.is_empty() || !properties.values().all(is_flat) {
+        return None;
+    }
+    let schema = serde_json::from_value(schema.clone()).ok()?;
+    let mut message = visible(&suspension.message).into_owned();
+    for (label, _) in choices(asked, suspension.response_schema.as_ref()?) {
+        message.push_str("\n- ");
+        message.push_str(&visible_line(&label));
+    }
+    Some((message, schema))
+}
+
+/// What a form that came back decides; one that was not filled in denies.
+pub(crate) fn filled(action: acp::ElicitationAction) -> ClientChoice {
+    match action {
+        acp::ElicitationAction::Accept(accepted) => {
+            ClientChoice::yes(serde_json::to_value(accepted.content.unwrap_or_default()).unwrap_or_default())
+        }
+        _ => ClientChoice::no(),
+    }
 }
 
 /// The pattern of the first rule that the card offers.
@@ -260,5 +295,26 @@ mod tests {
         let form = asked(ACTION_ASK_USER, json!({}), Some(json!({"type": "object", "required": ["a", "b"]})));
         assert_eq!(shown(&form).len(), 1, "only declining");
         assert!(other_way(&form).is_some());
+    }
+
+    #[test]
+    fn a_flat_question_is_a_form_and_a_nested_one_is_not() {
+        let schema = |member: Value| {
+            Some(json!({"type": "object", "properties": {"answer": member}, "required": ["answer"]}))
+        };
+        let parameters = json!({"choices": [{"label": "red"}]});
+        let free = asked(ACTION_ASK_USER, parameters, schema(json!({"type": "string"})));
+        let (message, form) = form_of(&free).expect("a form");
+        assert_eq!(message, "?\n- red");
+        assert_eq!(form.required, Some(vec!["answer".to_owned()]));
+        let nested = asked(ACTION_ASK_USER, json!({}), schema(json!({"type": "object"})));
+        assert!(form_of(&nested).is_none());
+        assert!(form_of(&asked(ACTION_PERMISSION, json!({}), None)).is_none());
+        let action = |value| filled(serde_json::from_value(value).expect("the shape of the protocol"));
+        let accepted = action(json!({"action": "accept", "content": {"answer": "blue"}}));
+        assert_eq!(accepted, ClientChoice::yes(json!({"answer": "blue"})));
+        for other in ["decline", "cancel", "later"] {
+            assert_eq!(action(json!({"action": other})), ClientChoice::no(), "{other}");
+        }
     }
 }

@@ -14,12 +14,12 @@ use tokio_util::task::TaskTracker;
 
 use acp::SessionUpdate;
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::mode::Mode;
 
 use super::content;
 use super::ends::{internal, invalid, refusal};
 use super::host::{EditorHost, FolderHost};
-use super::session::AcpSession;
+use super::options::{MODE, MODEL, mode, modes, options};
+use super::session::{AcpSession, ClientAbilities};
 
 /// Sessions that one answer to `session/list` holds.
 const PAGE: usize = 50;
@@ -39,7 +39,7 @@ pub async fn serve(
         host,
         version: version.to_owned(),
         sessions: Mutex::default(),
-        has_notices: Mutex::default(),
+        abilities: Mutex::default(),
         closing: CancellationToken::new(),
         tasks: TaskTracker::new(),
     });
@@ -56,7 +56,7 @@ struct AcpServer {
     host: Arc<dyn EditorHost>,
     version: String,
     sessions: Mutex<HashMap<String, Arc<AcpSession>>>,
-    has_notices: Mutex<bool>,
+    abilities: Mutex<ClientAbilities>,
     /// The client is gone.
     closing: CancellationToken,
     tasks: TaskTracker,
@@ -79,6 +79,16 @@ macro_rules! answers {
     }};
 }
 
+/// Answers each request of a kind at once.
+macro_rules! replies {
+    ($server:expr, $request:ty, $response:ty, $method:ident) => {{
+        let server = Arc::clone(&$server);
+        async move |request: $request, responder: Responder<$response>, _client: ConnectionTo<Client>| {
+            responder.respond_with_result(server.$method(request))
+        }
+    }};
+}
+
 async fn connect<O, I>(server: Arc<AcpServer>, transport: Lines<O, I>) -> Result<(), Error>
 where
     O: Sink<String, Error = std::io::Error> + Send + 'static,
@@ -91,11 +101,11 @@ where
         .v1()
         .name("aye")
         .on_receive_request(
-            answers!(server, acp::InitializeRequest, acp::InitializeResponse, initialize),
+            replies!(server, acp::InitializeRequest, acp::InitializeResponse, initialize),
             on_receive_request!(),
         )
         .on_receive_request(
-            answers!(server, acp::AuthenticateRequest, acp::AuthenticateResponse, authenticate),
+            replies!(server, acp::AuthenticateRequest, acp::AuthenticateResponse, authenticate),
             on_receive_request!(),
         )
         .on_receive_request(
@@ -109,7 +119,7 @@ where
                         Ok((session, response)) => {
                             let _ = responder.respond(response);
                             // Only now the client knows the session.
-                            server.introduce(&session);
+                            introduce(&session);
                         }
                         Err(error) => drop(responder.respond_with_error(error)),
                     }
@@ -131,7 +141,20 @@ where
             on_receive_request!(),
         )
         .on_receive_request(
-            answers!(server, acp::SetSessionModeRequest, acp::SetSessionModeResponse, set_mode),
+            replies!(server, acp::SetSessionModeRequest, acp::SetSessionModeResponse, set_mode),
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            answers!(
+                server,
+                acp::SetSessionConfigOptionRequest,
+                acp::SetSessionConfigOptionResponse,
+                set_option
+            ),
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            answers!(server, acp::ResumeSessionRequest, acp::ResumeSessionResponse, resume_session),
             on_receive_request!(),
         )
         .on_receive_request(
@@ -181,17 +204,18 @@ impl AcpServer {
             .ok_or_else(|| acp::Error::session_not_found(id.clone()).into())
     }
 
-    async fn initialize(
-        &self,
-        request: acp::InitializeRequest,
-        _client: ConnectionTo<Client>,
-    ) -> Result<acp::InitializeResponse, Error> {
-        let session = request.client_capabilities.session.as_ref();
-        *self.has_notices.lock().unwrap_or_else(PoisonError::into_inner) =
-            session.is_some_and(|session| session.notices.is_some());
+    #[expect(clippy::unnecessary_wraps, reason = "it is called as the others are")]
+    fn initialize(&self, request: acp::InitializeRequest) -> Result<acp::InitializeResponse, Error> {
+        let capabilities = &request.client_capabilities;
+        let abilities = ClientAbilities {
+            has_notices: capabilities.session.as_ref().is_some_and(|session| session.notices.is_some()),
+            has_forms: capabilities.elicitation.as_ref().is_some_and(|asking| asking.form.is_some()),
+        };
+        *self.abilities.lock().unwrap_or_else(PoisonError::into_inner) = abilities;
         let prompts = acp::PromptCapabilities::new().image(true).embedded_context(true);
         let sessions = acp::SessionCapabilities::new()
             .list(acp::SessionListCapabilities::new())
+            .resume(acp::SessionResumeCapabilities::new())
             .close(acp::SessionCloseCapabilities::new());
         let capabilities = acp::AgentCapabilities::new()
             .load_session(true)
@@ -203,11 +227,8 @@ impl AcpServer {
             .agent_info(acp::Implementation::new("aye", self.version.clone()).title("aye".to_owned())))
     }
 
-    async fn authenticate(
-        &self,
-        _request: acp::AuthenticateRequest,
-        _client: ConnectionTo<Client>,
-    ) -> Result<acp::AuthenticateResponse, Error> {
+    #[expect(clippy::unused_self, reason = "it is called as the others are")]
+    fn authenticate(&self, _request: acp::AuthenticateRequest) -> Result<acp::AuthenticateResponse, Error> {
         Err(invalid("aye has no login over the protocol; run `aye login` in a terminal"))
     }
 
@@ -225,8 +246,8 @@ impl AcpServer {
         host: Arc<dyn FolderHost>,
         client: ConnectionTo<Client>,
     ) -> Arc<AcpSession> {
-        let has_notices = *self.has_notices.lock().unwrap_or_else(PoisonError::into_inner);
-        AcpSession::new(thread, host, client, has_notices, self.closing.clone())
+        let abilities = *self.abilities.lock().unwrap_or_else(PoisonError::into_inner);
+        AcpSession::new(thread, host, client, abilities, self.closing.clone())
     }
 
     /// Knows a session from now on. One of the same conversation that was open before is closed.
@@ -238,40 +259,37 @@ impl AcpServer {
         }
     }
 
-    /// What a client may show of a session besides its messages.
-    fn introduce(&self, session: &AcpSession) {
-        let commands = session.host.commands().into_iter().map(|command| {
-            let input = command.hint.map(|hint| {
-                acp::AvailableCommandInput::Unstructured(acp::UnstructuredCommandInput::new(hint))
-            });
-            acp::AvailableCommand::new(command.name, command.description).input(input)
-        });
-        let commands: Vec<_> = commands.collect();
-        if !commands.is_empty() {
-            let update = acp::AvailableCommandsUpdate::new(commands);
-            session.send(vec![SessionUpdate::AvailableCommandsUpdate(update)]);
-        }
-        let has_notices = *self.has_notices.lock().unwrap_or_else(PoisonError::into_inner);
-        for warning in session.host.warnings() {
-            tracing::warn!("{warning}");
-            if has_notices {
-                let notice = acp::Notice::new(acp::NoticeSeverity::Warning, warning);
-                session.send(vec![SessionUpdate::Notice(notice)]);
-            }
-        }
-    }
-
     async fn new_session(
         &self,
         request: acp::NewSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<(Arc<AcpSession>, acp::NewSessionResponse), Error> {
         let host = self.open(request.cwd, request.mcp_servers).await?;
-        let modes = modes(host.mode());
         let session = self.begin(ThreadId::fresh(), host, client);
         self.keep(&session).await;
-        let response = acp::NewSessionResponse::new(session.id.clone()).modes(modes);
+        let response = acp::NewSessionResponse::new(session.id.clone())
+            .modes(modes(session.host.mode()))
+            .config_options(options(&*session.host));
         Ok((session, response))
+    }
+
+    /// Opens a session of a stored conversation.
+    async fn reopen(
+        &self,
+        id: acp::SessionId,
+        (cwd, servers): (PathBuf, Vec<acp::McpServer>),
+        client: ConnectionTo<Client>,
+    ) -> Result<Arc<AcpSession>, Error> {
+        let host = self.open(cwd, servers).await?;
+        let thread = ThreadId::from(id.0.as_ref());
+        let known = host.runtime().store().load_thread(&thread).await.map_err(|e| internal(e.to_string()))?;
+        if known.is_none() {
+            host.close().await;
+            return Err(acp::Error::session_not_found(id).into());
+        }
+        let session = self.begin(thread, host, client);
+        self.keep(&session).await;
+        Ok(session)
     }
 
     async fn load_session(
@@ -279,20 +297,27 @@ impl AcpServer {
         request: acp::LoadSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<acp::LoadSessionResponse, Error> {
-        let id = request.session_id;
-        let host = self.open(request.cwd, request.mcp_servers).await?;
-        let thread = ThreadId::from(id.0.as_ref());
-        let known = host.runtime().store().load_thread(&thread).await.map_err(|e| internal(e.to_string()))?;
-        if known.is_none() {
-            host.close().await;
-            return Err(acp::Error::session_not_found(id).into());
-        }
-        let modes = modes(host.mode());
-        let session = self.begin(thread, host, client);
-        self.keep(&session).await;
-        session.replay().await?;
-        self.introduce(&session);
-        Ok(acp::LoadSessionResponse::new().modes(modes))
+        let place = (request.cwd, request.mcp_servers);
+        let session = self.reopen(request.session_id, place, client).await?;
+        session.replay(true).await?;
+        introduce(&session);
+        Ok(acp::LoadSessionResponse::new()
+            .modes(modes(session.host.mode()))
+            .config_options(options(&*session.host)))
+    }
+
+    async fn resume_session(
+        &self,
+        request: acp::ResumeSessionRequest,
+        client: ConnectionTo<Client>,
+    ) -> Result<acp::ResumeSessionResponse, Error> {
+        let place = (request.cwd, request.mcp_servers);
+        let session = self.reopen(request.session_id, place, client).await?;
+        session.replay(false).await?;
+        introduce(&session);
+        Ok(acp::ResumeSessionResponse::new()
+            .modes(modes(session.host.mode()))
+            .config_options(options(&*session.host)))
     }
 
     async fn list_sessions(
@@ -326,17 +351,35 @@ impl AcpServer {
         Ok(acp::CloseSessionResponse::new())
     }
 
-    async fn set_mode(
-        &self,
-        request: acp::SetSessionModeRequest,
-        _client: ConnectionTo<Client>,
-    ) -> Result<acp::SetSessionModeResponse, Error> {
+    fn set_mode(&self, request: acp::SetSessionModeRequest) -> Result<acp::SetSessionModeResponse, Error> {
         let session = self.session(&request.session_id)?;
-        let mode = mode(request.mode_id.0.as_ref(), session.host.mode())?;
-        session.host.set_mode(mode).map_err(invalid)?;
-        let update = acp::CurrentModeUpdate::new(acp::SessionModeId::new(mode.as_str()));
-        session.send(vec![SessionUpdate::CurrentModeUpdate(update)]);
+        enter(&session, request.mode_id.0.as_ref())?;
+        let update = acp::ConfigOptionUpdate::new(options(&*session.host));
+        session.send(vec![SessionUpdate::ConfigOptionUpdate(update)]);
         Ok(acp::SetSessionModeResponse::new())
+    }
+
+    async fn set_option(
+        &self,
+        request: acp::SetSessionConfigOptionRequest,
+        _client: ConnectionTo<Client>,
+    ) -> Result<acp::SetSessionConfigOptionResponse, Error> {
+        let session = self.session(&request.session_id)?;
+        let acp::SessionConfigOptionValue::ValueId { value } = request.value else {
+            return Err(invalid("the value of this option is one of its list"));
+        };
+        match request.config_id.0.as_ref() {
+            MODE => enter(&session, value.0.as_ref())?,
+            MODEL => {
+                let is_offered = session.host.models().iter().any(|model| *model.name == *value.0);
+                if !is_offered {
+                    return Err(invalid(format!("unknown model `{}`", value.0.escape_debug())));
+                }
+                session.host.set_model(value.0.as_ref()).await.map_err(invalid)?;
+            }
+            other => return Err(invalid(format!("unknown option `{}`", other.escape_debug()))),
+        }
+        Ok(acp::SetSessionConfigOptionResponse::new(options(&*session.host)))
     }
 
     async fn prompt(&self, request: acp::PromptRequest) -> Result<acp::PromptResponse, Error> {
@@ -362,53 +405,30 @@ fn timestamp(at_ms: u64) -> Option<String> {
     at.map(|at| at.to_string())
 }
 
-/// The modes that a client may enter: none in which aye stops asking.
-const MODES: [(Mode, &str, &str); 3] = [
-    (Mode::Ask, "Ask", "Asks before anything that your rules do not allow"),
-    (Mode::AcceptEdits, "Accept edits", "Changes files of the project without asking"),
-    (Mode::Plan, "Plan", "Reads and plans; changes nothing"),
-];
-
-fn modes(current: Mode) -> acp::SessionModeState {
-    let mode = |(mode, name, description): (Mode, &str, &str)| {
-        acp::SessionMode::new(acp::SessionModeId::new(mode.as_str()), name)
-            .description(description.to_owned())
-    };
-    let mut modes: Vec<_> = MODES.map(mode).into();
-    if !MODES.iter().any(|(mode, ..)| *mode == current) {
-        modes.push(mode((current, current.as_str(), "Set by your settings")));
-    }
-    acp::SessionModeState::new(acp::SessionModeId::new(current.as_str()), modes)
+/// Enters a mode that a client may enter, and tells the client.
+fn enter(session: &AcpSession, name: &str) -> Result<(), Error> {
+    let mode = mode(name, session.host.mode())?;
+    session.host.set_mode(mode).map_err(invalid)?;
+    let update = acp::CurrentModeUpdate::new(acp::SessionModeId::new(mode.as_str()));
+    session.send(vec![SessionUpdate::CurrentModeUpdate(update)]);
+    Ok(())
 }
 
-/// The mode of that name, if a client may enter it.
-fn mode(name: &str, current: Mode) -> Result<Mode, Error> {
-    let named = Mode::parse(name);
-    match named {
-        Some(mode) if mode == current || MODES.iter().any(|(offered, ..)| *offered == mode) => Ok(mode),
-        Some(mode) => Err(invalid(format!(
-            "a client cannot enter the mode `{mode}`; set permission_mode in your settings"
-        ))),
-        None => Err(invalid(format!("unknown mode `{}`", name.escape_debug()))),
+/// What a client may show of a session besides its messages.
+fn introduce(session: &AcpSession) {
+    let commands = session.host.commands().into_iter().map(|command| {
+        let input = command
+            .hint
+            .map(|hint| acp::AvailableCommandInput::Unstructured(acp::UnstructuredCommandInput::new(hint)));
+        acp::AvailableCommand::new(command.name, command.description).input(input)
+    });
+    let commands: Vec<_> = commands.collect();
+    if !commands.is_empty() {
+        let update = acp::AvailableCommandsUpdate::new(commands);
+        session.send(vec![SessionUpdate::AvailableCommandsUpdate(update)]);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_client_enters_a_mode_that_stops_asking() {
-        for name in ["yolo", "auto"] {
-            let why = mode(name, Mode::Ask).expect_err("refused").message;
-            assert!(why.contains(name) && why.contains("permission_mode"), "{why}");
-        }
-        assert_eq!(mode("plan", Mode::Ask).expect("a mode"), Mode::Plan);
-        assert!(mode("YOLO", Mode::Yolo).is_err() && mode("", Mode::Ask).is_err());
-        let ids = |current| {
-            modes(current).available_modes.iter().map(|mode| mode.id.to_string()).collect::<Vec<_>>()
-        };
-        assert_eq!(ids(Mode::Ask), ["ask", "accept-edits", "plan"]);
-        assert_eq!(ids(Mode::Yolo).last().map(String::as_str), Some("yolo"), "the settings chose it");
+    for warning in session.host.warnings() {
+        tracing::warn!("{warning}");
+        session.tell(&warning);
     }
 }

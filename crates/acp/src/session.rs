@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema as acp;
-use agent_client_protocol::{Client, Error};
+use agent_client_protocol::{Client, Error, JsonRpcRequest};
 use async_trait::async_trait;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -25,13 +25,20 @@ use aye_runtime::{
 
 use super::ends::{RunEnd, internal, invalid, runtime_error};
 use super::host::{FolderHost, PromptPart};
-use super::questions;
+use super::questions::{self, ClientChoice};
 use super::updates::UpdateEncoder;
 
 /// Calls whose outcome is unknown become questions.
 const UNKNOWN: UnknownPolicy = UnknownPolicy::Ask;
 /// How long a run with a pending question may take to come to rest after the client is gone.
 const LAST_WAIT: Duration = Duration::from_secs(2);
+
+/// What a client shows beside messages and permission requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClientAbilities {
+    pub(crate) has_notices: bool,
+    pub(crate) has_forms: bool,
+}
 
 pub(crate) struct AcpSession {
     pub(crate) id: acp::SessionId,
@@ -51,6 +58,7 @@ pub(crate) struct AcpSession {
     look: Notify,
     /// The client is gone: nothing that it did not say is an answer.
     closing: CancellationToken,
+    abilities: ClientAbilities,
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -62,10 +70,10 @@ impl AcpSession {
         thread: ThreadId,
         host: Arc<dyn FolderHost>,
         client: ConnectionTo<Client>,
-        has_notices: bool,
+        abilities: ClientAbilities,
         closing: CancellationToken,
     ) -> Arc<Self> {
-        let encoder = UpdateEncoder::new(host.cwd()).with_notices(has_notices);
+        let encoder = UpdateEncoder::new(host.cwd()).with_notices(abilities.has_notices);
         Arc::new(Self {
             id: acp::SessionId::new(thread.as_str()),
             thread,
@@ -78,6 +86,7 @@ impl AcpSession {
             answered: Notify::new(),
             look: Notify::new(),
             closing,
+            abilities,
         })
     }
 
@@ -101,14 +110,31 @@ impl AcpSession {
         self.send(updates);
     }
 
-    /// Sends the whole conversation.
-    pub(crate) async fn replay(&self) -> Result<(), Error> {
+    /// Prepares a run, and tells the user what that brought up.
+    async fn prepare(&self) {
+        for text in self.host.prepare().await {
+            self.tell(&text);
+        }
+    }
+
+    /// Tells the user something that is not of the conversation.
+    pub(crate) fn tell(&self, text: &str) {
+        self.encode(|encoder| vec![encoder.notice(text)]);
+    }
+
+    /// Sends the whole conversation, or only notes that the client knows it.
+    pub(crate) async fn replay(&self, is_shown: bool) -> Result<(), Error> {
         let store = self.runtime().store();
         let messages = store.load_messages(&self.thread).await.map_err(|e| internal(e.to_string()))?;
         for stored in messages {
-            self.encode(|encoder| encoder.stored(&stored.run_id, &stored.message));
+            self.encode(|encoder| {
+                let updates = encoder.stored(&stored.run_id, &stored.message);
+                if is_shown { updates } else { Vec::new() }
+            });
         }
-        self.catch_up().await;
+        if is_shown {
+            self.catch_up().await;
+        }
         Ok(())
     }
 
@@ -158,10 +184,10 @@ impl AcpSession {
         let turn = Turn { session: self, cancel: cancel.clone() };
         let questions = CancellationToken::new();
         let asking = tokio::spawn(Arc::clone(self).ask_until(questions.clone(), cancel));
-        let _stops = questions.drop_guard();
+        let stops = questions.drop_guard();
         // On the heap, because a run's future is large.
         let end = Box::pin(turn.drive(parts)).await;
-        drop(_stops);
+        drop(stops);
         let _ = asking.await;
         end
     }
@@ -224,47 +250,94 @@ impl AcpSession {
         taken_back: CancellationToken,
         cancel: CancellationToken,
     ) {
-        let offers = questions::offered(&question, &self.host.project());
-        let how = questions::other_way(&question);
-        let call = held(&self.encoder).asked(&question, how.as_deref());
+        let asked = match questions::form_of(&question).filter(|_| self.abilities.has_forms) {
+            Some((message, form)) => self.ask_form(&question, message, form, &taken_back).await,
+            None => self.ask_permission(&question, &taken_back, &cancel).await,
+        };
+        let Some(mut choice) = asked else { return };
+        if let Some(grant) = choice.grant.take()
+            && let Err(error) = self.host.grant(grant).await
+        {
+            tracing::warn!(question = %question.id, error, "the rule is not granted; the call is allowed once");
+        }
+        if !self.decide(&question, &choice).await {
+            self.decide(&question, &ClientChoice::no()).await;
+        }
+        self.answered.notify_one();
+        self.look.notify_one();
+    }
+
+    /// What the client chooses; `None` if it did not answer.
+    async fn ask_permission(
+        &self,
+        question: &SuspensionRecord,
+        taken_back: &CancellationToken,
+        cancel: &CancellationToken,
+    ) -> Option<ClientChoice> {
+        let offers = questions::offered(question, &self.host.project());
+        let how = questions::other_way(question);
+        let call = held(&self.encoder).asked(question, how.as_deref());
         let options = offers.iter().map(questions::OfferedAnswer::option).collect();
         let request = acp::RequestPermissionRequest::new(self.id.clone(), call, options);
+        let chosen = match self.send_question(request, taken_back).await? {
+            Ok(response) => match response.outcome {
+                RequestPermissionOutcome::Selected(selected) => Some(selected.option_id.to_string()),
+                // That is how a client answers for a prompt that it cancels.
+                RequestPermissionOutcome::Cancelled => {
+                    cancel.cancel();
+                    return None;
+                }
+                _ => None,
+            },
+            Err(_) => None,
+        };
+        Some(questions::chosen(&offers, chosen.as_deref()))
+    }
+
+    /// The same, for a question that is a form.
+    async fn ask_form(
+        &self,
+        question: &SuspensionRecord,
+        message: String,
+        form: acp::ElicitationSchema,
+        taken_back: &CancellationToken,
+    ) -> Option<ClientChoice> {
+        let call = held(&self.encoder).asked(question, None).tool_call_id;
+        let scope = acp::ElicitationSessionScope::new(self.id.clone()).tool_call_id(call);
+        let mode = acp::ElicitationMode::Form(acp::ElicitationFormMode::new(scope, form));
+        let request = acp::CreateElicitationRequest::new(mode, message);
+        let answer = self.send_question(request, taken_back).await?;
+        Some(answer.map_or_else(|_| ClientChoice::no(), |response| questions::filled(response.action)))
+    }
+
+    /// Sends a question; `None` if it was taken back or the client is gone, which answers nothing.
+    async fn send_question<R: JsonRpcRequest>(
+        &self,
+        request: R,
+        taken_back: &CancellationToken,
+    ) -> Option<Result<R::Response, Error>> {
         let sent = self.client.send_request(request);
         let handle = sent.cancellation_handle();
         let answer = tokio::select! {
             biased;
             () = taken_back.cancelled() => {
                 let _ = handle.cancel();
-                return;
+                return None;
             }
             answer = sent.block_task() => answer,
         };
-        let chosen = match answer {
-            Ok(response) => match response.outcome {
-                RequestPermissionOutcome::Selected(selected) => Some(selected.option_id.to_string()),
-                // That is how a client answers for a prompt that it cancels.
-                RequestPermissionOutcome::Cancelled => return cancel.cancel(),
-                _ => None,
-            },
-            // A client that is gone has not answered.
-            Err(error) if self.is_gone(&error) => return,
+        match answer {
+            Err(error) if self.is_gone(&error) => None,
             Err(error) => {
-                tracing::warn!(question = %question.id, ?error, "the client could not ask; the call is denied");
-                None
+                tracing::warn!(?error, "the client could not ask; the call is denied");
+                Some(Err(error))
             }
-        };
-        let mut choice = questions::chosen(&offers, chosen.as_deref());
-        if let Some(grant) = choice.grant.take() {
-            if let Err(error) = self.host.grant(grant).await {
-                tracing::warn!(question = %question.id, error, "the rule is not granted; the call is allowed once");
-            }
+            Ok(answer) => Some(Ok(answer)),
         }
-        self.decide(&question, &choice).await;
-        self.answered.notify_one();
-        self.look.notify_one();
     }
 
-    async fn decide(&self, question: &SuspensionRecord, choice: &questions::ClientChoice) {
+    /// Stores a decision. `false`: it does not fit the question.
+    async fn decide(&self, question: &SuspensionRecord, choice: &ClientChoice) -> bool {
         let resume = choice.resume(self.host.now_ms());
         match self.runtime().decide(&question.id, resume, self.host.actor()).await {
             Ok(outcome) => {
@@ -272,16 +345,15 @@ impl AcpSession {
                 held(&self.asked).remove(&question.id);
                 // Whoever was faster is right: what the row says is carried out.
                 tracing::debug!(question = %question.id, ?outcome, "decided");
-            }
-            Err(
-                error @ (DecideError::Schema { .. }
-                | DecideError::Unfit { .. }
-                | DecideError::Arguments { .. }),
-            ) => {
-                tracing::error!(question = %question.id, %error, "the answer does not fit the question");
+                true
             }
             Err(DecideError::Store(error)) => {
                 tracing::error!(question = %question.id, %error, "the decision is not stored");
+                true
+            }
+            Err(error) => {
+                tracing::warn!(question = %question.id, %error, "the answer does not fit; the call is denied");
+                false
             }
         }
     }
@@ -304,7 +376,7 @@ impl Turn<'_> {
     async fn drive(&self, parts: Vec<PromptPart>) -> Result<StopReason, Error> {
         let session = self.session;
         let (runtime, thread) = (session.runtime(), &session.thread);
-        session.host.prepare().await;
+        session.prepare().await;
         let message = session.host.message(parts).await.map_err(invalid)?;
         // The client shows it already.
         session.encode(|encoder| {
@@ -447,7 +519,7 @@ impl Turn<'_> {
     /// Resumes a run, or follows it while another process drives it, to its end.
     async fn carry_through(&self, run: &RunId) -> Result<RunEnd, Error> {
         let session = self.session;
-        session.host.prepare().await;
+        session.prepare().await;
         let follower = SessionFollower { session };
         let work = session.runtime().carry_on(&session.thread, run, self.sink(), UNKNOWN, &follower);
         match self.start(work).await.map_err(|error| runtime_error(&error))? {

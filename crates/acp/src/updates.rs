@@ -71,6 +71,15 @@ impl UpdateEncoder {
         self.sent.insert(message.id.to_string());
     }
 
+    /// A notice for the user; for a client that shows none, a message.
+    pub(crate) fn notice(&self, text: &str) -> SessionUpdate {
+        let text = visible_line(text).into_owned();
+        if self.has_notices {
+            return SessionUpdate::Notice(acp::Notice::new(acp::NoticeSeverity::Warning, text));
+        }
+        SessionUpdate::AgentMessageChunk(text_chunk(&format!("Note: {text}\n\n")))
+    }
+
     /// The updates that an event makes.
     pub(crate) fn event(&mut self, event: &AgentEvent, now: Instant) -> Vec<SessionUpdate> {
         match event {
