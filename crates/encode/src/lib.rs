@@ -2,6 +2,7 @@
 //!
 //! Every encoder is a state machine of its own: events in, frames out. Nothing here does I/O, waits or reads a clock.
 
+pub mod a2a;
 pub mod ag_ui;
 pub mod ai_sdk;
 pub mod answer;
