@@ -468,10 +468,11 @@ impl App {
         self.typed_at.is_none_or(|typed| self.now.since(typed) >= QUIET_MS)
     }
 
-    /// Whether the caret is only drawn: frames come by themselves, and nobody is in the middle of a text.
+    /// Whether the caret is only drawn: frames come by themselves, and nobody is in the middle of a text that an input
+    /// method may write. What has only ASCII in it is typed without one.
     pub(super) fn parks_caret(&self) -> bool {
-        let is_empty = self.composer.is_empty() && self.picker.is_none() && self.cards.is_empty();
-        let typed = self.typed_at.filter(|_| !is_empty);
+        let is_plain = self.composer.text().is_ascii() && self.picker.is_none() && self.cards.is_empty();
+        let typed = self.typed_at.filter(|_| !is_plain);
         self.is_awake() && typed.is_none_or(|typed| self.now.since(typed) >= WRITING_MS)
     }
 

@@ -62,6 +62,8 @@ const NO_WRAP: &[u8] = b"\x1b[?7l";
 const ERASE_BELOW: &[u8] = b"\x1b[K\x1b[C\x1b[J\r";
 /// A terminal has taken in a frame that was written so long ago.
 const TAKEN_IN: Duration = Duration::from_millis(10);
+/// For so long after a size was told others are likely to come: a border is dragged.
+const DRAGGED: Duration = Duration::from_secs(1);
 /// A frame larger than this gives its memory back.
 const KEEP_BYTES: usize = 256 * 1024;
 
@@ -231,9 +233,10 @@ impl<W: Write> LiveTerminal<W> {
     /// A terminal that breaks rows anew moves its cursor with them. So a frame begins where the region begins, whatever
     /// size the terminal had when it took the last one in; with the cursor further down that is a guess while frames
     /// are written and the size is told late. Input methods follow the cursor: leave it to the caret while text is
-    /// written. A terminal that leaves its rows alone needs none of this.
+    /// written, except while the window is being resized. A terminal that leaves its rows alone needs none of this.
     pub fn park(&mut self, parks: bool) {
-        self.parks = parks && self.reflow;
+        let is_dragged = || self.told.is_some_and(|told| told.elapsed() < DRAGGED + self.late);
+        self.parks = self.reflow && (parks || is_dragged());
     }
 
     /// Draws a frame: pending lines, then a live region of `height` rows (at most the terminal's), which `view`

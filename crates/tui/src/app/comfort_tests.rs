@@ -120,6 +120,21 @@ fn a_command_that_runs_is_moved_to_the_background() {
 }
 
 #[test]
+fn the_cursor_is_left_to_an_input_method_only() {
+    let mut test = TestApp::new(80, 24);
+    test.keys("ab");
+    assert!(!test.app.parks_caret(), "no frame comes by itself");
+    test.start("go");
+    assert!(test.app.parks_caret(), "what is typed without one does not matter");
+    test.keys("ab");
+    assert!(test.app.parks_caret());
+    test.keys("漢");
+    assert!(!test.app.parks_caret(), "it shows its candidates at the cursor");
+    test.wait(20_000);
+    assert!(test.app.parks_caret(), "nobody types any more");
+}
+
+#[test]
 fn a_sequence_that_is_begun_keeps_a_question_from_the_keys() {
     let mut test = TestApp::new(80, 24);
     test.start("go");

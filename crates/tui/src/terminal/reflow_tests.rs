@@ -197,14 +197,18 @@ fn a_size_that_is_told_late_takes_no_finished_line() {
 }
 
 /// Sizes of which the terminal tells after a frame was drawn for the size before: lines and rows of that frame. The
-/// cursor waits in the first row.
-fn play_untold(steps: &[((u16, u16), usize, Vec<u16>)]) -> Played {
+/// cursor waits in the first row: because frames come by themselves, or because a size was told a moment ago.
+fn play_untold(steps: &[((u16, u16), usize, Vec<u16>)], is_dragged: bool) -> Played {
     let mut term = LiveTerminal::new(Out(Emulator::new(80, 24)), 80, 24, true);
     // It is at the end of the screen.
     term.append((0..40).map(|_| Line::default()));
-    term.park(true);
+    if is_dragged {
+        term.resize(81, 24);
+        term.out_mut().0.resize(81, 24);
+    }
     let (mut finished, mut live, mut overflowed) = (Vec::new(), 0, false);
     let draw = |term: &mut LiveTerminal<Out>, rows: &[u16], mark: char| {
+        term.park(!is_dragged);
         term.draw(rows.len() as u16, |area, buf| {
             for (y, columns) in rows.iter().enumerate().take(usize::from(area.height)) {
                 let text = format!("{LIVE}{}", mark.to_string().repeat(usize::from(*columns)));
@@ -253,9 +257,10 @@ proptest! {
                 proptest::collection::vec(prop_oneof![Just(0u16), 1u16..30, Just(400)], 1..9),
             ),
             1..10,
-        )
+        ),
+        is_dragged in any::<bool>(),
     ) {
-        let played = play_untold(&steps);
+        let played = play_untold(&steps, is_dragged);
         prop_assert_eq!(words(&played.lines), words(&played.finished), "{:#?}", played.lines);
         if !played.overflowed {
             let shown = played.lines.iter().filter(|line| line.contains(LIVE)).count();
