@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use aye_acp::{ClientServer, EditorHost, FolderHost, OfferedModel, PromptCommand, PromptPart, Refusal};
+use aye_acp::{ClientServer, EditorHost, FolderHost, ModelOption, PromptCommand, PromptPart, Refusal};
 use reqwest::Url;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
@@ -239,14 +239,14 @@ impl FolderHost for Folder {
         self.warnings.clone()
     }
 
-    fn models(&self) -> Vec<OfferedModel> {
+    fn models(&self) -> Vec<ModelOption> {
         let rows = self.app.model_rows(&models::kept_offers(&self.app.foundation)).into_iter();
-        let mut models: Vec<OfferedModel> = rows
+        let mut models: Vec<ModelOption> = rows
             .filter(|row| row.unusable.is_none() && !row.name.is_empty())
-            .map(|row| OfferedModel { name: row.name, is_current: row.is_current })
+            .map(|row| ModelOption { name: row.name, is_current: row.is_current })
             .collect();
         if !models.iter().any(|model| model.is_current) {
-            models.insert(0, OfferedModel { name: self.app.selection().full_name(), is_current: true });
+            models.insert(0, ModelOption { name: self.app.selection().full_name(), is_current: true });
         }
         models
     }

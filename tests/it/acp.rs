@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::support::home::Home;
-use crate::support::llm::{Answer, Gate, MockLlm, PATIENCE, Part, until};
+use crate::support::llm::{Answer, Chat, Gate, MockLlm, PATIENCE, Part, until};
 
 const TOUCH: &str = "echo ran >> log.txt";
 
@@ -26,12 +26,13 @@ impl Editor {
     /// Starts the program, and says hello.
     fn start(home: &Home) -> Editor {
         let capabilities = json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
-        Editor::start_with(home, &capabilities)
+        Editor::start_with(home, &capabilities, &[])
     }
 
-    fn start_with(home: &Home, capabilities: &Value) -> Editor {
+    fn start_with(home: &Home, capabilities: &Value, flags: &[&str]) -> Editor {
         let mut child = Command::new(env!("CARGO_BIN_EXE_aye"))
             .arg("acp")
+            .args(flags)
             .current_dir(home.root())
             .env_clear()
             .envs(home.env())
@@ -65,9 +66,13 @@ impl Editor {
     /// The same, with a new session in the workspace.
     fn open(home: &Home) -> (Editor, String) {
         let mut editor = Editor::start(home);
-        let opened = editor.call("session/new", json!({"cwd": home.work(), "mcpServers": []}));
-        let session = opened["sessionId"].as_str().expect("a session").to_owned();
+        let session = editor.new_session(home);
         (editor, session)
+    }
+
+    fn new_session(&mut self, home: &Home) -> String {
+        let opened = self.call("session/new", json!({"cwd": home.work(), "mcpServers": []}));
+        opened["sessionId"].as_str().expect("a session").to_owned()
     }
 
     fn write(&mut self, message: &Value) {
@@ -532,7 +537,7 @@ fn a_form_is_asked_as_a_form_where_the_editor_has_them() {
     let answers = || [Answer::new().call("q1", "AskUser", question.clone()), Answer::say("Noted.")];
     let llm = MockLlm::answers(answers());
     let home = Home::with(&llm);
-    let mut editor = Editor::start_with(&home, &json!({"elicitation": {"form": {}}}));
+    let mut editor = Editor::start_with(&home, &json!({"elicitation": {"form": {}}}), &[]);
     let opened = editor.call("session/new", json!({"cwd": home.work(), "mcpServers": []}));
     let session = opened["sessionId"].as_str().expect("a session").to_owned();
     let prompt = editor.prompt(&session, "ask me");
@@ -615,4 +620,64 @@ fn attachments_reach_the_model_unless_a_rule_denies_them() {
     assert!(why.contains("secret.txt"), "{why}");
     assert!(!llm.last().body.to_string().contains("hunter2"));
     editor.leave();
+}
+
+#[test]
+fn a_call_that_may_have_run_is_asked_about() {
+    let command = "echo ran >> log.txt; sleep 100";
+    let llm = MockLlm::answers([
+        Answer::new().bash("c1", command),
+        Answer::say("Skipped."),
+        Answer::say("You are welcome."),
+    ]);
+    let home = Home::with(&llm);
+    let (mut editor, session) = Editor::open(&home);
+    editor.prompt(&session, "do it");
+    let question = editor.question();
+    editor.choose(&question, "allow_once");
+    until("the command", || home.read("log.txt") == "ran\n");
+    editor.kill();
+    let mut editor = Editor::start(&home);
+    editor.call("session/load", json!({"sessionId": session, "cwd": home.work(), "mcpServers": []}));
+    let prompt = editor.prompt(&session, "thanks");
+    let question = editor.question();
+    let options = question["params"]["options"].as_array().expect("options");
+    let names: Vec<_> = options.iter().filter_map(|option| option["name"].as_str()).collect();
+    assert_eq!(names, ["Run again", "Mark as done", "Skip"]);
+    editor.select(&question, &json!("whatever"));
+    assert_eq!(editor.stops(prompt), "end_turn");
+    assert_eq!(home.read("log.txt"), "ran\n", "an opaque call never runs again by itself");
+    editor.leave();
+}
+
+#[test]
+fn what_a_subagent_asks_is_asked_in_the_editor() {
+    for background in [false, true] {
+        let is_scout = |chat: &Chat| chat.system().contains("You scout.");
+        let args = json!({"prompt": "look around", "background": background});
+        let llm = MockLlm::by(move |chat| match (is_scout(chat), chat.results().len()) {
+            (false, _) if chat.user().contains("All clear") => Answer::say("I heard."),
+            (false, 0) => Answer::new().call("c1", "agent_run_scout", args.clone()),
+            (false, _) => Answer::say("The lead is done."),
+            (true, 0) => Answer::new().bash("c1", TOUCH),
+            (true, _) => Answer::say("All clear."),
+        });
+        let home = Home::with(&llm);
+        let folder = home.root().join("aye/config/agents");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let agent = |name: &str, text: &str| std::fs::write(folder.join(name), text).expect("written");
+        agent("lead.md", "---\ndescription: Leads.\ndelegates: [scout]\n---\nYou lead.\n");
+        agent("scout.md", "---\ndescription: Looks around.\n---\nYou scout.\n");
+        let mut editor = Editor::start_with(&home, &json!({}), &["--agent", "lead"]);
+        let session = editor.new_session(&home);
+        let prompt = editor.prompt(&session, "go");
+        let question = editor.question();
+        assert_eq!(question["params"]["toolCall"]["title"], TOUCH);
+        editor.choose(&question, "allow_once");
+        assert_eq!(editor.stops(prompt), "end_turn");
+        assert_eq!(home.read("log.txt"), "ran\n");
+        let expected = if background { "The lead is done.I heard." } else { "The lead is done." };
+        assert_eq!(editor.text("agent_message_chunk"), expected);
+        editor.leave();
+    }
 }

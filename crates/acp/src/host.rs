@@ -69,7 +69,7 @@ pub struct PromptCommand {
 
 /// A model that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OfferedModel {
+pub struct ModelOption {
     /// `provider/model`, or a name of the settings.
     pub name: String,
     /// Whether it answers now.
@@ -126,7 +126,7 @@ pub trait FolderHost: Send + Sync {
     fn warnings(&self) -> Vec<String>;
 
     /// The models that can be used here, the current one among them.
-    fn models(&self) -> Vec<OfferedModel>;
+    fn models(&self) -> Vec<ModelOption>;
 
     /// Chooses another model for this session.
     ///

@@ -216,9 +216,23 @@ impl AcpSession {
         }
     }
 
+    /// The pending questions of the conversation and of all that works for it, also in the background.
+    async fn open_questions(&self) -> Result<Vec<SuspensionRecord>, RuntimeError> {
+        let runtime = self.runtime();
+        let mut open = runtime.waiting(&self.thread).await?;
+        for task in runtime.tasks(&self.thread).await? {
+            if task.child.background && task.waiting > 0 {
+                open.extend(runtime.waiting(&task.child.thread_id).await?);
+            }
+        }
+        open.sort_by(|a, b| a.id.cmp(&b.id));
+        open.dedup_by(|a, b| a.id == b.id);
+        Ok(open)
+    }
+
     /// Asks what is pending and was not asked, and takes back what is no longer pending.
     async fn ask_open(self: &Arc<Self>, cancel: &CancellationToken) {
-        let open = match self.runtime().waiting(&self.thread).await {
+        let open = match self.open_questions().await {
             Ok(open) => open,
             Err(error) => {
                 tracing::error!(thread = %self.thread, %error, "questions cannot be read");
@@ -421,6 +435,8 @@ impl Turn<'_> {
         let (runtime, thread) = (self.session.runtime(), &self.session.thread);
         let failed = |error: RuntimeError| runtime_error(&error);
         loop {
+            // Read before the answers are carried out: one that is stored later must not be missed.
+            let before = self.session.open_questions().await.map_err(failed)?;
             // Background runs report by a message when they are done.
             runtime.mind_tasks(thread).await.map_err(failed)?;
             tokio::select! {
@@ -428,7 +444,17 @@ impl Turn<'_> {
                 () = runtime.finish_tasks(thread) => {}
             }
             let next = runtime.next_wanted(thread).await.map_err(|e| internal(e.to_string()))?;
-            let Some(next) = next else { return Ok(None) };
+            let Some(next) = next else {
+                // What works in the background may still have to ask.
+                let open = self.session.open_questions().await.map_err(failed)?;
+                if self.cancel.is_cancelled() || (open.is_empty() && before.is_empty()) {
+                    return Ok(None);
+                }
+                if !open.is_empty() {
+                    self.wait(&open).await?;
+                }
+                continue;
+            };
             match self.start(runtime.run(RunRequest::queued(next), self.sink())).await {
                 // Somebody else started it, or it was taken back.
                 Err(RuntimeError::NotQueued { .. }) => {}
@@ -449,9 +475,9 @@ impl Turn<'_> {
     /// Stays with work that drives a run, and cancels the run when the prompt is cancelled. `None`: cancelled, and
     /// nothing is driven here.
     async fn start<T, E>(&self, work: impl Future<Output = Result<T, E>>) -> Result<Option<T>, E> {
-        tokio::pin!(work);
+        let mut work = Box::pin(work);
         tokio::select! {
-            result = &mut work => result.map(Some),
+            result = &mut work => return result.map(Some),
             () = self.cancel.cancelled() => {
                 let (runtime, thread) = (self.session.runtime(), &self.session.thread);
                 // Cancelling would close a question that is to stay: the run may reach its rest instead.
@@ -463,9 +489,15 @@ impl Turn<'_> {
                         Err(_) => Ok(None),
                     };
                 }
-                if runtime.cancel(thread) { work.await.map(Some) } else { Ok(None) }
+                if runtime.cancel(thread) {
+                    return work.await.map(Some);
+                }
             }
         }
+        // It may just have come to wait.
+        drop(work);
+        self.give_up().await;
+        Ok(None)
     }
 
     async fn see_through(
@@ -483,20 +515,21 @@ impl Turn<'_> {
         if result.termination != TerminationReason::Suspended {
             return Ok(RunEnd::of(&result));
         }
-        self.wait(&result).await?;
+        self.wait(&result.waiting).await?;
         if self.cancel.is_cancelled() {
-            return self.give_up().await;
+            self.give_up().await;
+            return Ok(RunEnd::cancelled());
         }
         Box::pin(self.carry_through(&result.run_id)).await
     }
 
     /// Waits until a question was answered, here or elsewhere, or the prompt is cancelled.
-    async fn wait(&self, result: &AgentRunResult) -> Result<(), Error> {
+    async fn wait(&self, questions: &[SuspensionRecord]) -> Result<(), Error> {
         let session = self.session;
         session.look.notify_one();
         let none = std::collections::BTreeMap::new();
         tokio::select! {
-            answered = session.runtime().until_answered(&session.thread, &result.waiting, &none) => {
+            answered = session.runtime().until_answered(&session.thread, questions, &none) => {
                 answered.map(drop).map_err(|error| runtime_error(&error))
             }
             () = session.answered.notified() => Ok(()),
@@ -505,7 +538,7 @@ impl Turn<'_> {
     }
 
     /// Ends a run that waits because its prompt was cancelled. If the client is gone its questions stay.
-    async fn give_up(&self) -> Result<RunEnd, Error> {
+    async fn give_up(&self) {
         let session = self.session;
         if !session.closing.is_cancelled() {
             let ended = session.runtime().cancel_waiting(&session.thread, self.sink()).await;
@@ -513,7 +546,6 @@ impl Turn<'_> {
                 tracing::warn!(thread = %session.thread, %error, "the run still waits");
             }
         }
-        Ok(RunEnd::cancelled())
     }
 
     /// Resumes a run, or follows it while another process drives it, to its end.
