@@ -1,6 +1,7 @@
 //! What git would print of the files in its index, which no mask on the disk keeps from it.
 
 use super::reach::{has_long, has_short};
+use aye_core::contract::digest::hex;
 use aye_pattern::shell::Word;
 use std::path::{Path, PathBuf};
 
@@ -194,8 +195,7 @@ fn entries(bytes: &[u8], hash: usize) -> Option<(Vec<Vec<u8>>, Option<String>)> 
         let (size, content) = (number(at + 4)? as usize, at + 8);
         if &bytes[at..at + 4] == b"link" {
             let named = bytes.get(content..content + hash)?;
-            let text: String = named.iter().map(|byte| format!("{byte:02x}")).collect();
-            base = Some(text).filter(|text| text.contains(|c| c != '0'));
+            base = Some(hex(named)).filter(|text| text.contains(|c| c != '0'));
         }
         at = content.checked_add(size)?;
     }
