@@ -38,7 +38,7 @@ pub fn prepare(request: &InferenceRequest) -> Prepared {
     let mut system: Vec<String> =
         request.system.iter().filter_map(ContentBlock::as_text).map(str::to_owned).collect();
     let mut messages: Vec<Message> = Vec::new();
-    for mut message in repair(request.messages.clone()) {
+    for mut message in repair(request.messages.iter().map(bare).collect()) {
         message.content.retain(|block| match block {
             ContentBlock::Text { text } => !text.trim().is_empty(),
             ContentBlock::Image { .. }
@@ -395,6 +395,20 @@ fn show(pictures: Vec<ContentPart>) -> ChatMessage {
 
 /// What stands before pictures that belong to tool results.
 pub(super) const PICTURES: &str = "Images from the tool results above:";
+
+/// A message without what only front ends read of it: a result would be copied with its whole text twice.
+fn bare(message: &Message) -> Message {
+    let Message { id, role, content, tool_calls, tool_call_id, visibility, metadata: _ } = message;
+    Message {
+        id: id.clone(),
+        role: *role,
+        content: content.clone(),
+        tool_calls: tool_calls.clone(),
+        tool_call_id: tool_call_id.clone(),
+        visibility: *visibility,
+        metadata: is_error(message).then(|| json!({"tool_result": {"status": "error"}})),
+    }
+}
 
 fn is_error(message: &Message) -> bool {
     message

@@ -59,6 +59,25 @@ fn a_history_is_brought_into_shape() {
 }
 
 #[test]
+fn what_only_front_ends_read_is_not_copied() {
+    let with = |mut message: Message, metadata: Value| {
+        message.metadata = Some(metadata);
+        message
+    };
+    let result = |status: &str| json!({"tool_result": {"status": status, "message": "x".repeat(1000)}});
+    let calls = ["1", "2"].map(|id| ToolCall::new(id, "Read", json!({}))).to_vec();
+    let prepared = prepare(&request(vec![
+        Message::user("go"),
+        with(asked(calls), json!({"model": "m", "usage": {"prompt_tokens": 1}})),
+        with(Message::tool("1", "x"), result("success")),
+        with(Message::tool("2", "x"), result("error")),
+    ]));
+    let left: Vec<&Value> =
+        prepared.messages.iter().filter_map(|message| message.metadata.as_ref()).collect();
+    assert_eq!(left, [&json!({"tool_result": {"status": "error"}})]);
+}
+
+#[test]
 fn anthropic_gets_its_thoughts_pictures_errors_and_marks() {
     let mut failed = Message::tool("b:2", "no");
     failed.metadata = Some(json!({"tool_result": {"status": "error"}}));
