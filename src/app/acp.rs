@@ -269,8 +269,8 @@ impl FolderHost for Folder {
                 PromptPart::Text(words) => text.push_str(&words),
                 // A mention, as the user types it in the terminal.
                 PromptPart::Link { name, uri } => match file_of(&uri) {
-                    Some(path) => text.push_str(&format!("@{}", path.display())),
-                    None => text.push_str(&format!("[{name}]({uri})")),
+                    Some(path) => text.extend(["@", &path.to_string_lossy()]),
+                    None => text.extend(["[", &name, "](", &uri, ")"]),
                 },
                 PromptPart::Resource { uri, text } => goes_with.push(self.resource(&uri, &text)?),
                 PromptPart::Image(data) => goes_with.push(images::given(&self.app, &data).await?),
