@@ -84,9 +84,9 @@ const INLINE = [
   [/\*(?=[^\s*])([^*]*?[^\s*])\*/y, (m, depth) => inline(el("em"), m[1], depth)],
   [/\b_(?=[^\s_])([^_]*?[^\s_])_\b/y, (m, depth) => inline(el("em"), m[1], depth)],
   [/~~(?=\S)([^~]*?\S)~~/y, (m, depth) => inline(el("s"), m[1], depth)],
-  [/!\[([^\]]*)\]\(([^()\s]*)[^()]*\)/y, (m) => el("span", { class: "address" }, `image ${m[1]} (${m[2]})`)],
+  [/!\[([^\]]*)\]\(((?:[^()\s]|\([^()\s]*\))*)[^()]*\)/y, (m) => el("span", { class: "address" }, `image ${m[1]} (${m[2]})`)],
   [
-    /\[([^\[\]]+)\]\(([^()\s]*)[^()]*\)/y,
+    /\[([^\[\]]+)\]\(((?:[^()\s]|\([^()\s]*\))*)[^()]*\)/y,
     (m, depth) => add(inline(el("span"), m[1], depth), el("span", { class: "address" }, ` (${m[2]})`)),
   ],
 ];
@@ -604,6 +604,7 @@ class Stream {
 
 let wasLost = 0;
 let noticeTimer;
+let noticeHeight = 0;
 
 /** Says what the connection does, when it is not simply there. */
 function showConnection() {
@@ -630,8 +631,11 @@ function showConnection() {
     noticeTimer = setTimeout(showConnection, 4000);
   } else if (!wasLost) {
     notice.className = "";
-    fill(notice, [...streams].some((stream) => stream.state === "connecting") ? "Connecting…" : "");
+    fill(notice, [...streams].some((stream) => stream.state === "open") || !streams.size ? "" : "Connecting…");
   }
+  // A sentence that comes or goes moves what is under the finger.
+  if (notice.offsetHeight !== noticeHeight) for (const card of cards.values()) card.arm();
+  noticeHeight = notice.offsetHeight;
 }
 
 function retryNow() {
@@ -686,9 +690,7 @@ class Card {
       this.facts,
       this.expiry,
       this.note,
-      this.panel,
-      this.hint,
-      this.actions,
+      (this.foot = el("div", { class: "foot" }, this.panel, this.hint, this.actions)),
     );
     this.node.addEventListener("keydown", (event) => this.key(event));
     this.node.addEventListener("focusin", (event) => {
@@ -708,7 +710,7 @@ class Card {
     });
     this.draw();
     this.endSeen.observe(this.end);
-    this.inSight.observe(this.actions);
+    this.inSight.observe(this.foot);
     this.arm();
   }
 
@@ -771,8 +773,7 @@ class Card {
       "p",
       { class: "from" },
       el("a", { href: `#/c/${encodeURIComponent(data.thread_id)}` }, oneLine(data.thread_title) || "Untitled conversation"),
-      el("span", { title: data.cwd }, shortFolder(data.cwd)),
-      el("span", {}, ago(data.created_at)),
+      el("span", {}, `asked ${ago(data.created_at)}`),
     );
     const message = data.message && data.message !== data.title ? el("p", { class: "message" }, data.message) : null;
     const moved = data.moved?.length
@@ -1375,6 +1376,7 @@ const watch = new Stream("the inbox", {
       for (const card of [...cards.values()]) if (!ids.has(card.id) && !card.isClosed) answeredMeanwhile(card);
       for (const card of items) takeCard(card, !isFirst);
       updateCounts();
+      if (isFirst && route.card) openLinked(route.card);
       if (isFirst && items.length) announce(`${count(items.length, "question")} in the inbox.`);
     } else if (event === "asked") {
       takeCard(data, true);
@@ -1801,6 +1803,7 @@ class Talk {
 
   cardsChanged() {
     const open = [...cards.values()].filter((card) => card.data.thread_id === this.id && !card.isClosed);
+    for (const card of open) this.calls.get(card.data.call_id)?.setState("waiting");
     if (this.status === "running") return;
     if (!open.length) {
       fill(this.activity, this.status === "waiting" ? "Waiting" : "");
@@ -1820,6 +1823,7 @@ class Talk {
       this.hasEarlier = Boolean(this.earlierCursor);
       this.more.hidden = !this.hasEarlier;
       this.take(page.items ?? []);
+      this.cardsChanged();
       return;
     }
     // More than a page may have been said since.
@@ -2213,7 +2217,7 @@ function safeDecode(text) {
   }
 }
 
-async function go() {
+function go() {
   if (takeFragment()) return;
   if (!token) return;
   const before = route;
@@ -2246,7 +2250,7 @@ async function go() {
   placeCards();
   updateCounts();
   if (before.view !== route.view) for (const card of cards.values()) card.arm();
-  if (route.card && hasInbox && !showCard(route.card)) await showClosed(route.card);
+  if (route.card && hasInbox) openLinked(route.card);
 }
 
 function drawNothing() {
@@ -2254,7 +2258,8 @@ function drawNothing() {
 }
 
 /** A link to a card that is no longer open says how it was answered. */
-async function showClosed(id) {
+async function openLinked(id) {
+  if (showCard(id)) return;
   const data = await fetchCard(id);
   if (!data) {
     announceNotice("That question does not exist any more.");
