@@ -1791,8 +1791,9 @@ class Talk {
     if (isActive) fill(this.activity, "Working");
     else if (status === "waiting") this.cardsChanged();
     else fill(this.activity);
-    this.text.placeholder = may("chat") ? (isActive || status === "waiting" ? "Message, sent when the run ends" : "Message") : this.text.placeholder;
+    this.text.placeholder = may("chat") ? (isActive || status === "waiting" ? "Queue a message" : "Message") : this.text.placeholder;
     if (status !== "running" && status !== "waiting") this.closeCalls();
+    this.size();
     this.follow();
   }
 
