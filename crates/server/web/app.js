@@ -556,6 +556,7 @@ class Stream {
       this.heard = Date.now();
       clearTimeout(this.watchdog);
       this.watchdog = setTimeout(() => abort.abort(), SILENCE);
+      if (this.state === "open") this.tries = 0;
     };
     let problem = null;
     try {
@@ -565,7 +566,6 @@ class Stream {
       this.open?.();
       showConnection();
       for await (const frame of frames(response.body, alive)) {
-        this.tries = 0;
         if (frame.event === "dropped") break;
         let data;
         try {
@@ -1144,6 +1144,7 @@ class Card {
     const hadFocus = this.node.contains(document.activeElement);
     const isElsewhere = !this.isOwn;
     const words = decidedBy(data);
+    for (const card of cards.values()) card.arm();
     this.node.classList.add("closed");
     this.endSeen.disconnect();
     this.inSight.disconnect();
@@ -2477,7 +2478,10 @@ $("threads-more").addEventListener("click", () => {
 addEventListener("hashchange", go);
 narrow.addEventListener("change", () => token && go());
 addEventListener("online", retryNow);
-addEventListener("offline", showConnection);
+addEventListener("offline", () => {
+  // What is open may be dead without saying so. A server on this device is back at once.
+  for (const stream of streams) stream.abort?.abort();
+});
 // Signing out in one window signs all of them out.
 addEventListener("storage", (event) => {
   if (event.key === "aye.token" && !event.newValue && token) signedOut("Signed out in another window.");

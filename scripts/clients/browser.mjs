@@ -1,0 +1,284 @@
+// Drives the page of a running `aye serve` in a real browser: sign in, inbox, approve, deny, streaming, a lost
+// connection, stop, hostile text, sign out; at 1280x800 and 390x844, two browsers at a time.
+//
+//   node scripts/clients/browser.mjs http://127.0.0.1:7400 (--token T | --code C) [--shots FOLDER]
+//
+// Needs Debian's chromium (or CHROMIUM=/path), `npm i playwright-core` here or in the current folder, and a server whose
+// model follows the markers [[sh:COMMAND]] and [[stream:N:R]] in what the user says, and that asks before a command runs.
+
+import { createRequire } from "node:module";
+
+const args = process.argv.slice(2);
+const option = (name) => (args.includes(name) ? args[args.indexOf(name) + 1] : null);
+const base = args[0]?.replace(/\/$/, "");
+const [token, code, shots] = [option("--token"), option("--code"), option("--shots")];
+if (!/^https?:/.test(base ?? "") || !(token || code)) {
+  console.error("usage: node browser.mjs BASE (--token T | --code C) [--shots FOLDER]");
+  process.exit(2);
+}
+
+async function playwright() {
+  try {
+    return await import("playwright-core");
+  } catch {
+    return createRequire(`${process.cwd()}/`)("playwright-core");
+  }
+}
+
+const { chromium } = await playwright();
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+let passed = 0;
+let failed = 0;
+let signedIn = null;
+
+function expect(condition, what) {
+  if (!condition) throw new Error(`expected ${what}`);
+}
+
+async function open({ width = 1280, height = 800, path = "/", isSignedIn = true, scheme = "light" } = {}) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, ignoreHTTPSErrors: true });
+  if (isSignedIn) {
+    await context.addInitScript((kept) => {
+      if (location.protocol.startsWith("http") && !sessionStorage.getItem("seen")) {
+        localStorage.setItem("aye.token", kept);
+        sessionStorage.setItem("seen", "1");
+      }
+    }, signedIn);
+  }
+  const page = await context.newPage();
+  page.problems = [];
+  page.on("pageerror", (error) => page.problems.push(error.stack));
+  page.on("console", (line) => {
+    if (line.type() === "error" && !/net::ERR|the server responded with a status/.test(line.text())) page.problems.push(line.text());
+  });
+  page.on("request", (request) => {
+    if (!request.url().startsWith(base) && !request.url().startsWith("data:")) page.problems.push(`loaded ${request.url()}`);
+  });
+  await page.goto(base + path);
+  return page;
+}
+
+async function step(name, run) {
+  const pages = [];
+  const opened = async (...about) => {
+    const page = await open(...about);
+    pages.push(page);
+    return page;
+  };
+  try {
+    await run(opened);
+    const problems = pages.flatMap((page) => page.problems);
+    expect(!problems.length, `no errors in the page, got ${problems.join("\n")}`);
+    passed += 1;
+    console.log(`ok    ${name}`);
+  } catch (error) {
+    failed += 1;
+    console.log(`FAIL  ${name}\n      ${String(error.stack).split("\n").slice(0, 6).join("\n      ")}`);
+    if (shots) for (const [at, page] of pages.entries()) await page.screenshot({ path: `${shots}/fail-${failed}-${at}.png` }).catch(() => {});
+  }
+  for (const page of pages) await page.context().close();
+}
+
+async function newConversation(page, text) {
+  await page.waitForSelector("#app:not([hidden])");
+  await page.goto(`${base}/#/new`);
+  await page.waitForSelector("#composer");
+  await say(page, text);
+  await page.waitForFunction(() => location.hash.startsWith("#/c/"));
+}
+
+async function say(page, text) {
+  await page.fill("#composer", text);
+  await page.press("#composer", "Enter");
+  await page.waitForFunction(() => document.querySelector("#composer").value === "");
+}
+
+const openCard = (page) => page.locator(".card:not(.closed)").last();
+const isIdle = () => !document.querySelector(".activity").classList.contains("busy") && !document.querySelector(".draft");
+const answers = (page) => page.locator("#talk .prose").allTextContents();
+
+async function approve(page) {
+  const card = openCard(page);
+  await card.waitFor();
+  const yes = card.locator(".primary");
+  expect((await yes.getAttribute("aria-disabled")) === "true", "Approve to be inactive at first");
+  await card.locator(".end").scrollIntoViewIfNeeded();
+  await yes.scrollIntoViewIfNeeded();
+  await page.waitForFunction((node) => node.getAttribute("aria-disabled") === "false", await yes.elementHandle());
+  await yes.click();
+}
+
+await step("signs in once; the address keeps no secret", async (opened) => {
+  const page = await opened({ isSignedIn: false });
+  await page.waitForSelector("#sign-in:not([hidden])");
+  const csp = await page.evaluate(async () => (await fetch("/")).headers.get("content-security-policy"));
+  expect(/default-src 'none'/.test(csp ?? "") && /script-src 'self'/.test(csp) && !/unsafe/.test(csp), `a strict policy, got ${csp}`);
+  await page.goto(`${base}/#${token ? `token=${encodeURIComponent(token)}` : `code=${encodeURIComponent(code)}`}`);
+  await page.waitForSelector("#app:not([hidden])");
+  await page.waitForSelector("#cards-empty:not([hidden]), .card");
+  expect(!/token|code/.test(page.url()), `a clean address, got ${page.url()}`);
+  signedIn = await page.evaluate(() => localStorage.getItem("aye.token"));
+  await page.reload();
+  await page.waitForSelector("#cards-empty:not([hidden]), .card");
+});
+if (!signedIn) {
+  console.log(`${passed} passed, ${failed} failed`);
+  process.exit(1);
+}
+
+if (code) {
+  await step("a code counts once", async (opened) => {
+    const page = await opened({ isSignedIn: false, path: `/#code=${encodeURIComponent(code)}` });
+    await page.waitForSelector("#sign-in-error:not([hidden])");
+  });
+}
+
+await step("a wrong token is refused", async (opened) => {
+  const page = await opened({ isSignedIn: false, path: "/#token=aye_wrong" });
+  await page.waitForSelector("#sign-in-error:not([hidden])");
+});
+
+for (const [width, height, scheme] of [
+  [1280, 800, "light"],
+  [390, 844, "dark"],
+]) {
+  await step(`${width}x${height}: a command is approved and watched; another browser learns of it`, async (opened) => {
+    const [page, other] = [await opened({ width, height, scheme }), await opened({ width: 390, height: 844 })];
+    await newConversation(page, `[[sh:echo approved-${width}]]`);
+    await openCard(page).waitFor();
+    await openCard(other).waitFor();
+    if (shots) await page.screenshot({ path: `${shots}/card-${width}-${scheme}.png` });
+    await approve(page);
+    await openCard(page).waitFor({ state: "detached" }).catch(() => {});
+    const from = Date.now();
+    await other.waitForSelector(".card.closed");
+    expect(Date.now() - from < 300, "the other browser to learn of it within 300 ms");
+    expect(/Approved by/.test(await other.textContent(".card.closed")), "the other browser to say who answered");
+    await page.waitForFunction(isIdle, null, { timeout: 20_000 });
+    expect((await page.locator(".call-row[data-state=succeeded]").count()) === 1, "the call to be done");
+    await page.locator(".call-row summary").click();
+    await page.waitForFunction((text) => document.querySelector(".detail").textContent.includes(text), `approved-${width}`);
+    if (shots) await page.screenshot({ path: `${shots}/done-${width}-${scheme}.png` });
+    const before = await answers(page);
+    expect(before.length > 0, "an answer");
+    await page.reload();
+    await page.waitForSelector("#talk .prose");
+    expect(JSON.stringify(await answers(page)) === JSON.stringify(before), "the same answers after a reload");
+    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "nothing wider than the window");
+  });
+}
+
+await step("a denial with a reason reaches the model", async (opened) => {
+  const page = await opened();
+  await newConversation(page, "[[sh:echo denied]]");
+  await openCard(page).getByRole("button", { name: "Deny" }).click();
+  await page.keyboard.type("not in this test");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(isIdle, null, { timeout: 20_000 });
+  await page.locator(".call-row summary").click();
+  await page.waitForFunction(() => document.querySelector(".detail").textContent.includes("not in this test"));
+});
+
+await step("edited arguments are what runs", async (opened) => {
+  const page = await opened();
+  await newConversation(page, "[[sh:echo proposed]]");
+  await openCard(page).getByRole("button", { name: "Edit" }).click();
+  const text = openCard(page).locator("textarea");
+  const edited = (await text.inputValue()).replace("echo proposed", "echo edited-here");
+  await text.fill("{");
+  await openCard(page).getByRole("button", { name: "Review" }).click();
+  expect(/JSON/.test(await openCard(page).locator(".error").first().textContent()), "an error about the JSON");
+  await text.fill(edited);
+  await openCard(page).getByRole("button", { name: "Review" }).click();
+  await approve(page);
+  await page.waitForFunction(isIdle, null, { timeout: 20_000 });
+  await page.locator(".call-row summary").click();
+  await page.waitForFunction(() => /edited-here/.test(document.querySelector(".detail .output")?.textContent ?? ""));
+});
+
+await step("an answer streams; drafts become the stored text without a double", async (opened) => {
+  const page = await opened();
+  await newConversation(page, "[[stream:80:40]]");
+  await page.waitForSelector(".draft .prose");
+  const first = (await page.textContent(".draft .prose")).length;
+  await page.waitForFunction((n) => (document.querySelector(".draft .prose")?.textContent.length ?? 0) > n, first);
+  await page.waitForFunction(isIdle, null, { timeout: 30_000 });
+  const live = await answers(page);
+  expect(live.length === 1, `one answer, got ${live.length}`);
+  await page.reload();
+  await page.waitForSelector("#talk .prose");
+  expect(JSON.stringify(await answers(page)) === JSON.stringify(live), "the same answer after a reload");
+});
+
+await step("a lost connection loses and doubles nothing and is said", async (opened) => {
+  const page = await opened();
+  await newConversation(page, "[[stream:200:40]]");
+  await page.waitForSelector(".draft .prose");
+  await page.fill("#composer", "a draft");
+  await page.context().setOffline(true);
+  await page.waitForFunction(() => /offline|not reachable/.test(document.querySelector("#notice").textContent), null, { timeout: 90_000 });
+  await page.context().setOffline(false);
+  await page.waitForFunction(() => /Connected again/.test(document.querySelector("#notice").textContent), null, { timeout: 20_000 });
+  await page.waitForFunction(isIdle, null, { timeout: 30_000 });
+  const live = await answers(page);
+  expect((await page.inputValue("#composer")) === "a draft", "the draft to be kept");
+  await page.reload();
+  await page.waitForSelector("#talk .prose");
+  expect(JSON.stringify(await answers(page)) === JSON.stringify(live), "the same answer after a reload");
+  expect((await page.inputValue("#composer")) === "a draft", "the draft to be kept over a reload");
+});
+
+await step("a message is queued while a run works; stop ends the run", async (opened) => {
+  const page = await opened();
+  await newConversation(page, "[[stream:2000:20]]");
+  await page.waitForSelector(".draft .prose");
+  await say(page, "[[text]] afterwards");
+  await page.waitForSelector(".queued");
+  await page.getByRole("button", { name: "Stop" }).click();
+  await page.waitForFunction(() => document.querySelectorAll("#talk .said:not(.queued):not(.sent)").length === 2, null, { timeout: 20_000 });
+  await page.waitForFunction(isIdle, null, { timeout: 20_000 });
+});
+
+await step("keys answer only on a card that has the focus", async (opened) => {
+  const page = await opened();
+  await newConversation(page, "[[sh:echo keys]]");
+  await openCard(page).waitFor();
+  await page.waitForTimeout(900);
+  await page.evaluate(() => document.activeElement.blur());
+  await page.keyboard.press("y");
+  await page.waitForTimeout(200);
+  expect((await page.locator(".card.closed").count()) === 0, "no answer without the focus");
+  await page.keyboard.press("i");
+  await page.waitForTimeout(900);
+  await page.keyboard.press("y");
+  await page.waitForSelector(".card.closed");
+});
+
+await step("hostile text is visible and inert", async (opened) => {
+  const page = await opened({ width: 390, height: 844 });
+  const text =
+    "[[text]] \u001b[2J\u001b]52;c;AA==\u0007 a\u202egpj.exe \u2066x\u2069 \u200b\u200f " +
+    '<img src=x onerror="window.pwned=1"><script>window.pwned=1</script> [x](javascript:window.pwned=1) ![y](http://127.0.0.1:9/y.png)';
+  await newConversation(page, text);
+  await page.waitForSelector("#talk .said:not(.sent)");
+  await page.waitForFunction(isIdle, null, { timeout: 20_000 });
+  const state = await page.evaluate(() => ({
+    pwned: window.pwned,
+    raw: /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069]/.test(document.body.textContent + document.title),
+    elements: document.querySelectorAll("#talk img, #talk script, #talk .said a, #talk .prose a").length,
+    spelled: document.querySelector("#talk .said").textContent.includes("⟨U+202E⟩"),
+  }));
+  expect(!state.pwned && !state.raw && state.elements === 0 && state.spelled, `inert, visible text, got ${JSON.stringify(state)}`);
+});
+
+await step("signs out", async (opened) => {
+  const page = await opened();
+  await page.waitForSelector("#app:not([hidden])");
+  await page.click("#sign-out");
+  await page.waitForSelector("#sign-in:not([hidden])");
+  expect(await page.evaluate(() => Object.keys(localStorage).every((key) => !key.startsWith("aye."))), "nothing kept");
+});
+
+await browser.close();
+console.log(`${passed} passed, ${failed} failed`);
+process.exit(failed ? 1 : 0);
