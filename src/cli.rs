@@ -13,6 +13,7 @@ mod memory;
 mod permissions;
 mod queue;
 mod reminders;
+mod serve;
 mod skills;
 mod stats;
 mod store;
@@ -43,6 +44,7 @@ pub use memory::{MemoryCommand, MemoryForm};
 pub use permissions::PermissionsCommand;
 pub use queue::{QueueAddArgs, QueueCommand, QueueListArgs, WorkArgs};
 pub use reminders::RemindersCommand;
+pub use serve::{ScopeArg, ServeArgs, ServeCommand, TokenCommand};
 pub use skills::SkillsCommand;
 pub use stats::{StatsArgs, StatsBy};
 pub use store::{PruneArgs, StoreCommand};
@@ -70,6 +72,13 @@ const LOGIN_EXAMPLES: &str = "\
 Examples:
   aye login anthropic
   pass show openai | aye login openai";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  aye serve                             on this machine: http://127.0.0.1:7400/
+  aye serve --bind unix:$XDG_RUNTIME_DIR/aye.sock
+  aye serve --bind 0.0.0.0:7400 --tls-cert cert.pem --tls-key key.pem
+  aye serve token add phone --scope read,decide";
 
 const WORK_EXAMPLE: &str = "Example:
   aye work --until-empty --json
@@ -224,6 +233,12 @@ pub enum Command {
     /// The editor starts this command; `aye docs editors` says how to set it up. Each session is a conversation of its
     /// folder. Flags of this command, such as --model, apply to all sessions.
     Acp,
+    /// Answer from a browser, a phone or a script: serve conversations and questions over HTTP
+    ///
+    /// The first start makes a token and prints a code to sign in with. Remote conversations work in this folder, or
+    /// in those of `[serve] folders`, under the rules of each; nobody can change rules, trust or the sandbox from afar.
+    #[command(after_help = SERVE_EXAMPLES, args_conflicts_with_subcommands = true)]
+    Serve(ServeArgs),
     /// List and show agents
     #[command(subcommand)]
     Agents(AgentsCommand),

@@ -56,7 +56,7 @@ fn row(app: &App, agent: Option<&WrittenAgent>) -> Value {
     row
 }
 
-fn rows(app: &App) -> Vec<Value> {
+pub(super) fn rows(app: &App) -> Vec<Value> {
     let written = app.agents.written.found.iter().map(|agent| row(app, Some(agent)));
     std::iter::once(row(app, None)).chain(written).collect()
 }

@@ -34,6 +34,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Memory(command) => memory::run(command, &foundation).await,
         Command::Queue(command) => queue::run(command, &foundation, cli).await,
         Command::Acp => super::acp::run(foundation, cli).await,
+        Command::Serve(args) => Box::pin(super::serve::run(args, foundation, cli)).await,
         Command::Work(args) => Box::pin(work::run(args, foundation, cli)).await,
         Command::Agents(command) => agent_list::run(command, foundation, cli).await,
         Command::Tasks(command) => super::tasks::run(command, cli, foundation).await,

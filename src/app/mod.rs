@@ -49,6 +49,7 @@ mod queue;
 mod reminders;
 mod secrets;
 mod sections;
+mod serve;
 mod since;
 mod stats;
 mod statusline;

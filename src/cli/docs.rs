@@ -17,6 +17,7 @@ pub const PAGES: &[(&str, &str)] = &[
     ("headless", include_str!("../../docs/headless.md")),
     ("queue", include_str!("../../docs/queue.md")),
     ("editors", include_str!("../../docs/editors.md")),
+    ("server", include_str!("../../docs/server.md")),
     ("terminals", include_str!("../../docs/terminals.md")),
     ("background", include_str!("../../docs/background.md")),
     ("sandbox", include_str!("../../docs/sandbox.md")),

@@ -38,6 +38,7 @@ mod reminders;
 mod rendering;
 mod sandbox;
 mod screen;
+mod serve;
 mod stale;
 mod stats;
 mod stops;

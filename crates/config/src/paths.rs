@@ -147,6 +147,16 @@ impl Paths {
         self.state_dir.join("keys")
     }
 
+    /// The token that the first `aye serve` made.
+    pub fn serve_token_file(&self) -> PathBuf {
+        self.data_dir.join("serve-token")
+    }
+
+    /// The hashes of further tokens of `aye serve`.
+    pub fn serve_tokens_file(&self) -> PathBuf {
+        self.data_dir.join("serve-tokens.json")
+    }
+
     /// What servers said the last time about their models.
     pub fn offers_file(&self) -> PathBuf {
         self.cache_dir.join("models.json")

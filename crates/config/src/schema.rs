@@ -395,6 +395,15 @@ pub(crate) const ROOT: Fields = &[
         ]),
     ),
     (
+        "serve",
+        Node::Table(&[
+            ("public_url", leaf(Url, Never, "address under which other devices reach `aye serve`")),
+            ("hosts", leaf(TextList, Never, "further names of the server, as a Host header has them")),
+            ("origins", leaf(TextList, Never, "origins of other pages that may use the server")),
+            ("folders", leaf(TextList, Never, "folders that remote conversations may work in")),
+        ]),
+    ),
+    (
         "threads",
         Node::Table(&[
             ("titles", leaf(Flag, Never, "let a model title new conversations in the background")),
@@ -480,6 +489,10 @@ enabled = true
 readable = []
 writable = []
 missing = "ask"
+[serve]
+hosts = []
+origins = []
+folders = []
 [threads]
 titles = true
 keep = "never"

@@ -317,6 +317,19 @@ pub struct SandboxSettings {
     pub allows_missing: bool,
 }
 
+/// `[serve]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServeSettings {
+    /// The address under which other devices reach the server, such as `https://aye.example.com/`.
+    pub public_url: Option<String>,
+    /// Further names of the server.
+    pub hosts: Vec<String>,
+    /// Origins of other pages that may use it.
+    pub origins: Vec<String>,
+    /// Folders that remote conversations may work in; the folder in which it starts when empty.
+    pub folders: Vec<String>,
+}
+
 /// `[threads]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadSettings {
@@ -404,6 +417,8 @@ pub struct Settings {
     pub snapshots: SnapshotSettings,
     /// What the kernel keeps commands to.
     pub sandbox: SandboxSettings,
+    /// The server.
+    pub serve: ServeSettings,
     /// Conversations.
     pub threads: ThreadSettings,
     /// The terminal.
@@ -513,6 +528,12 @@ impl Settings {
                 readable: get.list("sandbox.readable"),
                 writable: get.list("sandbox.writable"),
                 allows_missing: get.text("sandbox.missing").as_deref() == Some("allow"),
+            },
+            serve: ServeSettings {
+                public_url: get.text("serve.public_url"),
+                hosts: get.list("serve.hosts"),
+                origins: get.list("serve.origins"),
+                folders: get.list("serve.folders"),
             },
             threads: ThreadSettings {
                 titles: get.flag("threads.titles"),

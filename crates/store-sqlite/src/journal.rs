@@ -236,7 +236,7 @@ fn write_run(conn: &Connection, fence: &Fence, run: &RunRecord) -> Result<(), Sq
 }
 
 /// The tool of an intent and when it began, as far as its row can be read.
-pub(super) type Begun = (Option<String>, Option<i64>);
+pub(super) type StartedIntent = (Option<String>, Option<i64>);
 
 /// Writes an outcome and counts it. What was found out later about an execution counts in place of "nobody knows", which
 /// was counted then.
@@ -253,9 +253,9 @@ pub(super) fn end(
     conn: &Connection,
     thread: &ThreadId,
     outcome: &OutcomeRecord,
-) -> Result<Option<Begun>, SqlFailure> {
+) -> Result<Option<StartedIntent>, SqlFailure> {
     let AttemptId { run_id, call_id, attempt } = &outcome.id;
-    let stored: Option<(i64, Option<String>, Begun)> = conn
+    let stored: Option<(i64, Option<String>, StartedIntent)> = conn
         .prepare_cached(
             "SELECT n, kind, iif(json_valid(body), body ->> 'tool', NULL), \
              iif(json_valid(body), body ->> 'started_at', NULL) FROM intent WHERE run_id = ?1 AND call_id = ?2 AND attempt = ?3 AND thread_id = ?4",

@@ -1,11 +1,12 @@
 //! Lists for programs that embed aye: page by page, in an order that later additions do not change.
 
 use super::mailbox::jobs_from;
-use super::rows::int;
+use super::rows::{int, run_status};
 use super::runs::run_of;
 use super::suspensions::listed_from;
 use super::{JobFilter, Mailbox, Store, StoreError, SuspensionFilter};
 use aye_core::contract::ids::ThreadId;
+use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::MailboxJob;
 use aye_core::contract::record::{RunRecord, SuspensionRecord};
 
@@ -86,6 +87,33 @@ impl Store {
             let sql = "SELECT thread_id, id, body FROM run WHERE (?1 IS NULL OR thread_id = ?1) ORDER BY n LIMIT ?2 OFFSET ?3";
             let mut statement = conn.prepare_cached(sql)?;
             let mut rows = statement.query((thread.as_ref().map(ThreadId::as_str), limit, offset))?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push(run_of(row)?);
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// The runs of a thread, or of all threads, in one status or in any, newest first: at most `limit` from the run
+    /// `offset` on.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a row is unreadable.
+    pub async fn latest_runs(
+        &self,
+        thread: Option<&ThreadId>,
+        status: Option<RunStatus>,
+        (offset, limit): (usize, usize),
+    ) -> Result<Vec<RunRecord>, StoreError> {
+        let (thread, status) = (thread.cloned(), status.map(run_status));
+        self.read(move |conn| {
+            let sql = "SELECT thread_id, id, body FROM run WHERE (?1 IS NULL OR thread_id = ?1) \
+                       AND (?2 IS NULL OR status = ?2) ORDER BY n DESC LIMIT ?3 OFFSET ?4";
+            let mut statement = conn.prepare_cached(sql)?;
+            let of = thread.as_ref().map(ThreadId::as_str);
+            let mut rows = statement.query((of, status, int(limit as u64), int(offset as u64)))?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
                 found.push(run_of(row)?);

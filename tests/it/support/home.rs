@@ -253,6 +253,11 @@ impl Running {
         }
     }
 
+    /// What stderr holds so far.
+    pub fn told(&self) -> String {
+        self.told.0.lock().expect("no panic").clone()
+    }
+
     /// Waits until stderr holds the text.
     #[track_caller]
     pub fn until_told(&self, text: &str) {

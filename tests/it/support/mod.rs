@@ -3,6 +3,7 @@
 #[expect(dead_code, reason = "it is shared with the tests of the crate")]
 pub mod emulator;
 pub mod home;
+pub mod http;
 pub mod llm;
 pub mod mock_server;
 pub mod oauth;

@@ -1,0 +1,314 @@
+//! A question as a front end far away shows it: everything that is needed to answer it, in plain members.
+
+use aye_core::contract::digest::sha256_hex;
+use aye_core::contract::display::{call_summary, visible};
+use aye_core::contract::record::{SuspensionRecord, ThreadRecord};
+use aye_core::contract::suspension::{
+    ACTION_CHILD_RUN, ACTION_FRONTEND_TOOL, ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, Actor,
+    ResumeDecisionAction,
+};
+use aye_core::contract::tool::FilePreview;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// Lines around a change.
+const CONTEXT: usize = 3;
+
+/// What kind of answer a question wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuestionKind {
+    /// A yes or a no to a call.
+    Permission,
+    /// Values for a form, or a choice.
+    Form,
+    /// What became of a call that may have run.
+    UnknownOutcome,
+    /// Another agent works on the call; nobody is asked.
+    Child,
+    /// A client carries the call out and answers with its result.
+    Client,
+}
+
+impl QuestionKind {
+    fn of(action: &str) -> Self {
+        match action {
+            ACTION_PERMISSION => Self::Permission,
+            ACTION_UNKNOWN_OUTCOME => Self::UnknownOutcome,
+            ACTION_CHILD_RUN => Self::Child,
+            ACTION_FRONTEND_TOOL => Self::Client,
+            // Questions of the model, of servers and of plugins.
+            _ => Self::Form,
+        }
+    }
+}
+
+/// A file that the call changes.
+#[derive(Clone, Debug, Serialize)]
+pub struct CardFile {
+    /// Its path.
+    pub path: String,
+    /// Whether it is there.
+    pub exists: bool,
+    /// What changes, as a unified diff; `None` for a file that is no text or too long to show.
+    pub diff: Option<String>,
+}
+
+/// A rule that would answer the question from now on.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProposedGrant {
+    /// The rule.
+    pub pattern: String,
+    /// What it allows.
+    pub words: String,
+}
+
+/// How a question was answered.
+#[derive(Clone, Debug, Serialize)]
+pub struct CardDecision {
+    /// Yes or no.
+    pub action: ResumeDecisionAction,
+    /// What was written beside it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Who answered.
+    pub by: Option<CardActor>,
+}
+
+/// Who answered, without the numbers of their process.
+#[derive(Clone, Debug, Serialize)]
+pub struct CardActor {
+    /// The user.
+    pub user: String,
+    /// Through what: `tui`, `cli`, `http`, ...
+    pub channel: String,
+}
+
+impl From<&Actor> for CardActor {
+    fn from(actor: &Actor) -> Self {
+        Self { user: actor.user.clone(), channel: actor.channel.clone() }
+    }
+}
+
+/// A question.
+#[derive(Clone, Debug, Serialize)]
+pub struct QuestionCard {
+    /// Its id.
+    pub id: String,
+    /// The conversation.
+    pub thread_id: String,
+    /// What the conversation is called.
+    pub thread_title: String,
+    /// The folder it works in.
+    pub cwd: String,
+    /// The run.
+    pub run_id: String,
+    /// The call.
+    pub call_id: String,
+    /// Where it stands.
+    pub status: Value,
+    /// Asked, in Unix milliseconds.
+    pub created_at: u64,
+    /// When it ends unanswered, in Unix milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<u64>,
+    /// What kind of answer it wants.
+    pub kind: QuestionKind,
+    /// The tool.
+    pub tool: String,
+    /// The call in a few words.
+    pub title: String,
+    /// What the call is about, on one line.
+    pub summary: String,
+    /// The question as a sentence.
+    pub message: String,
+    /// Why it is asked.
+    pub why: String,
+    /// What the call can do, at worst.
+    pub risk: Option<String>,
+    /// What the kernel keeps it to after a plain yes.
+    pub profile: Option<Value>,
+    /// The same in words.
+    pub reach: Option<&'static str>,
+    /// The command line, for calls that run one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// The arguments that will run.
+    pub arguments: Value,
+    /// The files that will change.
+    pub files: Vec<CardFile>,
+    /// What changed since it was asked first.
+    pub moved: Vec<String>,
+    /// Rules that would answer it from now on.
+    pub proposals: Vec<ProposedGrant>,
+    /// The JSON Schema of the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response_schema: Option<Value>,
+    /// Stands for everything above that will run: an approval names it.
+    pub shown_hash: String,
+    /// The answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<CardDecision>,
+}
+
+/// Stands for what is asked: another call, another reason or other files have another one.
+pub fn shown_hash(record: &SuspensionRecord) -> String {
+    sha256_hex(json!([record.id, record.ticket]).to_string())
+}
+
+impl QuestionCard {
+    /// The card of a question.
+    pub fn of(record: &SuspensionRecord, thread: Option<&ThreadRecord>) -> Self {
+        let (suspension, pending) = (&record.ticket.suspension, &record.ticket.pending);
+        let parameters = &suspension.parameters;
+        let text = |name: &str| parameters.get(name).and_then(Value::as_str);
+        let texts = |pointer: &str| {
+            let list = parameters.pointer(pointer).and_then(Value::as_array);
+            list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let kind = QuestionKind::of(&suspension.action);
+        let files: Vec<FilePreview> = parameters
+            .get("preview")
+            .and_then(|list| serde_json::from_value(list.clone()).ok())
+            .unwrap_or_default();
+        let proposals = parameters.get("proposals").and_then(Value::as_array).into_iter().flatten();
+        let proposal = |one: &Value| {
+            let pattern = one.get("pattern")?.as_str()?.to_owned();
+            let words = one.get("text").and_then(Value::as_str).unwrap_or(&pattern).to_owned();
+            Some(ProposedGrant { pattern, words })
+        };
+        let profile = suspension.profile();
+        Self {
+            id: record.id.to_string(),
+            thread_id: record.thread_id.to_string(),
+            thread_title: thread.map(|thread| thread.title.clone()).unwrap_or_default(),
+            cwd: text("cwd").map_or_else(
+                || thread.map(|thread| thread.cwd.to_string_lossy().into_owned()).unwrap_or_default(),
+                str::to_owned,
+            ),
+            run_id: record.run_id.to_string(),
+            call_id: record.call_id.to_string(),
+            status: json!(record.status),
+            created_at: record.created_at,
+            expires_at: suspension.expires_at,
+            kind,
+            tool: pending.name.clone(),
+            title: title(kind, &pending.name, parameters),
+            summary: call_summary(&pending.name, &pending.arguments),
+            message: suspension.message.clone(),
+            why: text("why").unwrap_or(&suspension.message).to_owned(),
+            risk: text("risk").map(str::to_owned),
+            profile: profile.map(|profile| json!(profile)),
+            reach: profile.map(aye_core::contract::judgement::Profile::reach),
+            command: pending.arguments.get("command").and_then(Value::as_str).map(str::to_owned),
+            arguments: pending.arguments.clone(),
+            files: files.iter().map(changed).collect(),
+            moved: texts("/stale/moved"),
+            proposals: proposals.filter_map(proposal).collect(),
+            response_schema: suspension.response_schema.clone(),
+            shown_hash: shown_hash(record),
+            decision: record.decision.as_ref().map(|decision| CardDecision {
+                action: decision.action,
+                reason: decision.reason.clone(),
+                by: record.decided_by.as_ref().map(CardActor::from),
+            }),
+        }
+    }
+}
+
+fn title(kind: QuestionKind, tool: &str, parameters: &Value) -> String {
+    let tool = visible(tool);
+    match kind {
+        QuestionKind::Permission => {
+            let does = parameters.get("does").and_then(Value::as_str).unwrap_or("needs approval");
+            let outside = parameters.get("outside").and_then(Value::as_bool).unwrap_or_default();
+            format!("{tool} {}{}", visible(does), if outside { ", outside this project" } else { "" })
+        }
+        QuestionKind::Form => {
+            let header =
+                parameters.get("header").and_then(Value::as_str).filter(|text| !text.trim().is_empty());
+            format!("{} has a question", header.map_or(tool, visible))
+        }
+        QuestionKind::UnknownOutcome => format!("{tool} was interrupted: its outcome is unknown"),
+        QuestionKind::Child => format!("{tool} is working"),
+        QuestionKind::Client => format!("{tool} waits for its client"),
+    }
+}
+
+fn changed(file: &FilePreview) -> CardFile {
+    let exists = file.before.is_some();
+    let path = file.path.to_string_lossy().into_owned();
+    let old = if exists { file.old_text.as_deref() } else { Some("") };
+    let diff = old.zip(file.new_text.as_deref()).map(|(old, new)| {
+        let (from, to) = (if exists { path.as_str() } else { "/dev/null" }, path.as_str());
+        similar::TextDiff::from_lines(old, new)
+            .unified_diff()
+            .context_radius(CONTEXT)
+            .header(from, to)
+            .to_string()
+    });
+    CardFile { path, exists, diff }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aye_core::contract::record::SuspensionStatus;
+    use aye_core::contract::suspension::{PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode};
+
+    fn record(parameters: Value) -> SuspensionRecord {
+        SuspensionRecord {
+            id: "q".into(),
+            thread_id: "t".into(),
+            run_id: "r".into(),
+            call_id: "c".into(),
+            ticket: SuspendTicket {
+                suspension: Suspension {
+                    id: "q".into(),
+                    action: ACTION_PERMISSION.into(),
+                    message: "Edit changes a file: no rule covers this".into(),
+                    parameters,
+                    response_schema: None,
+                    expires_at: None,
+                },
+                pending: PendingToolCall {
+                    id: "c".into(),
+                    name: "Edit".into(),
+                    arguments: json!({"path": "a"}),
+                },
+                resume_mode: ToolCallResumeMode::ReplayToolCall,
+            },
+            status: SuspensionStatus::Open,
+            created_at: 1,
+            decision: None,
+            decided_by: None,
+        }
+    }
+
+    #[test]
+    fn a_card_says_what_will_happen() {
+        let preview = json!([{"path": "/w/a", "before": "00", "after": "11", "old_text": "one\ntwo\n", "new_text": "one\n2\n"}]);
+        let asked = record(json!({
+            "why": "no rule covers this", "does": "wants to change a file", "outside": true, "profile": "workspace",
+            "preview": preview, "proposals": [{"pattern": "Edit(a)", "text": "edits of a"}], "risk": "write",
+        }));
+        let card = QuestionCard::of(&asked, None);
+        assert_eq!(card.title, "Edit wants to change a file, outside this project");
+        assert_eq!(
+            card.files[0].diff.as_deref(),
+            Some("--- /w/a\n+++ /w/a\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n")
+        );
+        assert_eq!(card.proposals[0].pattern, "Edit(a)");
+        assert_eq!(card.reach, Some(aye_core::contract::judgement::Profile::Workspace.reach()));
+    }
+
+    #[test]
+    fn another_question_has_another_hash() {
+        let (one, other) = (record(json!({"why": "a"})), record(json!({"why": "b"})));
+        assert_eq!(shown_hash(&one), shown_hash(&one.clone()));
+        assert_ne!(shown_hash(&one), shown_hash(&other));
+        let mut answered = one.clone();
+        answered.status = SuspensionStatus::Decided;
+        assert_eq!(shown_hash(&one), shown_hash(&answered));
+    }
+}

@@ -1,0 +1,119 @@
+//! What a request can fail with, as `{"error": {"code", "message", "field"?}}` and a status.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use aye_core::contract::storage::StoreError;
+use aye_runtime::{DecideError, RuntimeError};
+use serde_json::{Map, Value, json};
+
+/// A request that cannot be carried out.
+#[derive(Debug)]
+pub struct ApiError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    field: Option<Box<str>>,
+    /// Members beside `error`.
+    also: Option<Box<Map<String, Value>>>,
+}
+
+impl ApiError {
+    /// An error with a status, a code for programs and a sentence for people.
+    pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), field: None, also: None }
+    }
+
+    /// A member of the body that is missing or wrong: 400.
+    pub fn field(field: impl Into<String>, message: impl Into<String>) -> Self {
+        let error = Self::new(StatusCode::BAD_REQUEST, "invalid", message);
+        Self { field: Some(field.into().into_boxed_str()), ..error }
+    }
+
+    /// Something that does not exist: 404.
+    pub fn not_found(what: &str, id: &str) -> Self {
+        let shown: String = id.chars().take(80).collect();
+        Self::new(StatusCode::NOT_FOUND, "not_found", format!("there is no {what} `{shown}`"))
+    }
+
+    /// A failure of aye: 500. The reason goes to the log, because it may name files.
+    pub fn internal(reason: impl std::fmt::Display) -> Self {
+        tracing::error!(%reason, "a request failed");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "aye failed; its log says why")
+    }
+
+    /// The same error with another member in its body.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: Value) -> Self {
+        self.also.get_or_insert_default().insert(name.to_owned(), value);
+        self
+    }
+
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut error = json!({ "code": self.code, "message": self.message });
+        if let Some(field) = self.field {
+            error["field"] = Value::from(&*field);
+        }
+        let mut body = self.also.map(|also| *also).unwrap_or_default();
+        body.insert("error".to_owned(), error);
+        (self.status, Json(Value::Object(body))).into_response()
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NoThread(id) => Self::not_found("conversation", id.as_str()),
+            StoreError::Duplicate { .. } | StoreError::Exists { .. } => {
+                Self::new(StatusCode::CONFLICT, "exists", error.to_string())
+            }
+            StoreError::Owned { .. } => Self::new(StatusCode::CONFLICT, "busy", error.to_string()),
+            StoreError::Damaged { .. } => {
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged", error.to_string())
+            }
+            StoreError::ReadOnly => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "read_only", error.to_string())
+            }
+            other => Self::internal(other),
+        }
+    }
+}
+
+impl From<RuntimeError> for ApiError {
+    fn from(error: RuntimeError) -> Self {
+        let (status, code) = match &error {
+            RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NotFree { .. } => {
+                (StatusCode::CONFLICT, "busy")
+            }
+            RuntimeError::NothingToResume { .. } => (StatusCode::CONFLICT, "nothing_to_resume"),
+            RuntimeError::AgentNotFound { .. } | RuntimeError::ResolveFailed { .. } => {
+                (StatusCode::BAD_REQUEST, "unknown_agent")
+            }
+            RuntimeError::NoMessage { .. } => (StatusCode::BAD_REQUEST, "no_message"),
+            RuntimeError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+            RuntimeError::NotQueued { .. } => (StatusCode::CONFLICT, "not_queued"),
+            RuntimeError::Damaged { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "damaged"),
+            RuntimeError::Fenced { .. } => (StatusCode::CONFLICT, "taken_over"),
+            RuntimeError::State(_) | RuntimeError::Store(_) | RuntimeError::Internal(_) => {
+                return Self::internal(error);
+            }
+        };
+        Self::new(status, code, error.to_string())
+    }
+}
+
+impl From<DecideError> for ApiError {
+    fn from(error: DecideError) -> Self {
+        match error {
+            DecideError::Store(error) => error.into(),
+            unfit => Self::field("result", unfit.to_string()),
+        }
+    }
+}

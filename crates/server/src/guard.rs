@@ -1,0 +1,262 @@
+//! What every request has to pass before a route sees it: path, host, origin, type of the body, token.
+
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::access::{Caller, TokenScope};
+use super::error::ApiError;
+use super::hub::Hub;
+use super::listen::Peer;
+
+/// Names under which the server is reached, and origins whose pages may use it.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// `host` or `host:port`, as a Host header has it, in lower case.
+    pub hosts: Vec<String>,
+    /// `https://app.example.com`: other origins than the server's own.
+    pub origins: Vec<String>,
+}
+
+/// What a guard needs.
+#[derive(Clone)]
+pub(super) struct Guard {
+    pub(super) hub: Arc<Hub>,
+    pub(super) names: Arc<Names>,
+}
+
+/// Bytes that a body may have.
+pub(super) const MAX_BODY: usize = 8 << 20;
+/// Members of a query that would be a token in a URL, where logs and histories keep it.
+const SECRETS: [&str; 4] = ["token", "access_token", "code", "key"];
+
+impl Guard {
+    /// Whether a Host header names this server: exactly, in letters of any case.
+    fn knows_host(&self, host: &str) -> bool {
+        let host = host.to_ascii_lowercase();
+        self.names.hosts.contains(&host)
+    }
+
+    /// Whether pages of an origin may use this server.
+    fn knows_origin(&self, origin: &str) -> bool {
+        let own = ["http://", "https://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
+        self.is_foreign(origin) || own.is_some_and(|host| self.knows_host(host))
+    }
+
+    /// Whether it is a configured origin other than the server's own.
+    fn is_foreign(&self, origin: &str) -> bool {
+        self.names.origins.iter().any(|known| known == origin)
+    }
+}
+
+/// Refuses a request before its route sees it.
+pub(super) async fn guard(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    guard.hub.metrics.request();
+    let origin = match check(&guard, request.method(), request.uri(), request.headers()) {
+        Ok(origin) => origin,
+        Err(error) => {
+            guard.hub.metrics.refused();
+            return error.into_response();
+        }
+    };
+    if request.method() == Method::OPTIONS {
+        return with_cors(StatusCode::NO_CONTENT.into_response(), origin.as_ref());
+    }
+    if needs_token(request.uri().path()) {
+        let Some(caller) = caller(&guard, &request) else {
+            guard.hub.metrics.refused();
+            let from = request.extensions().get::<ConnectInfo<Peer>>().map(|info| info.0.0.ip());
+            tokio::time::sleep(guard.hub.program.access().mistake(from)).await;
+            let message = "send `Authorization: Bearer TOKEN`; `aye serve token add NAME` makes one";
+            let mut refused =
+                ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message).into_response();
+            refused.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            return with_cors(refused, origin.as_ref());
+        };
+        request.extensions_mut().insert(caller);
+    }
+    with_cors(next.run(request).await, origin.as_ref())
+}
+
+/// The origin of the request when its answer needs headers for a page from there.
+fn check(
+    guard: &Guard,
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<Option<HeaderValue>, ApiError> {
+    if !is_plain(uri.path()) {
+        return Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"));
+    }
+    let query = uri.query().unwrap_or_default();
+    let names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
+    if names.clone().any(|name| SECRETS.contains(&name.to_ascii_lowercase().as_str())) {
+        return Err(ApiError::new(
+            StatusCode::BAD_REQUEST,
+            "token_in_url",
+            "a token does not belong in a URL; send it in the Authorization header",
+        ));
+    }
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok())
+        .or_else(|| Some(uri.authority()?.as_str()));
+    if !host.is_some_and(|host| guard.knows_host(host)) {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "unknown_host",
+            "this server is not known under that name; see [serve] public_url and hosts",
+        ));
+    }
+    let origin = headers.get(header::ORIGIN);
+    if let Some(origin) = origin
+        && !origin.to_str().is_ok_and(|origin| guard.knows_origin(origin))
+    {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "unknown_origin",
+            "pages of that origin may not use this server; see [serve] origins",
+        ));
+    }
+    let has_body = matches!(*method, Method::POST | Method::PUT | Method::PATCH | Method::DELETE)
+        && (headers.contains_key(header::CONTENT_TYPE)
+            || headers.get(header::CONTENT_LENGTH).is_some_and(|n| n != "0"));
+    if has_body && !headers.get(header::CONTENT_TYPE).is_some_and(is_json) {
+        return Err(ApiError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "not_json",
+            "send the body as application/json",
+        ));
+    }
+    let length =
+        headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if length.is_some_and(|length| length > MAX_BODY) {
+        return Err(ApiError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too_large",
+            format!("a body has at most {} MiB", MAX_BODY >> 20),
+        ));
+    }
+    let is_foreign = |origin: &&HeaderValue| origin.to_str().is_ok_and(|origin| guard.is_foreign(origin));
+    Ok(origin.filter(is_foreign).cloned())
+}
+
+/// A path without parts that mean another one: `..`, `.`, empty ones, and their encoded forms.
+fn is_plain(path: &str) -> bool {
+    let mut parts = path.strip_prefix('/').unwrap_or(path).split('/').peekable();
+    while let Some(part) = parts.next() {
+        let is_last = parts.peek().is_none();
+        if part.is_empty() && !is_last {
+            return false;
+        }
+        let decoded = part.to_ascii_lowercase().replace("%2e", ".");
+        if matches!(decoded.as_str(), "." | "..")
+            || decoded.contains("%2f")
+            || decoded.contains("%5c")
+            || part.contains('\\')
+        {
+            return false;
+        }
+    }
+    true
+}
+
+fn is_json(value: &HeaderValue) -> bool {
+    let text = value.to_str().unwrap_or_default();
+    let kind = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
+}
+
+/// What holds data or does something needs a token. The page, its files and health do not.
+fn needs_token(path: &str) -> bool {
+    (path.starts_with("/v1/") && path != "/v1/sign-in") || path == "/v1" || path == "/metrics"
+}
+
+fn caller(guard: &Guard, request: &Request) -> Option<Caller> {
+    let value = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return None;
+    }
+    guard.hub.program.access().caller(token.trim())
+}
+
+fn with_cors(mut response: Response, origin: Option<&HeaderValue>) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if let Some(origin) = origin {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+        let pairs = [
+            (header::ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Content-Type, Last-Event-ID, A2A-Version"),
+            (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PATCH, PUT, DELETE"),
+            (header::ACCESS_CONTROL_MAX_AGE, "600"),
+            (HeaderName::from_static("access-control-expose-headers"), "x-vercel-ai-ui-message-stream"),
+        ];
+        for (name, value) in pairs {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+    }
+    response
+}
+
+/// Refuses a caller whose token does not allow this.
+pub(super) fn demand(caller: &Caller, scope: TokenScope) -> Result<(), ApiError> {
+    if caller.may(scope) {
+        return Ok(());
+    }
+    Err(ApiError::new(
+        StatusCode::FORBIDDEN,
+        "forbidden",
+        format!("the token `{}` does not have the scope `{}`", caller.token, scope.as_str()),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_mean_another_one_are_refused() {
+        for path in [
+            "/v1/../x",
+            "/v1/%2e%2e/x",
+            "/v1/.%2E/x",
+            "//v1/threads",
+            "/v1//threads",
+            "/v1/a%2fb",
+            "/v1/./x",
+            "/a\\b",
+        ] {
+            assert!(!is_plain(path), "{path}");
+        }
+        for path in ["/", "/v1/threads", "/v1/threads/", "/v1/threads/a..b", "/v1/a2a/tasks/x:cancel"] {
+            assert!(is_plain(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn only_json_is_a_body() {
+        let is = |text: &str| is_json(&HeaderValue::from_str(text).expect("a header"));
+        assert!(
+            is("application/json") && is("Application/JSON; charset=utf-8") && is("application/a2a+json")
+        );
+        assert!(!is("text/plain") && !is("application/x-www-form-urlencoded") && !is("text/json"));
+    }
+
+    #[test]
+    fn the_page_and_health_need_no_token_and_everything_else_does() {
+        for path in ["/", "/app.js", "/health", "/health/live", "/v1/sign-in", "/.well-known/agent-card.json"]
+        {
+            assert!(!needs_token(path), "{path}");
+        }
+        for path in ["/v1/threads", "/v1/sign-in/x", "/v1", "/metrics", "/v1/mcp"] {
+            assert!(needs_token(path), "{path}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What the server needs of the program that it is part of.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use aye_core::contract::grant::GrantRequest;
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::mailbox::MailboxJob;
+use aye_core::contract::record::{InboxRow, RunRecord, ThreadSummary};
+use aye_core::contract::storage::ThreadRunStore;
+use aye_core::contract::suspension::Actor;
+use aye_runtime::AgentRuntime;
+use serde_json::Value;
+
+use super::access::Access;
+use super::error::ApiError;
+
+/// A part of a list: what to leave out first, and how many to give.
+#[derive(Clone, Copy, Debug)]
+pub struct Slice {
+    /// Entries to leave out.
+    pub offset: usize,
+    /// At most so many, 1 to 200.
+    pub limit: usize,
+}
+
+/// The program behind a server: its store, and its agents by folder.
+#[async_trait]
+pub trait ServerHost: Send + Sync + 'static {
+    /// A handle of the store that nothing else writes through, so that its change feed reports every commit.
+    fn store(&self) -> &Arc<dyn ThreadRunStore>;
+
+    /// Who may do what.
+    fn access(&self) -> &Access;
+
+    /// The folders that conversations may work in, absolute; the first one is the default. Folders below them count.
+    fn folders(&self) -> &[PathBuf];
+
+    /// The agents of a folder, built when it is first asked for.
+    ///
+    /// # Errors
+    /// [`ApiError`] when its settings or rules cannot be used.
+    async fn workshop(&self, folder: &Path) -> Result<Arc<dyn Workshop>, ApiError>;
+
+    /// The person whose decisions these are, as the audit names them; `token` is the name of the token.
+    fn actor(&self, token: &str) -> Actor;
+
+    /// Conversations, pinned ones first, then newest change first.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    async fn threads(&self, slice: Slice) -> Result<Vec<ThreadSummary>, ApiError>;
+
+    /// Runs of a conversation or of all, in one status or in any, newest first.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    async fn runs(
+        &self,
+        thread: Option<&ThreadId>,
+        status: Option<RunStatus>,
+        slice: Slice,
+    ) -> Result<Vec<RunRecord>, ApiError>;
+
+    /// The pending questions of all conversations, oldest first.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    async fn inbox(&self) -> Result<Vec<InboxRow>, ApiError>;
+
+    /// The jobs of a conversation or of all that are not over.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    async fn jobs(&self, thread: Option<&ThreadId>, slice: Slice) -> Result<Vec<MailboxJob>, ApiError>;
+
+    /// Names a conversation.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    async fn rename(&self, thread: &ThreadId, title: &str) -> Result<(), ApiError>;
+
+    /// Deletes a conversation; `false` when there is none.
+    ///
+    /// # Errors
+    /// [`ApiError`] while another process drives it.
+    async fn delete(&self, thread: &ThreadId, actor: Actor) -> Result<bool, ApiError>;
+
+    /// What runs here, for `/v1/capabilities`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    async fn capabilities(&self) -> Result<Value, ApiError>;
+}
+
+/// The agents of one folder.
+#[async_trait]
+pub trait Workshop: Send + Sync {
+    /// Their runtime.
+    fn runtime(&self) -> &AgentRuntime;
+
+    /// Brings grants up to date and waits for tools of servers, before a run begins or goes on.
+    async fn prepare(&self);
+
+    /// Stores a grant that was given with a question of this folder.
+    ///
+    /// # Errors
+    /// Why it cannot be granted, as a sentence.
+    async fn grant(&self, request: GrantRequest, actor: Actor) -> Result<(), String>;
+
+    /// The folder of its project, which a grant for the project names.
+    fn root(&self) -> &Path;
+
+    /// The model that answers.
+    fn model(&self) -> String;
+}

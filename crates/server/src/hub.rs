@@ -1,0 +1,308 @@
+//! Drives conversations: begins runs, goes on with them when they were answered, and takes what is queued.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use aye_core::contract::event::AgentEvent;
+use aye_core::contract::event_sink::EventSink as _;
+use aye_core::contract::ids::{RunId, ThreadId};
+use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
+use aye_core::contract::record::ThreadRecord;
+use aye_core::contract::storage::{Change, ChangeKind, ThreadRunStore};
+use aye_runtime::{RunRequest, RuntimeError, UnknownPolicy};
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::error::ApiError;
+use super::host::{ServerHost, Workshop};
+use super::live::Channels;
+use super::metrics::Metrics;
+
+/// Commits that a reader may be behind before it looks at everything.
+const CHANGES: usize = 1024;
+
+/// What this process does in conversations.
+#[derive(Default)]
+struct Work {
+    /// Those that it drives, each with whether something happened meanwhile: then it looks again before it leaves.
+    driven: HashMap<ThreadId, bool>,
+    /// Those that it left because they wait.
+    waiting: HashSet<ThreadId>,
+}
+
+/// What begins in a conversation.
+enum Begin {
+    Run(Box<RunRequest>),
+    /// Whatever waits there: answers, then the queue.
+    Look,
+}
+
+/// The conversations of a server.
+pub struct Hub {
+    pub(super) program: Arc<dyn ServerHost>,
+    pub(super) channels: Channels,
+    pub(super) metrics: Metrics,
+    changes: broadcast::Sender<Change>,
+    work: Mutex<Work>,
+    tasks: TaskTracker,
+    /// Set when the server shuts down: nothing new begins.
+    pub(super) closing: CancellationToken,
+}
+
+impl Hub {
+    /// A hub that follows what others commit until the token is cancelled.
+    ///
+    /// # Errors
+    /// [`ApiError`] when the store cannot be watched.
+    pub fn start(program: Arc<dyn ServerHost>, closing: CancellationToken) -> Result<Arc<Self>, ApiError> {
+        let mut feed = program.store().watch()?;
+        let hub = Arc::new(Self {
+            program,
+            channels: Channels::default(),
+            metrics: Metrics::default(),
+            changes: broadcast::channel(CHANGES).0,
+            work: Mutex::default(),
+            tasks: TaskTracker::new(),
+            closing,
+        });
+        let weak = Arc::downgrade(&hub);
+        let closing = hub.closing.clone();
+        tokio::spawn(async move {
+            loop {
+                let change = tokio::select! {
+                    change = feed.next_or_check() => change,
+                    () = closing.cancelled() => return,
+                };
+                let Some(hub) = weak.upgrade() else { return };
+                hub.heard(&change);
+                // Nobody may be listening.
+                let _ = hub.changes.send(change);
+            }
+        });
+        Ok(hub)
+    }
+
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store.
+    pub(super) fn store(&self) -> &Arc<dyn ThreadRunStore> {
+        self.program.store()
+    }
+
+    /// Commits of anybody, from now on.
+    pub(super) fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    /// A conversation that this process left waiting goes on when anybody answers.
+    fn heard(self: &Arc<Self>, change: &Change) {
+        if !matches!(change.kind, ChangeKind::Decision | ChangeKind::Anything) {
+            return;
+        }
+        let concerned: Vec<ThreadId> =
+            self.work().waiting.iter().filter(|own| change.concerns(own)).cloned().collect();
+        for thread in concerned {
+            self.wake(&thread);
+        }
+    }
+
+    /// The conversation.
+    pub(super) async fn thread(&self, id: &ThreadId) -> Result<ThreadRecord, ApiError> {
+        let found = self.store().load_thread(id).await?;
+        found.ok_or_else(|| ApiError::not_found("conversation", id.as_str()))
+    }
+
+    /// The agents of a folder, when this server serves it.
+    pub(super) async fn workshop(&self, folder: &Path) -> Result<Arc<dyn Workshop>, ApiError> {
+        if !self.serves(folder) {
+            return Err(ApiError::new(
+                StatusCode::FORBIDDEN,
+                "folder_not_served",
+                format!("{} is not a folder that this server serves; see [serve] folders", folder.display()),
+            ));
+        }
+        self.program.workshop(folder).await
+    }
+
+    /// Whether conversations may work in a folder.
+    pub(super) fn serves(&self, folder: &Path) -> bool {
+        self.program.folders().iter().any(|served| folder.starts_with(served))
+    }
+
+    /// Begins a run in the background and gives its id. One that is active or waits is not disturbed.
+    ///
+    /// # Errors
+    /// [`ApiError`]; nothing was begun.
+    pub(super) async fn begin(
+        self: &Arc<Self>,
+        thread: &ThreadRecord,
+        mut request: RunRequest,
+    ) -> Result<RunId, ApiError> {
+        if self.closing.is_cancelled() {
+            return Err(ApiError::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "closing",
+                "the server is shutting down",
+            ));
+        }
+        let workshop = self.workshop(&thread.cwd).await?;
+        // What cannot be begun is an answer to the request, and not an event of a run.
+        let agent = request.agent_id.clone();
+        if let Some(agent) = &agent {
+            workshop.runtime().resolved(agent)?;
+        }
+        let run = request.run_id.get_or_insert_with(RunId::fresh).clone();
+        self.drive(&thread.id, Begin::Run(Box::new(request)), workshop);
+        Ok(run)
+    }
+
+    /// Goes on with a conversation: something was answered or queued there.
+    pub(super) fn wake(self: &Arc<Self>, thread: &ThreadId) {
+        if self.closing.is_cancelled() {
+            return;
+        }
+        let (hub, thread) = (Arc::clone(self), thread.clone());
+        self.tasks.spawn(async move {
+            // What a child asks moves the run on that waits for it.
+            let top = match hub.store().driven_with(&thread).await {
+                Ok(top) => top,
+                Err(error) => return tracing::warn!(%error, "a conversation cannot be resumed"),
+            };
+            let Ok(record) = hub.thread(&top).await else { return };
+            // In a folder that is not served it was answered all the same; whoever works there goes on.
+            if let Ok(workshop) = hub.workshop(&record.cwd).await {
+                hub.drive(&top, Begin::Look, workshop);
+            }
+        });
+    }
+
+    /// Whether something is active or waits in a conversation, so that a message has to be queued.
+    pub(super) async fn is_busy(&self, thread: &ThreadId) -> Result<bool, ApiError> {
+        let run = self.store().latest_run(thread).await?;
+        Ok(run.is_some_and(|run| run.status != RunStatus::Done))
+    }
+
+    fn drive(self: &Arc<Self>, thread: &ThreadId, begin: Begin, workshop: Arc<dyn Workshop>) {
+        if let Some(is_wanted) = self.work().driven.get_mut(thread)
+            && matches!(begin, Begin::Look)
+        {
+            *is_wanted = true;
+            return;
+        }
+        self.work().driven.insert(thread.clone(), false);
+        let (hub, thread) = (Arc::clone(self), thread.clone());
+        self.tasks.spawn(async move {
+            let mut begin = Some(begin);
+            loop {
+                workshop.prepare().await;
+                if hub.step(&thread, begin.take().unwrap_or(Begin::Look), &workshop).await {
+                    continue;
+                }
+                // What came meanwhile is seen to before the conversation is left; both are decided under one lock.
+                let mut work = hub.work();
+                if !work.driven.get_mut(&thread).is_some_and(std::mem::take) {
+                    work.driven.remove(&thread);
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Does one thing in a conversation. Whether to look for another one.
+    async fn step(self: &Arc<Self>, thread: &ThreadId, begin: Begin, workshop: &Arc<dyn Workshop>) -> bool {
+        let runtime = workshop.runtime();
+        let sink = self.channels.sink(thread, self.store());
+        let _active = self.metrics.run_begins();
+        let result = match begin {
+            Begin::Run(request) => {
+                let run = request.run_id.clone().unwrap_or_else(RunId::fresh);
+                let result = runtime.run(*request, sink.clone()).await;
+                if let Err(error) = &result {
+                    // Whoever waits for its events learns that there will be none.
+                    sink.emit(AgentEvent::RunFinish {
+                        thread_id: thread.to_string(),
+                        run_id: run.to_string(),
+                        result: None,
+                        termination: TerminationReason::Error(error.to_string()),
+                    })
+                    .await;
+                }
+                result
+            }
+            Begin::Look => match runtime.resume(thread, sink.clone(), UnknownPolicy::Ask).await {
+                Err(RuntimeError::NothingToResume { .. }) => match runtime.next_wanted(thread).await {
+                    Ok(Some(message)) => runtime.run_queued(message, sink.clone()).await,
+                    Ok(None) => return false,
+                    Err(error) => Err(error.into()),
+                },
+                other => other,
+            },
+        };
+        drop(sink);
+        self.work().waiting.remove(thread);
+        match result {
+            Ok(result) if result.termination == TerminationReason::Suspended => {
+                self.work().waiting.insert(thread.clone());
+                self.wait_for_expiry(thread, workshop).await;
+                // An answer that came while the run was being put down.
+                matches!(self.store().has_answers(thread).await, Ok(true))
+            }
+            Ok(_) => !self.closing.is_cancelled(),
+            // Another process drives it, or was quicker; it goes on there.
+            Err(
+                RuntimeError::ThreadAlreadyRunning { .. }
+                | RuntimeError::NotFree { .. }
+                | RuntimeError::NotQueued { .. }
+                | RuntimeError::Fenced { .. },
+            ) => false,
+            Err(error) => {
+                tracing::error!(%thread, %error, "a run failed");
+                false
+            }
+        }
+    }
+
+    /// Goes on when the time of a question is over.
+    async fn wait_for_expiry(self: &Arc<Self>, thread: &ThreadId, workshop: &Arc<dyn Workshop>) {
+        let Ok(Some(at)) = workshop.runtime().next_expiry(thread).await else { return };
+        let (hub, thread) = (Arc::downgrade(self), thread.clone());
+        let now = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
+        let closing = self.closing.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(at.saturating_sub(now) + 1)) => {}
+                () = closing.cancelled() => return,
+            }
+            if let Some(hub) = hub.upgrade() {
+                hub.wake(&thread);
+            }
+        });
+    }
+
+    /// Asks the active run of a conversation to stop, or ends one that waits. `false`: nothing of this process is there.
+    pub(super) async fn cancel(self: &Arc<Self>, thread: &ThreadRecord) -> Result<bool, ApiError> {
+        let workshop = self.workshop(&thread.cwd).await?;
+        if workshop.runtime().cancel(&thread.id) {
+            return Ok(true);
+        }
+        let sink = self.channels.sink(&thread.id, self.store());
+        match workshop.runtime().cancel_waiting(&thread.id, sink).await {
+            Ok(_) => Ok(true),
+            Err(RuntimeError::NothingToResume { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits until nothing runs here any more, at most so long. Runs that are still active then are cancelled: they end
+    /// as cancelled, and what waits keeps waiting.
+    pub(super) async fn close(&self, most: Duration) {
+        self.tasks.close();
+        let _ = tokio::time::timeout(most, self.tasks.wait()).await;
+    }
+}

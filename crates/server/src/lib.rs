@@ -1,0 +1,26 @@
+//! The HTTP front end: conversations, questions and their answers for browsers, scripts and other agents.
+//!
+//! Everything that is promised about crashes holds here because nothing is kept here: a stream resumes from the store,
+//! an answer takes the path that a keypress takes, and a waiting run needs no server to keep waiting.
+
+mod access;
+mod card;
+mod error;
+mod follow;
+mod guard;
+mod host;
+mod hub;
+mod listen;
+mod live;
+mod metrics;
+mod reading;
+mod routes;
+mod sse;
+
+pub use access::{Access, Caller, TokenRecord, TokenScope, TokenStore, fresh_token};
+pub use card::{CardActor, CardDecision, CardFile, ProposedGrant, QuestionCard, QuestionKind};
+pub use error::ApiError;
+pub use guard::Names;
+pub use host::{ServerHost, Slice, Workshop};
+pub use hub::Hub;
+pub use listen::{Address, ListenError, Listening, Tls, bind};

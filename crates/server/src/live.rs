@@ -1,0 +1,204 @@
+//! The events of conversations that this process drives, for any number of readers.
+//!
+//! A reader gets what is committed from the store and the rest from here. Both meet at a number: how many messages of
+//! the conversation were committed when an event was told. So nothing is read twice and nothing is missed, whenever a
+//! reader comes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use aye_core::contract::event::AgentEvent;
+use aye_core::contract::event_sink::EventSink;
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::storage::ThreadRunStore;
+use tokio::sync::broadcast;
+
+/// Events that a reader may be behind before it is dropped.
+const BACKLOG: usize = 1024;
+
+/// An event of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) event: Arc<AgentEvent>,
+    /// The messages of the conversation that are committed now, where the event says that some were.
+    pub(super) committed: Option<u64>,
+}
+
+/// Where a conversation stands when a reader comes.
+pub(super) struct Joined {
+    /// What is told from now on.
+    pub(super) events: broadcast::Receiver<Told>,
+    /// What was told since the last commit; nothing when this process does not drive it.
+    pub(super) drafts: Vec<AgentEvent>,
+    /// The messages that were committed when a run here told of a commit last. Behind them everything is in `events`.
+    pub(super) committed: Option<u64>,
+    /// Keeps the conversation's channel.
+    pub(super) channel: Arc<Channel>,
+}
+
+#[derive(Debug)]
+struct Progress {
+    /// Set while this process drives it.
+    committed: Option<u64>,
+    drafts: Vec<AgentEvent>,
+}
+
+/// The channel of one conversation.
+#[derive(Debug)]
+pub(super) struct Channel {
+    sender: broadcast::Sender<Told>,
+    progress: Mutex<Progress>,
+}
+
+impl Channel {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this process drives the conversation.
+    pub(super) fn is_driven(&self) -> bool {
+        self.progress().committed.is_some()
+    }
+}
+
+/// The channels of all conversations that are driven or read here.
+#[derive(Debug, Default)]
+pub(super) struct Channels(Mutex<HashMap<ThreadId, Arc<Channel>>>);
+
+impl Channels {
+    fn channel(&self, thread: &ThreadId) -> Arc<Channel> {
+        let mut channels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !channels.contains_key(thread) {
+            // Those that nobody uses any more go when one is added, so that there are never more than twice as many.
+            channels.retain(|_, channel| Arc::strong_count(channel) > 1);
+        }
+        let fresh = || {
+            let progress = Mutex::new(Progress { committed: None, drafts: Vec::new() });
+            Arc::new(Channel { sender: broadcast::channel(BACKLOG).0, progress })
+        };
+        Arc::clone(channels.entry(thread.clone()).or_insert_with(fresh))
+    }
+
+    /// A reader comes.
+    pub(super) fn join(&self, thread: &ThreadId) -> Joined {
+        let channel = self.channel(thread);
+        let progress = channel.progress();
+        let (events, drafts, committed) =
+            (channel.sender.subscribe(), progress.drafts.clone(), progress.committed);
+        drop(progress);
+        Joined { events, drafts, committed, channel }
+    }
+
+    /// Where a run of a conversation tells its events. `store` says what is committed.
+    pub(super) fn sink(&self, thread: &ThreadId, store: &Arc<dyn ThreadRunStore>) -> Arc<ChannelSink> {
+        Arc::new(ChannelSink {
+            thread: thread.clone(),
+            channel: self.channel(thread),
+            store: Arc::clone(store),
+        })
+    }
+}
+
+/// Tells the events of a run to the readers of its conversation.
+pub(super) struct ChannelSink {
+    thread: ThreadId,
+    channel: Arc<Channel>,
+    store: Arc<dyn ThreadRunStore>,
+}
+
+#[async_trait]
+impl EventSink for ChannelSink {
+    async fn emit(&self, event: AgentEvent) {
+        let is_commit =
+            matches!(event, AgentEvent::RunStart { .. } | AgentEvent::StepEnd | AgentEvent::RunFinish { .. });
+        let committed = if is_commit {
+            match self.store.message_count(&self.thread).await {
+                Ok(count) => Some(count),
+                Err(error) => {
+                    tracing::warn!(%error, "how much is committed is not known");
+                    None
+                }
+            }
+        } else {
+            None
+        };
+        let mut progress = self.channel.progress();
+        if committed.is_some() {
+            progress.committed = committed;
+            progress.drafts.clear();
+        } else {
+            add(&mut progress.drafts, &event);
+        }
+        // Nobody may be reading.
+        let _ = self.channel.sender.send(Told { event: Arc::new(event), committed });
+    }
+}
+
+impl Drop for ChannelSink {
+    /// The run is over or waits: from here on the store says everything.
+    fn drop(&mut self) {
+        let mut progress = self.channel.progress();
+        progress.committed = None;
+        progress.drafts.clear();
+    }
+}
+
+/// Adds an event to what was told since the last commit; text that continues is joined, so that it stays short.
+fn add(drafts: &mut Vec<AgentEvent>, event: &AgentEvent) {
+    match (drafts.last_mut(), event) {
+        (Some(AgentEvent::TextDelta { delta: all }), AgentEvent::TextDelta { delta })
+        | (Some(AgentEvent::ReasoningDelta { delta: all }), AgentEvent::ReasoningDelta { delta }) => {
+            all.push_str(delta);
+        }
+        (
+            Some(AgentEvent::ToolCallDelta { id: of, args_delta: all }),
+            AgentEvent::ToolCallDelta { id, args_delta },
+        ) if of == id => all.push_str(args_delta),
+        (
+            Some(AgentEvent::ToolCallStreamDelta { id: of, delta: all, .. }),
+            AgentEvent::ToolCallStreamDelta { id, delta, .. },
+        ) if of == id => all.push_str(delta),
+        _ => drafts.push(event.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aye_core::memory::InMemoryStore;
+
+    fn text(delta: &str) -> AgentEvent {
+        AgentEvent::TextDelta { delta: delta.to_owned() }
+    }
+
+    #[tokio::test]
+    async fn a_reader_gets_the_text_in_progress_as_one() {
+        let channels = Channels::default();
+        let thread = ThreadId::from("t");
+        let store: Arc<dyn ThreadRunStore> = Arc::new(InMemoryStore::default());
+        let sink = channels.sink(&thread, &store);
+        sink.emit(AgentEvent::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None })
+            .await;
+        sink.emit(text("Hel")).await;
+        sink.emit(text("lo")).await;
+        let mut late = channels.join(&thread);
+        assert_eq!((late.drafts, late.committed), (vec![text("Hello")], Some(0)));
+        sink.emit(text(" you")).await;
+        assert_eq!(*late.events.recv().await.expect("it is told").event, text(" you"));
+        sink.emit(AgentEvent::StepEnd).await;
+        assert!(channels.join(&thread).drafts.is_empty());
+        drop(sink);
+        assert!(!late.channel.is_driven());
+        assert_eq!(channels.join(&thread).committed, None);
+    }
+
+    #[test]
+    fn channels_that_nobody_uses_go() {
+        let channels = Channels::default();
+        for n in 0..100 {
+            drop(channels.join(&ThreadId::from(format!("t{n}"))));
+        }
+        assert_eq!(channels.0.lock().expect("not poisoned").len(), 1);
+    }
+}

@@ -1,0 +1,204 @@
+//! The routes, one file for each kind of thing.
+
+mod ai_sdk;
+mod approvals;
+mod health;
+mod me;
+mod others;
+mod page;
+mod runs;
+mod threads;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Query, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::middleware;
+use aye_core::contract::ids::{ThreadId, check_given};
+use aye_core::contract::message::Message;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::access::Caller;
+use super::error::ApiError;
+use super::guard::{Guard, MAX_BODY, guard};
+use super::host::Slice;
+use super::hub::Hub;
+
+/// Entries of a list when nobody says how many, and at most.
+const PAGE: (usize, usize) = (50, 200);
+
+/// All routes.
+pub(super) fn router(guarding: Guard) -> Router {
+    let hub = Arc::clone(&guarding.hub);
+    Router::new()
+        .merge(page::routes())
+        .merge(health::routes())
+        .merge(me::routes())
+        .merge(threads::routes())
+        .merge(runs::routes())
+        .merge(approvals::routes())
+        .merge(ai_sdk::routes())
+        .merge(others::routes())
+        .fallback(async || ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
+        .method_not_allowed_fallback(async || {
+            ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this path has other methods")
+        })
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(middleware::from_fn_with_state(guarding, guard))
+        .with_state(hub)
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        // The guard puts it there for every path that needs one.
+        parts.extensions.get::<Caller>().cloned().ok_or_else(|| ApiError::internal("a route has no guard"))
+    }
+}
+
+/// A body of JSON. An empty one counts as `{}`.
+struct Body<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let bytes = Bytes::from_request(request, state).await.map_err(|error| {
+            let status = error.status();
+            let code = if status == StatusCode::PAYLOAD_TOO_LARGE { "too_large" } else { "unreadable" };
+            ApiError::new(status, code, error.body_text())
+        })?;
+        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        serde_json::from_slice(text).map(Self).map_err(|error| {
+            let code = if error.is_data() { "invalid" } else { "not_json" };
+            ApiError::new(StatusCode::BAD_REQUEST, code, format!("the body cannot be used: {error}"))
+        })
+    }
+}
+
+/// A query, with an error of ours when it cannot be used.
+struct Asked<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        query
+            .map(|Query(found)| Self(found))
+            .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "invalid_query", error.body_text()))
+    }
+}
+
+/// `?offset=&limit=`.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+struct Paging {
+    #[serde(default)]
+    offset: usize,
+    limit: Option<usize>,
+}
+
+impl Paging {
+    fn slice(self) -> Slice {
+        Slice { offset: self.offset, limit: self.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1) }
+    }
+}
+
+/// A page of a list that was read with one entry more than it shows.
+fn page_of<T: Serialize>(mut items: Vec<T>, slice: Slice) -> Value {
+    let next = (items.len() > slice.limit).then(|| slice.offset + slice.limit);
+    items.truncate(slice.limit);
+    json!({ "items": items, "next_offset": next })
+}
+
+/// One entry more than a page shows, so that it is known whether there is another page.
+fn one_more(slice: Slice) -> Slice {
+    Slice { limit: slice.limit + 1, ..slice }
+}
+
+/// What is said: `{"text": "..."}` or `{"messages": [{"role": "user", "content": "..."}]}`.
+#[derive(Debug, Default, Deserialize)]
+struct Said {
+    text: Option<String>,
+    messages: Option<Vec<SaidMessage>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct SaidMessage {
+    #[serde(default)]
+    role: Option<String>,
+    content: SaidContent,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum SaidContent {
+    Text(String),
+    Parts(Vec<SaidPart>),
+}
+
+#[derive(Debug, Deserialize)]
+struct SaidPart {
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    text: Option<String>,
+}
+
+impl Said {
+    /// The messages of a person. A client cannot speak as anybody else.
+    fn messages(self) -> Result<Vec<Message>, ApiError> {
+        let mut found = Vec::new();
+        if let Some(text) = self.text {
+            found.push(text);
+        }
+        for (at, message) in self.messages.unwrap_or_default().into_iter().enumerate() {
+            if message.role.as_deref().is_some_and(|role| role != "user") {
+                return Err(ApiError::field(
+                    format!("messages[{at}].role"),
+                    "a client can only speak as `user`",
+                ));
+            }
+            found.push(match message.content {
+                SaidContent::Text(text) => text,
+                SaidContent::Parts(parts) => {
+                    let mut text = String::new();
+                    for part in parts {
+                        let words =
+                            part.text.filter(|_| part.kind.as_deref().is_none_or(|kind| kind == "text"));
+                        text.push_str(&words.ok_or_else(|| {
+                            ApiError::field(
+                                format!("messages[{at}].content"),
+                                "only parts of type `text` are taken",
+                            )
+                        })?);
+                    }
+                    text
+                }
+            });
+        }
+        if found.is_empty() || found.iter().any(|text| text.trim().is_empty()) {
+            return Err(ApiError::field("text", "say something: `text`, or `messages` with content"));
+        }
+        Ok(found.into_iter().map(Message::user).collect())
+    }
+}
+
+/// An id that a client gives to a new conversation.
+fn given_thread(id: &str) -> Result<ThreadId, ApiError> {
+    check_given("conversation", id).map_err(|error| ApiError::field("thread_id", error.to_string()))?;
+    Ok(ThreadId::from(id))
+}
+
+/// Unix milliseconds.
+fn now_ms() -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)
+}
+
+/// State of every handler.
+type AppState = axum::extract::State<Arc<Hub>>;

@@ -1,0 +1,230 @@
+//! The AI SDK: its `useChat` speaks to `/v1/ai-sdk/chat`. What is on the wire is decided in `aye-encode`.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::sse::Event;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::message::{Message, Role};
+use aye_core::contract::record::ThreadRecord;
+use aye_core::contract::storage::SuspensionFilter;
+use aye_encode::ai_sdk::{AiSdkEncoder, AiSdkIntent, AiSdkRequest, UiChunk, ui_messages};
+use aye_encode::answer::ClientAnswer;
+use aye_runtime::RunRequest;
+use futures::Stream;
+use serde_json::{Value, json};
+
+use super::threads::{NewThread, cancel, interrupt, new_thread};
+use super::{AppState, Body, approvals, given_thread, now_ms};
+use crate::access::{Caller, TokenScope};
+use crate::error::ApiError;
+use crate::follow::{Follower, Frame};
+use crate::guard::demand;
+use crate::hub::Hub;
+use crate::reading::RunReader;
+use crate::sse;
+
+/// Says which protocol a stream speaks.
+const PROTOCOL: (&str, &str) = ("x-vercel-ai-ui-message-stream", "v1");
+/// What the model is asked when a client wants another answer. Messages are only ever appended.
+const ONCE_MORE: &str = "Answer my last message once more, in another way.";
+
+pub(super) fn routes() -> Router<Arc<Hub>> {
+    Router::new()
+        .route("/v1/ai-sdk/chat", post(chat))
+        .route("/v1/ai-sdk/threads/{id}/runs", post(chat_in))
+        .route("/v1/ai-sdk/agents/{id}/runs", post(chat_with))
+        .route("/v1/ai-sdk/chat/{id}/stream", get(resume))
+        .route("/v1/ai-sdk/threads/{id}/stream", get(resume))
+        .route("/v1/ai-sdk/threads/{id}/messages", get(messages))
+        .route("/v1/ai-sdk/threads/{id}/cancel", post(cancel))
+        .route("/v1/ai-sdk/threads/{id}/interrupt", post(interrupt))
+}
+
+async fn chat(
+    State(hub): AppState,
+    caller: Caller,
+    Body(request): Body<AiSdkRequest>,
+) -> Result<Response, ApiError> {
+    turn(&hub, &caller, request).await
+}
+
+async fn chat_in(
+    State(hub): AppState,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(mut request): Body<AiSdkRequest>,
+) -> Result<Response, ApiError> {
+    request.thread_id = Some(id);
+    turn(&hub, &caller, request).await
+}
+
+async fn chat_with(
+    State(hub): AppState,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(mut request): Body<AiSdkRequest>,
+) -> Result<Response, ApiError> {
+    request.agent_id = Some(id);
+    turn(&hub, &caller, request).await
+}
+
+/// The conversation of a client, made when it does not exist.
+pub(super) async fn thread_of(hub: &Hub, id: Option<&str>) -> Result<ThreadRecord, ApiError> {
+    if let Some(id) = id
+        && let Some(known) = hub.store().load_thread(&given_thread(id)?).await?
+    {
+        return Ok(known);
+    }
+    new_thread(hub, NewThread { id: id.map(str::to_owned), ..NewThread::default() }).await
+}
+
+/// One turn of a client: something said, or answers.
+async fn turn(hub: &Arc<Hub>, caller: &Caller, request: AiSdkRequest) -> Result<Response, ApiError> {
+    demand(caller, TokenScope::Chat)?;
+    let thread = thread_of(hub, request.thread()).await?;
+    let filter = SuspensionFilter { thread: Some(thread.id.clone()), ..SuspensionFilter::default() };
+    let questions = hub.store().suspensions(filter).await?;
+    let intent = request.intent(&questions).map_err(|error| ApiError::field(error.field, error.message))?;
+    let said = match intent {
+        AiSdkIntent::Say(turn) => vec![Message::user_with(turn.content)],
+        AiSdkIntent::Regenerate { .. } => vec![Message::continuation(ONCE_MORE)],
+        AiSdkIntent::Answer(answers) => {
+            demand(caller, TokenScope::Decide)?;
+            let encoder = match request.continued() {
+                Some((message, calls)) => AiSdkEncoder::resuming(message, calls),
+                None => AiSdkEncoder::new(),
+            };
+            return answered(hub, caller, &thread, answers, encoder).await;
+        }
+    };
+    let reader = RunReader::new(hub, &thread.id).await?;
+    let mut begin = RunRequest::new(thread.id.clone(), said);
+    begin.agent_id = request.agent_id;
+    let run = hub.begin(&thread, begin).await?;
+    Ok(streamed(reader.of(run), AiSdkEncoder::new()))
+}
+
+/// Gives answers and streams what follows.
+async fn answered(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    thread: &ThreadRecord,
+    answers: Vec<ClientAnswer>,
+    encoder: AiSdkEncoder,
+) -> Result<Response, ApiError> {
+    let reader = RunReader::new(hub, &thread.id).await?;
+    let run = hub.store().latest_run(&thread.id).await?;
+    let run = run.ok_or_else(|| ApiError::not_found("run of conversation", thread.id.as_str()))?;
+    for answer in answers {
+        let (id, resume) = answer.into_decision(now_ms());
+        let _accepted: Json<Value> = approvals::decide(hub, caller, &id, resume).await?;
+    }
+    if run.status == RunStatus::Done {
+        // A request that is repeated after its run was over.
+        let message = "the question was answered and its run is over";
+        return Err(ApiError::new(StatusCode::CONFLICT, "already_decided", message));
+    }
+    Ok(streamed(reader.of(run.id), encoder))
+}
+
+fn streamed(reader: RunReader, encoder: AiSdkEncoder) -> Response {
+    respond(frames((reader, encoder), |(mut reader, mut encoder)| async move {
+        let chunks = chunks_of(reader.next().await?, &mut encoder);
+        Some((chunks, (reader, encoder)))
+    }))
+}
+
+fn chunks_of(frame: Frame, encoder: &mut AiSdkEncoder) -> Vec<UiChunk> {
+    match frame {
+        Frame::Event { event, .. } => encoder.encode(&event),
+        Frame::Message(_) => Vec::new(),
+        Frame::Dropped(_) => encoder.fail("the stream was read too slowly; resume it"),
+    }
+}
+
+/// Frames of chunks, and the mark of the end.
+fn frames<S, F, N>(state: S, next: N) -> impl Stream<Item = Result<Event, Infallible>> + Send
+where
+    S: Send + 'static,
+    F: Future<Output = Option<(Vec<UiChunk>, S)>> + Send + 'static,
+    N: Fn(S) -> F + Send + 'static,
+{
+    let begin = (Some(state), VecDeque::<UiChunk>::new(), next, false);
+    futures::stream::unfold(begin, |(mut state, mut ready, next, is_ended)| async move {
+        if is_ended {
+            return None;
+        }
+        loop {
+            if let Some(chunk) = ready.pop_front() {
+                return Some((Ok(sse::json(None, None, &chunk)), (state, ready, next, false)));
+            }
+            match state.take() {
+                Some(now) => {
+                    if let Some((chunks, after)) = next(now).await {
+                        ready.extend(chunks);
+                        state = Some(after);
+                    }
+                }
+                None => return Some((Ok(Event::default().data("[DONE]")), (None, ready, next, true))),
+            }
+        }
+    })
+}
+
+fn respond(frames: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
+    let mut response = sse::respond(frames);
+    let value = HeaderValue::from_static(PROTOCOL.1);
+    response.headers_mut().insert(HeaderName::from_static(PROTOCOL.0), value);
+    response
+}
+
+/// The message in progress from its beginning; 204 when nothing runs.
+async fn resume(
+    State(hub): AppState,
+    caller: Caller,
+    Path(id): Path<ThreadId>,
+) -> Result<Response, ApiError> {
+    demand(&caller, TokenScope::Read)?;
+    hub.thread(&id).await?;
+    let nothing = || StatusCode::NO_CONTENT.into_response();
+    if !hub.channels.join(&id).channel.is_driven() {
+        return Ok(nothing());
+    }
+    let Some(run) = hub.store().latest_run(&id).await? else { return Ok(nothing()) };
+    let (_, said) = hub.store().messages_of_run(&id, &run.id).await?;
+    let asked = said.iter().take_while(|stored| stored.message.role == Role::User).last();
+    let after = match (asked, said.first()) {
+        (Some(asked), _) => asked.seq,
+        (None, Some(first)) => first.seq.saturating_sub(1),
+        (None, None) => hub.store().message_count(&id).await?,
+    };
+    let follower = Follower::new(hub, id, after).await?;
+    let encoder = AiSdkEncoder::replaying(run.id.as_str());
+    Ok(respond(frames((follower, encoder), |(mut follower, mut encoder)| async move {
+        if encoder.is_finished() {
+            return None;
+        }
+        let chunks = chunks_of(follower.next().await?, &mut encoder);
+        Some((chunks, (follower, encoder)))
+    })))
+}
+
+async fn messages(
+    State(hub): AppState,
+    caller: Caller,
+    Path(id): Path<ThreadId>,
+) -> Result<Json<Value>, ApiError> {
+    demand(&caller, TokenScope::Read)?;
+    hub.thread(&id).await?;
+    let stored = hub.store().load_messages(&id).await?;
+    let questions = hub.store().waiting_below(&id).await?;
+    Ok(Json(json!(ui_messages(&stored, &questions))))
+}

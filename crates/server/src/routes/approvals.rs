@@ -1,0 +1,463 @@
+//! Questions: the inbox of all conversations, and their answers. An answer takes the path that `y` takes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::response::sse::Event;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use aye_core::contract::grant::{GrantEnd, GrantRequest};
+use aye_core::contract::ids::{CallId, DecisionId, RunId, SuspensionId, ThreadId};
+use aye_core::contract::judgement::Profile;
+use aye_core::contract::record::{DecideOutcome, GrantScope, SuspensionRecord, SuspensionStatus};
+use aye_core::contract::storage::{Change, ChangeKind, SuspensionFilter};
+use aye_core::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use futures::Stream;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+use super::{AppState, Asked, Body, Paging, now_ms, page_of};
+use crate::access::{Caller, TokenScope};
+use crate::card::{QuestionCard, shown_hash};
+use crate::error::ApiError;
+use crate::guard::demand;
+use crate::hub::Hub;
+use crate::sse;
+
+pub(super) fn routes() -> Router<Arc<Hub>> {
+    Router::new()
+        .route("/v1/approvals", get(list))
+        .route("/v1/approvals/watch", get(watch))
+        .route("/v1/approvals/{id}", get(show))
+        .route("/v1/approvals/{id}/approve", post(approve))
+        .route("/v1/approvals/{id}/deny", post(deny))
+        .route("/v1/approvals/{id}/request-changes", post(request_changes))
+        .route("/v1/approvals/{id}/answer", post(answer))
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct ListQuery {
+    #[serde(default)]
+    offset: usize,
+    limit: Option<usize>,
+    status: Option<String>,
+    thread_id: Option<ThreadId>,
+}
+
+async fn list(
+    State(hub): AppState,
+    caller: Caller,
+    Asked(asked): Asked<ListQuery>,
+) -> Result<Json<Value>, ApiError> {
+    demand(&caller, TokenScope::Read)?;
+    let slice = Paging { offset: asked.offset, limit: asked.limit }.slice();
+    let status = match asked.status.as_deref() {
+        None | Some("open") => Some(SuspensionStatus::Open),
+        Some("all") => None,
+        Some(other) => return Err(ApiError::field("status", format!("`{other}` is not `open` or `all`"))),
+    };
+    let filter = SuspensionFilter { thread: asked.thread_id, status, ..SuspensionFilter::default() };
+    let mut records = hub.store().suspensions(filter).await?;
+    records.retain(|record| !record.ticket.is_served());
+    let page = records.into_iter().skip(slice.offset).take(slice.limit + 1);
+    let mut cards = Vec::new();
+    for record in page {
+        cards.push(card(&hub, &record).await?);
+    }
+    Ok(Json(page_of(cards, slice)))
+}
+
+async fn card(hub: &Hub, record: &SuspensionRecord) -> Result<QuestionCard, ApiError> {
+    let thread = hub.store().load_thread(&record.thread_id).await?;
+    Ok(QuestionCard::of(record, thread.as_ref()))
+}
+
+async fn question(hub: &Hub, id: &SuspensionId) -> Result<SuspensionRecord, ApiError> {
+    let found = hub.store().suspension(id).await?;
+    found.ok_or_else(|| ApiError::not_found("question", id.as_str()))
+}
+
+async fn show(
+    State(hub): AppState,
+    caller: Caller,
+    Path(id): Path<SuspensionId>,
+) -> Result<Json<QuestionCard>, ApiError> {
+    demand(&caller, TokenScope::Read)?;
+    let record = question(&hub, &id).await?;
+    Ok(Json(card(&hub, &record).await?))
+}
+
+/// The open questions as they are now, and every one that is asked or closed from then on.
+async fn watch(State(hub): AppState, caller: Caller) -> Result<Response, ApiError> {
+    demand(&caller, TokenScope::Read)?;
+    Ok(sse::respond(inbox(hub)))
+}
+
+struct Watching {
+    hub: Arc<Hub>,
+    changes: broadcast::Receiver<Change>,
+    /// The questions that the reader knows, by id with what they looked like.
+    known: BTreeMap<SuspensionId, String>,
+    ready: VecDeque<Event>,
+    is_new: bool,
+    _reader: crate::metrics::Present,
+}
+
+impl Watching {
+    /// Looks at the inbox and tells what is different.
+    async fn look(&mut self) -> Result<(), ApiError> {
+        let filter = SuspensionFilter { status: Some(SuspensionStatus::Open), ..SuspensionFilter::default() };
+        let mut open = self.hub.store().suspensions(filter).await?;
+        open.retain(|record| !record.ticket.is_served());
+        let mut known = BTreeMap::new();
+        let mut cards = Vec::new();
+        for record in &open {
+            let hash = shown_hash(record);
+            if self.known.get(&record.id) != Some(&hash) {
+                cards.push(card(&self.hub, record).await?);
+            }
+            known.insert(record.id.clone(), hash);
+        }
+        if std::mem::take(&mut self.is_new) {
+            self.ready.push_back(sse::json(Some("snapshot"), None, &json!({ "items": cards })));
+        } else {
+            self.ready.extend(cards.iter().map(|card| sse::json(Some("asked"), None, card)));
+        }
+        for id in self.known.keys().filter(|id| !known.contains_key(*id)) {
+            // It went with its conversation when it is gone.
+            let closed = match self.hub.store().suspension(id).await? {
+                Some(record) => json!(card(&self.hub, &record).await?),
+                None => json!({ "id": id, "status": "superseded" }),
+            };
+            self.ready.push_back(sse::json(Some("closed"), None, &closed));
+        }
+        self.known = known;
+        Ok(())
+    }
+}
+
+fn inbox(hub: Arc<Hub>) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+    let watching = Watching {
+        // Heard from before the first look.
+        changes: hub.changes(),
+        known: BTreeMap::new(),
+        ready: VecDeque::new(),
+        is_new: true,
+        _reader: hub.metrics.reader(),
+        hub,
+    };
+    futures::stream::unfold(watching, |mut watching| async move {
+        loop {
+            if let Some(event) = watching.ready.pop_front() {
+                watching.hub.metrics.frame();
+                return Some((Ok(event), watching));
+            }
+            if !watching.is_new {
+                let closing = watching.hub.closing.clone();
+                let change = tokio::select! {
+                    change = watching.changes.recv() => change,
+                    () = closing.cancelled() => return None,
+                };
+                match change {
+                    Ok(Change {
+                        kind: ChangeKind::Owner | ChangeKind::Queue | ChangeKind::Grant, ..
+                    }) => continue,
+                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => return None,
+                }
+                // What else came meanwhile is seen by the same look.
+                while watching.changes.try_recv().is_ok() {}
+            }
+            if let Err(error) = watching.look().await {
+                tracing::warn!(?error, "the inbox cannot be read");
+                return None;
+            }
+        }
+    })
+}
+
+/// A yes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Approve {
+    /// What the person saw.
+    shown_hash: Option<String>,
+    comment: Option<String>,
+    arguments: Option<Value>,
+    profile: Option<Profile>,
+    grant: Option<Grant>,
+    decision_id: Option<DecisionId>,
+}
+
+/// A rule that is granted with a yes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Grant {
+    pattern: String,
+    #[serde(default)]
+    scope: Reach,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Reach {
+    #[default]
+    Run,
+    Thread,
+    Project,
+    All,
+}
+
+async fn approve(
+    State(hub): AppState,
+    caller: Caller,
+    Path(id): Path<SuspensionId>,
+    Body(yes): Body<Approve>,
+) -> Result<Json<Value>, ApiError> {
+    demand(&caller, TokenScope::Decide)?;
+    let record = question(&hub, &id).await?;
+    let Some(shown) = yes.shown_hash else {
+        return Err(ApiError::field("shown_hash", "a yes names what was seen: the card's `shown_hash`"));
+    };
+    if shown != shown_hash(&record) {
+        let now = json!(card(&hub, &record).await?);
+        let message = "the question is not the one that was shown; look at it again";
+        return Err(ApiError::new(StatusCode::PRECONDITION_FAILED, "changed", message).with("card", now));
+    }
+    if let Some(profile) = yes.profile
+        && profile != Profile::Outside
+    {
+        return Err(ApiError::field("profile", "only `outside` can be chosen; leave it out otherwise"));
+    }
+    if let Some(grant) = yes.grant {
+        give(&hub, &caller, &record, grant).await?;
+    }
+    let resume = ToolCallResume {
+        reason: yes.comment,
+        arguments: yes.arguments,
+        profile: yes.profile,
+        ..plain(yes.decision_id, ResumeDecisionAction::Resume)
+    };
+    decide(&hub, &caller, &id, resume).await
+}
+
+/// Stores the grant that the card proposes. Another pattern has to be granted where the person sees what it reaches.
+async fn give(hub: &Hub, caller: &Caller, record: &SuspensionRecord, grant: Grant) -> Result<(), ApiError> {
+    let shown = card(hub, record).await?;
+    if shown.proposals.iter().all(|proposal| proposal.pattern != grant.pattern) {
+        return Err(ApiError::field(
+            "grant.pattern",
+            "only a rule that the card proposes can be granted from here",
+        ));
+    }
+    let thread = hub.thread(&record.thread_id).await?;
+    let workshop = hub.workshop(&thread.cwd).await?;
+    let scope = match grant.scope {
+        Reach::Run => GrantScope::Run(record.run_id.clone()),
+        Reach::Thread => GrantScope::Thread(record.thread_id.clone()),
+        Reach::Project => GrantScope::Project(workshop.root().to_path_buf()),
+        Reach::All => GrantScope::Everywhere,
+    };
+    let request =
+        GrantRequest { suspension: record.id.clone(), pattern: grant.pattern, scope, end: GrantEnd::Never };
+    workshop.prepare().await;
+    workshop
+        .grant(request, hub.program.actor(&caller.token))
+        .await
+        .map_err(|why| ApiError::field("grant", why))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Deny {
+    reason: Option<String>,
+    decision_id: Option<DecisionId>,
+}
+
+async fn deny(
+    State(hub): AppState,
+    caller: Caller,
+    Path(id): Path<SuspensionId>,
+    Body(no): Body<Deny>,
+) -> Result<Json<Value>, ApiError> {
+    demand(&caller, TokenScope::Decide)?;
+    let resume = ToolCallResume { reason: no.reason, ..plain(no.decision_id, ResumeDecisionAction::Cancel) };
+    decide(&hub, &caller, &id, resume).await
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RequestChanges {
+    feedback: String,
+    decision_id: Option<DecisionId>,
+}
+
+async fn request_changes(
+    State(hub): AppState,
+    caller: Caller,
+    Path(id): Path<SuspensionId>,
+    Body(wanted): Body<RequestChanges>,
+) -> Result<Json<Value>, ApiError> {
+    demand(&caller, TokenScope::Decide)?;
+    if wanted.feedback.trim().is_empty() {
+        return Err(ApiError::field("feedback", "say what to change"));
+    }
+    let resume = ToolCallResume {
+        result: ToolCallResume::modify_payload(),
+        reason: Some(wanted.feedback),
+        ..plain(wanted.decision_id, ResumeDecisionAction::Cancel)
+    };
+    decide(&hub, &caller, &id, resume).await
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GivenAnswer {
+    result: Value,
+    comment: Option<String>,
+    decision_id: Option<DecisionId>,
+}
+
+async fn answer(
+    State(hub): AppState,
+    caller: Caller,
+    Path(id): Path<SuspensionId>,
+    Body(given): Body<GivenAnswer>,
+) -> Result<Json<Value>, ApiError> {
+    demand(&caller, TokenScope::Decide)?;
+    let record = question(&hub, &id).await?;
+    let wants_a_word = record.ticket.suspension.response_schema.is_none()
+        && record.ticket.resume_mode == aye_core::contract::suspension::ToolCallResumeMode::ReplayToolCall;
+    if wants_a_word {
+        // Data for a question that only wants a yes would be a yes that nobody meant.
+        return Err(ApiError::field("result", "this question takes no values: approve or deny it"));
+    }
+    let resume = ToolCallResume {
+        result: given.result,
+        reason: given.comment,
+        ..plain(given.decision_id, ResumeDecisionAction::Resume)
+    };
+    decide(&hub, &caller, &id, resume).await
+}
+
+/// A decision of the book: by call, in a conversation or a run.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CallDecision {
+    tool_call_id: CallId,
+    action: ResumeDecisionAction,
+    #[serde(default)]
+    payload: Value,
+    reason: Option<String>,
+    decision_id: Option<DecisionId>,
+}
+
+pub(super) async fn decide_in_thread(
+    State(hub): AppState,
+    caller: Caller,
+    Path(id): Path<ThreadId>,
+    Body(decision): Body<CallDecision>,
+) -> Result<Json<Value>, ApiError> {
+    demand(&caller, TokenScope::Decide)?;
+    hub.thread(&id).await?;
+    let filter = SuspensionFilter { thread: Some(id), ..SuspensionFilter::default() };
+    decide_by_call(&hub, &caller, filter, decision).await
+}
+
+pub(super) async fn decide_in_run(
+    State(hub): AppState,
+    caller: Caller,
+    Path(id): Path<RunId>,
+    Body(decision): Body<CallDecision>,
+) -> Result<Json<Value>, ApiError> {
+    demand(&caller, TokenScope::Decide)?;
+    let filter = SuspensionFilter { run: Some(id), ..SuspensionFilter::default() };
+    decide_by_call(&hub, &caller, filter, decision).await
+}
+
+async fn decide_by_call(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    filter: SuspensionFilter,
+    decision: CallDecision,
+) -> Result<Json<Value>, ApiError> {
+    let asked = hub.store().suspensions(filter).await?;
+    // The last one: a call can be asked about again.
+    let found = asked.into_iter().rfind(|record| record.call_id == decision.tool_call_id);
+    let record = found
+        .ok_or_else(|| ApiError::not_found("question about the call", decision.tool_call_id.as_str()))?;
+    let resume = ToolCallResume {
+        result: decision.payload,
+        reason: decision.reason,
+        ..plain(decision.decision_id, decision.action)
+    };
+    decide(hub, caller, &record.id, resume).await
+}
+
+/// A decision with nothing beside it. An id that a client gives makes a retry safe.
+fn plain(id: Option<DecisionId>, action: ResumeDecisionAction) -> ToolCallResume {
+    ToolCallResume {
+        decision_id: id.unwrap_or_else(DecisionId::fresh),
+        action,
+        result: Value::Null,
+        reason: None,
+        arguments: None,
+        profile: None,
+        updated_at: now_ms(),
+    }
+}
+
+/// Stores the answer and goes on with its run.
+pub(super) async fn decide(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    id: &SuspensionId,
+    resume: ToolCallResume,
+) -> Result<Json<Value>, ApiError> {
+    let record = question(hub, id).await?;
+    let thread = hub.thread(&record.thread_id).await?;
+    let actor = hub.program.actor(&caller.token);
+    // In a folder that is not served nothing runs here, but an answer can be given: whoever drives it goes on.
+    let folder = if hub.serves(&thread.cwd) {
+        Some(thread.cwd.clone())
+    } else {
+        hub.program.folders().first().cloned()
+    };
+    let folder = folder.ok_or_else(|| ApiError::internal("no folder is served"))?;
+    let workshop = hub.workshop(&folder).await?;
+    let outcome = workshop.runtime().decide(id, resume, actor).await?;
+    let (word, record) = match outcome {
+        DecideOutcome::Accepted(record) => {
+            hub.metrics.decision();
+            ("accepted", record)
+        }
+        DecideOutcome::Repeated(record) => ("repeated", record),
+        DecideOutcome::AlreadyDecided(record) => {
+            let shown = json!(card(hub, &record).await?);
+            let who = record
+                .decided_by
+                .as_ref()
+                .map_or_else(String::new, |by| format!(" by {} ({})", by.user, by.channel));
+            let message = format!("it was already answered{who}");
+            return Err(ApiError::new(StatusCode::CONFLICT, "already_decided", message).with("card", shown));
+        }
+        DecideOutcome::Closed(record) => {
+            let shown = json!(card(hub, &record).await?);
+            let message = "it is no longer pending: its run is over or another message came";
+            return Err(ApiError::new(StatusCode::GONE, "closed", message).with("card", shown));
+        }
+        DecideOutcome::Expired(record) => {
+            let shown = json!(card(hub, &record).await?);
+            hub.wake(&record.thread_id);
+            return Err(ApiError::new(StatusCode::GONE, "expired", "its time is over").with("card", shown));
+        }
+        DecideOutcome::NotFound => return Err(ApiError::not_found("question", id.as_str())),
+    };
+    hub.wake(&record.thread_id);
+    Ok(Json(json!({ "outcome": word, "card": card(hub, &record).await? })))
+}

@@ -1,0 +1,200 @@
+//! Runs: begin one and read it, look at them, stop them.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::sse::Event;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use aye_core::contract::event::{AgentEvent, StreamEvent};
+use aye_core::contract::ids::{RunId, ThreadId};
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::record::{RunRecord, ThreadRecord};
+use aye_runtime::RunRequest;
+use futures::Stream;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::threads::{NewThread, new_thread, say_in};
+use super::{AppState, Asked, Body, Paging, Said, given_thread, one_more, page_of};
+use crate::access::{Caller, TokenScope};
+use crate::error::ApiError;
+use crate::follow::Frame;
+use crate::guard::demand;
+use crate::hub::Hub;
+use crate::reading::RunReader;
+use crate::sse;
+
+pub(super) fn routes() -> Router<Arc<Hub>> {
+    Router::new()
+        .route("/v1/runs", get(list).post(start))
+        .route("/v1/runs/{id}", get(show))
+        .route("/v1/runs/{id}/inputs", post(inputs))
+        .route("/v1/runs/{id}/cancel", post(cancel))
+        .route("/v1/runs/{id}/decision", post(super::approvals::decide_in_run))
+}
+
+/// A run without the machine's own state.
+pub(super) fn shown(run: &RunRecord) -> Value {
+    json!({
+        "id": run.id,
+        "thread_id": run.thread_id,
+        "parent_run_id": run.parent_run_id,
+        "agent_id": run.agent_id,
+        "model": run.model,
+        "status": run.status,
+        "steps": run.steps,
+        "usage": run.usage,
+        "active_ms": run.active_ms,
+        "termination": run.termination,
+        "created_at": run.created_at,
+        "updated_at": run.updated_at,
+    })
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct RunsQuery {
+    #[serde(default)]
+    offset: usize,
+    limit: Option<usize>,
+    status: Option<RunStatus>,
+}
+
+async fn list(
+    State(hub): AppState,
+    caller: Caller,
+    Asked(asked): Asked<RunsQuery>,
+) -> Result<Json<Value>, ApiError> {
+    demand(&caller, TokenScope::Read)?;
+    let slice = Paging { offset: asked.offset, limit: asked.limit }.slice();
+    let rows = hub.program.runs(None, asked.status, one_more(slice)).await?;
+    Ok(Json(page_of(rows.iter().map(shown).collect(), slice)))
+}
+
+async fn run_of(hub: &Hub, id: &RunId) -> Result<RunRecord, ApiError> {
+    let run = hub.store().load_run(id).await?;
+    run.ok_or_else(|| ApiError::not_found("run", id.as_str()))
+}
+
+async fn show(State(hub): AppState, caller: Caller, Path(id): Path<RunId>) -> Result<Json<Value>, ApiError> {
+    demand(&caller, TokenScope::Read)?;
+    Ok(Json(shown(&run_of(&hub, &id).await?)))
+}
+
+/// What begins a run.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct NewRun {
+    thread_id: Option<String>,
+    agent_id: Option<String>,
+    folder: Option<PathBuf>,
+    title: Option<String>,
+    #[serde(flatten)]
+    said: Said,
+}
+
+/// Begins a run, in a new conversation when none is named, and sends its events until it is over or waits.
+async fn start(
+    State(hub): AppState,
+    caller: Caller,
+    Body(wanted): Body<NewRun>,
+) -> Result<Response, ApiError> {
+    demand(&caller, TokenScope::Chat)?;
+    let messages = wanted.said.messages()?;
+    let known = match &wanted.thread_id {
+        Some(id) => hub.store().load_thread(&given_thread(id)?).await?,
+        None => None,
+    };
+    let thread = if let Some(thread) = known {
+        thread
+    } else {
+        let new = NewThread { id: wanted.thread_id, title: wanted.title, folder: wanted.folder };
+        new_thread(&hub, new).await?
+    };
+    let mut request = RunRequest::new(thread.id.clone(), messages);
+    request.agent_id = wanted.agent_id;
+    begin(&hub, &thread, request).await
+}
+
+/// The same in the conversation of the path.
+pub(super) async fn start_in(
+    State(hub): AppState,
+    caller: Caller,
+    Path(id): Path<ThreadId>,
+    Body(wanted): Body<NewRun>,
+) -> Result<Response, ApiError> {
+    demand(&caller, TokenScope::Chat)?;
+    let thread = hub.thread(&id).await?;
+    let mut request = RunRequest::new(thread.id.clone(), wanted.said.messages()?);
+    request.agent_id = wanted.agent_id;
+    begin(&hub, &thread, request).await
+}
+
+async fn begin(hub: &Arc<Hub>, thread: &ThreadRecord, request: RunRequest) -> Result<Response, ApiError> {
+    if hub.is_busy(&thread.id).await? {
+        return Err(ApiError::new(
+            StatusCode::CONFLICT,
+            "busy",
+            "a run is active or waits in this conversation; POST its messages to queue them behind it",
+        ));
+    }
+    let reader = RunReader::new(hub, &thread.id).await?;
+    let run = hub.begin(thread, request).await?;
+    let mut response = sse::respond(frames(reader.of(run.clone())));
+    let headers = response.headers_mut();
+    for (name, value) in [("x-thread-id", thread.id.as_str()), ("x-run-id", run.as_str())] {
+        // Ids that a client gave are letters and digits; others are ours.
+        if let Ok(value) = value.parse() {
+            headers.insert(name, value);
+        }
+    }
+    Ok(response)
+}
+
+/// The events of one run as frames.
+fn frames(reader: RunReader) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+    futures::stream::unfold((reader, 0), |(mut reader, seq)| async move {
+        let (frame, seq) = match reader.next().await? {
+            Frame::Event { committed, event } => {
+                let now = jiff::Timestamp::now().to_string();
+                let event = StreamEvent::new(seq + 1, now, AgentEvent::clone(&event));
+                (sse::json(None, committed, &event), seq + 1)
+            }
+            Frame::Message(stored) => (sse::json(Some("message"), Some(stored.seq), &stored), seq),
+            Frame::Dropped(cursor) => (sse::json(Some("dropped"), None, &json!({ "cursor": cursor })), seq),
+        };
+        Some((Ok(frame), (reader, seq)))
+    })
+}
+
+/// Says more in the conversation of a run.
+async fn inputs(
+    State(hub): AppState,
+    caller: Caller,
+    Path(id): Path<RunId>,
+    Body(said): Body<Said>,
+) -> Result<Response, ApiError> {
+    demand(&caller, TokenScope::Chat)?;
+    let run = run_of(&hub, &id).await?;
+    let thread = hub.thread(&run.thread_id).await?;
+    let answer = say_in(&hub, &thread, said.messages()?, &caller).await?;
+    Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
+}
+
+async fn cancel(
+    State(hub): AppState,
+    caller: Caller,
+    Path(id): Path<RunId>,
+) -> Result<Json<Value>, ApiError> {
+    demand(&caller, TokenScope::Chat)?;
+    let run = run_of(&hub, &id).await?;
+    if run.status == RunStatus::Done {
+        return Err(ApiError::new(StatusCode::CONFLICT, "done", "the run is over"));
+    }
+    let thread = hub.thread(&run.thread_id).await?;
+    Ok(Json(json!({ "cancel_requested": hub.cancel(&thread).await? })))
+}

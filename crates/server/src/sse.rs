@@ -1,0 +1,93 @@
+//! Server-sent events.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use futures::Stream;
+use serde::Serialize;
+
+use super::error::ApiError;
+use super::follow::{Follower, Frame};
+
+/// How often a stream on which nothing happens is heard from.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// The header with which a browser says what it has.
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// A response of frames.
+pub(super) fn respond<S>(frames: S) -> Response
+where
+    S: Stream<Item = Result<Event, Infallible>> + Send + 'static,
+{
+    let mut response = Sse::new(frames).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response();
+    // A proxy that collects a stream before it passes it on would hold it for ever.
+    response.headers_mut().insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
+    response
+}
+
+/// A frame of JSON.
+pub(super) fn json<T: Serialize>(name: Option<&str>, id: Option<u64>, data: &T) -> Event {
+    // What is sent here can be written as JSON; if it could not, the reader would get an empty frame.
+    let text = serde_json::to_string(data).unwrap_or_default();
+    let mut event = Event::default().data(text);
+    if let Some(name) = name {
+        event = event.event(name);
+    }
+    match id {
+        Some(id) => event.id(id.to_string()),
+        None => event,
+    }
+}
+
+/// How many messages a reader says that it has.
+///
+/// # Errors
+/// 400 when it is no number.
+pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+    let Some(value) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
+    let text = value.to_str().unwrap_or("?");
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = is_number.then(|| text.parse().ok()).flatten();
+    number.map(Some).ok_or_else(|| {
+        ApiError::new(
+            StatusCode::BAD_REQUEST,
+            "invalid_last_event_id",
+            "Last-Event-ID must be the id of a frame of this conversation",
+        )
+    })
+}
+
+/// The frames of a follower, for ever.
+pub(super) fn follow(follower: Follower) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+    futures::stream::unfold(follower, |mut follower| async move {
+        let frame = follower.next().await?;
+        let event = match &frame {
+            Frame::Event { committed, event } => json(Some("agent"), *committed, &**event),
+            Frame::Message(stored) => json(Some("message"), Some(stored.seq), stored),
+            Frame::Dropped(cursor) => json(Some("dropped"), None, &serde_json::json!({ "cursor": cursor })),
+        };
+        Some((Ok(event), follower))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_last_event_id_is_a_number_or_an_error() {
+        let of = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(LAST_EVENT_ID, text.parse().expect("a header"));
+            last_event_id(&headers).map_err(|error| error.status())
+        };
+        assert_eq!(last_event_id(&HeaderMap::new()).expect("none is fine"), None);
+        assert_eq!(of("12"), Ok(Some(12)));
+        for wrong in ["", "-1", "+1", "1.0", "x", "99999999999999999999999"] {
+            assert_eq!(of(wrong), Err(StatusCode::BAD_REQUEST), "{wrong}");
+        }
+    }
+}

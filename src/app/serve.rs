@@ -1,0 +1,216 @@
+//! `aye serve`: conversations and questions over HTTP.
+
+mod program;
+mod tokens;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::agent::App;
+use super::elsewhere::for_other_folders;
+use super::foundation::Foundation;
+use super::{Failure, print, say};
+use crate::cli::{Cli, ServeArgs, ServeCommand};
+use crate::server::{Access, Address, Hub, Names, Tls, bind};
+use program::Served;
+use tokens::TokenFiles;
+
+/// What `--bind` begins with for a socket.
+const UNIX: &str = "unix:";
+
+pub(super) async fn run(args: ServeArgs, foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
+    let files = TokenFiles::of(&foundation.paths, args.token_file.clone());
+    if let Some(ServeCommand::Token(command)) = args.command {
+        return tokens::run(command, &files);
+    }
+    if foundation.is_ephemeral {
+        return Err(Failure::usage(
+            "aye serve needs a store: questions must outlive it; leave out --ephemeral",
+        ));
+    }
+    let address = address(&args.bind)?;
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => Some(Tls::from_files(cert, key).map_err(Failure::usage)?),
+        _ => None,
+    };
+    if let Address::Tcp(address) = &address
+        && !address.ip().is_loopback()
+        && tls.is_none()
+        && !args.insecure_bind
+    {
+        return Err(Failure::usage(format!(
+            "{address} can be reached from other machines, and without TLS whoever sees the traffic can use its token; \
+             give --tls-cert and --tls-key, bind to 127.0.0.1 behind a proxy that has TLS, or say --insecure-bind"
+        )));
+    }
+    print::notice_untrusted(&foundation);
+    let _log = crate::logging::to_file(&foundation.paths.log_dir());
+    let folders = folders(&foundation)?;
+    let token_file = files.ensure(args.token_file.is_some())?.to_path_buf();
+    let env = foundation.env.clone();
+    let store = foundation.open_store()?;
+    let here = Arc::new(App::build(foundation, cli).await?);
+    for warning in &here.warnings {
+        say(&format!("aye: {warning}"));
+    }
+    let with_tls = tls.is_some();
+    let listening = bind(&address, tls).await.map_err(Failure::failed)?;
+    let names = names(&here.foundation, &listening.address);
+    let url = own_url(&here.foundation, &listening.address, with_tls);
+    let access = Access::new(Box::new(files));
+    let code = access.new_code();
+    let for_others = for_other_folders(cli);
+    let served = Arc::new(Served::new(Arc::clone(&here), for_others, env, store, access, folders.clone()));
+    let closing = CancellationToken::new();
+    let hub = Hub::start(Arc::<Served>::clone(&served), closing.clone())
+        .map_err(|_| Failure::failed("the store cannot be watched; the log says why"))?;
+    announce(&here.foundation, &listening.address, url.as_deref(), &code, &folders, &token_file);
+    let status = tokio::spawn(stopped(closing.clone()));
+    let done = listening.serve(hub, names).await;
+    closing.cancel();
+    served.leave().await;
+    done.map_err(Failure::failed)?;
+    status.await.map_err(Failure::failed)
+}
+
+/// Waits for a signal and gives the exit status that goes with it: stopping is how a server ends, so it is 0.
+async fn stopped(closing: CancellationToken) -> u8 {
+    let open = |kind| signal(kind).ok();
+    let mut signals =
+        [open(SignalKind::interrupt()), open(SignalKind::terminate()), open(SignalKind::hangup())];
+    let waits = signals.iter_mut().flatten().map(|signal| Box::pin(signal.recv()));
+    tokio::select! {
+        _ = futures::future::select_all(waits) => {
+            say("stopping; what waits keeps waiting");
+            closing.cancel();
+        }
+        () = closing.cancelled() => {}
+    }
+    0
+}
+
+fn address(text: &str) -> Result<Address, Failure> {
+    if let Some(path) = text.strip_prefix(UNIX) {
+        if path.is_empty() {
+            return Err(Failure::usage("--bind unix: needs a path, such as unix:/run/user/1000/aye.sock"));
+        }
+        return Ok(Address::Unix(PathBuf::from(path)));
+    }
+    let text =
+        text.strip_prefix("localhost:").map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
+    text.parse().map(Address::Tcp).map_err(|_| {
+        Failure::usage(format!(
+            "`{text}` is not an address and a port; for example 127.0.0.1:7400 or unix:PATH"
+        ))
+    })
+}
+
+/// The folders that are served: those of the settings, or this one.
+fn folders(foundation: &Foundation) -> Result<Vec<PathBuf>, Failure> {
+    let wanted = &foundation.loaded.settings.serve.folders;
+    let own = foundation.workspace.cwd.clone();
+    if wanted.is_empty() {
+        return Ok(vec![own]);
+    }
+    let mut found = Vec::new();
+    for folder in wanted {
+        let path = match folder.strip_prefix("~/") {
+            Some(rest) => foundation.workspace.home.join(rest),
+            None => PathBuf::from(folder),
+        };
+        if !path.is_absolute() {
+            return Err(Failure::usage(format!(
+                "[serve] folders: {folder} must be absolute or begin with ~/"
+            )));
+        }
+        let path = path
+            .canonicalize()
+            .map_err(|error| Failure::usage(format!("[serve] folders: cannot use {folder}: {error}")))?;
+        found.push(path);
+    }
+    // The folder in which it was started comes first when it is one of them.
+    found.sort_by_key(|folder| !own.starts_with(folder));
+    Ok(found)
+}
+
+/// The names that requests may use for this server.
+fn names(foundation: &Foundation, address: &Address) -> Names {
+    let settings = &foundation.loaded.settings.serve;
+    let mut hosts: Vec<String> = settings.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+    hosts.extend(settings.public_url.as_deref().and_then(host_of));
+    match address {
+        Address::Tcp(address) => {
+            let port = address.port();
+            if address.ip().is_loopback() || address.ip().is_unspecified() {
+                hosts.extend(["127.0.0.1", "localhost", "[::1]"].map(|host| format!("{host}:{port}")));
+            }
+            if !address.ip().is_unspecified() {
+                hosts.push(address.to_string());
+            }
+            let with_port: Vec<_> =
+                settings.hosts.iter().map(|host| format!("{}:{port}", host.to_ascii_lowercase())).collect();
+            hosts.extend(with_port);
+        }
+        Address::Unix(_) => hosts.push("localhost".to_owned()),
+    }
+    let origins = settings.origins.iter().map(|origin| origin.trim_end_matches('/').to_owned()).collect();
+    Names { hosts, origins }
+}
+
+/// The host and port of a URL, as a Host header has them.
+fn host_of(url: &str) -> Option<String> {
+    let url = reqwest::Url::parse(url).ok()?;
+    let host = url.host_str()?;
+    Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
+}
+
+/// The address to open in a browser; `None` for a socket without a public address.
+fn own_url(foundation: &Foundation, address: &Address, with_tls: bool) -> Option<String> {
+    if let Some(url) = &foundation.loaded.settings.serve.public_url {
+        return Some(url.trim_end_matches('/').to_owned());
+    }
+    let Address::Tcp(address) = address else { return None };
+    let scheme = if with_tls { "https" } else { "http" };
+    let ip = address.ip();
+    let host = match ip {
+        _ if ip.is_unspecified() => SocketAddr::new(IpAddr::from([127, 0, 0, 1]), address.port()),
+        _ => *address,
+    };
+    Some(format!("{scheme}://{host}"))
+}
+
+/// Says where it serves, and how to sign in.
+fn announce(
+    foundation: &Foundation,
+    address: &Address,
+    url: Option<&str>,
+    code: &str,
+    folders: &[PathBuf],
+    token_file: &std::path::Path,
+) {
+    let paths = &foundation.paths;
+    let place = match address {
+        Address::Tcp(address) => address.to_string(),
+        Address::Unix(path) => paths.display(path),
+    };
+    say(&format!("serving on {place}"));
+    for folder in folders {
+        say(&format!("  folder  {}", paths.display(folder)));
+    }
+    say(&format!("  token   {}", paths.display(token_file)));
+    if let Some(url) = url {
+        let link = format!("{url}/#code={code}");
+        say(&format!("  sign in {link}\n          once, within five minutes"));
+        use std::io::IsTerminal as _;
+        if std::io::stderr().is_terminal()
+            && let Ok(picture) = qrcode::QrCode::new(&link)
+        {
+            let picture = picture.render::<qrcode::render::unicode::Dense1x2>().build();
+            say(&picture);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The program as the server sees it: one store, and an app for each folder that is served.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use crate::app::agent::{self, App};
+use crate::app::elsewhere::app_in;
+use crate::app::{agent_list, approvals};
+use crate::cli::Cli;
+use crate::config::Env;
+use crate::contract::grant::GrantRequest;
+use crate::contract::ids::ThreadId;
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
+use crate::contract::record::{InboxRow, NamedBy, RunRecord, ThreadSummary};
+use crate::contract::storage::ThreadRunStore;
+use crate::contract::suspension::Actor;
+use crate::runtime::AgentRuntime;
+use crate::server::{Access, ApiError, ServerHost, Slice, Workshop};
+use crate::store::{InboxFilter, JobFilter, Store};
+
+/// What a decision over HTTP has as its channel.
+const CHANNEL: &str = "http";
+
+/// The program behind the server.
+pub(super) struct Served {
+    here: Arc<App>,
+    cli: Cli,
+    env: Env,
+    /// A handle of its own: its change feed tells of what the apps commit.
+    store: Store,
+    shared: Arc<dyn ThreadRunStore>,
+    access: Access,
+    folders: Vec<PathBuf>,
+    /// Those of other folders, made when they are first asked for.
+    apps: tokio::sync::Mutex<HashMap<PathBuf, Arc<App>>>,
+}
+
+impl Served {
+    pub(super) fn new(
+        here: Arc<App>,
+        cli: Cli,
+        env: Env,
+        store: Store,
+        access: Access,
+        folders: Vec<PathBuf>,
+    ) -> Self {
+        let shared = Arc::new(store.clone());
+        Self { here, cli, env, store, shared, access, folders, apps: tokio::sync::Mutex::default() }
+    }
+
+    /// Closes what was opened.
+    pub(super) async fn leave(&self) {
+        for app in self.apps.lock().await.values().chain([&self.here]) {
+            app.telemetry.end().await;
+            app.mcp.manager.close().await;
+            app.notifier.finish().await;
+            app.store.leave().await;
+        }
+        self.store.leave().await;
+    }
+}
+
+#[async_trait]
+impl ServerHost for Served {
+    fn store(&self) -> &Arc<dyn ThreadRunStore> {
+        &self.shared
+    }
+
+    fn access(&self) -> &Access {
+        &self.access
+    }
+
+    fn folders(&self) -> &[PathBuf] {
+        &self.folders
+    }
+
+    async fn workshop(&self, folder: &Path) -> Result<Arc<dyn Workshop>, ApiError> {
+        if folder == self.here.foundation.workspace.cwd {
+            return Ok(Arc::new(FolderApp(Arc::clone(&self.here))));
+        }
+        let mut apps = self.apps.lock().await;
+        if let Some(app) = apps.get(folder) {
+            return Ok(Arc::new(FolderApp(Arc::clone(app))));
+        }
+        let app =
+            app_in(&self.cli, self.env.clone(), folder.to_path_buf()).await.map_err(ApiError::internal)?;
+        let app = Arc::new(app);
+        apps.insert(folder.to_path_buf(), Arc::clone(&app));
+        Ok(Arc::new(FolderApp(app)))
+    }
+
+    fn actor(&self, token: &str) -> Actor {
+        let actor = self.here.actor(CHANNEL);
+        Actor { user: format!("{} ({token})", actor.user), tty: None, ..actor }
+    }
+
+    async fn threads(&self, slice: Slice) -> Result<Vec<ThreadSummary>, ApiError> {
+        Ok(self.store.threads_page(None, slice.offset, Some(slice.limit)).await?)
+    }
+
+    async fn runs(
+        &self,
+        thread: Option<&ThreadId>,
+        status: Option<RunStatus>,
+        slice: Slice,
+    ) -> Result<Vec<RunRecord>, ApiError> {
+        Ok(self.store.latest_runs(thread, status, (slice.offset, slice.limit)).await?)
+    }
+
+    async fn inbox(&self) -> Result<Vec<InboxRow>, ApiError> {
+        let now = self.here.clock.now_ms();
+        approvals::waiting(&self.store, InboxFilter::default(), now)
+            .await
+            .map_err(|e| ApiError::internal(e.message))
+    }
+
+    async fn jobs(&self, thread: Option<&ThreadId>, slice: Slice) -> Result<Vec<MailboxJob>, ApiError> {
+        let open = MailboxJobStatus::ALL.into_iter().filter(|status| !status.is_terminal());
+        let filter = JobFilter {
+            mailbox: thread.cloned(),
+            statuses: open.collect(),
+            limit: Some(slice.offset.saturating_add(slice.limit)),
+        };
+        let jobs = self.store.mailbox().list_jobs(filter).await?;
+        Ok(jobs.into_iter().skip(slice.offset).collect())
+    }
+
+    async fn rename(&self, thread: &ThreadId, title: &str) -> Result<(), ApiError> {
+        self.store.rename_thread(thread, title, NamedBy::Person).await?;
+        Ok(())
+    }
+
+    async fn delete(&self, thread: &ThreadId, actor: Actor) -> Result<bool, ApiError> {
+        let own = agent::owner();
+        let is_alive = {
+            let own = own.clone();
+            move |other: &_| crate::runtime::is_alive(&own, other)
+        };
+        let now = self.here.clock.now_ms();
+        Ok(self.store.delete_thread(thread, &own, is_alive, (actor, now)).await?)
+    }
+
+    async fn capabilities(&self) -> Result<Value, ApiError> {
+        let mut agents = agent_list::rows(&self.here);
+        for agent in &mut agents {
+            agent["id"] = agent["name"].clone();
+        }
+        let catalog = self.here.runtime.catalog();
+        let tools: Vec<_> = catalog
+            .tool_ids()
+            .filter_map(|id| {
+                let about = catalog.tool(id)?.descriptor();
+                Some(json!({ "id": id, "description": about.description, "parameters": about.parameters }))
+            })
+            .collect();
+        Ok(json!({
+            "agents": agents,
+            "tools": tools,
+            "models": [self.here.selection().full_name()],
+            "mode": self.here.permission.mode().as_str(),
+            "namespaces": ["agents"],
+        }))
+    }
+}
+
+struct FolderApp(Arc<App>);
+
+#[async_trait]
+impl Workshop for FolderApp {
+    fn runtime(&self) -> &AgentRuntime {
+        &self.0.runtime
+    }
+
+    async fn prepare(&self) {
+        self.0.load_grants().await;
+        self.0.mcp.ready_quietly().await;
+    }
+
+    async fn grant(&self, request: GrantRequest, _: Actor) -> Result<(), String> {
+        self.0.add_grant(request, CHANNEL).await
+    }
+
+    fn root(&self) -> &Path {
+        &self.0.foundation.workspace.root
+    }
+
+    fn model(&self) -> String {
+        self.0.selection().full_name()
+    }
+}

@@ -1,0 +1,71 @@
+//! `aye serve`
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::JsonFlag;
+
+/// `aye serve ...`
+#[derive(Args, Clone, Debug)]
+pub struct ServeArgs {
+    /// What to do; without it, serve.
+    #[command(subcommand)]
+    pub command: Option<ServeCommand>,
+    /// Address and port, or unix:PATH
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7400")]
+    pub bind: String,
+    /// File with the first token; without it, one is made beside the store
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Certificate chain, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Key of the certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Serve a public address without TLS: whoever sees the traffic can use its token
+    #[arg(long)]
+    pub insecure_bind: bool,
+}
+
+/// `aye serve token`
+#[derive(Clone, Debug, Subcommand)]
+pub enum ServeCommand {
+    /// Add, list and revoke tokens
+    #[command(subcommand)]
+    Token(TokenCommand),
+}
+
+/// `aye serve token ...`
+#[derive(Clone, Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Make a token and print it once
+    Add {
+        /// What to call it
+        name: String,
+        /// What it allows
+        #[arg(long, value_enum, value_delimiter = ',', default_values = ["read", "chat", "decide"])]
+        scope: Vec<ScopeArg>,
+    },
+    /// List tokens
+    List(JsonFlag),
+    /// Revoke a token; it is refused at once
+    Revoke {
+        /// Its name
+        name: String,
+    },
+}
+
+/// What a token allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ScopeArg {
+    /// See conversations, questions and the audit
+    Read,
+    /// Say something, stop runs, start conversations
+    Chat,
+    /// Answer questions
+    Decide,
+    /// Delete conversations
+    Admin,
+}
