@@ -223,6 +223,47 @@ fn the_ai_sdk_asks_and_is_answered() {
     server.stop();
 }
 
+/// What AG-UI's `HttpAgent` sends and reads: an interrupt, and its answer in a new run.
+#[test]
+fn ag_ui_is_interrupted_and_resumed() {
+    let llm = asks();
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let input = |run: &str, more: Value| {
+        let mut input = json!({
+            "threadId": "ag-1", "runId": run, "state": {}, "tools": [], "context": [], "forwardedProps": {},
+            "messages": [{ "id": "m1", "role": "user", "content": "do it" }],
+        });
+        for (name, value) in more.as_object().expect("members") {
+            input[name] = value.clone();
+        }
+        input
+    };
+    let events = |reply: &Reply| -> Vec<Value> {
+        let lines = reply.body.lines().filter_map(|line| line.strip_prefix("data: "));
+        lines.map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    let first = events(&server.post("/v1/ag-ui/run", &input("run-1", json!({}))));
+    assert_eq!((&first[0]["type"], &first[0]["runId"]), (&json!("RUN_STARTED"), &json!("run-1")));
+    assert!(first.iter().any(|event| event["type"] == "STATE_SNAPSHOT"), "{first:?}");
+    let last = first.last().expect("an end");
+    assert_eq!((&last["type"], &last["outcome"]["type"]), (&json!("RUN_FINISHED"), &json!("interrupt")));
+    let interrupt = &last["outcome"]["interrupts"][0]["id"];
+    let nothing = server.post(
+        "/v1/ag-ui/run",
+        &input("run-2", json!({ "resume": [{ "interruptId": "x", "status": "resolved" }] })),
+    );
+    assert_eq!(nothing.status, 400, "{nothing:?}");
+    let answer = json!([{ "interruptId": interrupt, "status": "resolved", "payload": { "approved": true } }]);
+    let second = events(&server.post("/v1/ag-ui/run", &input("run-2", json!({ "resume": answer }))));
+    let last = second.last().expect("an end");
+    assert_eq!((&last["type"], &last["runId"]), (&json!("RUN_FINISHED"), &json!("run-2")), "{second:?}");
+    assert!(second.iter().any(|event| event["type"] == "TOOL_CALL_RESULT"), "{second:?}");
+    assert!(second.iter().any(|event| event["delta"] == "It is done."), "{second:?}");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    server.stop();
+}
+
 #[test]
 fn a_message_behind_a_question_is_queued() {
     let llm = MockLlm::answers([

@@ -103,6 +103,11 @@ impl Follower {
         Ok(follower)
     }
 
+    /// Runs that begin from now on tell their shared state, too.
+    pub(super) fn want_state(&self) {
+        self.joined.channel.want_state();
+    }
+
     /// The next frame; `None` when there is no more.
     pub(super) async fn next(&mut self) -> Option<Frame> {
         loop {

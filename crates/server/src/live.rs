@@ -5,6 +5,7 @@
 //! reader comes.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -49,11 +50,18 @@ struct Progress {
 pub(super) struct Channel {
     sender: broadcast::Sender<Told>,
     progress: Mutex<Progress>,
+    /// Set once a reader wants the shared state as well.
+    wants_state: AtomicBool,
 }
 
 impl Channel {
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs that begin from now on tell their shared state, too.
+    pub(super) fn want_state(&self) {
+        self.wants_state.store(true, Ordering::Relaxed);
     }
 
     /// Whether this process drives the conversation.
@@ -75,7 +83,11 @@ impl Channels {
         }
         let fresh = || {
             let progress = Mutex::new(Progress { committed: None, drafts: Vec::new() });
-            Arc::new(Channel { sender: broadcast::channel(BACKLOG).0, progress })
+            Arc::new(Channel {
+                sender: broadcast::channel(BACKLOG).0,
+                progress,
+                wants_state: AtomicBool::new(false),
+            })
         };
         Arc::clone(channels.entry(thread.clone()).or_insert_with(fresh))
     }
@@ -109,6 +121,10 @@ pub(super) struct ChannelSink {
 
 #[async_trait]
 impl EventSink for ChannelSink {
+    fn wants_state(&self) -> bool {
+        self.channel.wants_state.load(Ordering::Relaxed)
+    }
+
     async fn emit(&self, event: AgentEvent) {
         let is_commit =
             matches!(event, AgentEvent::RunStart { .. } | AgentEvent::StepEnd | AgentEvent::RunFinish { .. });

@@ -25,6 +25,13 @@ impl RunReader {
         Ok(Self { follower, run: None, began: false, is_over: false })
     }
 
+    /// The same for a reader of the shared state.
+    pub(super) async fn with_state(hub: &Arc<Hub>, thread: &ThreadId) -> Result<Self, ApiError> {
+        let reader = Self::new(hub, thread).await?;
+        reader.follower.want_state();
+        Ok(reader)
+    }
+
     /// Says which run it is about.
     pub(super) fn of(self, run: RunId) -> Self {
         Self { run: Some(run), ..self }

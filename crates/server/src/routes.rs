@@ -1,5 +1,6 @@
 //! The routes, one file for each kind of thing.
 
+mod ag_ui;
 mod ai_sdk;
 mod approvals;
 mod health;
@@ -43,6 +44,7 @@ pub(super) fn router(guarding: Guard) -> Router {
         .merge(runs::routes())
         .merge(approvals::routes())
         .merge(ai_sdk::routes())
+        .merge(ag_ui::routes())
         .merge(others::routes())
         .fallback(async || ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
@@ -193,6 +195,12 @@ impl Said {
 fn given_thread(id: &str) -> Result<ThreadId, ApiError> {
     check_given("conversation", id).map_err(|error| ApiError::field("thread_id", error.to_string()))?;
     Ok(ThreadId::from(id))
+}
+
+/// An answer that is repeated after its run was over: nothing would follow.
+fn already_over() -> ApiError {
+    let message = "the question was answered and its run is over";
+    ApiError::new(StatusCode::CONFLICT, "already_decided", message)
 }
 
 /// Unix milliseconds.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
-use futures::Stream;
+use futures::{Stream, StreamExt as _};
 use serde::Serialize;
 
 use super::error::ApiError;
@@ -58,6 +58,30 @@ pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError
             "Last-Event-ID must be the id of a frame of this conversation",
         )
     })
+}
+
+/// Frames of what `next` gives, until it gives nothing, and the mark of the end where the protocol has one.
+pub(super) fn chunks<S, C, F, N>(
+    end: Option<&'static str>,
+    state: S,
+    next: N,
+) -> impl Stream<Item = Result<Event, Infallible>> + Send
+where
+    S: Send + 'static,
+    C: Serialize + Send + 'static,
+    F: Future<Output = Option<(Vec<C>, S)>> + Send + 'static,
+    N: Fn(S) -> F + Send + 'static,
+{
+    let pieces = futures::stream::unfold((state, next), |(state, next)| async move {
+        let (chunks, after) = next(state).await?;
+        Some((chunks, (after, next)))
+    });
+    let frames = pieces.flat_map(|chunks| {
+        futures::stream::iter(
+            chunks.into_iter().map(|chunk| Ok(json(None, None, &chunk))).collect::<Vec<_>>(),
+        )
+    });
+    frames.chain(futures::stream::iter(end.map(|mark| Ok(Event::default().data(mark)))))
 }
 
 /// The frames of a follower, for ever.

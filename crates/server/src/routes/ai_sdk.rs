@@ -1,6 +1,5 @@
 //! The AI SDK: its `useChat` speaks to `/v1/ai-sdk/chat`. What is on the wire is decided in `aye-encode`.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -33,6 +32,8 @@ use crate::sse;
 
 /// Says which protocol a stream speaks.
 const PROTOCOL: (&str, &str) = ("x-vercel-ai-ui-message-stream", "v1");
+/// The last line of a stream.
+const END: &str = "[DONE]";
 /// What the model is asked when a client wants another answer. Messages are only ever appended.
 const ONCE_MORE: &str = "Answer my last message once more, in another way.";
 
@@ -128,15 +129,13 @@ async fn answered(
         let _accepted: Json<Value> = approvals::decide(hub, caller, &id, resume).await?;
     }
     if run.status == RunStatus::Done {
-        // A request that is repeated after its run was over.
-        let message = "the question was answered and its run is over";
-        return Err(ApiError::new(StatusCode::CONFLICT, "already_decided", message));
+        return Err(super::already_over());
     }
     Ok(streamed(reader.of(run.id), encoder))
 }
 
 fn streamed(reader: RunReader, encoder: AiSdkEncoder) -> Response {
-    respond(frames((reader, encoder), |(mut reader, mut encoder)| async move {
+    respond(sse::chunks(Some(END), (reader, encoder), |(mut reader, mut encoder)| async move {
         let chunks = chunks_of(reader.next().await?, &mut encoder);
         Some((chunks, (reader, encoder)))
     }))
@@ -148,35 +147,6 @@ fn chunks_of(frame: Frame, encoder: &mut AiSdkEncoder) -> Vec<UiChunk> {
         Frame::Message(_) => Vec::new(),
         Frame::Dropped(_) => encoder.fail("the stream was read too slowly; resume it"),
     }
-}
-
-/// Frames of chunks, and the mark of the end.
-fn frames<S, F, N>(state: S, next: N) -> impl Stream<Item = Result<Event, Infallible>> + Send
-where
-    S: Send + 'static,
-    F: Future<Output = Option<(Vec<UiChunk>, S)>> + Send + 'static,
-    N: Fn(S) -> F + Send + 'static,
-{
-    let begin = (Some(state), VecDeque::<UiChunk>::new(), next, false);
-    futures::stream::unfold(begin, |(mut state, mut ready, next, is_ended)| async move {
-        if is_ended {
-            return None;
-        }
-        loop {
-            if let Some(chunk) = ready.pop_front() {
-                return Some((Ok(sse::json(None, None, &chunk)), (state, ready, next, false)));
-            }
-            match state.take() {
-                Some(now) => {
-                    if let Some((chunks, after)) = next(now).await {
-                        ready.extend(chunks);
-                        state = Some(after);
-                    }
-                }
-                None => return Some((Ok(Event::default().data("[DONE]")), (None, ready, next, true))),
-            }
-        }
-    })
 }
 
 fn respond(frames: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
@@ -208,7 +178,7 @@ async fn resume(
     };
     let follower = Follower::new(hub, id, after).await?;
     let encoder = AiSdkEncoder::replaying(run.id.as_str());
-    Ok(respond(frames((follower, encoder), |(mut follower, mut encoder)| async move {
+    Ok(respond(sse::chunks(Some(END), (follower, encoder), |(mut follower, mut encoder)| async move {
         if encoder.is_finished() {
             return None;
         }

@@ -1,0 +1,142 @@
+//! AG-UI: its `HttpAgent` and CopilotKit speak to `/v1/ag-ui/run`. What is on the wire is decided in `aye-encode`.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use aye_core::contract::event::AgentEvent;
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
+use aye_core::contract::message::{Message, Visibility};
+use aye_core::contract::storage::SuspensionFilter;
+use aye_encode::ag_ui::{AgUiEncoder, AgUiEvent, AgUiIntent, RunAgentInput, ag_ui_messages};
+use aye_encode::answer::ClientRequestError;
+use aye_runtime::RunRequest;
+use serde_json::{Value, json};
+
+use super::ai_sdk::thread_of;
+use super::threads::interrupt;
+use super::{AppState, Body, approvals, now_ms};
+use crate::access::{Caller, TokenScope};
+use crate::error::ApiError;
+use crate::follow::Frame;
+use crate::guard::demand;
+use crate::hub::Hub;
+use crate::reading::RunReader;
+use crate::sse;
+
+pub(super) fn routes() -> Router<Arc<Hub>> {
+    Router::new()
+        .route("/v1/ag-ui/run", post(run))
+        .route("/v1/ag-ui/threads/{id}/runs", post(run_in))
+        .route("/v1/ag-ui/agents/{id}/runs", post(run_with))
+        .route("/v1/ag-ui/threads/{id}/interrupt", post(interrupt))
+        .route("/v1/ag-ui/threads/{id}/messages", get(messages))
+}
+
+async fn run(
+    State(hub): AppState,
+    caller: Caller,
+    Body(input): Body<RunAgentInput>,
+) -> Result<Response, ApiError> {
+    turn(&hub, &caller, input).await
+}
+
+async fn run_in(
+    State(hub): AppState,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(mut input): Body<RunAgentInput>,
+) -> Result<Response, ApiError> {
+    input.thread_id = id;
+    turn(&hub, &caller, input).await
+}
+
+async fn run_with(
+    State(hub): AppState,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(mut input): Body<RunAgentInput>,
+) -> Result<Response, ApiError> {
+    input.agent_id = Some(id);
+    turn(&hub, &caller, input).await
+}
+
+/// One run of a client: something said, or answers to interrupts and results of its own tools.
+async fn turn(hub: &Arc<Hub>, caller: &Caller, input: RunAgentInput) -> Result<Response, ApiError> {
+    demand(caller, TokenScope::Chat)?;
+    let refused = |error: ClientRequestError| ApiError::field(error.field, error.message);
+    let thread = thread_of(hub, Some(&input.thread_id)).await?;
+    let filter = SuspensionFilter { thread: Some(thread.id.clone()), ..SuspensionFilter::default() };
+    let mut questions = hub.store().suspensions(filter).await?;
+    let below = hub.store().waiting_below(&thread.id).await?;
+    questions.extend(below.into_iter().filter(|question| question.thread_id != thread.id));
+    let intent = input.intent(&questions).map_err(refused)?;
+    let tools = input.frontend_tools().map_err(refused)?;
+    let reader = RunReader::with_state(hub, &thread.id).await?;
+    let encoder = AgUiEncoder::new(&input.thread_id, &input.run_id);
+    let run = match intent {
+        AgUiIntent::Say(said) => {
+            let mut messages = Vec::new();
+            if let Some(known) = input.context_text() {
+                // What the page knows is for the model, and nothing that the person said.
+                messages.push(Message { visibility: Visibility::Internal, ..Message::user(known) });
+            }
+            messages.push(Message::user_with(said.content));
+            let mut request = RunRequest::new(thread.id.clone(), messages);
+            request.agent_id = input.agent_id;
+            request.frontend_tools = tools;
+            hub.begin(&thread, request).await?
+        }
+        AgUiIntent::Answer(answers) => {
+            demand(caller, TokenScope::Decide)?;
+            let run = hub.store().latest_run(&thread.id).await?;
+            let run = run.ok_or_else(|| ApiError::not_found("run of conversation", thread.id.as_str()))?;
+            for answer in answers {
+                let (id, resume) = answer.into_decision(now_ms());
+                let _accepted: Json<Value> = approvals::decide(hub, caller, &id, resume).await?;
+            }
+            if run.status == RunStatus::Done {
+                return Err(super::already_over());
+            }
+            run.id
+        }
+    };
+    let hub = Arc::clone(hub);
+    let state = (reader.of(run), encoder, hub, thread.id);
+    Ok(sse::respond(sse::chunks(None, state, |(mut reader, mut encoder, hub, thread)| async move {
+        let frame = reader.next().await?;
+        let events = encoded(frame, &mut encoder, &hub, &thread).await;
+        Some((events, (reader, encoder, hub, thread)))
+    })))
+}
+
+async fn encoded(frame: Frame, encoder: &mut AgUiEncoder, hub: &Hub, thread: &ThreadId) -> Vec<AgUiEvent> {
+    match frame {
+        Frame::Event { event, .. } => {
+            if let AgentEvent::RunFinish { termination: TerminationReason::Suspended, .. } = &*event {
+                // Some may have been asked before this stream began.
+                match hub.store().waiting_below(thread).await {
+                    Ok(open) => encoder.expect(&open),
+                    Err(error) => tracing::warn!(%error, "pending questions cannot be read"),
+                }
+            }
+            encoder.encode(&event)
+        }
+        Frame::Message(_) => Vec::new(),
+        Frame::Dropped(_) => encoder.fail("the stream was read too slowly"),
+    }
+}
+
+async fn messages(
+    State(hub): AppState,
+    caller: Caller,
+    Path(id): Path<ThreadId>,
+) -> Result<Json<Value>, ApiError> {
+    demand(&caller, TokenScope::Read)?;
+    hub.thread(&id).await?;
+    let stored = hub.store().load_messages(&id).await?;
+    Ok(Json(json!(ag_ui_messages(&stored))))
+}
