@@ -101,7 +101,6 @@ async function approve(page) {
   const card = openCard(page);
   await card.waitFor();
   const yes = card.locator(".primary");
-  expect((await yes.getAttribute("aria-disabled")) === "true", "Approve to be inactive at first");
   await card.locator(".end").scrollIntoViewIfNeeded();
   await yes.scrollIntoViewIfNeeded();
   await page.waitForFunction((node) => node.getAttribute("aria-disabled") === "false", await yes.elementHandle());
@@ -144,9 +143,14 @@ for (const [width, height, scheme] of [
 ]) {
   await step(`${width}x${height}: a command is approved and watched; another browser learns of it`, async (opened) => {
     const [page, other] = [await opened({ width, height, scheme }), await opened({ width: 390, height: 844 })];
-    await newConversation(page, `[[sh:echo approved-${width}]]`);
+    await page.evaluate(() => {
+      const look = () => (window.first ??= document.querySelector(".card:not(.closed) .primary")?.getAttribute("aria-disabled"));
+      new MutationObserver(look).observe(document.body, { childList: true, subtree: true });
+    });
+    await newConversation(page, `[[sh:echo approved-${width} | tee browser.txt]]`);
     await openCard(page).waitFor();
     await openCard(other).waitFor();
+    expect((await page.evaluate(() => window.first)) === "true", "Approve to be inactive at first");
     if (shots) await page.screenshot({ path: `${shots}/card-${width}-${scheme}.png` });
     await approve(page);
     await openCard(page).waitFor({ state: "detached" }).catch(() => {});
@@ -170,7 +174,7 @@ for (const [width, height, scheme] of [
 
 await step("a denial with a reason reaches the model", async (opened) => {
   const page = await opened();
-  await newConversation(page, "[[sh:echo denied]]");
+  await newConversation(page, "[[sh:echo denied | tee browser.txt]]");
   await openCard(page).getByRole("button", { name: "Deny" }).click();
   await page.keyboard.type("not in this test");
   await page.keyboard.press("Enter");
@@ -181,7 +185,7 @@ await step("a denial with a reason reaches the model", async (opened) => {
 
 await step("edited arguments are what runs", async (opened) => {
   const page = await opened();
-  await newConversation(page, "[[sh:echo proposed]]");
+  await newConversation(page, "[[sh:echo proposed | tee browser.txt]]");
   await openCard(page).getByRole("button", { name: "Edit" }).click();
   const text = openCard(page).locator("textarea");
   const edited = (await text.inputValue()).replace("echo proposed", "echo edited-here");
@@ -241,7 +245,7 @@ await step("a message is queued while a run works; stop ends the run", async (op
 
 await step("keys answer only on a card that has the focus", async (opened) => {
   const page = await opened();
-  await newConversation(page, "[[sh:echo keys]]");
+  await newConversation(page, "[[sh:echo keys | tee browser.txt]]");
   await openCard(page).waitFor();
   await page.waitForTimeout(900);
   await page.evaluate(() => document.activeElement.blur());

@@ -322,10 +322,14 @@ const looksLikeDiff = (text) => typeof text === "string" && /^(--- |\+\+\+ |@@ -
 
 /* ---------- words ---------- */
 
+/** The server's clock less this device's: a question expires by the server's. */
+let skew = 0;
+const serverNow = () => Date.now() + skew;
+
 const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 
 function ago(ms) {
-  const s = Math.max(0, (Date.now() - ms) / 1000);
+  const s = Math.max(0, (serverNow() - ms) / 1000);
   if (s < 60) return "just now";
   if (s < 3600) return `${Math.floor(s / 60)} min ago`;
   if (s < 86_400) return `${Math.floor(s / 3600)} h ago`;
@@ -363,13 +367,12 @@ function callText(args) {
 
 function decidedBy(card) {
   const decision = card.decision;
-  const action = String(decision?.action ?? "");
-  const word =
-    { approve: "Approved", resume: "Approved", allow: "Approved", deny: "Denied", cancel: "Denied", request_changes: "Changes requested", answer: "Answered" }[
-      action
-    ] ?? { expired: "Expired", superseded: "No longer asked" }[card.status] ?? "Answered";
+  const isAnswer = card.kind && card.kind !== "permission";
+  const words = { resume: isAnswer ? "Answered" : "Approved", cancel: isAnswer ? "Skipped" : "Denied" };
+  const word = words[decision?.action] ?? { expired: "Expired", superseded: "No longer asked" }[card.status] ?? "Answered";
   const by = decision?.by;
-  const who = [by?.user, by?.channel && `(${by.channel})`].filter(Boolean).join(" ");
+  const where = { tui: "in the terminal", cli: "on the command line", http: "over HTTP", acp: "in the editor" };
+  const who = [by?.user, by?.channel && (where[by.channel] ?? by.channel)].filter(Boolean).join(", ");
   return who ? `${word} by ${who}` : word;
 }
 
@@ -455,6 +458,9 @@ async function request(method, path, { body, headers, signal } = {}) {
   } catch (error) {
     throw new Unreachable(error.message);
   }
+  const off = Date.parse(response.headers.get("date") ?? "") - Date.now();
+  // The header counts whole seconds, and the way here takes time.
+  if (Number.isFinite(off)) skew = Math.abs(off) < 3000 ? 0 : off;
   if (UNAVAILABLE.includes(response.status)) throw new Unreachable(`status ${response.status}`);
   if (!response.ok) {
     const error = new ApiError(response.status, await response.json().catch(() => null));
@@ -564,6 +570,8 @@ class Stream {
       const response = await request("GET", this.path(), { headers: { accept: "text/event-stream" }, signal: abort.signal });
       this.state = "open";
       this.open?.();
+      // Where one gets through, the others need not wait.
+      for (const other of streams) if (other.state === "waiting") other.nudge();
       showConnection();
       for await (const frame of frames(response.body, alive)) {
         if (frame.event === "dropped") break;
@@ -649,7 +657,7 @@ const narrow = matchMedia("(max-width: 1099px)");
 const GUARD = 600;
 
 let me = { scopes: [], folders: [] };
-const may = (scope) => me.scopes.includes(scope) || me.scopes.includes("admin");
+const may = (scope) => me.scopes.includes(scope);
 
 function announce(text) {
   const live = $("live");
@@ -684,7 +692,7 @@ class Card {
     this.hint = el("p", { class: "hint" });
     this.node = el(
       "article",
-      { class: "card", tabindex: "-1", id: `card-${data.id}` },
+      { class: "card", tabindex: "0", id: `card-${data.id}` },
       this.head,
       this.body,
       this.facts,
@@ -719,7 +727,7 @@ class Card {
   }
 
   get isExpired() {
-    return Boolean(this.data.expires_at) && this.data.expires_at <= Date.now();
+    return Boolean(this.data.expires_at) && this.data.expires_at <= serverNow();
   }
 
   /** Starts the short time in which nothing can be approved: what is under the finger has just changed. */
@@ -775,7 +783,9 @@ class Card {
       el("a", { href: `#/c/${encodeURIComponent(data.thread_id)}` }, oneLine(data.thread_title) || "Untitled conversation"),
       el("span", {}, `asked ${ago(data.created_at)}`),
     );
-    const message = data.message && data.message !== data.title ? el("p", { class: "message" }, data.message) : null;
+    // The sentence of a permission says what the title and the reason say.
+    const isSaid = data.kind === "permission" && data.why && data.message?.includes(data.why);
+    const message = data.message && data.message !== data.title && !isSaid ? el("p", { class: "message" }, data.message) : null;
     const moved = data.moved?.length
       ? el("div", { class: "moved" }, el("strong", {}, "Changed since it was asked"), el("ul", {}, data.moved.map((text) => el("li", {}, text))))
       : null;
@@ -788,7 +798,7 @@ class Card {
     if (this.body.hidden) this.isRead = true;
 
     const facts = [
-      ["Why", data.why],
+      ["Why", data.why === data.message && !isSaid ? null : data.why],
       ["Risk", data.risk],
       ["Reach", data.reach],
       ["Profile", data.reach ? null : data.profile],
@@ -806,7 +816,8 @@ class Card {
     const parts = [];
     for (const file of data.files ?? []) {
       parts.push(el("p", { class: "path" }, el("span", {}, file.path), el("span", { class: "dim" }, file.exists === false ? " new file" : "")));
-      parts.push(renderDiff(file.diff ?? ""));
+      if (typeof file.diff === "string") parts.push(renderDiff(file.diff));
+      else parts.push(el("p", { class: "unshown warn" }, "This change cannot be shown: the file is no text, or too long."));
     }
     if (typeof data.command === "string") {
       const { command: _, ...rest } = data.arguments ?? {};
@@ -821,7 +832,7 @@ class Card {
 
   tick() {
     const { expires_at } = this.data;
-    const left = expires_at ? expires_at - Date.now() : null;
+    const left = expires_at ? expires_at - serverNow() : null;
     this.expiry.hidden = left === null || this.data.status !== "open";
     if (this.expiry.hidden) return;
     const text = left > 0 ? `Expires in ${span(left)}` : "Expired; it did not run.";
@@ -848,9 +859,9 @@ class Card {
       case "unknown_outcome":
         add(
           this.actions,
-          guarded("Run again", "secondary", () => this.decide("answer", { result: { action: "rerun" } }, "Running it again")),
-          guarded("Mark as done", "secondary", () => this.decide("answer", { result: { action: "mark_done" } }, "Marking it as done")),
-          guarded("Skip", "secondary", () => this.decide("answer", { result: { action: "skip" } }, "Skipping it")),
+          guarded("Run again", "secondary", () => this.decide("answer", this.outcome("rerun"), "Running it again")),
+          guarded("Mark as done", "secondary", () => this.decide("answer", this.outcome("done", "mark_done"), "Marking it as done")),
+          guarded("Skip", "secondary", () => this.decide("answer", this.outcome("skip"), "Skipping it")),
         );
         break;
       case "form":
@@ -880,6 +891,12 @@ class Card {
         );
       }
     }
+  }
+
+  /** The answer about a call with an unknown outcome, under the name that the question wants it. */
+  outcome(...names) {
+    const [name, property] = Object.entries(this.data.response_schema?.properties ?? { action: {} })[0];
+    return { result: { [name]: names.find((each) => property.enum?.includes(each)) ?? names.at(-1) } };
   }
 
   approval(more = {}) {
@@ -1056,12 +1073,13 @@ class Card {
     const { fields, read, buttons } = formOf(schema, this.data.arguments, this.id);
     const error = el("p", { class: "error", role: "alert" });
     const send = (name) => {
+      if (!this.isReady) return;
       const { value, problem, at } = read(name);
       fill(error, problem ?? "");
       if (problem) at?.focus();
       else this.decide("answer", { result: value }, "Answering");
     };
-    const actions = buttons.map((name, at) => button(name ?? "Answer", at === 0 ? "primary" : "secondary", () => send(name)));
+    const actions = buttons.map((name, at) => button(name ?? "Answer", `${at === 0 ? "primary" : "secondary"} guarded`, () => send(name)));
     return el(
       "form",
       {
@@ -1075,7 +1093,7 @@ class Card {
       },
       fields,
       error,
-      may("decide") && el("div", { class: "row" }, actions, button("Skip", "quiet", () => this.decide("deny", {}, "Skipping"))),
+      may("decide") && el("div", { class: "row" }, actions, button("Skip", "quiet guarded", () => this.isReady && this.decide("deny", {}, "Skipping"))),
     );
   }
 
@@ -1084,6 +1102,8 @@ class Card {
     if (this.isSending) return;
     this.isSending = true;
     this.isOwn = true;
+    // The same answer that is sent twice counts once.
+    body = { ...body, decision_id: freshId() };
     this.node.classList.add("sending");
     this.guard();
     this.say(`${doing}…`);
@@ -1140,7 +1160,8 @@ class Card {
   close(data) {
     if (this.isClosed) return;
     this.isClosed = true;
-    this.data = data;
+    // Of a question that is gone with its conversation only the id is left.
+    this.data = data = { ...this.data, ...data };
     const hadFocus = this.node.contains(document.activeElement);
     const isElsewhere = !this.isOwn;
     const words = decidedBy(data);
@@ -1206,6 +1227,9 @@ const sentence = (text) => {
   const s = String(text).trim();
   return s.charAt(0).toUpperCase() + s.slice(1) + (/[.!?…]$/.test(s) ? "" : ".");
 };
+
+/** Also where `crypto.randomUUID` does not exist: on a page that came over plain HTTP. */
+const freshId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
 async function fetchCard(id) {
   try {
@@ -1606,6 +1630,10 @@ function reasoning(text) {
 /* ---------- a conversation ---------- */
 
 let talk = null;
+/** What the user wrote, without what goes with it to the model. */
+const writtenIn = (message) =>
+  message.metadata?.written ?? (typeof message.content === "string" ? message.content : (message.content ?? []).map((block) => block.text ?? "").join(""));
+
 /** Called when text grew, to keep the end in sight. */
 let onGrowth = null;
 
@@ -1620,7 +1648,7 @@ class Talk {
     this.groups = [];
     this.pending = [];
     this.last = 0;
-    this.cursor = null;
+    this.finished = 0;
     this.isAtEnd = true;
     this.build();
     onGrowth = () => this.follow();
@@ -1702,15 +1730,26 @@ class Talk {
 
   takeSummary(item) {
     if (!item) return;
-    this.title = item.title || "Untitled";
+    this.title = item.title || this.title || "Untitled";
     this.folder = item.cwd;
+    if (item.served === false) {
+      this.text.disabled = this.send.disabled = true;
+      this.text.placeholder = "This folder is not served; continue in a terminal.";
+    }
     this.drawHead();
     if (!this.stream || this.status === undefined) this.setStatus(item.status);
   }
 
+  /** Keeps the end in sight, once a frame however much arrives. */
   follow() {
-    if (this.isAtEnd) this.toEnd();
-    else this.down.hidden = false;
+    if (this.isFollowDue) return;
+    this.isFollowDue = true;
+    requestAnimationFrame(() => {
+      this.isFollowDue = false;
+      if (this.isClosed) return;
+      if (this.isAtEnd) this.toEnd();
+      else this.down.hidden = this.log.scrollHeight - this.log.clientHeight - this.log.scrollTop < 60;
+    });
   }
 
   toEnd(isAsked = false) {
@@ -1770,6 +1809,8 @@ class Talk {
   }
 
   dropDrafts() {
+    this.isKnownStep = false;
+    this.stepId = null;
     for (const group of this.groups) group.node.remove();
     this.groups = [];
     this.group = null;
@@ -1792,7 +1833,7 @@ class Talk {
     if (isActive) fill(this.activity, "Working");
     else if (status === "waiting") this.cardsChanged();
     else fill(this.activity);
-    this.text.placeholder = may("chat") ? (isActive || status === "waiting" ? "Queue a message" : "Message") : this.text.placeholder;
+    if (!this.text.disabled) this.text.placeholder = isActive || status === "waiting" ? "Queue a message" : "Message";
     if (status !== "running" && status !== "waiting") this.closeCalls();
     this.size();
     this.follow();
@@ -1936,9 +1977,9 @@ class Talk {
   cover({ message }) {
     if (!message) return;
     if (message.role === "user") {
-      const text = message.metadata?.written ?? (message.content ?? []).map((block) => block.text ?? "").join("");
-      const at = this.pending.findIndex((sent) => sent.text === text);
-      if (at >= 0) this.pending.splice(at, 1)[0].node.remove();
+      const text = writtenIn(message);
+      const sent = this.pending.find((sent) => sent.text === text);
+      if (sent) this.takeSent(sent);
       if (this.unconfirmed === text) {
         if (this.text.value.trim() === text.trim()) this.setText("");
         this.unconfirmed = null;
@@ -2021,13 +2062,18 @@ class Talk {
   event(event) {
     switch (event.event_type) {
       case "run_start":
+        this.isKnownStep = false;
+        this.stepId = null;
         this.setStatus("running");
         break;
       case "step_start":
         this.closeGroup();
         this.stepId = event.message_id;
+        // After a reconnect the server repeats what was committed, and some of it was read from the history already.
+        this.isKnownStep = this.ids.has(event.message_id);
         break;
       case "text_delta": {
+        if (this.isKnownStep) break;
         const group = this.draft(this.stepId);
         if (!group.prose) group.node.append((group.prose = new Prose()).node);
         group.thoughts = null;
@@ -2036,6 +2082,7 @@ class Talk {
         break;
       }
       case "reasoning_delta": {
+        if (this.isKnownStep) break;
         const group = this.draft(this.stepId);
         if (!group.thoughts) group.node.append((group.thoughts = reasoning("")));
         group.prose = null;
@@ -2080,6 +2127,7 @@ class Talk {
         if (this.group) this.group.isClosed = true;
         break;
       case "run_finish": {
+        this.finished += 1;
         this.closeGroup();
         const type = event.termination?.type ?? event.termination;
         this.setStatus(type === "suspended" ? "waiting" : "done");
@@ -2117,15 +2165,23 @@ class Talk {
         this.takeSummary({ ...made, title: made.title || text.slice(0, 60), cwd: made.cwd ?? this.folder });
         await this.load();
       }
-      const reply = await api("POST", this.path("/messages"), { text });
+      // A short run may be over before the reply is here, so what the events say since counts more.
+      const finished = this.finished;
+      const sent = this.showSent(text);
+      let reply;
+      try {
+        reply = await api("POST", this.path("/messages"), { text });
+      } catch (error) {
+        this.takeSent(sent);
+        throw error;
+      }
       this.unconfirmed = null;
       this.setText("");
       this.toEnd();
-      if (reply?.queued) this.refreshQueue();
-      else {
-        this.showSent(text);
-        if (this.status !== "waiting") this.setStatus("running");
-      }
+      if (reply?.queued) {
+        this.takeSent(sent);
+        this.refreshQueue();
+      } else if (this.finished === finished && this.status !== "waiting") this.setStatus("running");
       list.refreshSoon();
     } catch (error) {
       if (error instanceof Unreachable && this.id) {
@@ -2146,14 +2202,16 @@ class Talk {
 
   /** Shows a message until the server says that it is stored. */
   showSent(text) {
-    const stored = [...this.entries.querySelectorAll(".said .words")].at(-1);
-    const isStored = stored && this.pendingSince !== stored && stored.textContent === text && !this.pending.length && stored.dataset.old === undefined;
-    for (const words of this.entries.querySelectorAll(".said .words")) words.dataset.old = "";
-    if (isStored) return;
-    const node = el("div", { class: "said sent" }, el("p", { class: "words" }, text));
-    this.pending.push({ text, node });
-    this.queue.append(node);
+    const sent = { text, node: el("div", { class: "said sent" }, el("p", { class: "words" }, text)) };
+    this.pending.push(sent);
+    this.queue.append(sent.node);
     this.toEnd();
+    return sent;
+  }
+
+  takeSent(sent) {
+    this.pending = this.pending.filter((other) => other !== sent);
+    sent.node.remove();
   }
 
   async refreshQueue() {
@@ -2166,9 +2224,9 @@ class Talk {
     }
     if (this.isClosed) return;
     for (const node of this.queue.querySelectorAll(".queued")) node.remove();
-    for (const job of items) {
-      const id = job.job_id ?? job.id;
-      const text = job.text ?? job.summary ?? "";
+    for (const job of items.filter((job) => job.status === "queued")) {
+      const id = job.job_id;
+      const text = (job.messages ?? []).map(writtenIn).join("\n");
       const remove = button("Remove", "link", async () => {
         try {
           await api("DELETE", `/v1/queue/${encodeURIComponent(id)}`);
