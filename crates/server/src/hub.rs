@@ -49,6 +49,8 @@ pub struct Hub {
     changes: broadcast::Sender<Change>,
     work: Mutex<Work>,
     tasks: TaskTracker,
+    /// The address under which others reach the server, without a slash at its end.
+    pub(super) url: Option<String>,
     /// Set when the server shuts down: nothing new begins.
     pub(super) closing: CancellationToken,
 }
@@ -58,7 +60,11 @@ impl Hub {
     ///
     /// # Errors
     /// [`ApiError`] when the store cannot be watched.
-    pub fn start(program: Arc<dyn ServerHost>, closing: CancellationToken) -> Result<Arc<Self>, ApiError> {
+    pub fn start(
+        program: Arc<dyn ServerHost>,
+        url: Option<String>,
+        closing: CancellationToken,
+    ) -> Result<Arc<Self>, ApiError> {
         let mut feed = program.store().watch()?;
         let hub = Arc::new(Self {
             program,
@@ -67,8 +73,10 @@ impl Hub {
             changes: broadcast::channel(CHANGES).0,
             work: Mutex::default(),
             tasks: TaskTracker::new(),
+            url,
             closing,
         });
+        hub.take_up();
         let weak = Arc::downgrade(&hub);
         let closing = hub.closing.clone();
         tokio::spawn(async move {
@@ -84,6 +92,25 @@ impl Hub {
             }
         });
         Ok(hub)
+    }
+
+    /// Goes on with runs that a process left that is gone, and with those that were answered since.
+    fn take_up(self: &Arc<Self>) {
+        let hub = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let left = hub.store().unfinished_runs().await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "unfinished runs cannot be listed");
+                Vec::new()
+            });
+            for run in left {
+                let is_ready = run.status == RunStatus::Running
+                    || matches!(hub.store().has_answers(&run.thread_id).await, Ok(true));
+                if is_ready {
+                    // One that a live process drives is left to it.
+                    hub.wake(&run.thread_id);
+                }
+            }
+        });
     }
 
     fn work(&self) -> MutexGuard<'_, Work> {

@@ -11,7 +11,8 @@ use crate::hub::Hub;
 
 /// What the page may do: nothing but talk to its own server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-                      img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+                      img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+                      require-trusted-types-for 'script'";
 
 pub(super) fn routes() -> Router<Arc<Hub>> {
     Router::new()
