@@ -66,7 +66,7 @@ pub(super) async fn run(args: ServeArgs, foundation: Foundation, cli: &Cli) -> R
     let for_others = for_other_folders(cli);
     let served = Arc::new(Served::new(Arc::clone(&here), for_others, env, store, access, folders.clone()));
     let closing = CancellationToken::new();
-    let hub = Hub::start(Arc::<Served>::clone(&served), closing.clone())
+    let hub = Hub::start(Arc::<Served>::clone(&served), url.clone(), closing.clone())
         .map_err(|_| Failure::failed("the store cannot be watched; the log says why"))?;
     announce(&here.foundation, &listening.address, url.as_deref(), &code, &folders, &token_file);
     let status = tokio::spawn(stopped(closing.clone()));

@@ -264,6 +264,50 @@ fn ag_ui_is_interrupted_and_resumed() {
     server.stop();
 }
 
+/// What the SDKs of A2A send and read: a task that needs input, and its answer.
+#[test]
+fn an_agent_sends_a_task_and_answers_what_it_asks() {
+    let llm = asks();
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let ask = |method: &str, path: &str, version: &str, body: &Value| {
+        let kind = if body.is_null() { "" } else { "Content-Type: application/a2a+json\r\n" };
+        let head = format!(
+            "{method} /v1/a2a/{path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {}\r\n{version}{kind}",
+            server.address, server.token
+        );
+        server.raw(&head, &if body.is_null() { String::new() } else { body.to_string() })
+    };
+    let a2a = |method: &str, path: &str, body: &Value| ask(method, path, "A2A-Version: 1.0\r\n", body);
+    let card = server.raw(
+        &format!(
+            "GET /.well-known/agent-card.json HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n",
+            server.address
+        ),
+        "",
+    );
+    let url = format!("http://{}/v1/a2a", server.address);
+    assert_eq!(card.json()["supportedInterfaces"][0]["url"], url.as_str());
+    let reason =
+        |reply: &Reply| reply.json()["error"]["details"][0]["reason"].as_str().unwrap_or_default().to_owned();
+    let said = |text: &str, task: &str| json!({ "message": { "messageId": "m1", "role": "ROLE_USER", "taskId": task, "parts": [{ "text": text }] } });
+    assert_eq!(reason(&ask("POST", "message:send", "", &said("do it", ""))), "VERSION_NOT_SUPPORTED");
+    let task = a2a("POST", "message:send", &said("do it", "")).json()["task"].clone();
+    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{task}");
+    let id = task["id"].as_str().expect("an id");
+    let done = a2a("POST", "message:stream", &said("approve", id));
+    assert!(done.body.contains("TASK_STATE_COMPLETED"), "{}", done.body);
+    assert!(done.body.contains("It is done."), "{}", done.body);
+    assert_eq!(home.read("log.txt"), "ran\n");
+    let now = a2a("GET", &format!("tasks/{id}"), &Value::Null).json();
+    assert_eq!(now["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(a2a("GET", "tasks", &Value::Null).json()["tasks"][0]["id"], id);
+    assert_eq!(reason(&a2a("POST", &format!("tasks/{id}:cancel"), &Value::Null)), "TASK_NOT_CANCELABLE");
+    assert_eq!(reason(&a2a("GET", "tasks/unknown", &Value::Null)), "TASK_NOT_FOUND");
+    assert_eq!(reason(&a2a("POST", &format!("tasks/{id}:subscribe"), &Value::Null)), "UNSUPPORTED_OPERATION");
+    server.stop();
+}
+
 #[test]
 fn a_message_behind_a_question_is_queued() {
     let llm = MockLlm::answers([

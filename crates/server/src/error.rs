@@ -49,6 +49,11 @@ impl ApiError {
         self
     }
 
+    /// The sentence for people.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The status.
     pub fn status(&self) -> StatusCode {
         self.status

@@ -1,5 +1,6 @@
 //! The routes, one file for each kind of thing.
 
+mod a2a;
 mod ag_ui;
 mod ai_sdk;
 mod approvals;
@@ -45,6 +46,7 @@ pub(super) fn router(guarding: Guard) -> Router {
         .merge(approvals::routes())
         .merge(ai_sdk::routes())
         .merge(ag_ui::routes())
+        .merge(a2a::routes())
         .merge(others::routes())
         .fallback(async || ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
         .method_not_allowed_fallback(async || {

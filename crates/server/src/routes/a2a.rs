@@ -1,0 +1,465 @@
+//! A2A v1.0 over HTTP and JSON: other agents send tasks here. What is on the wire is decided in `aye-encode`.
+//!
+//! A task is a run and its context is a conversation. The name of an agent can stand before each path as a tenant.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use axum::{Json, Router};
+use aye_core::contract::event::AgentEvent;
+use aye_core::contract::ids::{RunId, ThreadId};
+use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
+use aye_core::contract::message::Message;
+use aye_core::contract::record::{RunRecord, SuspensionRecord};
+use aye_core::contract::storage::SuspensionFilter;
+use aye_encode::a2a::{A2aEncoder, A2aIntent, A2aResponse, A2aSendRequest, A2aTask, task};
+use aye_runtime::RunRequest;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::ai_sdk::thread_of;
+use super::{AppState, Paging, approvals, now_ms};
+use crate::access::{Caller, TokenScope};
+use crate::error::ApiError;
+use crate::follow::{Follower, Frame};
+use crate::guard::demand;
+use crate::hub::Hub;
+use crate::reading::RunReader;
+use crate::sse;
+
+/// The version that is spoken; a request without the header counts as 0.3.
+const VERSION: (&str, &str) = ("a2a-version", "1.0");
+
+pub(super) fn routes() -> Router<Arc<Hub>> {
+    Router::new().route("/.well-known/agent-card.json", get(card)).route("/v1/a2a/{*rest}", any(serve))
+}
+
+/// An error by the name that clients know it by.
+struct A2aError {
+    status: StatusCode,
+    reason: &'static str,
+    message: String,
+}
+
+impl A2aError {
+    fn new(status: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { status, reason, message: message.into() }
+    }
+
+    fn no_task(id: &str) -> Self {
+        let shown: String = id.chars().take(80).collect();
+        Self::new(StatusCode::NOT_FOUND, "TASK_NOT_FOUND", format!("there is no task `{shown}`"))
+    }
+
+    fn unsupported(message: &str) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "UNSUPPORTED_OPERATION", message)
+    }
+}
+
+impl From<ApiError> for A2aError {
+    fn from(error: ApiError) -> Self {
+        let status = error.status();
+        let reason = match status {
+            StatusCode::FORBIDDEN => "FORBIDDEN",
+            StatusCode::CONFLICT => "CONFLICT",
+            StatusCode::INTERNAL_SERVER_ERROR => "INTERNAL",
+            _ => "INVALID_PARAMS",
+        };
+        Self { status, reason, message: error.message().to_owned() }
+    }
+}
+
+impl IntoResponse for A2aError {
+    fn into_response(self) -> Response {
+        let status = match self.status {
+            StatusCode::NOT_FOUND => "NOT_FOUND",
+            StatusCode::FORBIDDEN => "PERMISSION_DENIED",
+            StatusCode::CONFLICT => "FAILED_PRECONDITION",
+            StatusCode::INTERNAL_SERVER_ERROR => "INTERNAL",
+            _ => "INVALID_ARGUMENT",
+        };
+        let body = json!({ "error": {
+            "code": self.status.as_u16(),
+            "status": status,
+            "message": self.message,
+            "details": [{
+                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                "reason": self.reason,
+                "domain": "a2a-protocol.org",
+            }],
+        } });
+        (self.status, Json(body)).into_response()
+    }
+}
+
+/// What this server offers, for those who look for agents. It names no folder and no model.
+async fn card(State(hub): AppState) -> Json<Value> {
+    let url = hub.url.as_deref().map_or_else(String::new, |url| format!("{url}/v1/a2a"));
+    Json(json!({
+        "name": "aye",
+        "description": "A coding agent that asks before it does anything its rules do not allow",
+        "version": env!("CARGO_PKG_VERSION"),
+        "supportedInterfaces": [{ "url": url, "protocolBinding": "HTTP+JSON", "protocolVersion": VERSION.1 }],
+        "capabilities": { "streaming": true, "pushNotifications": false, "extendedAgentCard": false },
+        "defaultInputModes": ["text/plain"],
+        "defaultOutputModes": ["text/plain"],
+        "securitySchemes": { "token": { "httpAuthSecurityScheme": { "scheme": "Bearer" } } },
+        "securityRequirements": [{ "schemes": { "token": { "list": [] } } }],
+        "skills": [{
+            "id": "work",
+            "name": "Work in a project",
+            "description": "Reads, changes and runs what is in a folder; questions come back as input-required",
+            "tags": ["coding"],
+        }],
+    }))
+}
+
+/// What a path asks for, without its tenant.
+enum Operation<'a> {
+    Send,
+    Stream,
+    List,
+    Show(&'a str),
+    Cancel(&'a str),
+    Subscribe(&'a str),
+    PushConfigs,
+    ExtendedCard,
+}
+
+/// The operation of a path and the agent that it names.
+fn operation<'a>(method: &Method, path: &'a str) -> Option<(Operation<'a>, Option<&'a str>)> {
+    let parts: Vec<&str> = path.split('/').collect();
+    let known = |parts: &[&'a str]| {
+        Some(match (method, parts) {
+            (&Method::POST, ["message:send"]) => Operation::Send,
+            (&Method::POST, ["message:stream"]) => Operation::Stream,
+            (&Method::GET, ["extendedAgentCard"]) => Operation::ExtendedCard,
+            (&Method::GET, ["tasks"]) => Operation::List,
+            (_, ["tasks", _, "pushNotificationConfigs", ..]) => Operation::PushConfigs,
+            (method, ["tasks", id]) => match (method, id.rsplit_once(':')) {
+                (&Method::POST, Some((id, "cancel"))) => Operation::Cancel(id),
+                (&Method::POST | &Method::GET, Some((id, "subscribe"))) => Operation::Subscribe(id),
+                (&Method::GET, _) => Operation::Show(id),
+                _ => return None,
+            },
+            _ => return None,
+        })
+    };
+    known(&parts)
+        .map(|operation| (operation, None))
+        .or_else(|| Some((known(parts.get(1..)?)?, parts.first().copied())))
+}
+
+async fn serve(
+    State(hub): AppState,
+    caller: Caller,
+    method: Method,
+    Path(path): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, A2aError> {
+    let version = headers.get(VERSION.0).and_then(|version| version.to_str().ok()).unwrap_or("0.3");
+    if version != VERSION.1 {
+        let message = format!("version {version} is not spoken; send `A2A-Version: {}`", VERSION.1);
+        return Err(A2aError::new(StatusCode::BAD_REQUEST, "VERSION_NOT_SUPPORTED", message));
+    }
+    let Some((operation, tenant)) = operation(&method, &path) else {
+        return Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path").into());
+    };
+    match operation {
+        Operation::Send => {
+            let turn = send(&hub, &caller, tenant, &body).await?;
+            let task = if turn.returns_at_once { turn.task(&hub).await? } else { turn.wait(&hub).await? };
+            Ok(Json(json!({ "task": task })).into_response())
+        }
+        Operation::Stream => {
+            let turn = send(&hub, &caller, tenant, &body).await?;
+            Ok(stream(&hub, turn))
+        }
+        Operation::List => list(&hub, &caller, &uri).await,
+        Operation::Show(id) => {
+            demand(&caller, TokenScope::Read)?;
+            let query: TaskQuery = query(&uri)?;
+            Ok(Json(shown(&hub, &run_of(&hub, id).await?, query.history_length).await?).into_response())
+        }
+        Operation::Cancel(id) => cancel(&hub, &caller, id).await,
+        Operation::Subscribe(id) => subscribe(&hub, &caller, id).await,
+        Operation::PushConfigs => Err(A2aError::new(
+            StatusCode::BAD_REQUEST,
+            "PUSH_NOTIFICATION_NOT_SUPPORTED",
+            "this server sends no push notifications; stream or subscribe instead",
+        )),
+        Operation::ExtendedCard => Err(A2aError::new(
+            StatusCode::BAD_REQUEST,
+            "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
+            "this server has no extended card",
+        )),
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct TaskQuery {
+    history_length: Option<usize>,
+    page_size: Option<usize>,
+    page_token: Option<String>,
+    context_id: Option<ThreadId>,
+}
+
+fn query(uri: &Uri) -> Result<TaskQuery, A2aError> {
+    let query = axum::extract::Query::<TaskQuery>::try_from_uri(uri);
+    query.map(|query| query.0).map_err(|error| ApiError::field("query", error.body_text()).into())
+}
+
+async fn run_of(hub: &Hub, id: &str) -> Result<RunRecord, A2aError> {
+    let run = hub.store().load_run(&RunId::from(id)).await.map_err(ApiError::from)?;
+    run.ok_or_else(|| A2aError::no_task(id))
+}
+
+/// A run as a task.
+async fn shown(hub: &Hub, run: &RunRecord, history: Option<usize>) -> Result<A2aTask, ApiError> {
+    let (_, messages) = hub.store().messages_of_run(&run.thread_id, &run.id).await?;
+    let open = hub.store().waiting_below(&run.thread_id).await?;
+    Ok(task(run, &messages, &open, history))
+}
+
+/// What a message began or went on with.
+struct Turn {
+    reader: RunReader,
+    thread: ThreadId,
+    run: RunId,
+    returns_at_once: bool,
+    history: Option<usize>,
+}
+
+impl Turn {
+    async fn task(&self, hub: &Hub) -> Result<A2aTask, ApiError> {
+        if let Some(run) = hub.store().load_run(&self.run).await? {
+            return shown(hub, &run, self.history).await;
+        }
+        // It begins in a moment.
+        Ok(task(&RunRecord::new(self.run.clone(), self.thread.clone(), "", "", now_ms()), &[], &[], None))
+    }
+
+    /// Waits until the run is over or needs input.
+    async fn wait(mut self, hub: &Hub) -> Result<A2aTask, A2aError> {
+        let mut failed = None;
+        while let Some(frame) = self.reader.next().await {
+            if let Frame::Event { event, .. } = frame
+                && let AgentEvent::RunFinish { termination: TerminationReason::Error(why), .. } = &*event
+            {
+                failed = Some(why.clone());
+            }
+        }
+        if let (Some(why), None) = (failed, hub.store().load_run(&self.run).await.map_err(ApiError::from)?) {
+            return Err(A2aError::new(StatusCode::BAD_REQUEST, "INVALID_PARAMS", why));
+        }
+        Ok(self.task(hub).await?)
+    }
+}
+
+/// Takes a message: it begins a run, is queued behind one, or answers its questions.
+async fn send(hub: &Arc<Hub>, caller: &Caller, tenant: Option<&str>, body: &[u8]) -> Result<Turn, A2aError> {
+    demand(caller, TokenScope::Chat)?;
+    let request: A2aSendRequest =
+        serde_json::from_slice(body).map_err(|error| ApiError::field("message", error.to_string()))?;
+    if request.configuration.task_push_notification_config.is_some() {
+        return Err(A2aError::new(
+            StatusCode::BAD_REQUEST,
+            "PUSH_NOTIFICATION_NOT_SUPPORTED",
+            "this server sends no push notifications",
+        ));
+    }
+    let named = Some(request.message.task_id.as_str()).filter(|id| !id.is_empty());
+    let known = match named {
+        Some(id) => Some(run_of(hub, id).await?),
+        None => None,
+    };
+    let context = Some(request.message.context_id.as_str()).filter(|id| !id.is_empty());
+    let thread = match &known {
+        Some(run) if context.is_some_and(|context| context != run.thread_id.as_str()) => {
+            return Err(ApiError::field("contextId", "the task belongs to another context").into());
+        }
+        Some(run) => hub.thread(&run.thread_id).await?,
+        None => thread_of(hub, context).await?,
+    };
+    let questions: Vec<SuspensionRecord> = match &known {
+        Some(run) if run.status == RunStatus::Done => {
+            return Err(A2aError::unsupported("the task is over; send the message without a taskId"));
+        }
+        Some(run) => {
+            let filter = SuspensionFilter { run: Some(run.id.clone()), ..SuspensionFilter::default() };
+            let mut own = hub.store().suspensions(filter).await.map_err(ApiError::from)?;
+            let below = hub.store().waiting_below(&thread.id).await.map_err(ApiError::from)?;
+            own.extend(below.into_iter().filter(|question| question.thread_id != thread.id));
+            own
+        }
+        None => Vec::new(),
+    };
+    let intent = request.intent(&questions).map_err(|error| ApiError::field(error.field, error.message))?;
+    let reader = RunReader::new(hub, &thread.id).await?;
+    let run = match (intent, known) {
+        (A2aIntent::Answer(answers), Some(run)) => {
+            demand(caller, TokenScope::Decide)?;
+            for answer in answers {
+                let (id, resume) = answer.into_decision(now_ms());
+                let _accepted: Json<Value> = approvals::decide(hub, caller, &id, resume).await?;
+            }
+            run.id
+        }
+        (A2aIntent::Say(_), Some(_)) => {
+            return Err(A2aError::unsupported(
+                "the task is still at work; cancel it, or send without a taskId",
+            ));
+        }
+        (A2aIntent::Answer(_), None) => {
+            return Err(ApiError::field("message", "there is nothing to answer").into());
+        }
+        (A2aIntent::Say(content), None) => {
+            if hub.is_busy(&thread.id).await? {
+                return Err(A2aError::unsupported(
+                    "another task of this context is at work or waits for input",
+                ));
+            }
+            let mut begin = RunRequest::new(thread.id.clone(), vec![Message::user_with(content)]);
+            let tenant = tenant.or(Some(request.tenant.as_str())).filter(|tenant| !tenant.is_empty());
+            begin.agent_id = tenant.map(str::to_owned);
+            hub.begin(&thread, begin).await?
+        }
+    };
+    Ok(Turn {
+        reader: reader.of(run.clone()),
+        thread: thread.id,
+        run,
+        returns_at_once: request.configuration.return_immediately,
+        history: request.configuration.history_length,
+    })
+}
+
+fn stream(hub: &Arc<Hub>, turn: Turn) -> Response {
+    let encoder = A2aEncoder::new(turn.thread.as_str(), turn.run.as_str());
+    let state = (turn.reader, encoder, Arc::clone(hub), turn.thread);
+    sse::respond(sse::chunks(None, state, |(mut reader, mut encoder, hub, thread)| async move {
+        let frame = reader.next().await?;
+        let events = encoded(frame, &mut encoder, &hub, &thread).await;
+        Some((events, (reader, encoder, hub, thread)))
+    }))
+}
+
+async fn encoded(frame: Frame, encoder: &mut A2aEncoder, hub: &Hub, thread: &ThreadId) -> Vec<A2aResponse> {
+    match frame {
+        Frame::Event { event, .. } => {
+            if let AgentEvent::RunFinish { termination: TerminationReason::Suspended, .. } = &*event {
+                encoder.expect(&hub.store().waiting_below(thread).await.unwrap_or_default());
+            }
+            encoder.encode(&event)
+        }
+        Frame::Message(_) => Vec::new(),
+        Frame::Dropped(_) => encoder.fail(),
+    }
+}
+
+async fn list(hub: &Arc<Hub>, caller: &Caller, uri: &Uri) -> Result<Response, A2aError> {
+    demand(caller, TokenScope::Read)?;
+    let asked = query(uri)?;
+    let offset = match asked.page_token.as_deref() {
+        None | Some("") => 0,
+        Some(token) => token.parse().map_err(|_| ApiError::field("pageToken", "not a token of this list"))?,
+    };
+    let slice = Paging { offset, limit: asked.page_size }.slice();
+    let runs = hub.program.runs(asked.context_id.as_ref(), None, super::one_more(slice)).await?;
+    let more = runs.len() > slice.limit;
+    let mut tasks = Vec::new();
+    for run in runs.iter().take(slice.limit) {
+        tasks.push(shown(hub, run, asked.history_length.or(Some(0))).await?);
+    }
+    let next = if more { (slice.offset + slice.limit).to_string() } else { String::new() };
+    let size = tasks.len();
+    Ok(Json(
+        json!({ "tasks": tasks, "nextPageToken": next, "pageSize": size, "totalSize": size + slice.offset }),
+    )
+    .into_response())
+}
+
+async fn cancel(hub: &Arc<Hub>, caller: &Caller, id: &str) -> Result<Response, A2aError> {
+    demand(caller, TokenScope::Chat)?;
+    let run = run_of(hub, id).await?;
+    let over = || A2aError::new(StatusCode::CONFLICT, "TASK_NOT_CANCELABLE", "the task is over");
+    if run.status == RunStatus::Done {
+        return Err(over());
+    }
+    let thread = hub.thread(&run.thread_id).await?;
+    let mut reader = RunReader::new(hub, &thread.id).await?.of(run.id.clone());
+    if !hub.cancel(&thread).await? {
+        return Err(over());
+    }
+    // A run that waited is ended already; one that was active tells its end.
+    let mut now = run_of(hub, id).await?;
+    while now.status != RunStatus::Done && reader.next().await.is_some() {
+        now = run_of(hub, id).await?;
+    }
+    Ok(Json(shown(hub, &now, None).await?).into_response())
+}
+
+async fn subscribe(hub: &Arc<Hub>, caller: &Caller, id: &str) -> Result<Response, A2aError> {
+    demand(caller, TokenScope::Read)?;
+    let run = run_of(hub, id).await?;
+    if run.status == RunStatus::Done {
+        return Err(A2aError::unsupported("the task is over; get it instead"));
+    }
+    let thread = run.thread_id.clone();
+    let follower = Follower::from_now(Arc::clone(hub), thread.clone()).await.map_err(ApiError::from)?;
+    let mut encoder = A2aEncoder::new(thread.as_str(), run.id.as_str());
+    let first = encoder.begin(shown(hub, &run, Some(0)).await?);
+    let state = (follower, encoder, Arc::clone(hub), thread, Some(first));
+    Ok(sse::respond(sse::chunks(None, state, |(mut follower, mut encoder, hub, thread, first)| async move {
+        if let Some(first) = first {
+            return Some((first, (follower, encoder, hub, thread, None)));
+        }
+        if encoder.is_finished() {
+            return None;
+        }
+        let frame = follower.next().await?;
+        let events = encoded(frame, &mut encoder, &hub, &thread).await;
+        Some((events, (follower, encoder, hub, thread, None)))
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_can_stand_before_each_path() {
+        let of = |method: Method, path: &'static str| {
+            let (operation, tenant) = operation(&method, path)?;
+            Some((
+                match operation {
+                    Operation::Send => "send".to_owned(),
+                    Operation::Stream => "stream".to_owned(),
+                    Operation::List => "list".to_owned(),
+                    Operation::Show(id) => format!("show {id}"),
+                    Operation::Cancel(id) => format!("cancel {id}"),
+                    Operation::Subscribe(id) => format!("subscribe {id}"),
+                    Operation::PushConfigs => "push".to_owned(),
+                    Operation::ExtendedCard => "card".to_owned(),
+                },
+                tenant,
+            ))
+        };
+        let is = |word: &str, tenant: Option<&'static str>| Some((word.to_owned(), tenant));
+        assert_eq!(of(Method::POST, "message:send"), is("send", None));
+        assert_eq!(of(Method::POST, "research/message:stream"), is("stream", Some("research")));
+        assert_eq!(of(Method::GET, "tasks/a:b"), is("show a:b", None));
+        assert_eq!(of(Method::POST, "tasks/a:cancel"), is("cancel a", None));
+        assert_eq!(of(Method::GET, "r/tasks/a:subscribe"), is("subscribe a", Some("r")));
+        assert_eq!(of(Method::DELETE, "tasks/a/pushNotificationConfigs/b"), is("push", None));
+        assert_eq!(of(Method::GET, "message:send"), None);
+        assert_eq!(of(Method::POST, "a/b/message:send"), None);
+    }
+}
