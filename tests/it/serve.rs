@@ -114,6 +114,33 @@ fn a_stream_resumes_from_the_store() {
 }
 
 #[test]
+fn a_run_that_a_kill_cut_off_goes_on_with_the_next_server() {
+    let gate = Gate::default();
+    let llm = MockLlm::answers([
+        Answer::new().text("Half").wait(&gate),
+        Answer::say("Whole."),
+        Answer::say("More."),
+    ]);
+    let home = Home::with(&llm);
+    let first = Server::start(&home, &[]);
+    let thread = first.post("/v1/threads", &json!({})).json()["id"].as_str().expect("an id").to_owned();
+    let mut reader = first.stream(&format!("/v1/threads/{thread}/events"), "");
+    let messages = format!("/v1/threads/{thread}/messages");
+    first.post(&messages, &json!({ "text": "one" }));
+    reader.until("text_delta");
+    first.post(&messages, &json!({ "text": "two" }));
+    first.running.signal(rustix::process::Signal::KILL);
+    drop(first);
+    gate.open();
+    let second = Server::start(&home, &[]);
+    until("both answers", || {
+        let told = second.get(&messages).body;
+        told.contains("Whole.") && told.contains("More.")
+    });
+    second.stop();
+}
+
+#[test]
 fn a_terminal_command_answers_what_the_server_asked() {
     let llm = asks();
     let home = Home::with(&llm);
