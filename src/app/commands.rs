@@ -12,7 +12,7 @@ use super::{
     Failure, agent_list, approvals, audit, doctor, history, hooks, keys, ledger, memory, models, put, queue,
     reminders, say, stats, threads, work,
 };
-use crate::cli::{Cli, Command, ConfigCommand, JsonFlag, PermissionsCommand, SkillsCommand};
+use crate::cli::{Cli, Command, ConfigCommand, JsonFlag, McpCommand, PermissionsCommand, SkillsCommand};
 use crate::config::{Env, list_models};
 use crate::contract::display::{escape_json, shortened, visible_line};
 use crate::contract::record::ThreadRecord;
@@ -39,6 +39,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Agents(command) => agent_list::run(command, foundation, cli).await,
         Command::Tasks(command) => super::tasks::run(command, cli, foundation).await,
         Command::Skills(command) => skills(command, &foundation),
+        Command::Mcp(McpCommand::Serve) => Box::pin(super::serve::mcp(foundation, cli)).await,
         Command::Mcp(command) => super::mcp::run(command, &foundation).await,
         Command::Permissions(PermissionsCommand::Check { rules }) => {
             permissions(rules.as_deref(), &mut foundation, cli)

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::agent::App;
@@ -15,7 +15,7 @@ use super::elsewhere::for_other_folders;
 use super::foundation::Foundation;
 use super::{Failure, print, say};
 use crate::cli::{Cli, ServeArgs, ServeCommand};
-use crate::server::{Access, Address, Hub, Names, Tls, bind};
+use crate::server::{Access, Address, Hub, Names, Tls, bind, serve_mcp};
 use program::Served;
 use tokens::TokenFiles;
 
@@ -68,8 +68,9 @@ pub(super) async fn run(args: ServeArgs, foundation: Foundation, cli: &Cli) -> R
     let closing = CancellationToken::new();
     let hub = Hub::start(Arc::<Served>::clone(&served), url.clone(), closing.clone())
         .map_err(|_| Failure::failed("the store cannot be watched; the log says why"))?;
+    // Before anybody is told that it serves, and may stop it.
+    let status = tokio::spawn(stopped(signals(), closing.clone()));
     announce(&here.foundation, &listening.address, url.as_deref(), &code, &folders, &token_file);
-    let status = tokio::spawn(stopped(closing.clone()));
     let done = listening.serve(hub, names).await;
     closing.cancel();
     served.leave().await;
@@ -77,12 +78,41 @@ pub(super) async fn run(args: ServeArgs, foundation: Foundation, cli: &Cli) -> R
     status.await.map_err(Failure::failed)
 }
 
+/// `aye mcp serve`: the same conversations as tools of an MCP server.
+pub(super) async fn mcp(foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
+    print::notice_untrusted(&foundation);
+    let _log = crate::logging::to_file(&foundation.paths.log_dir());
+    let folders = folders(&foundation)?;
+    let access = Access::new(Box::new(TokenFiles::of(&foundation.paths, None)));
+    let env = foundation.env.clone();
+    let store = foundation.open_store()?;
+    let here = Arc::new(App::build(foundation, cli).await?);
+    let served = Arc::new(Served::new(here, for_other_folders(cli), env, store, access, folders));
+    let closing = CancellationToken::new();
+    let hub = Hub::start(Arc::<Served>::clone(&served), None, closing.clone())
+        .map_err(|_| Failure::failed("the store cannot be watched; the log says why"))?;
+    let status = tokio::spawn(stopped(signals(), closing.clone()));
+    let done = serve_mcp(Arc::clone(&hub)).await;
+    closing.cancel();
+    hub.close().await;
+    served.leave().await;
+    done.map_err(Failure::failed)?;
+    status.await.map_err(Failure::failed)
+}
+
+fn signals() -> Vec<Signal> {
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    // Without a handler the signal ends the program, which loses nothing that was told.
+    kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect()
+}
+
 /// Waits for a signal and gives the exit status that goes with it: stopping is how a server ends, so it is 0.
-async fn stopped(closing: CancellationToken) -> u8 {
-    let open = |kind| signal(kind).ok();
-    let mut signals =
-        [open(SignalKind::interrupt()), open(SignalKind::terminate()), open(SignalKind::hangup())];
-    let waits = signals.iter_mut().flatten().map(|signal| Box::pin(signal.recv()));
+async fn stopped(mut signals: Vec<Signal>, closing: CancellationToken) -> u8 {
+    if signals.is_empty() {
+        closing.cancelled().await;
+        return 0;
+    }
+    let waits = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
     tokio::select! {
         _ = futures::future::select_all(waits) => {
             say("stopping; what waits keeps waiting");

@@ -335,6 +335,64 @@ fn an_agent_sends_a_task_and_answers_what_it_asks() {
     server.stop();
 }
 
+/// What an MCP client sends: an agent is a tool. This one cannot ask its user, so a question is named instead.
+#[test]
+fn an_agent_is_a_tool_of_an_mcp_server() {
+    let llm = MockLlm::answers([
+        Answer::say("Hello from aye."),
+        Answer::new().bash("c1", RUN),
+        Answer::say("It is done."),
+    ]);
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let send = |session: &str, body: &Value| {
+        let head = format!(
+            "POST /v1/mcp HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
+             Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n{session}",
+            server.address, server.token
+        );
+        server.raw(&head, &body.to_string())
+    };
+    let result = |reply: &Reply| -> Value {
+        let lines = reply.body.lines().filter_map(|line| line.strip_prefix("data: "));
+        let mut answers = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        answers.find(|answer| answer["id"].is_number()).unwrap_or_else(|| reply.json())["result"].clone()
+    };
+    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" },
+    } });
+    let first = send("", &hello);
+    assert_eq!(result(&first)["serverInfo"]["name"], "aye", "{first:?}");
+    let session = format!(
+        "Mcp-Session-Id: {}\r\nMcp-Protocol-Version: 2025-11-25\r\n",
+        first.header("mcp-session-id").expect("a session")
+    );
+    send(&session, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    let tools = result(&send(&session, &json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" })));
+    assert_eq!(tools["tools"][0]["name"], "aye");
+    let call = |text: &str| {
+        let call = json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {
+            "name": "aye", "arguments": { "message": text },
+        } });
+        result(&send(&session, &call))
+    };
+    let said = call("hello");
+    assert_eq!(
+        (&said["isError"], &said["content"][0]["text"]),
+        (&json!(false), &json!("Hello from aye.")),
+        "{said}"
+    );
+    let asked = call("do it");
+    assert_eq!(asked["isError"], true);
+    let id = home.question();
+    assert!(asked["content"][0]["text"].as_str().is_some_and(|text| text.contains(&id)), "{asked}");
+    assert_eq!(home.read("log.txt"), "");
+    assert_eq!(server.approve(&server.card()).status, 200);
+    until("the command", || home.read("log.txt") == "ran\n");
+    assert_eq!(server.raw(&format!("POST /v1/mcp HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n", server.address), "{}").status, 401);
+    server.stop();
+}
+
 #[test]
 fn a_message_behind_a_question_is_queued() {
     let llm = MockLlm::answers([

@@ -22,6 +22,8 @@ use super::host::{ServerHost, Workshop};
 use super::live::Channels;
 use super::metrics::Metrics;
 
+/// How long runs may take to end when the server shuts down.
+pub(super) const LAST_WAIT: Duration = Duration::from_secs(30);
 /// Commits that a reader may be behind before it looks at everything.
 const CHANGES: usize = 1024;
 
@@ -326,10 +328,10 @@ impl Hub {
         }
     }
 
-    /// Waits until nothing runs here any more, at most so long. Runs that are still active then are cancelled: they end
-    /// as cancelled, and what waits keeps waiting.
-    pub(super) async fn close(&self, most: Duration) {
+    /// Waits until nothing runs here any more, at most 30 seconds. What waits keeps waiting, and a run that is still
+    /// active then is left as a kill would leave it.
+    pub async fn close(&self) {
         self.tasks.close();
-        let _ = tokio::time::timeout(most, self.tasks.wait()).await;
+        let _ = tokio::time::timeout(LAST_WAIT, self.tasks.wait()).await;
     }
 }

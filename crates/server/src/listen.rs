@@ -17,15 +17,13 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::guard::{Guard, Names};
-use super::hub::Hub;
+use super::hub::{Hub, LAST_WAIT};
 use super::routes;
 
 /// Connections whose handshake is done and that wait to be served.
 const ACCEPTED: usize = 64;
 /// How long a client may take for its handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long runs may take to write down where they stand when the server shuts down.
-const LAST_WAIT: Duration = Duration::from_secs(30);
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +163,7 @@ impl Listening {
             done = &mut served => return done,
             () = closing.cancelled() => {}
         }
-        let (_, ()) = tokio::join!(tokio::time::timeout(LAST_WAIT, served), hub.close(LAST_WAIT));
+        let (_, ()) = tokio::join!(tokio::time::timeout(LAST_WAIT, served), hub.close());
         Ok(())
     }
 }

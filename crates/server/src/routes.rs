@@ -47,6 +47,7 @@ pub(super) fn router(guarding: Guard) -> Router {
         .merge(ai_sdk::routes())
         .merge(ag_ui::routes())
         .merge(a2a::routes())
+        .nest_service("/v1/mcp", crate::mcp::http(&hub))
         .merge(others::routes())
         .fallback(async || ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
@@ -56,6 +57,9 @@ pub(super) fn router(guarding: Guard) -> Router {
         .layer(middleware::from_fn_with_state(guarding, guard))
         .with_state(hub)
 }
+
+pub(super) use ai_sdk::thread_of;
+pub(super) use approvals::{decide, plain};
 
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;

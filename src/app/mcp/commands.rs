@@ -21,6 +21,8 @@ use crate::mcp::{
 
 pub(in crate::app) async fn run(command: McpCommand, foundation: &Foundation) -> Result<u8, Failure> {
     match command {
+        // It needs more than the settings, so it is carried out before.
+        McpCommand::Serve => Ok(0),
         McpCommand::List(JsonFlag { json }) => list(json, foundation),
         McpCommand::Add(args) => edit::add(args, foundation),
         McpCommand::Remove { name, scope } => edit::remove(&name, scope, foundation),

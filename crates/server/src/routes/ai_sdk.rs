@@ -78,7 +78,7 @@ async fn chat_with(
 }
 
 /// The conversation of a client, made when it does not exist.
-pub(super) async fn thread_of(hub: &Hub, id: Option<&str>) -> Result<ThreadRecord, ApiError> {
+pub(crate) async fn thread_of(hub: &Hub, id: Option<&str>) -> Result<ThreadRecord, ApiError> {
     if let Some(id) = id
         && let Some(known) = hub.store().load_thread(&given_thread(id)?).await?
     {

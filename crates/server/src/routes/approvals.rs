@@ -400,7 +400,7 @@ async fn decide_by_call(
 }
 
 /// A decision with nothing beside it. An id that a client gives makes a retry safe.
-fn plain(id: Option<DecisionId>, action: ResumeDecisionAction) -> ToolCallResume {
+pub(crate) fn plain(id: Option<DecisionId>, action: ResumeDecisionAction) -> ToolCallResume {
     ToolCallResume {
         decision_id: id.unwrap_or_else(DecisionId::fresh),
         action,
@@ -413,7 +413,7 @@ fn plain(id: Option<DecisionId>, action: ResumeDecisionAction) -> ToolCallResume
 }
 
 /// Stores the answer and goes on with its run.
-pub(super) async fn decide(
+pub(crate) async fn decide(
     hub: &Arc<Hub>,
     caller: &Caller,
     id: &SuspensionId,

@@ -1,0 +1,50 @@
+// Drives `aye serve` with the AI SDK, as useChat does: a message whose command asks, its approval, and the end.
+//   npm install ai@6.0.326        (in a folder of your own; run the script from there)
+//   node ai-sdk.mjs http://127.0.0.1:7400 TOKEN "run the tests"
+import { createRequire } from 'node:module';
+
+const { AbstractChat, DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses } =
+  createRequire(`${process.cwd()}/`)('ai');
+const [base, token, text = 'run git status'] = process.argv.slice(2);
+
+/** The messages of a chat, as a front end without a screen keeps them. */
+class State {
+  messages = [];
+  status = 'ready';
+  pushMessage = (message) => void (this.messages = [...this.messages, message]);
+  popMessage = () => void (this.messages = this.messages.slice(0, -1));
+  replaceMessage = (at, message) => void (this.messages = this.messages.with(at, message));
+  snapshot = (value) => structuredClone(value);
+}
+class Chat extends AbstractChat {
+  constructor(options) {
+    super({ ...options, state: new State() });
+  }
+}
+
+const problems = [];
+const chat = new Chat({
+  transport: new DefaultChatTransport({
+    api: `${base}/v1/ai-sdk/chat`,
+    headers: { Authorization: `Bearer ${token}` },
+  }),
+  sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
+  onError: (error) => problems.push(String(error)),
+});
+const states = () => chat.messages.flatMap((message) => message.parts).map((part) => part.state ?? part.type);
+
+await chat.sendMessage({ text });
+console.log('asked', states().join(' '));
+const asks = chat.messages.flatMap((message) => message.parts).filter((part) => part.state === 'approval-requested');
+for (const part of asks) await chat.addToolApprovalResponse({ id: part.approval.id, approved: true });
+for (let waited = 0; asks.length && waited < 30_000; waited += 50) {
+  if (chat.status === 'ready' && !states().includes('approval-responded')) break;
+  await new Promise((done) => setTimeout(done, 50));
+}
+console.log('ended', chat.status, states().join(' '));
+if (!asks.length) problems.push('no question came');
+if (!states().includes('output-available')) problems.push('the call gave no output');
+const reply = await fetch(`${base}/v1/ai-sdk/chat/${chat.id}/stream`, { headers: { Authorization: `Bearer ${token}` } });
+if (reply.status !== 204) problems.push(`resuming when nothing runs answered ${reply.status}`);
+console.log(JSON.stringify({ problems }));
+process.exit(problems.length ? 1 : 0);
