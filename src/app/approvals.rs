@@ -322,7 +322,7 @@ async fn settle(
             }
         }
     }
-    let code = follow.on(store, answered, then, cli, foundation).await;
+    let code = Box::pin(follow.on(store, answered, then, cli, foundation)).await;
     store.close().await;
     Ok((code?, lost))
 }
