@@ -418,6 +418,40 @@ fn a_message_behind_a_question_is_queued() {
 }
 
 #[test]
+fn lists_are_read_in_pages() {
+    let llm = MockLlm::answers([Answer::say("One."), Answer::say("Two."), Answer::new().bash("c1", RUN)]);
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let first = server.post("/v1/runs", &json!({ "text": "one" }));
+    let thread = first.header("x-thread-id").expect("a conversation").to_owned();
+    server.post("/v1/runs", &json!({ "text": "two", "thread_id": thread }));
+    server.post("/v1/runs", &json!({ "text": "three", "thread_id": thread }));
+    let page = |query: &str| {
+        let page = server.get(&format!("/v1/threads/{thread}/messages?{query}")).json();
+        let items = page["items"].as_array().expect("a list").iter();
+        let places: Vec<u64> = items.filter_map(|item| item["seq"].as_u64()).collect();
+        (places, page["next_cursor"].clone(), page["prev_cursor"].clone())
+    };
+    assert_eq!(page("limit=2"), (vec![1, 2], json!("2"), Value::Null));
+    assert_eq!(page("limit=2&cursor=2"), (vec![3, 4], json!("4"), json!("0")));
+    assert_eq!(page("limit=4&cursor=end"), (vec![3, 4, 5, 6], Value::Null, json!("0")));
+    assert_eq!(page("offset=99"), (vec![], Value::Null, json!("49")));
+    let rows = |path: &str| {
+        let page = server.get(path).json();
+        (page["items"].as_array().expect("a list").len(), page["next_offset"].clone())
+    };
+    assert_eq!(rows("/v1/audit?limit=1"), (1, json!(1)));
+    assert_eq!(rows("/v1/audit?offset=10000"), (0, Value::Null));
+    assert_eq!(rows("/v1/approvals?limit=1"), (1, Value::Null));
+    assert_eq!(rows("/v1/approvals?offset=1"), (0, Value::Null));
+    assert_eq!(rows("/v1/runs?limit=2"), (2, json!(2)));
+    assert_eq!(rows("/v1/runs?status=waiting"), (1, Value::Null));
+    assert_eq!(rows("/v1/threads/summaries?limit=500"), (1, Value::Null));
+    assert_eq!(server.get("/v1/runs?status=odd").code(), "invalid_query");
+    server.stop();
+}
+
+#[test]
 fn what_no_endpoint_takes_is_refused() {
     let home = Home::new();
     let server = Server::start(&home, &[]);

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use aye_core::contract::audit::AuditRow;
 use aye_core::contract::grant::GrantRequest;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::MailboxJob;
-use aye_core::contract::record::{InboxRow, RunRecord, ThreadSummary};
-use aye_core::contract::storage::ThreadRunStore;
+use aye_core::contract::record::{InboxRow, RunRecord, StoredMessage, SuspensionRecord, ThreadSummary};
+use aye_core::contract::storage::{AuditFilter, SuspensionFilter, ThreadRunStore};
 use aye_core::contract::suspension::Actor;
 use aye_runtime::AgentRuntime;
 use serde_json::Value;
@@ -69,6 +70,28 @@ pub trait ServerHost: Send + Sync + 'static {
     /// # Errors
     /// [`ApiError`].
     async fn inbox(&self) -> Result<Vec<InboxRow>, ApiError>;
+
+    /// Messages of a conversation from a place on, from 0, in order.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    async fn messages(&self, thread: &ThreadId, slice: Slice) -> Result<Vec<StoredMessage>, ApiError>;
+
+    /// Questions that the filter leaves, oldest first; those that other agents answer are among them.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    async fn questions(
+        &self,
+        filter: SuspensionFilter,
+        slice: Slice,
+    ) -> Result<Vec<SuspensionRecord>, ApiError>;
+
+    /// Rows of the audit that the filter leaves, oldest first.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    async fn audit(&self, filter: AuditFilter, slice: Slice) -> Result<Vec<AuditRow>, ApiError>;
 
     /// The jobs of a conversation or of all that are not over.
     ///

@@ -141,7 +141,8 @@ impl EventSink for ChannelSink {
         };
         let mut progress = self.channel.progress();
         if committed.is_some() {
-            progress.committed = committed;
+            // Behind the end of a run the store says everything.
+            progress.committed = committed.filter(|_| !matches!(event, AgentEvent::RunFinish { .. }));
             progress.drafts.clear();
         } else {
             add(&mut progress.drafts, &event);
@@ -204,7 +205,11 @@ mod tests {
         assert_eq!(*late.events.recv().await.expect("it is told").event, text(" you"));
         sink.emit(AgentEvent::StepEnd).await;
         assert!(channels.join(&thread).drafts.is_empty());
-        drop(sink);
+        assert!(late.channel.is_driven());
+        let termination = aye_core::contract::lifecycle::TerminationReason::NaturalEnd;
+        let end =
+            AgentEvent::RunFinish { thread_id: "t".into(), run_id: "r".into(), result: None, termination };
+        sink.emit(end).await;
         assert!(!late.channel.is_driven());
         assert_eq!(channels.join(&thread).committed, None);
     }

@@ -12,16 +12,17 @@ use crate::app::elsewhere::app_in;
 use crate::app::{agent_list, approvals};
 use crate::cli::Cli;
 use crate::config::Env;
+use crate::contract::audit::AuditRow;
 use crate::contract::grant::GrantRequest;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
-use crate::contract::record::{InboxRow, NamedBy, RunRecord, ThreadSummary};
-use crate::contract::storage::ThreadRunStore;
+use crate::contract::record::{InboxRow, NamedBy, RunRecord, StoredMessage, SuspensionRecord, ThreadSummary};
+use crate::contract::storage::{AuditFilter, SuspensionFilter, ThreadRunStore};
 use crate::contract::suspension::Actor;
 use crate::runtime::AgentRuntime;
 use crate::server::{Access, ApiError, ServerHost, Slice, Workshop};
-use crate::store::{InboxFilter, JobFilter, Store};
+use crate::store::{InboxFilter, JobFilter, Page, Store};
 
 /// What a decision over HTTP has as its channel.
 const CHANNEL: &str = "http";
@@ -117,6 +118,40 @@ impl ServerHost for Served {
         approvals::waiting(&self.store, InboxFilter::default(), now)
             .await
             .map_err(|e| ApiError::internal(e.message))
+    }
+
+    async fn messages(&self, thread: &ThreadId, slice: Slice) -> Result<Vec<StoredMessage>, ApiError> {
+        // Places in the store count from 1.
+        let end = slice.offset.saturating_add(slice.limit).saturating_add(1);
+        Ok(self.store.messages_before(thread, end as u64, slice.limit).await?)
+    }
+
+    async fn questions(
+        &self,
+        filter: SuspensionFilter,
+        slice: Slice,
+    ) -> Result<Vec<SuspensionRecord>, ApiError> {
+        // A page of the store has at most 200, so one more than that is a second page.
+        let mut found =
+            self.store.list_suspensions(filter.clone(), Page::new(slice.offset, slice.limit)).await?;
+        let missing = slice.limit.saturating_sub(Page::MAX_LIMIT);
+        if missing > 0 && found.len() == Page::MAX_LIMIT {
+            let rest = Page::new(slice.offset.saturating_add(Page::MAX_LIMIT), missing);
+            found.extend(self.store.list_suspensions(filter, rest).await?);
+        }
+        Ok(found)
+    }
+
+    async fn audit(&self, filter: AuditFilter, slice: Slice) -> Result<Vec<AuditRow>, ApiError> {
+        let (told, rows) = std::sync::mpsc::channel();
+        let mut seen = 0;
+        let each = move |row| {
+            seen += 1;
+            // Whoever reads waits for the end of this, so the channel is open.
+            seen <= slice.offset || (told.send(row).is_ok() && seen < slice.offset + slice.limit)
+        };
+        self.store.audit_each(filter, each).await?;
+        Ok(rows.try_iter().collect())
     }
 
     async fn jobs(&self, thread: Option<&ThreadId>, slice: Slice) -> Result<Vec<MailboxJob>, ApiError> {

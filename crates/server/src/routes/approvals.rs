@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-use super::{AppState, Asked, Body, Paging, now_ms, page_of};
+use super::{AppState, Asked, Body, Paging, now_ms, one_more};
 use crate::access::{Caller, TokenScope};
 use crate::card::{QuestionCard, shown_hash};
 use crate::error::ApiError;
@@ -62,14 +62,14 @@ async fn list(
         Some(other) => return Err(ApiError::field("status", format!("`{other}` is not `open` or `all`"))),
     };
     let filter = SuspensionFilter { thread: asked.thread_id, status, ..SuspensionFilter::default() };
-    let mut records = hub.store().suspensions(filter).await?;
-    records.retain(|record| !record.ticket.is_served());
-    let page = records.into_iter().skip(slice.offset).take(slice.limit + 1);
+    let records = hub.program.questions(filter, one_more(slice)).await?;
+    let more = records.len() > slice.limit;
     let mut cards = Vec::new();
-    for record in page {
-        cards.push(card(&hub, &record).await?);
+    // Nobody is asked what another agent answers, so a page may have fewer cards than its limit.
+    for record in records.iter().take(slice.limit).filter(|record| !record.ticket.is_served()) {
+        cards.push(card(&hub, record).await?);
     }
-    Ok(Json(page_of(cards, slice)))
+    Ok(Json(json!({ "items": cards, "next_offset": more.then(|| slice.offset + slice.limit) })))
 }
 
 async fn card(hub: &Hub, record: &SuspensionRecord) -> Result<QuestionCard, ApiError> {

@@ -66,9 +66,8 @@ async fn audit(
     demand(&caller, TokenScope::Read)?;
     let slice = Paging { offset: asked.offset, limit: asked.limit }.slice();
     let filter = AuditFilter { since: asked.since, thread: asked.thread_id, kinds: Vec::new() };
-    let rows = hub.store().audit(filter).await?;
-    let page = rows.into_iter().skip(slice.offset).take(slice.limit + 1).collect();
-    Ok(Json(page_of(page, slice)))
+    let rows = hub.program.audit(filter, one_more(slice)).await?;
+    Ok(Json(page_of(rows, slice)))
 }
 
 #[derive(Debug, Default, Deserialize)]

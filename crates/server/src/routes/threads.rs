@@ -21,6 +21,7 @@ use crate::access::{Caller, TokenScope};
 use crate::error::ApiError;
 use crate::follow::Follower;
 use crate::guard::demand;
+use crate::host::Slice;
 use crate::hub::Hub;
 use crate::sse;
 
@@ -205,8 +206,7 @@ async fn messages(
             return Err(ApiError::field("visibility", format!("`{other}` is not `all` or `external`")));
         }
     };
-    let store = hub.store();
-    let count = store.message_count(&id).await?;
+    let count = hub.store().message_count(&id).await?;
     let limit = slice.limit as u64;
     // The places of the page, from 0; the end is not part of it.
     let from = match asked.cursor.as_deref() {
@@ -215,9 +215,9 @@ async fn messages(
         Some(cursor) => cursor.parse().map_err(|_| ApiError::field("cursor", "not a cursor of this list"))?,
     };
     let until = count.min(from.saturating_add(limit));
-    let missing = usize::try_from(count.saturating_sub(from)).unwrap_or(usize::MAX);
-    let mut items = if missing == 0 { Vec::new() } else { store.messages_tail(&id, missing).await?.1 };
-    items.retain(|stored| stored.seq <= until && (all || stored.message.visibility != Visibility::Internal));
+    let page = Slice { offset: usize::try_from(from).unwrap_or(usize::MAX), limit: slice.limit };
+    let mut items = hub.program.messages(&id, page).await?;
+    items.retain(|stored| all || stored.message.visibility != Visibility::Internal);
     Ok(Json(json!({
         "items": items,
         "total": count,
