@@ -417,6 +417,34 @@ fn a_message_behind_a_question_is_queued() {
     server.stop();
 }
 
+/// The second message comes before the first run stands in the store.
+#[test]
+fn messages_in_quick_succession_are_both_answered() {
+    let llm = MockLlm::by(|chat| Answer::say(&format!("Answer to {}.", chat.user())));
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    for round in 0..5 {
+        let thread = server.post("/v1/threads", &json!({})).json()["id"].as_str().expect("an id").to_owned();
+        let messages = format!("/v1/threads/{thread}/messages");
+        for text in ["one", "two"] {
+            let sent = server.post(&messages, &json!({ "text": format!("{text} {round}") }));
+            assert_eq!(sent.status, 202, "{sent:?}");
+        }
+        until("both answers", || {
+            let told = server.get(&messages).body;
+            told.contains(&format!("Answer to one {round}."))
+                && told.contains(&format!("Answer to two {round}."))
+        });
+        // None is cancelled for the other.
+        until("both ends", || {
+            let runs = server.get(&format!("/v1/threads/{thread}/runs")).json();
+            let ends = runs["items"].as_array().expect("a list").iter();
+            ends.filter(|run| run["termination"]["type"] == "natural_end").count() == 2
+        });
+    }
+    server.stop();
+}
+
 #[test]
 fn lists_are_read_in_pages() {
     let llm = MockLlm::answers([Answer::say("One."), Answer::say("Two."), Answer::new().bash("c1", RUN)]);

@@ -1,6 +1,6 @@
 //! Drives conversations: begins runs, goes on with them when they were answered, and takes what is queued.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,11 +27,22 @@ pub(super) const LAST_WAIT: Duration = Duration::from_secs(30);
 /// Commits that a reader may be behind before it looks at everything.
 const CHANGES: usize = 1024;
 
+/// What this process does in one conversation: one thing at a time.
+#[derive(Default)]
+struct Drive {
+    /// Something happened meanwhile: it looks again before it leaves.
+    is_wanted: bool,
+    /// Runs that were accepted and begin when the one before is over or waits.
+    next: VecDeque<RunRequest>,
+    /// The run that was accepted last. Until it is stored, only this says that the conversation is busy.
+    accepted: Option<RunId>,
+}
+
 /// What this process does in conversations.
 #[derive(Default)]
 struct Work {
-    /// Those that it drives, each with whether something happened meanwhile: then it looks again before it leaves.
-    driven: HashMap<ThreadId, bool>,
+    /// Those that it drives.
+    driven: HashMap<ThreadId, Drive>,
     /// Those that it left because they wait.
     waiting: HashSet<ThreadId>,
 }
@@ -164,7 +175,8 @@ impl Hub {
         self.program.folders().iter().any(|served| folder.starts_with(served))
     }
 
-    /// Begins a run in the background and gives its id. One that is active or waits is not disturbed.
+    /// Begins a run in the background and gives its id. It begins behind one that is active here, and closes the
+    /// questions of one that waits.
     ///
     /// # Errors
     /// [`ApiError`]; nothing was begun.
@@ -213,34 +225,55 @@ impl Hub {
 
     /// Whether something is active or waits in a conversation, so that a message has to be queued.
     pub(super) async fn is_busy(&self, thread: &ThreadId) -> Result<bool, ApiError> {
+        let accepted = self.work().driven.get(thread).and_then(|drive| drive.accepted.clone());
+        if let Some(run) = accepted
+            && self.store().load_run(&run).await?.is_none()
+        {
+            return Ok(true);
+        }
         let run = self.store().latest_run(thread).await?;
         Ok(run.is_some_and(|run| run.status != RunStatus::Done))
     }
 
     fn drive(self: &Arc<Self>, thread: &ThreadId, begin: Begin, workshop: Arc<dyn Workshop>) {
-        if let Some(is_wanted) = self.work().driven.get_mut(thread)
-            && matches!(begin, Begin::Look)
         {
-            *is_wanted = true;
-            return;
+            let mut work = self.work();
+            let is_driven = work.driven.contains_key(thread);
+            let drive = work.driven.entry(thread.clone()).or_default();
+            match begin {
+                Begin::Run(request) => {
+                    drive.accepted.clone_from(&request.run_id);
+                    drive.next.push_back(*request);
+                }
+                Begin::Look => drive.is_wanted = true,
+            }
+            if is_driven {
+                return;
+            }
         }
-        self.work().driven.insert(thread.clone(), false);
         let (hub, thread) = (Arc::clone(self), thread.clone());
         self.tasks.spawn(async move {
-            let mut begin = Some(begin);
-            loop {
+            let mut goes_on = false;
+            while let Some(begin) = hub.next_of(&thread, goes_on) {
                 workshop.prepare().await;
-                if hub.step(&thread, begin.take().unwrap_or(Begin::Look), &workshop).await {
-                    continue;
-                }
-                // What came meanwhile is seen to before the conversation is left; both are decided under one lock.
-                let mut work = hub.work();
-                if !work.driven.get_mut(&thread).is_some_and(std::mem::take) {
-                    work.driven.remove(&thread);
-                    return;
-                }
+                goes_on = hub.step(&thread, begin, &workshop).await;
             }
         });
+    }
+
+    /// What comes next in a conversation that is driven here. `None`: nothing does, and it is left; both are decided
+    /// under one lock, so that nothing that comes meanwhile is passed over.
+    fn next_of(&self, thread: &ThreadId, goes_on: bool) -> Option<Begin> {
+        let mut work = self.work();
+        let drive = work.driven.get_mut(thread)?;
+        if let Some(request) = drive.next.pop_front() {
+            return Some(Begin::Run(Box::new(request)));
+        }
+        if std::mem::take(&mut drive.is_wanted) || goes_on {
+            return Some(Begin::Look);
+        }
+        work.driven.remove(thread);
+        None
     }
 
     /// Does one thing in a conversation. Whether to look for another one.
