@@ -72,7 +72,7 @@ pub struct PromptCommand {
 pub struct ModelOption {
     /// `provider/model`, or a name of the settings.
     pub name: String,
-    /// Whether it answers now.
+    /// Whether this is the model in use.
     pub is_current: bool,
 }
 
@@ -107,7 +107,7 @@ pub trait FolderHost: Send + Sync {
     /// Now, in Unix milliseconds.
     fn now_ms(&self) -> u64;
 
-    /// Who answers questions here.
+    /// The actor that decisions from the editor are stored under.
     fn actor(&self) -> Actor;
 
     /// The permission mode.

@@ -296,7 +296,7 @@ impl AcpSession {
         let chosen = match self.send_question(request, taken_back).await? {
             Ok(response) => match response.outcome {
                 RequestPermissionOutcome::Selected(selected) => Some(selected.option_id.to_string()),
-                // That is how a client answers for a prompt that it cancels.
+                // A client must answer its open permission requests like this when it cancels the prompt.
                 RequestPermissionOutcome::Cancelled => {
                     cancel.cancel();
                     return None;

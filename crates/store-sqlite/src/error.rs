@@ -93,7 +93,7 @@ pub enum OpenError {
     Locked {
         /// The file.
         path: PathBuf,
-        /// That process, when the system tells.
+        /// The number of that process, where the system reports it.
         pid: Option<u32>,
         /// How long it was tried.
         waited_ms: u64,

@@ -153,7 +153,7 @@ pub enum StoreError {
     /// Another process held the store for too long.
     #[error("the store is locked by {}; nothing was written", holder(*pid))]
     Busy {
-        /// That process, when the system tells.
+        /// The number of that process, where the system reports it.
         pid: Option<u32>,
     },
     /// The file was deleted or moved, or another one has its place: what is written to it is found by nobody.
