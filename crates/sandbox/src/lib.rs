@@ -14,10 +14,12 @@ mod layers;
 mod namespaces;
 mod policy;
 pub mod protected;
+mod refusal;
 mod toolchains;
 
 pub use aye_core::contract::judgement::Profile;
 pub use launch::{LAUNCH_ARG, Launch, launch_main};
 pub use layers::{Layers, MIN_LANDLOCK};
 pub use policy::{MAX_MASKS, Policy, Unusable};
+pub use refusal::SandboxRefusal;
 pub use toolchains::toolchains;

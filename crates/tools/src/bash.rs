@@ -17,11 +17,13 @@ use super::background::{self, Program};
 use super::exec::{self, Env, ExecError, ExecRequest, ExecResult, signal_name};
 use super::sandbox::{Confined, Sandbox};
 use super::words;
+use aye_core::contract::address::domain_name;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::tool::{
     SpawnContext, Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
+use aye_sandbox::SandboxRefusal;
 
 const NAME: &str = "Bash";
 
@@ -223,10 +225,12 @@ fn answer(result: &ExecResult, timeout: Duration, kept_to: Option<(Profile, &Pat
         (None, Some(signal)) => note(format!("ended by {}", signal_name(signal))),
         (None, None) => {}
     }
+    let mut refusals = Vec::new();
     if !result.is_success()
         && let Some((profile, workspace)) = kept_to.filter(|(profile, _)| *profile != Profile::Outside)
-        && let Some(line) = refused(&result.output, workspace)
+        && let Some((line, refusal)) = refused(&result.output, workspace)
     {
+        refusals.push(refusal);
         note(format!(
             "the sandbox ({profile}) may have refused this: {}; if the command needs it, call Bash again with \
              `outside: true` and a `reason`, and the user is asked",
@@ -237,7 +241,7 @@ fn answer(result: &ExecResult, timeout: Duration, kept_to: Option<(Profile, &Pat
         let names: Vec<_> = result.left_behind.iter().map(|name| visible_line(name)).collect();
         note(format!("still running when the command ended, and stopped: {}", names.join(", ")));
     }
-    let details = json!({
+    let mut details = json!({
         "exit_code": result.exit_code,
         "signal": result.signal,
         "timed_out": result.timed_out,
@@ -248,6 +252,9 @@ fn answer(result: &ExecResult, timeout: Duration, kept_to: Option<(Profile, &Pat
         "output_file": result.output_file,
         "left_behind": result.left_behind,
     });
+    if !refusals.is_empty() {
+        details["refused"] = json!(refusals);
+    }
     let answer =
         if result.is_success() { ToolResult::text(NAME, text) } else { ToolResult::error(NAME, text) };
     answer.with_details(details)
@@ -257,33 +264,52 @@ fn answer(result: &ExecResult, timeout: Duration, kept_to: Option<(Profile, &Pat
 const MAX_REFUSAL: usize = 200;
 
 /// What programs say of an access that the kernel refuses, in lower case.
-const REFUSALS: [&str; 9] = [
-    "permission denied",
-    "operation not permitted",
-    "read-only file system",
+const REFUSALS: [&str; 4] =
+    ["permission denied", "operation not permitted", "read-only file system", "eacces"];
+
+/// What they say when there is no network, or no name server.
+const NO_NETWORK: [&str; 7] = [
     "network is unreachable",
     "could not resolve host",
+    "unable to resolve host",
+    "failed to resolve",
     "temporary failure in name resolution",
     "name or service not known",
-    "eacces",
     "eai_again",
 ];
 
 /// The last line in which a command says that it was refused something, or misses a file that the machine has.
-fn refused<'a>(output: &'a str, workspace: &Path) -> Option<&'a str> {
-    let says = |line: &&str| {
-        let small = line.to_lowercase();
-        REFUSALS.iter().any(|refusal| small.contains(refusal))
-            || small.contains("no such file or directory") && names_hidden(line, workspace)
-    };
-    output.lines().rev().map(str::trim).find(says)
+fn refused<'a>(output: &'a str, workspace: &Path) -> Option<(&'a str, SandboxRefusal)> {
+    output.lines().rev().map(str::trim).find_map(|line| {
+        // It leaves the places of letters as they are.
+        let small = line.to_ascii_lowercase();
+        let says = |sentences: &[&str]| sentences.iter().filter_map(|sentence| small.find(sentence)).min();
+        let other = || SandboxRefusal::Other(line.chars().take(MAX_REFUSAL).collect());
+        let refusal = if let Some(at) = says(&NO_NETWORK) {
+            let (before, after) = line.split_at(at);
+            let name = words_of(after).find_map(domain_name);
+            name.or_else(|| words_of(before).filter_map(domain_name).last()).map(SandboxRefusal::Domain)
+        } else if says(&REFUSALS).is_some() {
+            words_of(line).find(|word| word.starts_with('/')).map(|path| SandboxRefusal::Path(path.into()))
+        } else if small.contains("no such file or directory") {
+            Some(SandboxRefusal::Path(hidden_path(line, workspace)?.to_owned()))
+        } else {
+            return None;
+        };
+        Some((line, refusal.unwrap_or_else(other)))
+    })
 }
 
-/// Whether a line names a path outside the workspace that exists, or could: the sandbox may not show it.
-fn names_hidden(line: &str, workspace: &Path) -> bool {
-    let words =
-        line.split(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | '‘' | '’' | ':' | ','));
-    words.filter(|word| word.starts_with('/') && word.len() > 1).map(Path::new).any(|path| {
+/// The words of a message, without its quotes and colons.
+fn words_of(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| {
+        c.is_whitespace() || matches!(c, '\'' | '"' | '`' | '‘' | '’' | ':' | ',' | '(' | ')')
+    })
+}
+
+/// The path outside the workspace that a line names and that exists, or could: the sandbox may not show it.
+fn hidden_path<'a>(line: &'a str, workspace: &Path) -> Option<&'a Path> {
+    words_of(line).filter(|word| word.starts_with('/') && word.len() > 1).map(Path::new).find(|path| {
         let is_there = |path: &Path| path.symlink_metadata().is_ok();
         let is_elsewhere = !path.starts_with(workspace) && !path.starts_with("/tmp");
         is_elsewhere && (is_there(path) || path.parent().is_some_and(is_there))
@@ -299,21 +325,33 @@ mod tests {
 
     #[test]
     fn what_the_kernel_refused_is_recognised() {
+        use aye_sandbox::SandboxRefusal;
         let of = |output| super::refused(output, std::path::Path::new("/srv/w"));
+        let path = |line, path: &str| Some((line, SandboxRefusal::Path(path.into())));
+        let domain = |line, name: &str| Some((line, SandboxRefusal::Domain(name.into())));
         assert_eq!(
             of("a\nsh: 1: cannot create /etc/x: Permission denied\nb"),
-            Some("sh: 1: cannot create /etc/x: Permission denied")
+            path("sh: 1: cannot create /etc/x: Permission denied", "/etc/x")
         );
-        assert_eq!(
-            of("touch: cannot touch '/usr/x': Read-only file system"),
-            Some("touch: cannot touch '/usr/x': Read-only file system")
-        );
-        assert_eq!(
-            of("curl: (6) Could not resolve host: example.org"),
-            Some("curl: (6) Could not resolve host: example.org")
-        );
+        let line = "touch: cannot touch '/usr/x': Read-only file system";
+        assert_eq!(of(line), path(line, "/usr/x"));
+        for line in [
+            "curl: (6) Could not resolve host: example.org",
+            "npm error request to https://example.org/x failed, reason: getaddrinfo EAI_AGAIN example.org",
+            "NameResolutionError: Failed to resolve 'example.org' ([Errno -3] Temporary failure in name resolution)",
+            "urllib3.exceptions.NameResolutionError: <x.y object at 0x7f>: Failed to resolve 'example.org' (z)",
+            "wget: unable to resolve host address ‘example.org’",
+            "ping: example.org: Name or service not known",
+        ] {
+            assert_eq!(of(line), domain(line, "example.org"));
+        }
+        let line = "[Errno -3] Temporary failure in name resolution";
+        assert_eq!(of(line), Some((line, SandboxRefusal::Other(line.into()))));
+        let line = "mount: permission denied";
+        assert_eq!(of(line), Some((line, SandboxRefusal::Other(line.into()))));
         // A path that the sandbox does not show.
-        assert!(of("cat: /etc/passwd: No such file or directory").is_some());
+        let line = "cat: /etc/passwd: No such file or directory";
+        assert_eq!(of(line), path(line, "/etc/passwd"));
         assert!(of("mkdir: cannot create directory ‘/x-of-nobody’: No such file or directory").is_some());
         // A file that is simply not there.
         assert_eq!(of("cat: /srv/w/x: No such file or directory"), None);
