@@ -102,8 +102,7 @@ fn context(suspension: &SuspensionRecord) -> ToolCallContext {
 
 /// Whether a call only looks, as the rules said when the question was asked. What is not known does more.
 fn only_reads(suspension: &SuspensionRecord) -> bool {
-    let risk = suspension.ticket.suspension.parameters.get("risk").and_then(Value::as_str);
-    risk.and_then(Risk::parse) == Some(Risk::Reads)
+    suspension.ticket.suspension.risk() == Some(Risk::Reads)
 }
 
 /// The open questions whether a call may run, those that only read or the others.

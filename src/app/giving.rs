@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::foundation::Foundation;
 use super::grants::{check_pattern, open_question, record};
 use super::{Failure, say};
@@ -11,6 +9,7 @@ use crate::cli::{Cli, GrantFlags};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::grant::{GrantEnd, GrantRequest};
+use crate::contract::question::Question;
 use crate::contract::record::{GrantScope, SuspensionRecord};
 use crate::contract::suspension::ACTION_PERMISSION;
 use crate::plugins::permission::Permissions;
@@ -68,19 +67,13 @@ pub(super) async fn give(
 /// What the person wrote, or the proposal of that number.
 fn pattern(asked: &SuspensionRecord, wanted: &str) -> Result<String, Failure> {
     let Ok(number) = wanted.trim().parse::<usize>() else { return Ok(wanted.trim().to_owned()) };
-    let proposals = proposals(asked);
+    let question = Question::of(&asked.ticket.suspension);
+    let proposals = question.proposals();
     let chosen = number.checked_sub(1).and_then(|at| proposals.get(at));
-    chosen.cloned().ok_or_else(|| {
+    chosen.map(|proposal| proposal.pattern.clone()).ok_or_else(|| {
         Failure::usage(match proposals.len() {
             0 => "no rule fits this call; write a pattern".to_owned(),
             n => format!("unknown proposal {number}; `aye approvals show` lists {n}"),
         })
     })
-}
-
-/// The patterns that were proposed when the question was asked.
-pub(super) fn proposals(asked: &SuspensionRecord) -> Vec<String> {
-    let list = asked.ticket.suspension.parameters.get("proposals").and_then(Value::as_array);
-    let texts = list.into_iter().flatten().filter_map(|proposal| proposal.get("pattern")?.as_str());
-    texts.map(str::to_owned).collect()
 }

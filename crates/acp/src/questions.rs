@@ -9,6 +9,7 @@ use acp::{PermissionOption, PermissionOptionKind};
 use aye_core::contract::display::{shortened, visible, visible_line};
 use aye_core::contract::grant::{GrantEnd, GrantRequest};
 use aye_core::contract::ids::DecisionId;
+use aye_core::contract::question::{GrantProposal, Question, QuestionDetails};
 use aye_core::contract::record::{GrantScope, SuspensionRecord};
 use aye_core::contract::schema::{answer_command, example, form};
 use aye_core::contract::suspension::{ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, ToolCallResume};
@@ -88,13 +89,13 @@ pub(crate) fn offered(asked: &SuspensionRecord, project: &Path) -> Vec<OfferedAn
     let Some(schema) = &suspension.response_schema else {
         let mut offers =
             vec![OfferedAnswer::new("allow", "Allow", AllowOnce, ClientChoice::yes(Value::Null))];
-        if let Some(pattern) = proposal(asked) {
+        if let Some(GrantProposal { pattern, .. }) = Question::of(suspension).proposals().first() {
             let scopes = [
                 ("allow_thread", "in this conversation", GrantScope::Thread(asked.thread_id.clone())),
                 ("allow_project", "in this project", GrantScope::Project(project.to_path_buf())),
             ];
             offers.extend(scopes.into_iter().map(|(id, place, scope)| {
-                let pattern = pattern.to_owned();
+                let pattern = pattern.clone();
                 let name = format!("Always allow {pattern} {place}");
                 let grant =
                     GrantRequest { suspension: asked.id.clone(), pattern, scope, end: GrantEnd::Never };
@@ -168,12 +169,6 @@ pub(crate) fn filled(action: acp::ElicitationAction) -> ClientChoice {
     }
 }
 
-/// The pattern of the first rule that the card offers.
-fn proposal(asked: &SuspensionRecord) -> Option<&str> {
-    let list = asked.ticket.suspension.parameters.get("proposals")?.as_array()?;
-    list.iter().find_map(|proposal| proposal.get("pattern")?.as_str().filter(|pattern| !pattern.is_empty()))
-}
-
 /// The only member that an answer needs, and its schema.
 fn only_member(schema: &Value) -> Option<(&str, &Value)> {
     let [name] = schema.get("required")?.as_array()?.as_slice() else { return None };
@@ -195,9 +190,11 @@ fn choices(asked: &SuspensionRecord, schema: &Value) -> Vec<(String, Value)> {
     }
     // Suggestions beside free text.
     let Some(("answer", _)) = only_member(schema) else { return Vec::new() };
-    let list = asked.ticket.suspension.parameters.get("choices").and_then(Value::as_array);
-    let labels = list.into_iter().flatten().filter_map(|choice| choice.get("label")?.as_str());
-    labels.take(MAX_OPTIONS).map(|label| (label.to_owned(), json!({ "answer": label }))).collect()
+    let QuestionDetails::Choice(choice) = Question::of(&asked.ticket.suspension).details else {
+        return Vec::new();
+    };
+    let labels = choice.choices.into_iter().map(|choice| choice.label).take(MAX_OPTIONS);
+    labels.map(|label| (label.clone(), json!({ "answer": label }))).collect()
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use aye_core::contract::event::AgentEvent;
 use aye_core::contract::ids::RunId;
 use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::message::{Message, Role, ToolCall};
+use aye_core::contract::question::Question;
 use aye_core::contract::record::SuspensionRecord;
-use aye_core::contract::suspension::SuspendTicket;
 use aye_core::contract::tool::{FilePreview, ToolResult};
 
 /// Bytes of a result or of output that a client gets; a model may have read more.
@@ -196,19 +196,17 @@ impl UpdateEncoder {
     pub(crate) fn asked(&self, asked: &SuspensionRecord, how: Option<&str>) -> acp::ToolCallUpdate {
         let ticket = &asked.ticket;
         let (name, arguments) = (&ticket.pending.name, &ticket.pending.arguments);
-        let parameters = &ticket.suspension.parameters;
-        let why = parameters.get("why").and_then(Value::as_str).unwrap_or(&ticket.suspension.message);
-        let mut text = visible_line(why).into_owned();
+        let question = Question::of(&ticket.suspension);
+        let mut text = visible_line(&ticket.suspension.why()).into_owned();
         if let Some(how) = how {
             text.push('\n');
             text.push_str(how);
         }
-        let moved = parameters.pointer("/stale/moved").and_then(Value::as_array);
-        for words in moved.into_iter().flatten().filter_map(Value::as_str) {
+        for words in &question.stale.moved {
             text.push_str("\nAsked again: ");
             text.push_str(&visible_line(words));
         }
-        let diffs = previewed(ticket);
+        let diffs = previewed(question.files);
         if diffs.is_empty() {
             text.push_str("\n\n");
             text.push_str(&fenced(&call_text(arguments)));
@@ -382,9 +380,7 @@ fn diffs_of(name: &str, arguments: &Value, cwd: &Path) -> Vec<acp::ToolCallConte
 }
 
 /// What a question shows that its call would change, the files as a whole.
-fn previewed(ticket: &SuspendTicket) -> Vec<acp::ToolCallContent> {
-    let preview = ticket.suspension.parameters.get("preview").cloned().unwrap_or_default();
-    let files: Vec<FilePreview> = serde_json::from_value(preview).unwrap_or_default();
+fn previewed(files: Vec<FilePreview>) -> Vec<acp::ToolCallContent> {
     let diff = |file: FilePreview| {
         Some(acp::ToolCallContent::Diff(acp::Diff::new(file.path, file.new_text?).old_text(file.old_text)))
     };

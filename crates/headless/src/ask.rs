@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::question::Question;
+use super::question::QuestionView;
 use super::{Job, Options, Printer, note};
 use aye_core::contract::clock::Clock;
 use aye_core::contract::display::visible_line;
@@ -193,7 +193,7 @@ impl HeadlessSession<'_> {
             let end = limit.map(|limit| Instant::now() + limit);
             self.told.insert(question.id.clone(), end);
             if self.options.typed.is_none() {
-                note(&Question::of(question).lines());
+                note(&QuestionView::of(question).lines());
             }
             any = true;
         }

@@ -33,7 +33,7 @@ pub use schema::AnswerSchema;
 pub use typed::TypedAnswers;
 
 use ask::{HeadlessSession, SessionResult, Standing};
-use question::Question;
+use question::QuestionView;
 
 /// Exit statuses: part of what scripts rely on.
 pub mod exit {
@@ -386,7 +386,7 @@ fn object(result: &AgentRunResult, denied: &[SuspensionId], status: &str, code: 
         "stop_reason": result.stop_reason,
         "steps": result.steps,
         "usage": result.usage,
-        "waiting": result.waiting.iter().map(|question| Question::of(question).object()).collect::<Vec<_>>(),
+        "waiting": result.waiting.iter().map(|question| QuestionView::of(question).object()).collect::<Vec<_>>(),
         "expired": result.expired,
         "denied": denied,
         "exit": code,
@@ -424,7 +424,7 @@ fn finish(printer: &Printer, attended: &SessionResult, options: &Options, signal
     printer.put_result(object);
     if code == exit::WAITING {
         for question in &result.waiting {
-            note(&Question::of(question).lines());
+            note(&QuestionView::of(question).lines());
         }
         note(&format!("then resume with: aye -r {} -p", result.thread_id));
     } else if let TerminationReason::Stopped(reason) = &result.termination {

@@ -6,23 +6,24 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use aye_core::contract::display::{call_summary, visible_line};
+use aye_core::contract::question::Question;
 use aye_core::contract::record::SuspensionRecord;
 use aye_core::contract::schema::{answer_command, example, form};
 
 /// What is said of a question.
-pub(super) struct Question<'a> {
+pub(super) struct QuestionView<'a> {
     record: &'a SuspensionRecord,
     tool: Cow<'a, str>,
     summary: String,
-    why: Option<Cow<'a, str>>,
+    why: Option<String>,
 }
 
-impl<'a> Question<'a> {
+impl<'a> QuestionView<'a> {
     pub(super) fn of(record: &'a SuspensionRecord) -> Self {
         let (suspension, pending) = (&record.ticket.suspension, &record.ticket.pending);
-        let why = suspension.parameters.get("why").and_then(Value::as_str).unwrap_or(&suspension.message);
+        let why = suspension.why();
         let summary = call_summary(&pending.name, &pending.arguments);
-        let why = visible_line(why);
+        let why = visible_line(&why).into_owned();
         Self {
             record,
             tool: visible_line(&pending.name),
@@ -60,11 +61,9 @@ impl<'a> Question<'a> {
             text.push_str("\n  ");
             text.push_str(profile.reach());
         }
-        let moved =
-            self.record.ticket.suspension.parameters.pointer("/stale/moved").and_then(Value::as_array);
-        for words in moved.into_iter().flatten().filter_map(Value::as_str) {
+        for words in Question::of(&self.record.ticket.suspension).stale.moved {
             text.push_str("\n  asked again: ");
-            text.push_str(&visible_line(words));
+            text.push_str(&visible_line(&words));
         }
         text
     }
@@ -96,7 +95,7 @@ impl<'a> Question<'a> {
         object.insert("tool".into(), json!(self.tool));
         object.insert("summary".into(), json!(self.summary));
         object.insert("why".into(), json!(self.why));
-        object.insert("risk".into(), suspension.parameters.get("risk").cloned().unwrap_or_default());
+        object.insert("risk".into(), json!(suspension.risk()));
         object.insert("expires_at".into(), json!(suspension.expires_at));
         object.insert("response_schema".into(), json!(suspension.response_schema));
         object.insert("answers".into(), json!(self.answers()));
@@ -138,7 +137,7 @@ mod tests {
     #[test]
     fn a_question_says_all_that_an_answer_needs() {
         let record = record("perm_c1", json!({"command": "ls\nrm x"}), None);
-        let question = Question::of(&record);
+        let question = QuestionView::of(&record);
         assert_eq!(
             question.lines(),
             "waiting for a decision: perm_c1\n  Bash ls⏎rm x\n  why: no rule allows^[[2J it\n  \
@@ -155,7 +154,7 @@ mod tests {
     #[test]
     fn an_id_cannot_become_a_command() {
         let record = record("perm_$(reboot) \u{1b}]0;", json!({}), None);
-        let [yes, _] = Question::of(&record).answers();
+        let [yes, _] = QuestionView::of(&record).answers();
         assert_eq!(shlex::split(&yes).expect("a command"), ["aye", "approve", "perm_$(reboot) ^[]0;"]);
     }
 
@@ -167,9 +166,9 @@ mod tests {
             "required": ["choice"],
         });
         let record = record("q1", json!({}), Some(schema));
-        let [yes, _] = Question::of(&record).answers();
+        let [yes, _] = QuestionView::of(&record).answers();
         assert_eq!(yes, r#"aye answer q1 '{"choice":"rerun"}'"#);
-        let lines = Question::of(&record).lines();
+        let lines = QuestionView::of(&record).lines();
         assert!(lines.ends_with("\n  expected answer: {\"choice\": \"rerun\" or \"done\"}"), "{lines}");
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::ask::{HeadlessSession, SessionResult};
-use super::question::Question;
+use super::question::QuestionView;
 use super::{Job, Printer, exit, note};
 use aye_core::contract::display::visible_line;
 use aye_core::contract::ids::ThreadId;
@@ -42,7 +42,7 @@ pub(super) fn tell(printer: &Printer, behind: &Behind) -> u8 {
     };
     note(&format!("queued {reason} of conversation {thread}"));
     for question in &behind.waiting {
-        note(&Question::of(question).lines());
+        note(&QuestionView::of(question).lines());
     }
     if !behind.waiting.is_empty() {
         note(&format!("then resume with: aye -r {thread} -p"));
@@ -53,7 +53,7 @@ pub(super) fn tell(printer: &Printer, behind: &Behind) -> u8 {
         "thread_id": thread,
         "queued": behind.message.id,
         "driver": behind.driver,
-        "waiting": behind.waiting.iter().map(|question| Question::of(question).object()).collect::<Vec<_>>(),
+        "waiting": behind.waiting.iter().map(|question| QuestionView::of(question).object()).collect::<Vec<_>>(),
         "exit": exit::WAITING,
     }));
     exit::WAITING

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::question::Question;
+use super::question::QuestionView;
 use aye_core::contract::display::{call_text, visible, visible_line};
 use aye_core::contract::ids::DecisionId;
 use aye_core::contract::record::SuspensionRecord;
@@ -58,7 +58,7 @@ impl TypedAnswers {
         let _ = tcflush(&self.terminal, QueueSelector::IFlush);
         let lines = lines.get_or_insert_with(|| self.lines());
         while lines.try_recv().is_ok() {}
-        let mut text = format!("{}\n{}{prompt}", Question::of(question).about(), whole(question));
+        let mut text = format!("{}\n{}{prompt}", QuestionView::of(question).about(), whole(question));
         let (action, result) = loop {
             let _ = (&self.terminal).write_all(text.as_bytes());
             // After Ctrl-D nobody types any more.

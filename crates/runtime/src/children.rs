@@ -30,6 +30,7 @@ use aye_core::contract::ids::{CallId, DecisionId, SuspensionId, ThreadId};
 use aye_core::contract::inference::{ModelUsage, TokenUsage};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::message::{Message, ToolCall};
+use aye_core::contract::question::{ChildRequest, Question, QuestionDetails};
 use aye_core::contract::record::{DecideOutcome, Decision, RunRecord, SuspensionStatus};
 use aye_core::contract::storage::SuspensionFilter;
 use aye_core::contract::suspension::{
@@ -123,7 +124,7 @@ impl Driver {
     }
 
     fn begin_child(&mut self, call: CallId, ticket: &SuspendTicket) {
-        let child = self.child_record(&call, &ticket.suspension.parameters, false);
+        let child = self.child_record(&call, child_request(ticket), false);
         let state = ChildRunState {
             agent: child.agent.clone(),
             thread_id: child.thread_id.to_string(),
@@ -141,8 +142,7 @@ impl Driver {
         }));
     }
 
-    fn child_record(&self, call: &CallId, told: &Value, background: bool) -> ChildRecord {
-        let text = |key: &str| told.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    fn child_record(&self, call: &CallId, asked: ChildRequest, background: bool) -> ChildRecord {
         let (thread, run) = (&self.record.thread_id, &self.record.id);
         ChildRecord {
             thread_id: thread.of_child(run, call),
@@ -150,12 +150,10 @@ impl Driver {
             root_thread: self.lineage.as_ref().map_or_else(|| thread.clone(), |own| own.root_thread.clone()),
             parent_run: run.clone(),
             parent_call: call.clone(),
-            agent: text("agent"),
-            prompt: text("prompt"),
+            agent: asked.agent,
+            prompt: asked.prompt,
             // A skill may name the model that runs it.
-            model: Some(text("model"))
-                .filter(|model| !model.is_empty())
-                .or_else(|| Some(self.agent.model_id.clone())),
+            model: asked.model.or_else(|| Some(self.agent.model_id.clone())),
             depth: self.identity.depth + 1,
             background,
             told: false,
@@ -171,8 +169,8 @@ impl Driver {
         if !delegate::is_background(&call.arguments) {
             return Ok(());
         }
-        let told = json!({"agent": agent, "prompt": call.arguments.get("prompt")});
-        let child = self.child_record(id, &told, true);
+        let prompt = call.arguments.get("prompt").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let child = self.child_record(id, ChildRequest { agent, prompt, model: None }, true);
         let thread = child.thread_id.clone();
         self.runtime().make_child(child).await?;
         self.children.launched.push(thread);
@@ -185,7 +183,7 @@ impl Driver {
         let Some(ticket) = self.tickets.get(&call).filter(|ticket| ticket.is_served()).cloned() else {
             return Ok(());
         };
-        let agent = ticket.suspension.parameters.get("agent").and_then(Value::as_str).unwrap_or_default();
+        let agent = &child_request(&ticket).agent;
         let payload = match result {
             Ok(result) if result.termination == TerminationReason::Suspended => {
                 let ends = result.waiting.iter().filter_map(|row| row.ticket.suspension.expires_at).min();
@@ -340,6 +338,14 @@ async fn store_end(
         ..Actor::default()
     };
     Ok(shared.store.decide(question, Decision { resume, actor }, now).await?)
+}
+
+/// The work that a call waits for.
+fn child_request(ticket: &SuspendTicket) -> ChildRequest {
+    match Question::of(&ticket.suspension).details {
+        QuestionDetails::Child(request) => request,
+        _ => ChildRequest::default(),
+    }
 }
 
 /// What a child that is over is, as its parent's results tell it.

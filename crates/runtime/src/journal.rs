@@ -1,7 +1,6 @@
 //! What a driver stores: results, outcomes, questions, and the checkpoints that make them true.
 
 use serde::Deserialize as _;
-use serde_json::Value;
 
 use super::document::{CallResult, FORMAT, RunDocument, tool_message};
 use super::driver::Driver;
@@ -14,6 +13,7 @@ use aye_core::contract::inference::TokenUsage;
 use aye_core::contract::judgement::JudgedCall;
 use aye_core::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use aye_core::contract::message::{Message, Role, ToolCall, Visibility};
+use aye_core::contract::question::{Question, QuestionDetails};
 use aye_core::contract::record::{
     AttemptId, Checkpoint, JobClaim, OutcomeKind, OutcomeRecord, RunRecord, SuspensionRecord,
     SuspensionStatus,
@@ -337,9 +337,8 @@ fn action_of(ticket: Option<&SuspendTicket>) -> &str {
 
 /// What a question about an unknown outcome holds of the call's output.
 fn output_of(ticket: Option<&SuspendTicket>) -> String {
-    ticket
-        .and_then(|t| t.suspension.parameters.get("output"))
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned()
+    match ticket.map(|ticket| Question::of(&ticket.suspension).details) {
+        Some(QuestionDetails::UnknownOutcome(known)) => known.output.unwrap_or_default(),
+        _ => String::new(),
+    }
 }

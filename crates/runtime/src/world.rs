@@ -26,6 +26,7 @@ use aye_core::contract::digest::{hex, sha256_hex};
 use aye_core::contract::display::visible_line;
 use aye_core::contract::ids::CallId;
 use aye_core::contract::message::ToolCall;
+use aye_core::contract::question::{FileDelta, Question, StaleQuestion};
 use aye_core::contract::suspension::{SuspendTicket, ToolCallResumeMode};
 use aye_core::contract::tool::{AgreedFile, FilePreview, MAX_TOUCHED, Tool, ToolCallContext, ToolResult};
 use aye_core::run::{Call, Fact, Gate, Settled};
@@ -107,8 +108,8 @@ fn name(path: &Path) -> String {
 struct Moved {
     /// One sentence for each thing.
     words: Vec<String>,
-    /// Files that changed, and how, as `{path, diff}`.
-    deltas: Vec<Value>,
+    /// Files that changed, and how.
+    deltas: Vec<FileDelta>,
 }
 
 /// What a comparison needs besides the two worlds.
@@ -155,7 +156,7 @@ impl World {
             let hash = now_file.and_then(|file| file.hash.as_ref());
             if let (Some(old), Some(new), Some(_)) = (old, new, hash) {
                 let diff = delta(shown_name, old, new, &mut room);
-                moved.deltas.extend(diff.map(|diff| json!({"path": then.path, "diff": diff})));
+                moved.deltas.extend(diff.map(|diff| FileDelta { path: then.path.clone(), diff }));
             }
         }
         for file in with.now {
@@ -243,13 +244,8 @@ pub(super) fn agreed_files(call: &Call) -> Vec<AgreedFile> {
     let (Some(ticket), Some(decision)) = (call.ticket(), call.decision()) else { return Vec::new() };
     reviewed_files(decision).unwrap_or_else(|| {
         let agreed = |file: FilePreview| AgreedFile { path: file.path, before: file.before };
-        previews_of(ticket).into_iter().map(agreed).collect()
+        ticket.suspension.files().into_iter().map(agreed).collect()
     })
-}
-
-fn previews_of(ticket: &SuspendTicket) -> Vec<FilePreview> {
-    let preview = ticket.suspension.parameters.get("preview");
-    preview.and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default()
 }
 
 fn arguments_hash(call: &ToolCall) -> String {
@@ -379,7 +375,7 @@ impl Driver {
         let mut then = world_of(ticket).unwrap_or_default();
         if let Some(reviewed) = decision.as_ref().and_then(reviewed_files) {
             // The card's files were those of the proposed version.
-            let shown = previews_of(ticket);
+            let shown = ticket.suspension.files();
             then.files.retain(|known| shown.iter().all(|file| name(&file.path) != known.path));
             for file in reviewed {
                 let path = name(&file.path);
@@ -390,7 +386,7 @@ impl Driver {
         let ctx = self.call_context(id, &call.name, None);
         let now = self.look(call, tool, ctx, previews, &then.files).await;
         let own = self.written_by_others(id, previews);
-        let shown = previews_of(ticket);
+        let shown = ticket.suspension.files();
         then.moved(&now, &Compare { is_edited, shown: &shown, now: previews, own: &own })
     }
 
@@ -404,7 +400,7 @@ impl Driver {
         let as_shown = |file: &FilePreview| {
             now.iter().any(|now| now.path == file.path && now.before.as_ref() == Some(&file.after))
         };
-        let asked = asked.flat_map(|(_, ticket)| previews_of(ticket)).filter(as_shown);
+        let asked = asked.flat_map(|(_, ticket)| ticket.suspension.files()).filter(as_shown);
         done.chain(asked.map(|file| name(&file.path))).collect()
     }
 
@@ -415,14 +411,11 @@ impl Driver {
         let had = world_of(&ticket).map_or(0, |world| world.asked_at);
         let question = &mut ticket.suspension;
         question.expires_at = question.expires_at.map(|end| now.saturating_add(end.saturating_sub(had)));
-        let message = question.parameters.pointer("/stale/message").and_then(Value::as_str);
-        let message = message.unwrap_or(&question.message).to_owned();
+        let before = Question::of(question).stale.message;
+        let message = before.unwrap_or_else(|| question.message.clone());
         question.message = format!("Asked again: {}. {message}", moved.words.join("; "));
-        question.parameters["stale"] = json!({
-            "moved": moved.words,
-            "deltas": moved.deltas,
-            "message": message,
-        });
+        question.parameters["stale"] =
+            json!(StaleQuestion { moved: moved.words, deltas: moved.deltas, message: Some(message) });
         if call.arguments != ticket.pending.arguments
             && let Some(parameters) = ticket.suspension.parameters.as_object_mut()
         {
@@ -441,7 +434,7 @@ fn world_of(ticket: &SuspendTicket) -> Option<World> {
         return serde_json::from_value(world.clone()).ok();
     }
     parameters.get("preview").map(|_| World {
-        files: previews_of(ticket).iter().map(SeenFile::of_preview).collect(),
+        files: ticket.suspension.files().iter().map(SeenFile::of_preview).collect(),
         ..World::default()
     })
 }

@@ -2,6 +2,8 @@
 
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::display::{call_summary, visible};
+use aye_core::contract::judgement::{Profile, Risk};
+use aye_core::contract::question::{GrantProposal, Question};
 use aye_core::contract::record::{SuspensionRecord, ThreadRecord};
 use aye_core::contract::suspension::{
     ACTION_CHILD_RUN, ACTION_FRONTEND_TOOL, ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, Actor,
@@ -125,9 +127,9 @@ pub struct QuestionCard {
     /// Why it is asked.
     pub why: String,
     /// What the call can do, at worst.
-    pub risk: Option<String>,
+    pub risk: Option<Risk>,
     /// What the kernel keeps it to after a plain yes.
-    pub profile: Option<Value>,
+    pub profile: Option<Profile>,
     /// The same in words.
     pub reach: Option<&'static str>,
     /// The command line, for calls that run one.
@@ -160,32 +162,22 @@ impl QuestionCard {
     /// The card of a question.
     pub fn of(record: &SuspensionRecord, thread: Option<&ThreadRecord>) -> Self {
         let (suspension, pending) = (&record.ticket.suspension, &record.ticket.pending);
-        let parameters = &suspension.parameters;
-        let text = |name: &str| parameters.get(name).and_then(Value::as_str);
-        let texts = |pointer: &str| {
-            let list = parameters.pointer(pointer).and_then(Value::as_array);
-            list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
-        };
+        let question = Question::of(suspension);
         let kind = QuestionKind::of(&suspension.action);
-        let files: Vec<FilePreview> = parameters
-            .get("preview")
-            .and_then(|list| serde_json::from_value(list.clone()).ok())
-            .unwrap_or_default();
-        let proposals = parameters.get("proposals").and_then(Value::as_array).into_iter().flatten();
-        let proposal = |one: &Value| {
-            let pattern = one.get("pattern")?.as_str()?.to_owned();
-            let words = one.get("text").and_then(Value::as_str).unwrap_or(&pattern).to_owned();
-            Some(ProposedGrant { pattern, words })
+        let proposed = |GrantProposal { pattern, text }: &GrantProposal| {
+            let words = if text.is_empty() { pattern } else { text };
+            ProposedGrant { pattern: pattern.clone(), words: words.clone() }
         };
         let profile = suspension.profile();
         Self {
             id: record.id.to_string(),
             thread_id: record.thread_id.to_string(),
             thread_title: thread.map(|thread| thread.title.clone()).unwrap_or_default(),
-            cwd: text("cwd").map_or_else(
-                || thread.map(|thread| thread.cwd.to_string_lossy().into_owned()).unwrap_or_default(),
-                str::to_owned,
-            ),
+            title: title(kind, &pending.name, &question),
+            proposals: question.proposals().iter().map(proposed).collect(),
+            cwd: question.cwd.unwrap_or_else(|| {
+                thread.map(|thread| thread.cwd.to_string_lossy().into_owned()).unwrap_or_default()
+            }),
             run_id: record.run_id.to_string(),
             call_id: record.call_id.to_string(),
             status: json!(record.status),
@@ -193,18 +185,16 @@ impl QuestionCard {
             expires_at: suspension.expires_at,
             kind,
             tool: pending.name.clone(),
-            title: title(kind, &pending.name, parameters),
             summary: call_summary(&pending.name, &pending.arguments),
             message: suspension.message.clone(),
-            why: text("why").unwrap_or(&suspension.message).to_owned(),
-            risk: text("risk").map(str::to_owned),
-            profile: profile.map(|profile| json!(profile)),
-            reach: profile.map(aye_core::contract::judgement::Profile::reach),
+            why: suspension.why().into_owned(),
+            risk: suspension.risk(),
+            profile,
+            reach: profile.map(Profile::reach),
             command: pending.arguments.get("command").and_then(Value::as_str).map(str::to_owned),
             arguments: pending.arguments.clone(),
-            files: files.iter().map(changed).collect(),
-            moved: texts("/stale/moved"),
-            proposals: proposals.filter_map(proposal).collect(),
+            files: question.files.iter().map(changed).collect(),
+            moved: question.stale.moved,
             response_schema: suspension.response_schema.clone(),
             shown_hash: shown_hash(record),
             decision: record.decision.as_ref().map(|decision| CardDecision {
@@ -216,17 +206,17 @@ impl QuestionCard {
     }
 }
 
-fn title(kind: QuestionKind, tool: &str, parameters: &Value) -> String {
+fn title(kind: QuestionKind, tool: &str, question: &Question) -> String {
     let tool = visible(tool);
     match kind {
         QuestionKind::Permission => {
-            let does = parameters.get("does").and_then(Value::as_str).unwrap_or("needs approval");
-            let outside = parameters.get("outside").and_then(Value::as_bool).unwrap_or_default();
-            format!("{tool} {}{}", visible(does), if outside { ", outside this project" } else { "" })
+            let request = question.approval();
+            let does = request.and_then(|request| request.does.as_deref()).unwrap_or("needs approval");
+            let is_outside = request.is_some_and(|request| request.is_outside);
+            format!("{tool} {}{}", visible(does), if is_outside { ", outside this project" } else { "" })
         }
         QuestionKind::Form => {
-            let header =
-                parameters.get("header").and_then(Value::as_str).filter(|text| !text.trim().is_empty());
+            let header = question.choice().and_then(|choice| choice.header.as_deref());
             format!("{} has a question", header.map_or(tool, visible))
         }
         QuestionKind::UnknownOutcome => format!("{tool} was interrupted: its outcome is unknown"),
@@ -290,7 +280,7 @@ mod tests {
         let preview = json!([{"path": "/w/a", "before": "00", "after": "11", "old_text": "one\ntwo\n", "new_text": "one\n2\n"}]);
         let asked = record(json!({
             "why": "no rule covers this", "does": "wants to change a file", "outside": true, "profile": "workspace",
-            "preview": preview, "proposals": [{"pattern": "Edit(a)", "text": "edits of a"}], "risk": "write",
+            "preview": preview, "proposals": [{"pattern": "Edit(a)", "text": "edits of a"}], "risk": "edits",
         }));
         let card = QuestionCard::of(&asked, None);
         assert_eq!(card.title, "Edit wants to change a file, outside this project");
@@ -299,7 +289,7 @@ mod tests {
             Some("--- /w/a\n+++ /w/a\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n")
         );
         assert_eq!(card.proposals[0].pattern, "Edit(a)");
-        assert_eq!(card.reach, Some(aye_core::contract::judgement::Profile::Workspace.reach()));
+        assert_eq!(card.reach, Some(Profile::Workspace.reach()));
     }
 
     #[test]

@@ -38,14 +38,12 @@ pub(super) struct Shown {
 
 impl Shown {
     pub(super) fn of(ticket: &SuspendTicket) -> Shown {
-        let parameter = |key: &str| ticket.suspension.parameters.get(key).and_then(serde_json::Value::as_str);
-        let why = parameter("why").unwrap_or(&ticket.suspension.message);
         Shown {
             action: ticket.suspension.action.clone(),
             tool: visible_line(&ticket.pending.name).into_owned(),
             summary: call_summary(&ticket.pending.name, &ticket.pending.arguments),
-            why: visible_line(why).into_owned(),
-            risk: parameter("risk").and_then(Risk::parse),
+            why: visible_line(&ticket.suspension.why()).into_owned(),
+            risk: ticket.suspension.risk(),
         }
     }
 }

@@ -9,15 +9,14 @@ use super::composer::Composer;
 use super::diff::hunks::Hunks;
 use super::transcript::Moment;
 use aye_core::contract::child::TaskRecord;
-use aye_core::contract::grant::{GrantRequest, MissedGrant};
+use aye_core::contract::grant::GrantRequest;
 use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
-use aye_core::contract::judgement::{Profile, Risk};
+use aye_core::contract::judgement::Profile;
 use aye_core::contract::mode::Mode;
+use aye_core::contract::question::{ApprovalRequest, ChoiceQuestion, Question, QuestionDetails};
 use aye_core::contract::record::{GrantScope, SuspensionRecord};
-use aye_core::contract::surface::ACTION_SURFACE;
 use aye_core::contract::suspension::{
-    ACTION_ASK_USER, ACTION_FRONTEND_TOOL, ACTION_UNKNOWN_OUTCOME, PendingToolCall, ResumeDecisionAction,
-    SuspendTicket, Suspension, ToolCallResumeMode,
+    PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
 };
 use aye_core::contract::tool::FilePreview;
 
@@ -115,15 +114,6 @@ impl Answer {
     }
 }
 
-/// A rule that may be granted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proposal {
-    /// The pattern that is stored.
-    pub pattern: String,
-    /// What it covers, in words.
-    pub text: String,
-}
-
 /// What a key on a card leads to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
@@ -199,6 +189,8 @@ pub struct Card {
     pub run_id: RunId,
     /// The question, and the call.
     pub ticket: SuspendTicket,
+    /// The question, read.
+    pub question: Question,
     /// What kind of answer is wanted.
     pub kind: CardKind,
     /// How far the answer has come.
@@ -236,29 +228,38 @@ pub struct Card {
 impl Card {
     /// The surface as it came.
     pub(crate) fn fresh_form(&self) -> FormState {
-        FormState::of(&self.ticket.suspension.parameters)
+        match &self.question.details {
+            QuestionDetails::Form(surface) => FormState::of(surface),
+            _ => FormState::default(),
+        }
     }
 
     /// A card for a question.
     pub fn new(thread_id: ThreadId, run_id: RunId, ticket: SuspendTicket) -> Card {
-        let kind = match ticket.suspension.action.as_str() {
+        let question = Question::of(&ticket.suspension);
+        let (mut ask, mut surface) = (AskState::default(), FormState::default());
+        let kind = match &question.details {
+            QuestionDetails::Choice(choice) => {
+                ask = AskState::of(choice);
+                CardKind::Ask
+            }
             // What a client would have done, a person may say.
-            ACTION_ASK_USER | ACTION_FRONTEND_TOOL => CardKind::Ask,
-            ACTION_SURFACE => CardKind::Form,
-            ACTION_UNKNOWN_OUTCOME => CardKind::Unknown,
-            ACTION_PLAN => CardKind::Plan,
-            ACTION_TRUST => CardKind::Trust,
-            _ => CardKind::Permission,
-        };
-        let ask = if kind == CardKind::Ask {
-            AskState::of(&ticket.suspension.parameters)
-        } else {
-            AskState::default()
-        };
-        let surface = if kind == CardKind::Form {
-            FormState::of(&ticket.suspension.parameters)
-        } else {
-            FormState::default()
+            QuestionDetails::Client => {
+                ask = AskState::of(&ChoiceQuestion::default());
+                CardKind::Ask
+            }
+            QuestionDetails::Form(form) => {
+                surface = FormState::of(form);
+                CardKind::Form
+            }
+            QuestionDetails::UnknownOutcome(_) => CardKind::Unknown,
+            QuestionDetails::Approval(_) | QuestionDetails::Child(_) => {
+                match ticket.suspension.action.as_str() {
+                    ACTION_PLAN => CardKind::Plan,
+                    ACTION_TRUST => CardKind::Trust,
+                    _ => CardKind::Permission,
+                }
+            }
         };
         Card {
             id: ticket.suspension.id.clone(),
@@ -266,6 +267,7 @@ impl Card {
             run_id,
             kind,
             ticket,
+            question,
             stage: Stage::Open,
             ask,
             surface,
@@ -314,54 +316,19 @@ impl Card {
         self.elsewhere.as_ref().map_or(here, |elsewhere| &elsewhere.project)
     }
 
-    fn parameter(&self, name: &str) -> Option<&str> {
-        self.ticket.suspension.parameters.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
-    }
-
-    /// The rule that asks.
-    pub fn rule(&self) -> Option<&str> {
-        self.parameter("rule")
-    }
-
-    /// Why it asks.
-    pub fn why(&self) -> Option<&str> {
-        self.parameter("why")
-    }
-
-    /// What the call does, as the rest of a sentence; of a call that was edited it is not known.
-    pub fn does(&self) -> Option<&str> {
-        self.parameter("does").filter(|_| self.edit.is_none())
-    }
-
-    /// Whether the file that it opens lies outside the project.
-    pub fn is_outside(&self) -> bool {
-        self.edit.is_none() && self.ticket.suspension.parameters.get("outside") == Some(&Value::Bool(true))
+    /// What the rules said of the call as it was proposed; of a call that was edited it is not known.
+    pub fn proposed(&self) -> Option<&ApprovalRequest> {
+        self.question.approval().filter(|_| self.edit.is_none())
     }
 
     /// What the kernel keeps the call to after a plain yes; `None` for calls that start no command.
     pub fn profile(&self) -> Option<Profile> {
-        self.ticket.suspension.profile()
+        self.question.approval()?.profile
     }
 
     /// Whether the kernel keeps the call to anything.
     pub fn is_sandboxed(&self) -> bool {
         self.profile().is_some_and(|profile| profile != Profile::Outside)
-    }
-
-    /// Where it will run.
-    pub fn cwd(&self) -> Option<&str> {
-        self.parameter("cwd")
-    }
-
-    /// What the call can do, as its word.
-    pub fn risk(&self) -> Option<Risk> {
-        self.parameter("risk").and_then(Risk::parse)
-    }
-
-    /// The grant that would have answered the question, and why it did not.
-    pub fn missed_grant(&self) -> Option<MissedGrant> {
-        let value = self.ticket.suspension.parameters.get("grant")?;
-        serde_json::from_value(value.clone()).ok()
     }
 
     /// Whether the command goes on after its call.
@@ -379,40 +346,19 @@ impl Card {
         self.ticket.suspension.expires_at
     }
 
-    /// What moved since the question was asked before, one sentence each; empty for a question asked once.
-    pub fn moved(&self) -> Vec<&str> {
-        let moved = self.ticket.suspension.parameters.pointer("/stale/moved").and_then(Value::as_array);
-        moved.into_iter().flatten().filter_map(Value::as_str).collect()
-    }
-
-    /// How files changed meanwhile, as the difference of each.
-    pub fn deltas(&self) -> Vec<&str> {
-        let deltas = self.ticket.suspension.parameters.pointer("/stale/deltas").and_then(Value::as_array);
-        deltas.into_iter().flatten().filter_map(|delta| delta.get("diff")?.as_str()).collect()
+    /// The question of a tool, in its own words.
+    pub fn asked(&self) -> &str {
+        let question = self.question.choice().and_then(|choice| choice.question.as_deref());
+        question.unwrap_or(&self.ticket.suspension.message)
     }
 
     /// What the call would do to files.
-    pub fn previews(&self) -> Vec<FilePreview> {
-        if let Some(edit) = &self.edit {
-            return match &edit.review {
-                Some(Ok(review)) => review.files.clone(),
-                Some(Err(_)) | None => Vec::new(),
-            };
+    pub fn previews(&self) -> &[FilePreview] {
+        match self.edit.as_ref().map(|edit| &edit.review) {
+            None => &self.question.files,
+            Some(Some(Ok(review))) => &review.files,
+            Some(Some(Err(_)) | None) => &[],
         }
-        let preview = self.ticket.suspension.parameters.get("preview");
-        preview.and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default()
-    }
-
-    /// Rules that may be granted here.
-    pub fn proposals(&self) -> Vec<Proposal> {
-        let list = self.ticket.suspension.parameters.get("proposals").and_then(Value::as_array);
-        let text =
-            |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        list.into_iter()
-            .flatten()
-            .map(|value| Proposal { pattern: text(value, "pattern"), text: text(value, "text") })
-            .filter(|proposal| !proposal.pattern.is_empty())
-            .collect()
     }
 
     /// Whether an answer is on its way.

@@ -9,6 +9,7 @@ use crate::cli::{Cli, ThenArgs};
 use crate::contract::clock::uptime_ms;
 use crate::contract::display::shell_word;
 use crate::contract::ids::ThreadId;
+use crate::contract::question::Question;
 use crate::contract::record::{LeaseRecord, Owner, SuspensionRecord, SuspensionStatus};
 use crate::headless::{self, Job};
 use crate::runtime::is_alive;
@@ -122,8 +123,7 @@ impl Place {
     ) -> Result<Place, Failure> {
         let here = &foundation.workspace.cwd;
         // What the question says is what was shown; a question of an older version says nothing.
-        let asked = suspension.ticket.suspension.parameters.get("cwd").and_then(serde_json::Value::as_str);
-        let folder = if let Some(cwd) = asked {
+        let folder = if let Some(cwd) = Question::of(&suspension.ticket.suspension).cwd {
             cwd.into()
         } else {
             let thread = store.thread(&suspension.thread_id).await.map_err(Failure::failed)?;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::super::edited::difference;
 use super::refusal::{moment, right, whence, who};
 use crate::contract::display::{call_text, visible, visible_line};
+use crate::contract::question::{Question, QuestionDetails, UnknownOutcome};
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 use crate::contract::tool::FilePreview;
@@ -31,6 +32,7 @@ const DIFF: usize = 200;
 pub(super) fn shown(suspension: &SuspensionRecord) -> String {
     let ticket = &suspension.ticket;
     let parameters = &ticket.suspension.parameters;
+    let question = Question::of(&ticket.suspension);
     let mut out = String::new();
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(out, "{:<11} {}", visible_line(name), visible_line(value));
@@ -51,8 +53,12 @@ pub(super) fn shown(suspension: &SuspensionRecord) -> String {
             line(name, &plain(value));
         }
     }
-    for (key, name) in [("started_at", "began"), ("found_at", "found")] {
-        if let Some(at) = parameters.get(key).and_then(Value::as_u64) {
+    let known = match &question.details {
+        QuestionDetails::UnknownOutcome(known) => known.clone(),
+        _ => UnknownOutcome::default(),
+    };
+    for (name, at) in [("began", known.started_at), ("found", known.found_at)] {
+        if let Some(at) = at {
             line(name, &moment(at));
         }
     }
@@ -63,26 +69,24 @@ pub(super) fn shown(suspension: &SuspensionRecord) -> String {
     let _ = writeln!(out, "\n{}", visible(&ticket.suspension.message));
     let arguments = &ticket.pending.arguments;
     let _ = writeln!(out, "\n{}", visible(&call_text(arguments)));
-    if let Some(output) = parameters.get("output").and_then(Value::as_str).filter(|text| !text.is_empty()) {
+    if let Some(output) = &known.output {
         let _ = writeln!(out, "\nits output:\n{}", visible(output));
     }
-    let files = parameters.get("preview").and_then(|preview| serde_json::from_value(preview.clone()).ok());
-    for file in files.into_iter().flat_map(Vec::<FilePreview>::into_iter) {
-        out.push_str(&changed(&file));
+    for file in &question.files {
+        out.push_str(&changed(file));
     }
-    let proposals = super::super::giving::proposals(suspension);
+    let proposals = question.proposals();
     if !proposals.is_empty() {
         let _ = writeln!(out, "\nrules that would allow it:");
-        for (at, pattern) in proposals.iter().enumerate() {
-            let _ = writeln!(out, "  --grant {}: {}", at + 1, visible_line(pattern));
+        for (at, proposal) in proposals.iter().enumerate() {
+            let _ = writeln!(out, "  --grant {}: {}", at + 1, visible_line(&proposal.pattern));
         }
     }
-    let deltas = parameters.pointer("/stale/deltas").and_then(Value::as_array);
-    for delta in deltas.into_iter().flatten().filter_map(|delta| delta.get("diff")?.as_str()) {
-        let _ = writeln!(out, "\nchanges since the previous question:\n{}", visible(delta));
+    for delta in &question.stale.deltas {
+        let _ = writeln!(out, "\nchanges since the previous question:\n{}", visible(&delta.diff));
     }
     // Asked again about an edited call: what the model had proposed is still there.
-    if let Some(original) = parameters.get("original") {
+    if let Some(original) = &question.original {
         let changed = difference(original, arguments);
         let _ = writeln!(out, "\nedited before the new question:\n{}", visible(changed.trim_end()));
     }

@@ -32,6 +32,7 @@ pub mod outline;
 pub mod path_policy;
 pub mod profile;
 pub mod progress;
+pub mod question;
 pub mod record;
 pub mod schema;
 pub mod server;

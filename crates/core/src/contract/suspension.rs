@@ -32,7 +32,7 @@ pub struct Suspension {
     pub action: String,
     /// The question for a person.
     pub message: String,
-    /// What a front end needs to show it: for a permission `rule`, `why`, `cwd`, `proposals`, `preview`.
+    /// What a front end needs to show it, as [`Question`](super::question::Question) reads it.
     #[serde(default)]
     pub parameters: Value,
     /// JSON Schema of the answer's payload.
@@ -76,13 +76,6 @@ pub struct SuspendTicket {
     pub pending: PendingToolCall,
     /// What an answer does.
     pub resume_mode: ToolCallResumeMode,
-}
-
-impl Suspension {
-    /// What the kernel keeps the call to after a plain yes; `None` for calls that start no command.
-    pub fn profile(&self) -> Option<Profile> {
-        serde_json::from_value(self.parameters.get("profile")?.clone()).ok().flatten()
-    }
 }
 
 impl SuspendTicket {

@@ -2,19 +2,11 @@
 
 use super::evaluate::{Question, SHELL_TOOL, is_file_edit, known_primary};
 use super::path::{self, Places};
+use aye_core::contract::question::GrantProposal;
 use aye_pattern::shell::{analyse, canonical, quote, risks, runs_others, visible};
 use aye_pattern::{Pattern, escape_glob, is_glob};
 use serde_json::Value;
 use std::path::Path;
-
-/// A rule that a person may grant instead of answering once.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GrantProposal {
-    /// The pattern, its literal parts escaped.
-    pub pattern: String,
-    /// What it covers, in words.
-    pub text: String,
-}
 
 /// Programs whose first word after them says what they do.
 pub(super) const WITH_SUBCOMMAND: &[&str] = &[

@@ -53,13 +53,14 @@ mod tests;
 #[cfg(test)]
 mod tests_more;
 
+pub use aye_core::contract::question::GrantProposal;
 pub use check::{CheckContext, check_line};
 pub use editing::check_grant;
 pub use enforce::{Enforcement, Need};
 pub use evaluate::{AskKind, Decision, Prepared, Question, Verdict, evaluate, is_file_edit, known_primary};
 pub use file::{Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError};
 pub use files::FileRules;
-pub use grant::{GrantProposal, propose_grants};
+pub use grant::propose_grants;
 pub use handle::Permissions;
 pub use mode::{Mode, evaluate_in};
 pub use names::BUILT_IN;

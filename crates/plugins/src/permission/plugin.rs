@@ -11,6 +11,7 @@ use super::rules::{RuleSet, ToolPermissionBehavior};
 use super::tried::judgement;
 use async_trait::async_trait;
 use aye_core::contract::judgement::{Judgement, JudgementAction, Risk};
+use aye_core::contract::question::GrantProposal;
 use aye_core::contract::spec::PluginConfigKey;
 use aye_core::contract::suspension::{
     ACTION_PERMISSION, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
@@ -23,7 +24,7 @@ use aye_core::phase::{
 };
 use aye_core::state::{JsonValue, Phase, Snapshot, StateCommand, StateError};
 use aye_pattern::shell::visible;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 
 /// The plugin's name.
@@ -200,15 +201,13 @@ fn ticket(
 }
 
 /// The grants that would answer the question for good. None when a rule says to ask: a grant does not beat it.
-fn proposals(call: &Prepared<'_>, kind: AskKind, rules: &RuleSet) -> Vec<Value> {
+fn proposals(call: &Prepared<'_>, kind: AskKind, rules: &RuleSet) -> Vec<GrantProposal> {
     if matches!(kind, AskKind::Rule | AskKind::BrokenRules | AskKind::Outside) {
         return Vec::new();
     }
-    propose_grants(&call.question)
-        .into_iter()
-        .filter(|proposal| check_grant(call, rules, &proposal.pattern).is_ok())
-        .map(|proposal| json!({ "pattern": proposal.pattern, "text": proposal.text }))
-        .collect()
+    let mut proposals = propose_grants(&call.question);
+    proposals.retain(|proposal| check_grant(call, rules, &proposal.pattern).is_ok());
+    proposals
 }
 
 /// The rules of an agent that hands over, and of the other one those that deny or ask: a handoff grants nothing.

@@ -5,15 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::composer::Composer;
-
-/// One of the choices.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// What is answered.
-    pub label: String,
-    /// What it means.
-    pub description: Option<String>,
-}
+use aye_core::contract::question::{Choice, ChoiceQuestion};
 
 /// What is chosen and written so far.
 #[derive(Clone, Debug, Default)]
@@ -28,24 +20,12 @@ pub struct AskState {
 }
 
 impl AskState {
-    /// Reads the parameters of the question.
-    pub(super) fn of(parameters: &Value) -> AskState {
-        let flag = |name: &str| parameters.get(name).and_then(Value::as_bool).unwrap_or(false);
-        let choices: Vec<Choice> = parameters
-            .get("choices")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(|choice| {
-                let text = |key: &str| choice.get(key).and_then(Value::as_str).map(str::to_owned);
-                let label = text("label").or_else(|| choice.as_str().map(str::to_owned))?;
-                Some(Choice { label, description: text("description").filter(|text| !text.is_empty()) })
-            })
-            .collect();
-        let free_text = flag("free_text") || choices.is_empty();
+    pub(super) fn of(question: &ChoiceQuestion) -> AskState {
+        let choices = question.choices.clone();
+        let free_text = question.takes_text || choices.is_empty();
         // Without choices there is nothing to do but to write.
         let writing = choices.is_empty().then(|| Box::new(super::line()));
-        let multi = flag("multi") && !choices.is_empty();
+        let multi = question.is_multi && !choices.is_empty();
         AskState { choices, multi, free_text, cursor: None, chosen: BTreeSet::new(), writing }
     }
 

@@ -8,7 +8,7 @@ use super::{Card, CardKind, Reply, Stage};
 use crate::composer::Composer;
 use crate::diff::hunks::Hunks;
 use crate::host::Review;
-use aye_core::contract::judgement::Ruling;
+use aye_core::contract::judgement::{Risk, Ruling};
 
 /// Arguments in place of the proposed ones, and what is known of them.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl Card {
 
     /// What the model had proposed, when it was edited before the question was asked again.
     pub fn asked_again_as_edited(&self) -> bool {
-        self.ticket.suspension.parameters.get("original").is_some()
+        self.question.original.is_some()
     }
 
     /// The argument that is a text of its own, for tools that have one.
@@ -214,11 +214,11 @@ impl Card {
 
     /// The file that is changed, and how many lines of it stand before each place where the text is replaced.
     fn places_of(&self, old: &str) -> (PathBuf, Vec<usize>) {
-        let Some(preview) = self.previews().into_iter().next() else { return Default::default() };
+        let Some(preview) = self.previews().first() else { return Default::default() };
         if self.text_argument() == Some("content") {
-            return (preview.path, vec![0]);
+            return (preview.path.clone(), vec![0]);
         }
-        let text = preview.old_text.unwrap_or_default();
+        let text = preview.old_text.as_deref().unwrap_or_default();
         // Models write `\n` whatever line ends the file has.
         let crlf = old.replace('\n', "\r\n");
         let old = if text.contains(old) { old } else { &crlf };
@@ -226,7 +226,7 @@ impl Card {
         let most = if is_for_all { usize::MAX } else { 1 };
         let line_of = |(at, _): (usize, &str)| text[..at].matches('\n').count();
         let places = text.match_indices(old).take(most).map(line_of).collect();
-        (preview.path, places)
+        (preview.path.clone(), places)
     }
 
     /// Takes the pieces that stay.
@@ -250,9 +250,7 @@ impl Card {
 
     /// Whether the call only looks, as the rules said when they asked.
     pub fn only_reads(&self) -> bool {
-        let risk = self.ticket.suspension.parameters.get("risk").and_then(Value::as_str);
-        risk.and_then(aye_core::contract::judgement::Risk::parse)
-            == Some(aye_core::contract::judgement::Risk::Reads)
+        self.question.approval().and_then(|request| request.risk) == Some(Risk::Reads)
     }
 
     /// Whether a yes or no to several at once may include it.

@@ -15,12 +15,9 @@ pub struct FormState {
 }
 
 impl FormState {
-    /// Reads the parameters of the question.
-    pub(super) fn of(parameters: &Value) -> FormState {
-        let surface = parameters.get("surface").cloned().unwrap_or_default();
-        let surface: Surface = serde_json::from_value(surface).unwrap_or_default();
+    pub(super) fn of(surface: &Surface) -> FormState {
         let stops = surface.stops();
-        FormState { surface, stops, cursor: None, writing: None }
+        FormState { surface: surface.clone(), stops, cursor: None, writing: None }
     }
 
     /// The surface with what was put in so far.
@@ -140,7 +137,7 @@ mod tests {
     use super::*;
 
     fn form() -> FormState {
-        FormState::of(&json!({"surface": {
+        let surface = json!({
             "id": "s", "root": "root", "data": {"n": 1},
             "components": {
                 "root": {"kind": "Column", "props": {"children": ["name", "many", "ok", "go"]}},
@@ -149,7 +146,8 @@ mod tests {
                 "ok": {"kind": "CheckBox", "props": {"label": "Ok"}},
                 "go": {"kind": "Button", "props": {"label": "Go", "action": {"name": "go"}}},
             },
-        }}))
+        });
+        FormState::of(&serde_json::from_value(surface).expect("a surface"))
     }
 
     #[test]
@@ -179,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_surface_that_cannot_be_read_has_nothing_to_press() {
-        let mut form = FormState::of(&json!({"surface": 3}));
+        let mut form = FormState::of(&Surface::default());
         form.step(1);
         assert_eq!(form.accept(), None);
     }

@@ -7,8 +7,9 @@ use crossterm::event::KeyEvent;
 use super::super::composer::Composer;
 use super::super::keymap::{Action, Keymap, Place};
 use super::keys::{Edited, edit_line};
-use super::{Card, Proposal, Reply, SCOPES, Stage, line};
+use super::{Card, Reply, SCOPES, Stage, line};
 use aye_core::contract::grant::{GrantEnd, GrantPreview, GrantRequest};
+use aye_core::contract::question::GrantProposal;
 
 /// What is being written.
 #[derive(Clone, Debug)]
@@ -40,7 +41,7 @@ pub struct GrantForm {
 
 impl GrantForm {
     /// The pattern as it is now: also while it is being written.
-    pub fn pattern(&self, proposals: &[Proposal]) -> String {
+    pub fn pattern(&self, proposals: &[GrantProposal]) -> String {
         if let Some(Writing::Pattern(line)) = &self.writing {
             return line.text().trim().to_owned();
         }
@@ -109,9 +110,8 @@ impl Card {
 
     /// The pattern whose matches are wanted and were not asked for yet.
     pub fn wants_preview(&mut self) -> Option<String> {
-        let proposals = self.proposals();
         let Stage::Grant(form) = &mut self.stage else { return None };
-        let pattern = form.pattern(&proposals);
+        let pattern = form.pattern(self.question.proposals());
         if form.asked.as_ref() == Some(&pattern) {
             return None;
         }
@@ -130,7 +130,7 @@ impl Card {
     }
 
     pub(super) fn grant_key(&mut self, key: KeyEvent, keymap: &Keymap, project: &Path) -> Reply {
-        let proposals = self.proposals();
+        let proposals = self.question.proposals().to_vec();
         let Stage::Grant(form) = &mut self.stage else { return Reply::NotMine };
         if form.writing.is_some() {
             return self.writing_key(key, keymap, &proposals);
@@ -159,7 +159,7 @@ impl Card {
     }
 
     /// Enter: what is spelled out on the card is stored.
-    fn store(&mut self, proposals: &[Proposal], project: &Path) -> Reply {
+    fn store(&mut self, proposals: &[GrantProposal], project: &Path) -> Reply {
         let Stage::Grant(form) = &self.stage else { return Reply::NotMine };
         let pattern = form.pattern(proposals);
         if form.chosen >= proposals.len() {
@@ -185,7 +185,7 @@ impl Card {
         Reply::Grant(request)
     }
 
-    fn writing_key(&mut self, key: KeyEvent, keymap: &Keymap, proposals: &[Proposal]) -> Reply {
+    fn writing_key(&mut self, key: KeyEvent, keymap: &Keymap, proposals: &[GrantProposal]) -> Reply {
         let Stage::Grant(form) = &mut self.stage else { return Reply::NotMine };
         let Some(line) = form.line_mut() else { return Reply::NotMine };
         match edit_line(line, key, keymap) {

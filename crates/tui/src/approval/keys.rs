@@ -144,7 +144,7 @@ impl Card {
     pub fn choices(&self) -> &'static [Action] {
         match self.kind {
             CardKind::Permission if self.edit.is_some() => &[Action::Allow, Action::Unedit, Action::Deny],
-            CardKind::Permission if self.proposals().is_empty() => &[Action::Allow, Action::Deny],
+            CardKind::Permission if self.question.proposals().is_empty() => &[Action::Allow, Action::Deny],
             CardKind::Permission => &[Action::Allow, Action::Grant, Action::Deny],
             CardKind::Unknown => &[Action::RunAgain, Action::MarkDone, Action::Skip],
             CardKind::Plan => &[Action::Allow, Action::Grant, Action::Deny],
@@ -250,7 +250,7 @@ impl Card {
                 Reply::Taken
             }
             Action::Grant if !is_unknown => {
-                if self.proposals().is_empty() {
+                if self.question.proposals().is_empty() {
                     self.problem = Some("no rule fits this call; y allows it once".to_owned());
                 } else {
                     self.scroll = 0;

@@ -1,7 +1,5 @@
 //! Notifies the user of a new question, and closes questions that expire.
 
-use serde_json::Value;
-
 use super::super::app::App;
 use super::super::approval::Card;
 use super::super::msg::Cmd;
@@ -18,14 +16,12 @@ impl App {
         if self.cards.iter().any(|known| known.id == card.id) {
             return;
         }
-        let notify = card.ticket.suspension.parameters.get("notify");
-        let list = notify.and_then(|value| Notify::read_all(value).ok()).unwrap_or_default();
+        let list = &card.question.notify;
         let bell = list.contains(&Notify::Bell) || (self.rings && !self.has_focus);
         let desktop = (list.contains(&Notify::Desktop) && !self.has_focus).then(|| {
             let pending = &card.ticket.pending;
-            let question = card.ticket.suspension.parameters.get("question").and_then(Value::as_str);
-            let what =
-                question.map_or_else(|| call_summary(&pending.name, &pending.arguments), str::to_owned);
+            let question = card.question.choice().and_then(|choice| choice.question.clone());
+            let what = question.unwrap_or_else(|| call_summary(&pending.name, &pending.arguments));
             format!("question: {what}")
         });
         if bell || desktop.is_some() {

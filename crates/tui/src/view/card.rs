@@ -2,7 +2,6 @@
 
 use ratatui::layout::Position;
 use ratatui::text::{Line, Span};
-use serde_json::Value;
 
 use super::super::app::{App, Focus};
 use super::super::approval::{Card, CardKind, Stage};
@@ -75,7 +74,7 @@ fn one_line(card: &Card, app: &App) -> String {
     let pending = &card.ticket.pending;
     let what = match card.kind {
         CardKind::Ask => {
-            let question = card.ticket.suspension.parameters.get("question").and_then(Value::as_str);
+            let question = card.question.choice().and_then(|choice| choice.question.as_deref());
             visible_line(question.unwrap_or_default()).into_owned()
         }
         CardKind::Form | CardKind::Plan => visible_line(&card.ticket.suspension.message).into_owned(),
@@ -256,8 +255,10 @@ fn of_conversation(card: &Card, inner: u16, theme: &Theme) -> Vec<Span<'static>>
 
 /// What the call does, after the tool's name.
 fn does(card: &Card, app: &App) -> String {
-    let outside = if card.is_outside() { ", outside this project" } else { "" };
-    match &card.previews()[..] {
+    let proposed = card.proposed();
+    let outside =
+        if proposed.is_some_and(|proposed| proposed.is_outside) { ", outside this project" } else { "" };
+    match card.previews() {
         [] => {}
         [file] => {
             let verb = if file.before.is_none() { "creates" } else { "changes" };
@@ -267,7 +268,7 @@ fn does(card: &Card, app: &App) -> String {
         }
         files => return format!("changes {} files", files.len()),
     }
-    let does = match card.does() {
+    let does = match proposed.and_then(|proposed| proposed.does.as_deref()) {
         Some(does) => visible_line(does).into_owned(),
         None if card.command().is_some() => "runs a command".to_owned(),
         None => "needs approval".to_owned(),
@@ -276,8 +277,8 @@ fn does(card: &Card, app: &App) -> String {
 }
 
 fn header(card: &Card) -> Option<String> {
-    let header = card.ticket.suspension.parameters.get("header").and_then(Value::as_str)?;
-    Some(visible_line(header).into_owned()).filter(|header| !header.trim().is_empty())
+    let header = card.question.choice()?.header.as_deref()?;
+    Some(visible_line(header).into_owned())
 }
 
 /// Keeps the rows from `from` on that there is room for, and says how many are hidden.
@@ -333,9 +334,8 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme, code: &[Option<Colour
     let mut lines = Vec::new();
     match card.kind {
         CardKind::Ask => {
-            let question = card.ticket.suspension.parameters.get("question").and_then(Value::as_str);
-            let question = question.unwrap_or(&card.ticket.suspension.message);
-            lines.extend(Wrap::words(inner).text(&visible(question), theme.style(Role::Text)));
+            let text = visible(card.asked());
+            lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Text)));
             lines.extend(choices(card, inner, theme));
         }
         CardKind::Form => lines.extend(form(card, inner, theme)),
@@ -456,7 +456,7 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
     if let Some(text) = card.profile().map(Profile::reach) {
         lines.extend(Wrap::words(inner).text(text, dim));
     }
-    let place = card.cwd().map_or(app.info.cwd.as_path(), std::path::Path::new);
+    let place = card.question.cwd.as_deref().map_or(app.info.cwd.as_path(), std::path::Path::new);
     let mut text = format!("in {}", short_path(place, app.info.home.as_deref()));
     if card.edit.is_some() {
         // The rule and its reason were about the proposed version.
@@ -464,15 +464,16 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
         lines.extend(edit::review(card, inner, theme));
         return lines;
     }
-    if let Some(rule) = card.rule() {
+    let proposed = card.proposed();
+    if let Some(rule) = proposed.and_then(|proposed| proposed.rule.as_deref()) {
         text.push_str(" · rule: ");
         text.push_str(&visible_line(rule));
     }
     lines.extend(Wrap::words(inner).text(&text, dim));
-    if let Some(why) = card.why() {
+    if let Some(why) = &card.question.why {
         lines.extend(Wrap::words(inner).text(&visible_line(why), dim));
     }
-    if let Some(grant) = card.missed_grant() {
+    if let Some(grant) = proposed.and_then(|proposed| proposed.missed_grant.as_ref()) {
         let when = grant.at.map(|at| format!(" {}", app.clock.ago(app.now, at))).unwrap_or_default();
         let text = format!("your grant `{}` for {} {}{when}", grant.pattern, grant.scope, grant.why);
         lines.extend(Wrap::words(inner).text(&visible_line(&text), dim));

@@ -1,8 +1,6 @@
 //! Questions with choices and forms in words, for a screen reader: the question and each input once, in a line of its
 //! own, then only what the arrows select.
 
-use serde_json::Value;
-
 use super::super::app::{App, Focus};
 use super::super::approval::{Card, CardKind, Stage};
 use super::super::keymap::{Action, Place};
@@ -22,13 +20,10 @@ pub(super) fn all(card: &Card, app: &App) -> Vec<String> {
     let mut lines = Vec::new();
     match card.kind {
         CardKind::Ask => {
-            let parameters = &card.ticket.suspension.parameters;
-            let word = |key: &str| parameters.get(key).and_then(Value::as_str).unwrap_or_default();
-            let header = visible_line(word("header")).trim().to_owned();
-            lines.push(format!("{} has a question:", if header.is_empty() { name } else { header }));
-            let question = word("question");
-            let question = if question.is_empty() { &card.ticket.suspension.message } else { question };
-            lines.extend(paragraphs(question));
+            let header = card.question.choice().and_then(|choice| choice.header.as_deref());
+            let name = header.map_or(name, |header| visible_line(header).trim().to_owned());
+            lines.push(format!("{name} has a question:"));
+            lines.extend(paragraphs(card.asked()));
             let count = rows(card);
             lines.extend((0..count).map(|at| choice(card, at, count, false)));
         }

@@ -19,8 +19,7 @@ pub(super) fn grant(
     inner: u16,
     theme: &Theme,
 ) -> Vec<Line<'static>> {
-    let proposals = card.proposals();
-    let pattern = form.pattern(&proposals);
+    let pattern = form.pattern(card.question.proposals());
     let preview = form.preview(&pattern);
     let problem = preview.and_then(|preview| preview.problem.as_deref());
     let mut lines = Vec::new();
@@ -60,8 +59,8 @@ fn reach(scope: usize, card: &Card, app: &App) -> String {
 
 /// The patterns there are to choose from.
 fn choices(card: &Card, form: &GrantForm, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let proposals = card.proposals();
-    let rows = proposals.iter().map(|proposal| (proposal.pattern.as_str(), proposal.text.as_str()));
+    let rows =
+        card.question.proposals().iter().map(|proposal| (proposal.pattern.as_str(), proposal.text.as_str()));
     let own = form.own.iter().map(|own| (own.as_str(), "as you wrote it"));
     let mut lines = Vec::new();
     for (i, (pattern, text)) in rows.chain(own).enumerate() {

@@ -15,7 +15,7 @@ const MAX_LINES: usize = 60;
 pub(super) fn moved(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     let style = theme.style(Role::Warning);
     let mut lines = Vec::new();
-    for (i, words) in card.moved().into_iter().enumerate() {
+    for (i, words) in card.question.stale.moved.iter().enumerate() {
         let lead = if i == 0 { "Asked again: " } else { "and " };
         lines.extend(Wrap::words(inner).text(&format!("{lead}{}", visible_line(words)), style));
     }
@@ -29,8 +29,8 @@ pub(super) fn moved(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>
 pub(super) fn deltas(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     let dim = theme.style(Role::Dim);
     let (mut lines, mut shown, mut hidden) = (Vec::new(), 0, 0);
-    for diff in card.deltas() {
-        let mut rest = diff.lines();
+    for delta in &card.question.stale.deltas {
+        let mut rest = delta.diff.lines();
         // `--- a/x` and `+++ b/x`: the name is said once.
         let name = rest.next().and_then(|line| line.strip_prefix("--- a/")).unwrap_or_default();
         let _ = rest.next();

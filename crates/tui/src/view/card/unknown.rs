@@ -3,26 +3,25 @@
 use std::fmt::Write as _;
 
 use ratatui::text::Line;
-use serde_json::Value;
 
 use super::super::super::app::App;
 use super::super::super::approval::Card;
 use super::super::super::theme::{Role, Theme};
 use super::super::super::wrap::Wrap;
 use aye_core::contract::display::visible_line;
+use aye_core::contract::question::QuestionDetails;
 
 /// Rows of output that a card shows: the last ones.
 const MAX_ROWS: usize = 12;
 
 /// What is known of it.
 pub(super) fn known(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let parameters = &card.ticket.suspension.parameters;
+    let QuestionDetails::UnknownOutcome(known) = &card.question.details else { return Vec::new() };
     let dim = theme.style(Role::Dim);
-    let time = |key: &str| parameters.get(key).and_then(Value::as_u64);
     let mut lines = Vec::new();
-    if let Some(started) = time("started_at") {
+    if let Some(started) = known.started_at {
         let mut text = format!("Started at {}", app.clock.hour_and_minute(started));
-        if let Some(found) = time("found_at") {
+        if let Some(found) = known.found_at {
             let minutes = found.saturating_sub(started).div_ceil(60_000);
             let passed = match minutes {
                 0 | 1 => "less than a minute".to_owned(),
@@ -37,8 +36,7 @@ pub(super) fn known(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Li
         }
         lines.extend(Wrap::words(inner).text(&text, dim));
     }
-    let output = parameters.get("output").and_then(Value::as_str).unwrap_or_default();
-    let rows: Vec<&str> = output.trim_end().lines().collect();
+    let rows: Vec<&str> = known.output.as_deref().unwrap_or_default().trim_end().lines().collect();
     if rows.is_empty() {
         lines.extend(Wrap::words(inner).text("No output was captured.", dim));
         return lines;

@@ -1,0 +1,332 @@
+//! A question as its readers need it: the parameters of its suspension, read once.
+//!
+//! The row keeps the parameters as they came, because tools, plugins and older versions write them. A member of another
+//! shape than expected counts as absent, and the rest of the question is still shown.
+
+use std::borrow::Cow;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::grant::MissedGrant;
+use super::judgement::{Profile, Risk};
+use super::surface::{ACTION_SURFACE, Surface};
+use super::suspension::{
+    ACTION_ASK_USER, ACTION_CHILD_RUN, ACTION_FRONTEND_TOOL, ACTION_UNKNOWN_OUTCOME, Suspension,
+};
+use super::terms::Notify;
+use super::tool::FilePreview;
+
+/// A pending question. An empty text counts as absent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Question {
+    /// Why it is asked.
+    pub why: Option<String>,
+    /// The folder that the call would run in.
+    pub cwd: Option<String>,
+    /// Who is notified, and how.
+    pub notify: Vec<Notify>,
+    /// What changed since it was asked first.
+    pub stale: StaleQuestion,
+    /// What the call would do to files.
+    pub files: Vec<FilePreview>,
+    /// The arguments of the model, when the user edited them before the question was asked again.
+    pub original: Option<Value>,
+    /// What only questions of its kind show.
+    pub details: QuestionDetails,
+}
+
+/// What only questions of one kind show.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QuestionDetails {
+    /// Whether a call may run; also the question of a plugin with an action of its own.
+    Approval(ApprovalRequest),
+    /// A choice, text, or both.
+    Choice(ChoiceQuestion),
+    /// A form.
+    Form(Box<Surface>),
+    /// What to do about a call that may have run.
+    UnknownOutcome(UnknownOutcome),
+    /// Another agent works on the call.
+    Child(ChildRequest),
+    /// A client carries the call out.
+    Client,
+}
+
+impl Default for QuestionDetails {
+    fn default() -> Self {
+        Self::Approval(ApprovalRequest::default())
+    }
+}
+
+/// Whether a call may run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ApprovalRequest {
+    /// The rule that asks.
+    pub rule: Option<String>,
+    /// What the call does, as the rest of a sentence.
+    pub does: Option<String>,
+    /// Whether the file that it opens lies outside the project.
+    pub is_outside: bool,
+    /// What the call can do, at worst.
+    pub risk: Option<Risk>,
+    /// What the kernel keeps the call to after a plain yes; `None` for calls that start no command.
+    pub profile: Option<Profile>,
+    /// Rules that would answer the question from now on.
+    pub proposals: Vec<GrantProposal>,
+    /// The grant that would have answered the question.
+    pub missed_grant: Option<MissedGrant>,
+}
+
+/// A rule that would answer a question from now on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantProposal {
+    /// The pattern of the allow rule.
+    pub pattern: String,
+    /// What it allows, for people.
+    #[serde(default)]
+    pub text: String,
+}
+
+/// A question with choices, text, or both.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChoiceQuestion {
+    /// The question; the suspension's message when it is absent.
+    pub question: Option<String>,
+    /// One to three words above it.
+    pub header: Option<String>,
+    /// The choices.
+    pub choices: Vec<Choice>,
+    /// Whether several may be selected.
+    pub is_multi: bool,
+    /// Whether text may be written instead.
+    pub takes_text: bool,
+}
+
+/// One of the choices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The answer.
+    pub label: String,
+    /// Its explanation.
+    pub description: Option<String>,
+}
+
+/// What is known of a call that may have run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnknownOutcome {
+    /// The end of its output.
+    pub output: Option<String>,
+    /// When the call started, in Unix milliseconds.
+    pub started_at: Option<u64>,
+    /// When the call was found interrupted, in Unix milliseconds.
+    pub found_at: Option<u64>,
+}
+
+/// The work that a child run is started for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChildRequest {
+    /// The agent.
+    pub agent: String,
+    /// Its first message.
+    pub prompt: String,
+    /// The model, when it is not the parent's.
+    pub model: Option<String>,
+}
+
+/// What changed between two versions of a question.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StaleQuestion {
+    /// The changes, one sentence each; empty for a question asked once.
+    pub moved: Vec<String>,
+    /// How files changed meanwhile.
+    pub deltas: Vec<FileDelta>,
+    /// The message of the first version.
+    pub message: Option<String>,
+}
+
+/// How one file changed meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileDelta {
+    /// Its path.
+    #[serde(default)]
+    pub path: String,
+    /// The difference.
+    pub diff: String,
+}
+
+fn member<T: DeserializeOwned>(object: &Value, name: &str) -> Option<T> {
+    T::deserialize(object.get(name)?).ok()
+}
+
+fn text(object: &Value, name: &str) -> Option<String> {
+    member::<String>(object, name).filter(|text| !text.is_empty())
+}
+
+/// The entries that can be read.
+fn list<T: DeserializeOwned>(object: &Value, name: &str) -> Vec<T> {
+    let entries = object.get(name).and_then(Value::as_array).into_iter().flatten();
+    entries.filter_map(|entry| T::deserialize(entry).ok()).collect()
+}
+
+impl Question {
+    /// Reads the parameters of a suspension.
+    pub fn of(suspension: &Suspension) -> Self {
+        let parameters = &suspension.parameters;
+        let stale = parameters.get("stale").unwrap_or(&Value::Null);
+        Self {
+            why: text(parameters, "why"),
+            cwd: text(parameters, "cwd"),
+            notify: parameters.get("notify").and_then(|list| Notify::read_all(list).ok()).unwrap_or_default(),
+            stale: StaleQuestion {
+                moved: list(stale, "moved"),
+                deltas: list(stale, "deltas"),
+                message: member(stale, "message"),
+            },
+            files: suspension.files(),
+            original: parameters.get("original").cloned(),
+            details: QuestionDetails::of(&suspension.action, parameters),
+        }
+    }
+
+    /// What is shown of a call that needs approval.
+    pub fn approval(&self) -> Option<&ApprovalRequest> {
+        match &self.details {
+            QuestionDetails::Approval(request) => Some(request),
+            _ => None,
+        }
+    }
+
+    /// Rules that would answer it from now on.
+    pub fn proposals(&self) -> &[GrantProposal] {
+        self.approval().map_or(&[], |request| &request.proposals)
+    }
+
+    /// What is shown of a question with choices or text.
+    pub fn choice(&self) -> Option<&ChoiceQuestion> {
+        match &self.details {
+            QuestionDetails::Choice(question) => Some(question),
+            _ => None,
+        }
+    }
+}
+
+impl QuestionDetails {
+    fn of(action: &str, parameters: &Value) -> Self {
+        match action {
+            ACTION_ASK_USER => Self::Choice(ChoiceQuestion::of(parameters)),
+            ACTION_SURFACE => Self::Form(member(parameters, "surface").unwrap_or_default()),
+            ACTION_UNKNOWN_OUTCOME => Self::UnknownOutcome(UnknownOutcome {
+                output: text(parameters, "output"),
+                started_at: member(parameters, "started_at"),
+                found_at: member(parameters, "found_at"),
+            }),
+            ACTION_CHILD_RUN => Self::Child(ChildRequest {
+                agent: text(parameters, "agent").unwrap_or_default(),
+                prompt: text(parameters, "prompt").unwrap_or_default(),
+                model: text(parameters, "model"),
+            }),
+            ACTION_FRONTEND_TOOL => Self::Client,
+            _ => Self::Approval(ApprovalRequest {
+                rule: text(parameters, "rule"),
+                does: text(parameters, "does"),
+                is_outside: member(parameters, "outside").unwrap_or_default(),
+                risk: member(parameters, "risk"),
+                profile: member(parameters, "profile"),
+                proposals: list::<GrantProposal>(parameters, "proposals")
+                    .into_iter()
+                    .filter(|proposal| !proposal.pattern.is_empty())
+                    .collect(),
+                missed_grant: member(parameters, "grant"),
+            }),
+        }
+    }
+}
+
+impl ChoiceQuestion {
+    fn of(parameters: &Value) -> Self {
+        let choice = |entry: Value| {
+            // An older version stored a choice without a description as its label.
+            let label = entry.as_str().map(str::to_owned).or_else(|| member(&entry, "label"))?;
+            Some(Choice { label, description: text(&entry, "description") })
+        };
+        Self {
+            question: text(parameters, "question"),
+            header: text(parameters, "header").filter(|header| !header.trim().is_empty()),
+            choices: list::<Value>(parameters, "choices").into_iter().filter_map(choice).collect(),
+            is_multi: member(parameters, "multi").unwrap_or_default(),
+            takes_text: member(parameters, "free_text").unwrap_or_default(),
+        }
+    }
+}
+
+impl Suspension {
+    /// Why it is asked; its message when nothing else says so.
+    pub fn why(&self) -> Cow<'_, str> {
+        text(&self.parameters, "why").map_or(Cow::Borrowed(&self.message), Cow::Owned)
+    }
+
+    /// What the call can do, at worst.
+    pub fn risk(&self) -> Option<Risk> {
+        member(&self.parameters, "risk")
+    }
+
+    /// What the kernel keeps the call to after a plain yes; `None` for calls that start no command.
+    pub fn profile(&self) -> Option<Profile> {
+        member(&self.parameters, "profile")
+    }
+
+    /// What the call would do to files.
+    pub fn files(&self) -> Vec<FilePreview> {
+        member(&self.parameters, "preview").unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::contract::suspension::ACTION_PERMISSION;
+
+    fn question(action: &str, parameters: Value) -> Question {
+        let message = "Bash needs approval".to_owned();
+        let (id, action) = ("q".into(), action.to_owned());
+        let asked = Suspension { id, action, message, parameters, response_schema: None, expires_at: None };
+        Question::of(&asked)
+    }
+
+    #[test]
+    fn one_wrong_member_hides_nothing_else() {
+        let read = question(
+            ACTION_PERMISSION,
+            json!({
+                "why": "no rule covers this", "rule": 3, "risk": "unheard of", "outside": "yes", "preview": {},
+                "proposals": [{"pattern": ""}, 7, {"pattern": "Bash(ls)"}],
+                "stale": {"moved": ["git moved", 1], "deltas": [{"diff": "+a"}, {}]},
+            }),
+        );
+        assert_eq!(read.why.as_deref(), Some("no rule covers this"));
+        assert_eq!((read.files.len(), read.proposals()[0].pattern.as_str()), (0, "Bash(ls)"));
+        assert_eq!((read.stale.moved, read.stale.deltas.len()), (vec!["git moved".to_owned()], 1));
+        let QuestionDetails::Approval(request) = read.details else { panic!("{:?}", read.details) };
+        assert_eq!((request.rule, request.risk, request.is_outside), (None, None, false));
+    }
+
+    #[test]
+    fn each_action_has_its_own_details() {
+        let choices =
+            json!({"question": "Which?", "header": " ", "choices": ["a", {"label": "b"}], "multi": true});
+        let read = question(ACTION_ASK_USER, choices);
+        let choice = read.choice().expect("a choice");
+        let labels: Vec<&str> = choice.choices.iter().map(|choice| choice.label.as_str()).collect();
+        assert_eq!((labels, choice.header.as_deref(), choice.is_multi), (vec!["a", "b"], None, true));
+        let read = question(ACTION_CHILD_RUN, json!({"agent": "reviewer", "prompt": "look"}));
+        let child = ChildRequest { agent: "reviewer".into(), prompt: "look".into(), model: None };
+        assert_eq!(read.details, QuestionDetails::Child(child));
+        let read = question(ACTION_SURFACE, json!({"surface": 3}));
+        assert_eq!(read.details, QuestionDetails::Form(Box::default()));
+        assert!(question("plugin:own", json!("no object")).approval().is_some());
+    }
+}
