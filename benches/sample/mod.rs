@@ -9,8 +9,8 @@ use aye::contract::record::{
     SuspensionRecord, SuspensionStatus, ThreadRecord,
 };
 use aye::contract::suspension::{
-    ACTION_PERMISSION, Actor, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension,
-    ToolCallResume, ToolCallResumeMode,
+    ACTION_PERMISSION, Actor, Answer, PendingToolCall, SuspendTicket, Suspension, ToolCallResume,
+    ToolCallResumeMode,
 };
 use aye::contract::tool::{ToolClass, ToolDescriptor};
 use aye::store::{Store, Term};
@@ -246,19 +246,9 @@ pub fn question(run: &RunRecord, call: &str) -> SuspensionRecord {
 }
 
 pub fn yes(id: &str) -> Decision {
-    let resume = ToolCallResume {
-        decision_id: id.into(),
-        action: ResumeDecisionAction::Resume,
-        result: Value::Null,
-        reason: None,
-        arguments: None,
-        profile: None,
-        updated_at: 3,
-    };
-    Decision {
-        resume,
-        actor: Actor { user: "ada".into(), channel: "bench".into(), pid: 1, ..Actor::default() },
-    }
+    let answer = Answer::yes(Value::Null);
+    let resume = ToolCallResume { decision_id: id.into(), ..answer.resume(3) };
+    Decision::new(resume, Actor { user: "ada".into(), channel: "bench".into(), pid: 1, ..Actor::default() })
 }
 
 /// Tools as servers bring them, fifty a server.

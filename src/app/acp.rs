@@ -19,14 +19,14 @@ use crate::config::{Env, TrustAssessment};
 use crate::contract::content::ContentBlock;
 use crate::contract::digest::sha256_hex;
 use crate::contract::display::visible_line;
-use crate::contract::grant::GrantRequest;
+use crate::contract::ids::SuspensionId;
 use crate::contract::message::Message;
 use crate::contract::mode::Mode;
-use crate::contract::record::ThreadRecord;
+use crate::contract::record::{DecideOutcome, ThreadRecord};
 use crate::contract::server::{ServerConfig, ServerScope, ServerTransport};
-use crate::contract::suspension::Actor;
+use crate::contract::suspension::Answer;
 use crate::plugins::skills::{invocation, list_rows, refused};
-use crate::runtime::AgentRuntime;
+use crate::runtime::{AgentRuntime, DecideError};
 
 /// Bytes of one message of the client: an image is the largest thing in it.
 const MAX_LINE: u64 = 64 << 20;
@@ -212,14 +212,6 @@ impl FolderHost for Folder {
         self.app.permission.workspace().root.clone()
     }
 
-    fn now_ms(&self) -> u64 {
-        self.app.clock.now_ms()
-    }
-
-    fn actor(&self) -> Actor {
-        self.app.actor("acp")
-    }
-
     fn mode(&self) -> Mode {
         self.app.permission.mode()
     }
@@ -285,8 +277,19 @@ impl FolderHost for Folder {
         Ok(if is_more { message.written_as(&text) } else { message })
     }
 
-    async fn grant(&self, grant: GrantRequest) -> Result<(), String> {
-        self.app.add_grant(grant, "acp").await
+    async fn decide(&self, id: &SuspensionId, mut answer: Answer) -> Result<DecideOutcome, DecideError> {
+        let actor = self.app.actor("acp");
+        let mut grant = None;
+        if let Some(request) = answer.grant.take() {
+            match self.app.checked_grant(request, actor.clone()).await {
+                Ok(checked) => grant = Some(checked),
+                Err(error) => {
+                    tracing::warn!(question = %id, error, "the rule is not granted; the call is allowed once");
+                }
+            }
+        }
+        let resume = answer.resume(self.app.clock.now_ms());
+        self.app.runtime.decide_granting(id, resume, actor, grant, self.app.load_grants()).await
     }
 
     async fn close(&self) {

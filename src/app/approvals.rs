@@ -17,61 +17,28 @@ use super::{Failure, edited, giving, put, say};
 use crate::cli::{AnswerArgs, ApprovalsCommand, ApproveArgs, Cli, DenyArgs, InboxArgs, ModifyArgs, ThenArgs};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{call_summary, is_unsafe, visible_line};
-use crate::contract::ids::DecisionId;
 use crate::contract::judgement::Profile;
-use crate::contract::record::{DecideOutcome, Decision, InboxRow, SuspensionRecord};
-use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume, ToolCallResumeMode};
+use crate::contract::record::{DecideOutcome, Decision, GrantRecord, InboxRow, SuspensionRecord};
+use crate::contract::suspension::{Actor, Answer, ToolCallResumeMode};
 use crate::runtime::check_payload;
 use crate::store::{InboxFilter, Store, StoreError, SuspensionLookup};
 
 /// How to see what there is.
 const LIST: &str = "`aye inbox` lists pending questions";
 
-/// An answer before it gets its id and time.
+/// An answer of a command.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
-    pub(super) action: ResumeDecisionAction,
-    pub(super) result: Value,
-    pub(super) reason: Option<String>,
-    pub(super) arguments: Option<Value>,
-    /// Another profile than the one that the question shows.
-    pub(super) profile: Option<Profile>,
-    /// What was done, for the person.
+pub(super) struct CommandAnswer {
+    pub(super) answer: Answer,
+    /// What was done, for the user.
     pub(super) done: &'static str,
+    /// The rule that is granted with it, and the line that says so.
+    pub(super) grant: Option<(GrantRecord, String)>,
 }
 
-impl Answer {
-    pub(super) fn yes(result: Value, done: &'static str) -> Self {
-        Self {
-            action: ResumeDecisionAction::Resume,
-            result,
-            reason: None,
-            arguments: None,
-            profile: None,
-            done,
-        }
-    }
-
-    pub(super) fn no(reason: Option<String>) -> Self {
-        let result = Value::Null;
-        let action = ResumeDecisionAction::Cancel;
-        Self { action, result, reason, arguments: None, profile: None, done: "denied" }
-    }
-
-    pub(super) fn with_comment(self, reason: Option<String>) -> Self {
-        Self { reason, ..self }
-    }
-
-    fn resume(&self, now: u64) -> ToolCallResume {
-        ToolCallResume {
-            decision_id: DecisionId::fresh(),
-            action: self.action,
-            result: self.result.clone(),
-            reason: self.reason.clone(),
-            arguments: self.arguments.clone(),
-            profile: self.profile,
-            updated_at: now,
-        }
+impl CommandAnswer {
+    fn new(answer: Answer, done: &'static str) -> Self {
+        Self { answer, done, grant: None }
     }
 }
 
@@ -96,11 +63,7 @@ pub(super) async fn run(
         ApprovalsCommand::Approve(args) => Box::pin(approve(args, cli, foundation)).await,
         ApprovalsCommand::Deny(args) => Box::pin(deny(args, cli, foundation)).await,
         ApprovalsCommand::Modify(ModifyArgs { id, feedback, then }) => {
-            let answer = Answer {
-                result: ToolCallResume::modify_payload(),
-                done: "changes requested",
-                ..Answer::no(Some(feedback))
-            };
+            let answer = CommandAnswer::new(Answer::modify(feedback), "changes requested");
             let store = foundation.open_store_to_answer()?;
             answer_all(&store, &[id], &answer, then, cli, foundation).await
         }
@@ -119,7 +82,8 @@ pub(super) async fn inbox(args: &InboxArgs, foundation: &Foundation) -> Result<u
 pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
     let ApproveArgs { ids, edit, args, comment, outside, all_reads, thread, granting, then } = args;
     let profile = outside.then_some(Profile::Outside);
-    let yes = Answer { profile, ..Answer::yes(Value::Null, "approved").with_comment(comment) };
+    let yes = Answer { profile, reason: comment, ..Answer::yes(Value::Null) };
+    let mut yes = CommandAnswer::new(yes, "approved");
     let store = foundation.open_store_to_answer()?;
     if all_reads {
         let found = edited::open_permissions(&store, thread.as_deref(), true).await?;
@@ -133,7 +97,7 @@ pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundatio
         };
         let suspension = find(&store, id).await?;
         refusal::all(refusal::look(&store, &suspension).await?.into_iter().collect())?;
-        giving::give(granting, &suspension, &store, foundation, cli).await?;
+        yes.grant = giving::give(granting, &suspension, &store, foundation, cli).await?;
     }
     if !edit && args.is_none() {
         return answer_all(&store, &ids, &yes, then, cli, foundation).await;
@@ -149,7 +113,7 @@ pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundatio
 
 pub(super) async fn deny(args: DenyArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
     let DenyArgs { ids, reason, rest, thread, then } = args;
-    let no = Answer::no(reason);
+    let no = CommandAnswer::new(Answer::no(reason), "denied");
     let store = foundation.open_store_to_answer()?;
     if rest {
         let found = edited::open_permissions(&store, thread.as_deref(), false).await?;
@@ -168,7 +132,8 @@ pub(super) async fn answer(args: AnswerArgs, cli: &Cli, foundation: &Foundation)
             serde_json::from_str(text).map_err(|e| Failure::usage(format!("the answer is not JSON: {e}")))?
         }
     };
-    let data = Answer::yes(result, "answered").with_comment(args.comment);
+    let data = Answer { reason: args.comment, ..Answer::yes(result) };
+    let data = CommandAnswer::new(data, "answered");
     let store = foundation.open_store_to_answer()?;
     answer_all(&store, std::slice::from_ref(&args.id), &data, args.then, cli, foundation).await
 }
@@ -199,11 +164,12 @@ pub(super) async fn find(store: &Store, id: &str) -> Result<SuspensionRecord, Fa
 pub(super) async fn decide(
     store: &Store,
     suspension: &SuspensionRecord,
-    answer: &Answer,
+    answer: &CommandAnswer,
     actor: Actor,
     now: u64,
 ) -> Result<DecideOutcome, Failure> {
-    let decision = Decision { resume: answer.resume(now), actor };
+    let grant = answer.grant.as_ref().map(|(grant, _)| grant.clone());
+    let decision = Decision { resume: answer.answer.clone().resume(now), actor, grant };
     store.decide(&suspension.id, decision, now).await.map_err(|error| match error {
         StoreError::ReadOnly => {
             Failure::failed("the store is read-only; the decision cannot be stored; nothing changed")
@@ -213,22 +179,23 @@ pub(super) async fn decide(
 }
 
 /// Whether the answer is what the question asks for.
-fn check(suspension: &SuspensionRecord, answer: &Answer, now: u64) -> Result<(), Failure> {
+fn check(suspension: &SuspensionRecord, answer: &CommandAnswer, now: u64) -> Result<(), Failure> {
     let ticket = &suspension.ticket;
     // Data for a question that only wants a yes would be a yes that nobody meant.
     let wants_a_word = ticket.suspension.response_schema.is_none()
         && ticket.resume_mode == ToolCallResumeMode::ReplayToolCall;
-    if wants_a_word && answer.done == "answered" && !answer.result.is_null() {
+    if wants_a_word && answer.done == "answered" && !answer.answer.result.is_null() {
         return Err(refusal::wants_a_word(suspension));
     }
-    check_payload(suspension, &answer.resume(now)).map_err(|error| refusal::unfit(suspension, answer, &error))
+    check_payload(suspension, &answer.answer.clone().resume(now))
+        .map_err(|error| refusal::unfit(suspension, answer, &error))
 }
 
 /// Gives one answer to all of these questions, or to none when it cannot be given to one of them.
 async fn answer_all(
     store: &Store,
     ids: &[String],
-    answer: &Answer,
+    answer: &CommandAnswer,
     then: ThenArgs,
     cli: &Cli,
     foundation: &Foundation,
@@ -259,7 +226,7 @@ async fn answer_all(
 async fn answer_each(
     store: &Store,
     found: Vec<SuspensionRecord>,
-    answer: &Answer,
+    answer: &CommandAnswer,
     which: &str,
     then: ThenArgs,
     cli: &Cli,
@@ -297,7 +264,7 @@ fn several_conversations(found: &[SuspensionRecord], then: ThenArgs) -> Result<(
 async fn settle(
     store: &Store,
     found: Vec<SuspensionRecord>,
-    answer: &Answer,
+    answer: &CommandAnswer,
     then: ThenArgs,
     cli: &Cli,
     foundation: &Foundation,
@@ -310,6 +277,9 @@ async fn settle(
         let actor = super::agent::actor(foundation, "cli");
         match decide(store, &suspension, answer, actor, now).await? {
             DecideOutcome::Accepted(record) | DecideOutcome::Repeated(record) => {
+                if let Some((_, granted)) = &answer.grant {
+                    say(granted);
+                }
                 say(&format!("{}: {}", answer.done, summary(&record)));
                 answered.push(*record);
             }

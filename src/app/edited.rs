@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use similar::TextDiff;
 
-use super::approvals::Answer;
+use super::approvals::CommandAnswer;
 use super::commands::thread_by_prefix;
 use super::foundation::Foundation;
 use super::{Failure, editor, put};
@@ -18,7 +18,7 @@ use crate::contract::identity::{RunIdentity, RunOrigin};
 use crate::contract::judgement::{Risk, Ruling};
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};
 use crate::contract::spec::AgentSpec;
-use crate::contract::suspension::{ACTION_PERMISSION, ResumeDecisionAction, ToolCallResume};
+use crate::contract::suspension::{ACTION_PERMISSION, Answer, ResumeDecisionAction, ToolCallResume};
 use crate::contract::tool::{Tool, ToolCallContext, ToolClass};
 use crate::plugins::permission::{Decision, Permissions, evaluate_in};
 use crate::runtime::{check_arguments, shown_payload};
@@ -129,11 +129,11 @@ pub(super) async fn open_permissions(
 pub(super) async fn edited(
     suspension: &SuspensionRecord,
     given: Option<String>,
-    yes: Answer,
+    yes: CommandAnswer,
     store: &Store,
     foundation: &Foundation,
     cli: &Cli,
-) -> Result<Answer, Failure> {
+) -> Result<CommandAnswer, Failure> {
     if suspension.ticket.suspension.action != ACTION_PERMISSION {
         return Err(Failure::usage("only an approval request can be edited; nothing was decided"));
     }
@@ -183,7 +183,8 @@ pub(super) async fn edited(
             return Err(refuse("the edited call would not run".to_owned(), draft));
         }
     }
-    Ok(Answer { result: review.payload, arguments: Some(arguments), done: "approved as edited", ..yes })
+    let answer = Answer { result: review.payload, arguments: Some(arguments), ..yes.answer };
+    Ok(CommandAnswer { answer, done: "approved as edited", ..yes })
 }
 
 /// Reviews in the folder of the conversation, with the rules and tools that hold there.

@@ -2,28 +2,28 @@
 
 use std::sync::Arc;
 
+use super::Failure;
 use super::foundation::Foundation;
 use super::grants::{check_pattern, open_question, record};
-use super::{Failure, say};
 use crate::cli::{Cli, GrantFlags};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::grant::{GrantEnd, GrantRequest};
 use crate::contract::question::Question;
-use crate::contract::record::{GrantScope, SuspensionRecord};
+use crate::contract::record::{GrantRecord, GrantScope, SuspensionRecord};
 use crate::contract::suspension::ACTION_PERMISSION;
 use crate::plugins::permission::Permissions;
 use crate::store::Store;
 
-/// Stores the rule that the flags say, when they say one, and tells which; the question itself stays open.
+/// The rule that the flags name, when they name one, and the line that says that it was granted.
 pub(super) async fn give(
     flags: GrantFlags,
     found: &SuspensionRecord,
     store: &Store,
     foundation: &Foundation,
     cli: &Cli,
-) -> Result<(), Failure> {
-    let GrantFlags { grant: Some(wanted), scope, until } = flags else { return Ok(()) };
+) -> Result<Option<(GrantRecord, String)>, Failure> {
+    let GrantFlags { grant: Some(wanted), scope, until } = flags else { return Ok(None) };
     let asked = open_question(store, &found.id).await.map_err(Failure::failed)?;
     if asked.ticket.suspension.action != ACTION_PERMISSION {
         return Err(Failure::usage("a rule can be granted only with an approval request"));
@@ -58,10 +58,8 @@ pub(super) async fn give(
     let request = GrantRequest { suspension: asked.id.clone(), pattern, scope, end };
     let actor = super::agent::actor(foundation, "cli");
     let grant = record(request, now, actor).map_err(|why| Failure::usage(format!("--for: {why}")))?;
-    let id = grant.id.clone();
-    store.add_grant(grant).await.map_err(Failure::failed)?;
-    say(&format!("granted: {told} ({id})"));
-    Ok(())
+    let told = format!("granted: {told} ({})", grant.id);
+    Ok(Some((grant, told)))
 }
 
 /// What the person wrote, or the proposal of that number.

@@ -70,8 +70,12 @@ impl App {
         load(&self.store, &self.permission, self.clock.now_ms()).await;
     }
 
-    /// Stores a grant as it was shown.
-    pub(super) async fn add_grant(&self, request: GrantRequest, channel: &str) -> Result<(), String> {
+    /// A grant as it is stored, when it may be given with its question.
+    pub(super) async fn checked_grant(
+        &self,
+        request: GrantRequest,
+        actor: Actor,
+    ) -> Result<GrantRecord, String> {
         let asked = open_question(&self.store, &request.suspension).await?;
         let rules = self.permission.rules_for(&asked.thread_id, &asked.run_id, &[]);
         check_pattern(&self.permission, &rules, &asked, self.primary(&asked), &request.pattern)?;
@@ -85,10 +89,7 @@ impl App {
         if !reaches {
             return Err(format!("{} is not the folder of the question", request.scope));
         }
-        let grant = record(request, self.clock.now_ms(), self.actor(channel))?;
-        self.store.add_grant(grant).await.map_err(|e| e.to_string())?;
-        self.load_grants().await;
-        Ok(())
+        record(request, self.clock.now_ms(), actor)
     }
 
     /// The primary argument of a call's tool.

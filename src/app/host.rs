@@ -20,7 +20,7 @@ use super::{edited, editor, images, keys, ledger, mentions, models, statusline, 
 use crate::cli::Cli;
 use crate::config::{ProbeHit, TrustItem, key_sources, list_models, repository_root};
 use crate::contract::content::ContentBlock;
-use crate::contract::grant::{GrantPreview, GrantRequest};
+use crate::contract::grant::GrantPreview;
 use crate::contract::ids::{CallId, SuspensionId, ThreadId};
 use crate::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
 use crate::contract::inference::ReasoningEffort;
@@ -30,7 +30,7 @@ use crate::contract::record::{
     DecideOutcome, GrantScope, InboxRow, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
     ThreadSummary,
 };
-use crate::contract::suspension::ToolCallResume;
+use crate::contract::suspension::Answer;
 use crate::plugins::skills::{invocation, list_rows, refused};
 use crate::runtime::{DecideError, RunDocument, RunRequest, RuntimeError, UnknownPolicy};
 use crate::store::{ChangeKind, InboxFilter, Part, ThreadView};
@@ -443,8 +443,18 @@ impl Host for TerminalHost {
         self.app.store.suspension(id).await.map_err(|e| e.to_string())
     }
 
-    async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String> {
-        let outcome = self.app.runtime.decide(id, answer, self.app.actor("tui")).await.map_err(on_card)?;
+    async fn decide(&self, id: &SuspensionId, mut answer: Answer) -> Result<DecideOutcome, String> {
+        let actor = self.app.actor("tui");
+        let grant = match answer.grant.take() {
+            Some(request) => {
+                let grant = self.app.checked_grant(request, actor.clone()).await;
+                Some(grant.map_err(|error| format!("the rule was not stored: {error}"))?)
+            }
+            None => None,
+        };
+        let resume = answer.resume(self.app.clock.now_ms());
+        let decided = self.app.runtime.decide_granting(id, resume, actor, grant, self.app.load_grants());
+        let outcome = decided.await.map_err(on_card)?;
         match &outcome {
             DecideOutcome::Accepted(record)
             | DecideOutcome::Repeated(record)
@@ -461,10 +471,6 @@ impl Host for TerminalHost {
             DecideOutcome::Closed(_) | DecideOutcome::Expired(_) | DecideOutcome::NotFound => {}
         }
         Ok(outcome)
-    }
-
-    async fn grant(&self, request: GrantRequest) -> Result<(), String> {
-        self.app.add_grant(request, "tui").await
     }
 
     async fn preview_grant(&self, suspension: &SuspensionId, pattern: &str) -> Result<GrantPreview, String> {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use aye_core::contract::grant::GrantRequest;
+use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::message::Message;
 use aye_core::contract::mode::Mode;
-use aye_core::contract::record::ThreadRecord;
+use aye_core::contract::record::{DecideOutcome, ThreadRecord};
 use aye_core::contract::server::ServerTransport;
-use aye_core::contract::suspension::Actor;
-use aye_runtime::AgentRuntime;
+use aye_core::contract::suspension::Answer;
+use aye_runtime::{AgentRuntime, DecideError};
 
 /// Why the program refuses a request, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,12 +104,6 @@ pub trait FolderHost: Send + Sync {
     /// The project that the folder belongs to.
     fn project(&self) -> PathBuf;
 
-    /// Now, in Unix milliseconds.
-    fn now_ms(&self) -> u64;
-
-    /// The actor that decisions from the editor are stored under.
-    fn actor(&self) -> Actor;
-
     /// The permission mode.
     fn mode(&self) -> Mode;
 
@@ -143,11 +137,11 @@ pub trait FolderHost: Send + Sync {
     /// What is wrong with a part.
     async fn message(&self, parts: Vec<PromptPart>) -> Result<Message, String>;
 
-    /// Stores a rule that a question offered.
+    /// Stores an answer, and the rule that is granted with it; a rule that cannot be granted is left out.
     ///
     /// # Errors
-    /// Why it cannot be granted.
-    async fn grant(&self, grant: GrantRequest) -> Result<(), String>;
+    /// [`DecideError`]: nothing was written.
+    async fn decide(&self, id: &SuspensionId, answer: Answer) -> Result<DecideOutcome, DecideError>;
 
     /// Ends what runs beside the conversation.
     async fn close(&self);

@@ -8,11 +8,10 @@ use serde_json::{Value, json};
 use acp::{PermissionOption, PermissionOptionKind};
 use aye_core::contract::display::{shortened, visible, visible_line};
 use aye_core::contract::grant::{GrantEnd, GrantRequest};
-use aye_core::contract::ids::DecisionId;
 use aye_core::contract::question::{GrantProposal, Question, QuestionDetails};
 use aye_core::contract::record::{GrantScope, SuspensionRecord};
 use aye_core::contract::schema::{answer_command, example, form};
-use aye_core::contract::suspension::{ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, ToolCallResume};
+use aye_core::contract::suspension::{ACTION_UNKNOWN_OUTCOME, Answer};
 
 /// The id of the answer that denies.
 pub(crate) const REJECT: &str = "reject";
@@ -27,43 +26,11 @@ pub(crate) struct OfferedAnswer {
     id: String,
     name: String,
     kind: PermissionOptionKind,
-    choice: ClientChoice,
-}
-
-/// What a chosen answer decides.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ClientChoice {
-    pub(crate) action: ResumeDecisionAction,
-    pub(crate) result: Value,
-    /// The rule that is granted with it.
-    pub(crate) grant: Option<GrantRequest>,
-}
-
-impl ClientChoice {
-    fn yes(result: Value) -> Self {
-        Self { action: ResumeDecisionAction::Resume, result, grant: None }
-    }
-
-    pub(crate) fn no() -> Self {
-        Self { action: ResumeDecisionAction::Cancel, result: Value::Null, grant: None }
-    }
-
-    /// The decision that the store keeps.
-    pub(crate) fn resume(&self, now_ms: u64) -> ToolCallResume {
-        ToolCallResume {
-            decision_id: DecisionId::fresh(),
-            action: self.action,
-            result: self.result.clone(),
-            reason: None,
-            arguments: None,
-            profile: None,
-            updated_at: now_ms,
-        }
-    }
+    choice: Answer,
 }
 
 impl OfferedAnswer {
-    fn new(id: impl Into<String>, name: &str, kind: PermissionOptionKind, choice: ClientChoice) -> Self {
+    fn new(id: impl Into<String>, name: &str, kind: PermissionOptionKind, choice: Answer) -> Self {
         let name = shortened(&visible_line(name), MAX_NAME).into_owned();
         Self { id: id.into(), name, kind, choice }
     }
@@ -79,7 +46,7 @@ pub(crate) fn offered(asked: &SuspensionRecord, project: &Path) -> Vec<OfferedAn
     use PermissionOptionKind::{AllowAlways, AllowOnce, RejectOnce};
     let suspension = &asked.ticket.suspension;
     if suspension.action == ACTION_UNKNOWN_OUTCOME {
-        let choice = |choice: &str| ClientChoice::yes(json!({ "choice": choice }));
+        let choice = |choice: &str| Answer::yes(json!({ "choice": choice }));
         return vec![
             OfferedAnswer::new("rerun", "Run again", AllowOnce, choice("rerun")),
             OfferedAnswer::new("done", "Mark as done", AllowOnce, choice("done")),
@@ -87,8 +54,7 @@ pub(crate) fn offered(asked: &SuspensionRecord, project: &Path) -> Vec<OfferedAn
         ];
     }
     let Some(schema) = &suspension.response_schema else {
-        let mut offers =
-            vec![OfferedAnswer::new("allow", "Allow", AllowOnce, ClientChoice::yes(Value::Null))];
+        let mut offers = vec![OfferedAnswer::new("allow", "Allow", AllowOnce, Answer::yes(Value::Null))];
         if let Some(GrantProposal { pattern, .. }) = Question::of(suspension).proposals().first() {
             let scopes = [
                 ("allow_thread", "in this conversation", GrantScope::Thread(asked.thread_id.clone())),
@@ -99,29 +65,29 @@ pub(crate) fn offered(asked: &SuspensionRecord, project: &Path) -> Vec<OfferedAn
                 let name = format!("Always allow {pattern} {place}");
                 let grant =
                     GrantRequest { suspension: asked.id.clone(), pattern, scope, end: GrantEnd::Never };
-                let choice = ClientChoice { grant: Some(grant), ..ClientChoice::yes(Value::Null) };
+                let choice = Answer { grant: Some(grant), ..Answer::yes(Value::Null) };
                 OfferedAnswer::new(id, &name, AllowAlways, choice)
             }));
         }
-        offers.push(OfferedAnswer::new(REJECT, "Deny", RejectOnce, ClientChoice::no()));
+        offers.push(OfferedAnswer::new(REJECT, "Deny", RejectOnce, Answer::no(None)));
         return offers;
     };
     let mut offers: Vec<OfferedAnswer> = choices(asked, schema)
         .into_iter()
         .enumerate()
         .map(|(at, (label, result))| {
-            OfferedAnswer::new(format!("answer_{at}"), &label, AllowOnce, ClientChoice::yes(result))
+            OfferedAnswer::new(format!("answer_{at}"), &label, AllowOnce, Answer::yes(result))
         })
         .collect();
-    offers.push(OfferedAnswer::new(REJECT, "Decline to answer", RejectOnce, ClientChoice::no()));
+    offers.push(OfferedAnswer::new(REJECT, "Decline to answer", RejectOnce, Answer::no(None)));
     offers
 }
 
 /// What the client's choice decides; an id that was not offered denies.
-pub(crate) fn chosen(offers: &[OfferedAnswer], id: Option<&str>) -> ClientChoice {
+pub(crate) fn chosen(offers: &[OfferedAnswer], id: Option<&str>) -> Answer {
     let offer = id.and_then(|id| offers.iter().find(|offer| offer.id == id));
     let reject = || offers.iter().find(|offer| offer.id == REJECT);
-    offer.or_else(reject).map_or_else(ClientChoice::no, |offer| offer.choice.clone())
+    offer.or_else(reject).map_or_else(|| Answer::no(None), |offer| offer.choice.clone())
 }
 
 /// How to answer with text that no option holds; `None` when the options hold every answer.
@@ -160,12 +126,12 @@ pub(crate) fn form_of(asked: &SuspensionRecord) -> Option<(String, acp::Elicitat
 }
 
 /// What a form that came back decides; one that was not filled in denies.
-pub(crate) fn filled(action: acp::ElicitationAction) -> ClientChoice {
+pub(crate) fn filled(action: acp::ElicitationAction) -> Answer {
     match action {
         acp::ElicitationAction::Accept(accepted) => {
-            ClientChoice::yes(serde_json::to_value(accepted.content.unwrap_or_default()).unwrap_or_default())
+            Answer::yes(serde_json::to_value(accepted.content.unwrap_or_default()).unwrap_or_default())
         }
-        _ => ClientChoice::no(),
+        _ => Answer::no(None),
     }
 }
 
@@ -249,7 +215,7 @@ mod tests {
         assert_eq!(grant("allow_thread").scope, GrantScope::Thread("t".into()));
         assert_eq!(grant("allow_project").scope, GrantScope::Project("/p".into()));
         assert_eq!(grant("allow_project").pattern, "Bash(ls)");
-        assert_eq!(chosen(&offers, Some("allow")), ClientChoice::yes(Value::Null));
+        assert_eq!(chosen(&offers, Some("allow")), Answer::yes(Value::Null));
     }
 
     #[test]
@@ -257,10 +223,10 @@ mod tests {
         for parameters in [json!({}), json!({"proposals": [{"pattern": "Bash(ls)"}]})] {
             let offers = offered(&asked(ACTION_PERMISSION, parameters, None), Path::new("/p"));
             for id in [None, Some(""), Some("allow_always"), Some("ALLOW"), Some(REJECT)] {
-                assert_eq!(chosen(&offers, id), ClientChoice::no(), "{id:?}");
+                assert_eq!(chosen(&offers, id), Answer::no(None), "{id:?}");
             }
         }
-        assert_eq!(chosen(&[], Some("allow")), ClientChoice::no());
+        assert_eq!(chosen(&[], Some("allow")), Answer::no(None));
     }
 
     #[test]
@@ -282,7 +248,7 @@ mod tests {
             asked(ACTION_ASK_USER, json!({}), schema(json!({"type": "string", "enum": ["red", "blue"]})));
         let offers = offered(&closed, Path::new("/p"));
         assert_eq!(chosen(&offers, Some("answer_1")).result, json!({"answer": "blue"}));
-        assert_eq!(chosen(&offers, Some("answer_2")), ClientChoice::no());
+        assert_eq!(chosen(&offers, Some("answer_2")), Answer::no(None));
         assert_eq!(other_way(&closed), None);
         let parameters = json!({"choices": [{"label": "red"}]});
         let free = asked(ACTION_ASK_USER, parameters, schema(json!({"type": "string"})));
@@ -309,9 +275,9 @@ mod tests {
         assert!(form_of(&asked(ACTION_PERMISSION, json!({}), None)).is_none());
         let action = |value| filled(serde_json::from_value(value).expect("the shape of the protocol"));
         let accepted = action(json!({"action": "accept", "content": {"answer": "blue"}}));
-        assert_eq!(accepted, ClientChoice::yes(json!({"answer": "blue"})));
+        assert_eq!(accepted, Answer::yes(json!({"answer": "blue"})));
         for other in ["decline", "cancel", "later"] {
-            assert_eq!(action(json!({"action": other})), ClientChoice::no(), "{other}");
+            assert_eq!(action(json!({"action": other})), Answer::no(None), "{other}");
         }
     }
 }

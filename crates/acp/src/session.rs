@@ -18,6 +18,7 @@ use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use aye_core::contract::message::Role;
 use aye_core::contract::record::{RunRecord, SuspensionRecord};
+use aye_core::contract::suspension::Answer;
 use aye_runtime::{
     AgentRunResult, AgentRuntime, CarriedOn, DecideError, RunDocument, RunFollower, RunRequest, RuntimeError,
     UnknownPolicy, stop_reason_of,
@@ -25,7 +26,7 @@ use aye_runtime::{
 
 use super::ends::{RunEnd, internal, invalid, runtime_error};
 use super::host::{FolderHost, PromptPart};
-use super::questions::{self, ClientChoice};
+use super::questions;
 use super::updates::UpdateEncoder;
 
 /// Calls whose outcome is unknown become questions.
@@ -268,14 +269,9 @@ impl AcpSession {
             Some((message, form)) => self.ask_form(&question, message, form, &taken_back).await,
             None => self.ask_permission(&question, &taken_back, &cancel).await,
         };
-        let Some(mut choice) = asked else { return };
-        if let Some(grant) = choice.grant.take()
-            && let Err(error) = self.host.grant(grant).await
-        {
-            tracing::warn!(question = %question.id, error, "the rule is not granted; the call is allowed once");
-        }
-        if !self.decide(&question, &choice).await {
-            self.decide(&question, &ClientChoice::no()).await;
+        let Some(answer) = asked else { return };
+        if !self.decide(&question, answer).await {
+            self.decide(&question, Answer::no(None)).await;
         }
         self.answered.notify_one();
         self.look.notify_one();
@@ -287,7 +283,7 @@ impl AcpSession {
         question: &SuspensionRecord,
         taken_back: &CancellationToken,
         cancel: &CancellationToken,
-    ) -> Option<ClientChoice> {
+    ) -> Option<Answer> {
         let offers = questions::offered(question, &self.host.project());
         let how = questions::other_way(question);
         let call = held(&self.encoder).asked(question, how.as_deref());
@@ -315,13 +311,13 @@ impl AcpSession {
         message: String,
         form: acp::ElicitationSchema,
         taken_back: &CancellationToken,
-    ) -> Option<ClientChoice> {
+    ) -> Option<Answer> {
         let call = held(&self.encoder).asked(question, None).tool_call_id;
         let scope = acp::ElicitationSessionScope::new(self.id.clone()).tool_call_id(call);
         let mode = acp::ElicitationMode::Form(acp::ElicitationFormMode::new(scope, form));
         let request = acp::CreateElicitationRequest::new(mode, message);
         let answer = self.send_question(request, taken_back).await?;
-        Some(answer.map_or_else(|_| ClientChoice::no(), |response| questions::filled(response.action)))
+        Some(answer.map_or_else(|_| Answer::no(None), |response| questions::filled(response.action)))
     }
 
     /// Sends a question; `None` if it was taken back or the client is gone, which answers nothing.
@@ -351,9 +347,8 @@ impl AcpSession {
     }
 
     /// Stores a decision. `false`: it does not fit the question.
-    async fn decide(&self, question: &SuspensionRecord, choice: &ClientChoice) -> bool {
-        let resume = choice.resume(self.host.now_ms());
-        match self.runtime().decide(&question.id, resume, self.host.actor()).await {
+    async fn decide(&self, question: &SuspensionRecord, answer: Answer) -> bool {
+        match self.host.decide(&question.id, answer).await {
             Ok(outcome) => {
                 // The same question may be asked again, if what it was about has changed.
                 held(&self.asked).remove(&question.id);

@@ -19,11 +19,11 @@ use aye_core::contract::clock::Clock;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink as _;
-use aye_core::contract::ids::{DecisionId, SuspensionId, ThreadId};
+use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use aye_core::contract::message::Role;
 use aye_core::contract::record::{RunRecord, SuspensionRecord, SuspensionStatus};
-use aye_core::contract::suspension::{Actor, CHANNEL_POLICY, ResumeDecisionAction, ToolCallResume};
+use aye_core::contract::suspension::{Actor, Answer, CHANNEL_POLICY, ResumeDecisionAction};
 use aye_core::contract::tool::ToolResult;
 use aye_runtime::{
     AgentRunResult, AgentRuntime, CarriedOn, DecideError, RunDocument, RunFollower, RuntimeError,
@@ -150,15 +150,7 @@ impl HeadlessSession<'_> {
 
     async fn deny(&self, questions: &[SuspensionId]) -> Result<(), RuntimeError> {
         for id in questions {
-            let resume = ToolCallResume {
-                decision_id: DecisionId::fresh(),
-                action: ResumeDecisionAction::Cancel,
-                result: Value::Null,
-                reason: None,
-                arguments: None,
-                profile: None,
-                updated_at: self.clock.now_ms(),
-            };
+            let resume = Answer::no(None).resume(self.clock.now_ms());
             let actor = Actor { channel: CHANNEL_POLICY.to_owned(), ..self.options.actor.clone() };
             // Whoever was faster is right: what the row says is carried out.
             self.runtime.decide(id, resume, actor).await.map_err(|e| RuntimeError::Store(e.to_string()))?;

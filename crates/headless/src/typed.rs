@@ -12,10 +12,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::question::QuestionView;
 use aye_core::contract::display::{call_text, visible, visible_line};
-use aye_core::contract::ids::DecisionId;
 use aye_core::contract::record::SuspensionRecord;
 use aye_core::contract::schema::form;
-use aye_core::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use aye_core::contract::suspension::{Answer, ResumeDecisionAction, ToolCallResume};
 
 /// The terminal that started this process, whatever stdin is.
 #[derive(Debug)]
@@ -68,15 +67,7 @@ impl TypedAnswers {
                 None => text.clone_from(&prompt),
             }
         };
-        ToolCallResume {
-            decision_id: DecisionId::fresh(),
-            action,
-            result,
-            reason: None,
-            arguments: None,
-            profile: None,
-            updated_at: now,
-        }
+        Answer { action, ..Answer::yes(result) }.resume(now)
     }
 }
 

@@ -33,9 +33,7 @@ use aye_core::contract::message::{Message, ToolCall};
 use aye_core::contract::question::{ChildRequest, Question, QuestionDetails};
 use aye_core::contract::record::{DecideOutcome, Decision, RunRecord, SuspensionStatus};
 use aye_core::contract::storage::SuspensionFilter;
-use aye_core::contract::suspension::{
-    Actor, CHANNEL_CHILD, ResumeDecisionAction, SuspendTicket, ToolCallResume,
-};
+use aye_core::contract::suspension::{Actor, Answer, CHANNEL_CHILD, SuspendTicket, ToolCallResume};
 use aye_core::failpoint::failpoint;
 use aye_core::run::{CallState, Closing, Fact};
 
@@ -321,23 +319,16 @@ async fn store_end(
     payload: Value,
 ) -> Result<DecideOutcome, RuntimeError> {
     let now = shared.clock.now_ms();
-    let resume = ToolCallResume {
-        // The same for whoever finds the child ended.
-        decision_id: DecisionId::from(format!("end_{question}")),
-        action: ResumeDecisionAction::Resume,
-        result: payload,
-        reason: None,
-        arguments: None,
-        profile: None,
-        updated_at: now,
-    };
+    // The same id for whoever finds the child ended.
+    let decision_id = DecisionId::from(format!("end_{question}"));
+    let resume = ToolCallResume { decision_id, ..Answer::yes(payload).resume(now) };
     let actor = Actor {
         user: "aye".into(),
         channel: CHANNEL_CHILD.into(),
         pid: shared.owner.pid,
         ..Actor::default()
     };
-    Ok(shared.store.decide(question, Decision { resume, actor }, now).await?)
+    Ok(shared.store.decide(question, Decision::new(resume, actor), now).await?)
 }
 
 /// The work that a call waits for.

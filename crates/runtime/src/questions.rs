@@ -4,7 +4,7 @@ use super::live::Delivery;
 use super::request::{self, DecideError};
 use super::{AgentRuntime, StoreError};
 use aye_core::contract::ids::{SuspensionId, ThreadId};
-use aye_core::contract::record::{DecideOutcome, Decision, SuspensionRecord};
+use aye_core::contract::record::{DecideOutcome, Decision, GrantRecord, SuspensionRecord};
 use aye_core::contract::suspension::{Actor, ToolCallResume};
 
 impl AgentRuntime {
@@ -20,6 +20,22 @@ impl AgentRuntime {
         resume: ToolCallResume,
         actor: Actor,
     ) -> Result<DecideOutcome, DecideError> {
+        self.decide_granting(id, resume, actor, None, std::future::ready(())).await
+    }
+
+    /// The same, with a rule that is granted when the answer is accepted, in one transaction with it. `in_force` then
+    /// brings the rule into force here, before the run continues.
+    ///
+    /// # Errors
+    /// [`DecideError`]: nothing was written.
+    pub async fn decide_granting(
+        &self,
+        id: &SuspensionId,
+        resume: ToolCallResume,
+        actor: Actor,
+        grant: Option<GrantRecord>,
+        in_force: impl Future<Output = ()> + Send,
+    ) -> Result<DecideOutcome, DecideError> {
         let shared = &self.inner.shared;
         let Some(suspension) = shared.store.suspension(id).await.map_err(DecideError::Store)? else {
             return Ok(DecideOutcome::NotFound);
@@ -29,11 +45,15 @@ impl AgentRuntime {
             let tool = self.inner.shared.catalog().tool(&suspension.ticket.pending.name).cloned();
             request::check_arguments(&suspension, tool.as_deref(), arguments)?;
         }
-        let decision = Decision { resume: resume.clone(), actor };
+        let grants = grant.is_some();
+        let decision = Decision { resume: resume.clone(), actor, grant };
         let outcome =
             shared.store.decide(id, decision, shared.clock.now_ms()).await.map_err(DecideError::Store)?;
         match &outcome {
             DecideOutcome::Accepted(record) => {
+                if grants {
+                    in_force.await;
+                }
                 let delivery =
                     Delivery { call: record.call_id.clone(), suspension: record.id.clone(), resume };
                 if !self.inner.live.deliver(&record.thread_id, delivery) {

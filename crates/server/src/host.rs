@@ -9,7 +9,9 @@ use aye_core::contract::grant::GrantRequest;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::MailboxJob;
-use aye_core::contract::record::{InboxRow, RunRecord, StoredMessage, SuspensionRecord, ThreadSummary};
+use aye_core::contract::record::{
+    GrantRecord, InboxRow, RunRecord, StoredMessage, SuspensionRecord, ThreadSummary,
+};
 use aye_core::contract::storage::{AuditFilter, SuspensionFilter, ThreadRunStore};
 use aye_core::contract::suspension::Actor;
 use aye_runtime::AgentRuntime;
@@ -127,11 +129,11 @@ pub trait Workshop: Send + Sync {
     /// Brings grants up to date and waits for tools of servers, before a run begins or goes on.
     async fn prepare(&self);
 
-    /// Stores a grant that was given with a question of this folder.
+    /// A grant as it is stored, when it may be given with a question of this folder.
     ///
     /// # Errors
     /// Why it cannot be granted, as a sentence.
-    async fn grant(&self, request: GrantRequest, actor: Actor) -> Result<(), String>;
+    async fn checked_grant(&self, request: GrantRequest, actor: Actor) -> Result<GrantRecord, String>;
 
     /// The folder of its project, which a grant for the project names.
     fn root(&self) -> &Path;

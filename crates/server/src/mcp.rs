@@ -10,7 +10,7 @@ use aye_core::contract::event::AgentEvent;
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::SuspensionRecord;
-use aye_core::contract::suspension::{ACTION_PERMISSION, ResumeDecisionAction};
+use aye_core::contract::suspension::{ACTION_PERMISSION, Answer};
 use aye_runtime::RunRequest;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, JsonObject,
@@ -32,7 +32,7 @@ use super::follow::Frame;
 use super::guard::{MAX_BODY, demand};
 use super::hub::Hub;
 use super::reading::RunReader;
-use super::routes::{decide, plain, thread_of};
+use super::routes::{decide, now_ms, thread_of};
 
 /// What is said to clients about this server.
 const INSTRUCTIONS: &str = "Each tool is an agent that works in a project folder. Calls of an agent that its rules do \
@@ -218,15 +218,14 @@ impl AgentTools {
         }
         let reach = card.reach.map_or_else(String::new, |reach| format!("\n{reach}"));
         let asked = format!("{}\n\n{}\n\n{}{reach}", card.title, card.summary, card.why);
-        let (action, reason) = match context.peer.elicit::<Approval>(asked).await {
-            Ok(Some(Approval { approve: true, reason })) => (ResumeDecisionAction::Resume, reason),
-            Ok(Some(Approval { approve: false, reason })) => (ResumeDecisionAction::Cancel, reason),
-            Ok(None) | Err(ElicitationError::UserDeclined) => (ResumeDecisionAction::Cancel, None),
+        let answer = match context.peer.elicit::<Approval>(asked).await {
+            Ok(Some(Approval { approve: true, reason })) => Answer { reason, ..Answer::yes(Value::Null) },
+            Ok(Some(Approval { approve: false, reason })) => Answer::no(reason),
+            Ok(None) | Err(ElicitationError::UserDeclined) => Answer::no(None),
             // Nothing was said, or nobody can be asked: the question stays.
             Err(_) => return Ok(Some(elsewhere())),
         };
-        let mut resume = plain(None, action);
-        resume.reason = reason;
+        let resume = answer.resume(now_ms());
         let _accepted: Json<Value> = decide(&self.hub, caller, &question.id, resume).await?;
         Ok(None)
     }

@@ -59,7 +59,7 @@ pub(super) fn router(guarding: Guard) -> Router {
 }
 
 pub(super) use ai_sdk::thread_of;
-pub(super) use approvals::{decide, plain};
+pub(super) use approvals::decide;
 
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;
@@ -210,7 +210,7 @@ fn already_over() -> ApiError {
 }
 
 /// Unix milliseconds.
-fn now_ms() -> u64 {
+pub(super) fn now_ms() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)
 }
 

@@ -10,7 +10,27 @@ use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::record::GrantRecord;
 
 /// Every process brings the grants into force anew.
-const CHANGED: Change = Change { kind: ChangeKind::Grant, thread: None };
+pub(super) const CHANGED: Change = Change { kind: ChangeKind::Grant, thread: None };
+
+pub(super) fn add(tx: &Transaction<'_>, grant: &GrantRecord) -> Result<(), SqlFailure> {
+    let added = tx
+        .prepare_cached(
+            "INSERT INTO grant_row (id, expires_at, revoked_at, max_uses, uses, body) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
+        )?
+        .execute((
+            &grant.id,
+            grant.expires_at.map(int),
+            grant.revoked_at.map(int),
+            grant.max_uses.map(int),
+            int(grant.uses),
+            encode("the grant", grant)?,
+        ))?;
+    if added == 0 {
+        return Err(StoreError::Exists { what: format!("grant {}", grant.id) }.into());
+    }
+    audit::tell(tx, &AuditEntry::granted(grant))
+}
 
 impl Store {
     /// Adds a grant.
@@ -18,26 +38,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Exists`] when the id is taken.
     pub async fn add_grant(&self, grant: GrantRecord) -> Result<(), StoreError> {
-        let work = move |tx: &Transaction<'_>| {
-            let added = tx
-                .prepare_cached(
-                    "INSERT INTO grant_row (id, expires_at, revoked_at, max_uses, uses, body) \
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
-                )?
-                .execute((
-                    &grant.id,
-                    grant.expires_at.map(int),
-                    grant.revoked_at.map(int),
-                    grant.max_uses.map(int),
-                    int(grant.uses),
-                    encode("the grant", &grant)?,
-                ))?;
-            if added == 0 {
-                return Err(StoreError::Exists { what: format!("grant {}", grant.id) }.into());
-            }
-            audit::tell(tx, &AuditEntry::granted(&grant))
-        };
-        self.write_and_tell(true, ("", ""), work, |()| Some(CHANGED)).await
+        self.write_and_tell(true, ("", ""), move |tx| add(tx, &grant), |()| Some(CHANGED)).await
     }
 
     /// The grants that hold at a time, oldest first. One that was seen as expired once stays so, whatever the clock

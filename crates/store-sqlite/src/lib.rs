@@ -274,16 +274,17 @@ impl Store {
     /// As [`Store::write`], with places to crash at before and after the commit; other processes are told of the
     /// change behind it: on the store's thread,
     /// so that a caller who stops waiting does not keep it from them. `durable`: the commit waits for the disk.
-    async fn write_and_tell<T, F>(
+    async fn write_and_tell<T, F, C>(
         &self,
         durable: bool,
         (before, after): (&'static str, &'static str),
         work: F,
-        change: impl FnOnce(&T) -> Option<Change> + Send + 'static,
+        changes: impl FnOnce(&T) -> C + Send + 'static,
     ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, SqlFailure> + Send + 'static,
+        C: IntoIterator<Item = Change>,
     {
         let (bell, checked) = (self.bell.clone(), self.checked());
         self.call(move |conn| {
@@ -293,7 +294,7 @@ impl Store {
             } else {
                 transact(&mut *relaxed::Relaxed::new(conn)?, before, after, work)?
             };
-            if let Some(change) = change(&value) {
+            for change in changes(&value) {
                 bell.ring(&change);
             }
             Ok(value)

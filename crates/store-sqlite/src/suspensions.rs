@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::audit;
+use super::grants;
 use super::inbox::Shown;
 use super::rows::{
     body, body_or_null, decode, encode, int, suspension_status, suspension_status_from, text, uint,
@@ -49,12 +50,16 @@ impl Store {
         now_ms: u64,
     ) -> Result<DecideOutcome, StoreError> {
         let id = id.clone();
+        let grant = decision.grant.as_ref().map(|_| grants::CHANGED);
         let work = move |tx: &Transaction<'_>| {
             expire(tx, now_ms)?;
             let Some(mut record) = get(tx, &id)? else { return Ok(DecideOutcome::NotFound) };
             let same = record.decision.as_ref().is_some_and(|d| d.decision_id == decision.resume.decision_id);
             Ok(match record.status {
                 SuspensionStatus::Open => {
+                    if let Some(grant) = &decision.grant {
+                        grants::add(tx, grant)?;
+                    }
                     answer(tx, &record, &decision, now_ms)?;
                     statistics::answered(tx, now_ms, &record.ticket.pending.name, record.created_at)?;
                     record.status = SuspensionStatus::Decided;
@@ -73,14 +78,18 @@ impl Store {
             })
         };
         let places = ("store.decide.before", "store.decide.after");
-        self.write_and_tell(true, places, work, |outcome| match outcome {
-            DecideOutcome::Accepted(record) | DecideOutcome::Expired(record) => {
-                Some(Change::of(ChangeKind::Decision, &record.thread_id))
-            }
-            DecideOutcome::Repeated(_)
-            | DecideOutcome::AlreadyDecided(_)
-            | DecideOutcome::Closed(_)
-            | DecideOutcome::NotFound => None,
+        self.write_and_tell(true, places, work, |outcome| {
+            let (grant, decided) = match outcome {
+                DecideOutcome::Accepted(record) => (grant, Some(record)),
+                DecideOutcome::Expired(record) => (None, Some(record)),
+                DecideOutcome::Repeated(_)
+                | DecideOutcome::AlreadyDecided(_)
+                | DecideOutcome::Closed(_)
+                | DecideOutcome::NotFound => (None, None),
+            };
+            let decided = decided.map(|record| Change::of(ChangeKind::Decision, &record.thread_id));
+            // Whoever hears the decision judges the call again, by the grants of then.
+            grant.into_iter().chain(decided)
         })
         .await
     }

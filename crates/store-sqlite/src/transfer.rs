@@ -246,7 +246,7 @@ fn import_question(tx: &Connection, run: &RunRecord, question: &SuspensionRecord
     suspensions::insert(tx, run, &open)?;
     match (&question.decision, &question.decided_by) {
         (Some(resume), Some(actor)) => {
-            let decision = Decision { resume: resume.clone(), actor: actor.clone() };
+            let decision = Decision::new(resume.clone(), actor.clone());
             suspensions::answer(tx, &open, &decision, resume.updated_at)
         }
         _ => Ok(()),

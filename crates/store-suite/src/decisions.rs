@@ -155,3 +155,21 @@ pub async fn a_grant_holds_until_its_time_its_uses_or_its_giver_end_it(store: &d
     assert!(!store.revoke_grant("a", 61).await.unwrap());
     assert_eq!(hold(50).await, []);
 }
+
+pub async fn an_answer_and_the_rule_that_is_granted_with_it_are_one_transaction(store: &dyn ThreadRunStore) {
+    let (fence, run) = waiting(store, None).await;
+    let opened = vec![question("q2", &run, "c2", None)];
+    store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run) }).await.unwrap();
+    let always = |id: &str, rule: &str| Decision { grant: Some(grant(rule, None, None)), ..yes(id) };
+    let rules = async || {
+        let held = store.grants(1).await.unwrap();
+        held.into_iter().map(|row| row.id).collect::<Vec<_>>()
+    };
+    for decision in [always("d1", "a"), always("d1", "b"), always("d2", "c")] {
+        store.decide(&"q1".into(), decision, 1).await.unwrap();
+        assert_eq!(rules().await, ["a"], "only the answer that is accepted grants");
+    }
+    let refused = store.decide(&"q2".into(), always("d3", "a"), 1).await;
+    assert!(matches!(refused, Err(StoreError::Exists { .. })));
+    assert_eq!(status(store, "q2").await, SuspensionStatus::Open, "without the rule there is no answer");
+}

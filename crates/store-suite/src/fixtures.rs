@@ -9,7 +9,7 @@ use aye_core::contract::message::Message;
 use aye_core::contract::record::*;
 use aye_core::contract::storage::{Term, ThreadRunStore};
 use aye_core::contract::suspension::{
-    ACTION_PERMISSION, Actor, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension,
+    ACTION_PERMISSION, Actor, Answer, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension,
     ToolCallResume, ToolCallResumeMode,
 };
 use aye_core::contract::tool::{ToolClass, ToolResult};
@@ -64,19 +64,9 @@ pub fn question(id: &str, run: &RunRecord, call: &str, expires_at: Option<u64>) 
 }
 
 pub fn answer(id: &str, action: ResumeDecisionAction) -> Decision {
-    let resume = ToolCallResume {
-        decision_id: id.into(),
-        action,
-        result: Value::Null,
-        reason: None,
-        arguments: None,
-        profile: None,
-        updated_at: 30,
-    };
-    Decision {
-        resume,
-        actor: Actor { user: "ada".into(), channel: "cli".into(), pid: 1, ..Actor::default() },
-    }
+    let answer = Answer { action, ..Answer::yes(Value::Null) };
+    let resume = ToolCallResume { decision_id: id.into(), ..answer.resume(30) };
+    Decision::new(resume, Actor { user: "ada".into(), channel: "cli".into(), pid: 1, ..Actor::default() })
 }
 
 pub fn yes(id: &str) -> Decision {

@@ -54,6 +54,7 @@ macro_rules! store_suite {
                 questions_are_listed_oldest_first
                 a_question_ends_early_only_when_nobody_answered
                 a_grant_holds_until_its_time_its_uses_or_its_giver_end_it
+                an_answer_and_the_rule_that_is_granted_with_it_are_one_transaction
             }
             threads {
                 a_summary_ends_at_a_message_that_is_there

@@ -9,14 +9,13 @@ use super::composer::Composer;
 use super::diff::hunks::Hunks;
 use super::transcript::Moment;
 use aye_core::contract::child::TaskRecord;
-use aye_core::contract::grant::GrantRequest;
 use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::mode::Mode;
 use aye_core::contract::question::{ApprovalRequest, ChoiceQuestion, Question, QuestionDetails};
 use aye_core::contract::record::{GrantScope, SuspensionRecord};
 use aye_core::contract::suspension::{
-    PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
+    Answer, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
 };
 use aye_core::contract::tool::FilePreview;
 
@@ -86,34 +85,6 @@ const ACTION_TRUST: &str = "terminal:Trust";
 /// How far a grant can reach, narrowest first.
 pub const SCOPES: [&str; 4] = ["this run", "this conversation", "this project", "all projects"];
 
-/// An answer, before it gets its id and time.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
-    /// Yes or no.
-    pub action: ResumeDecisionAction,
-    /// The payload.
-    pub result: Value,
-    /// What the person wrote beside it.
-    pub reason: Option<String>,
-    /// The arguments to run with instead.
-    pub arguments: Option<Value>,
-    /// Another profile than the one that the card shows.
-    pub profile: Option<Profile>,
-}
-
-impl Answer {
-    /// A yes with a payload.
-    pub fn yes(result: Value) -> Answer {
-        Answer { action: ResumeDecisionAction::Resume, result, reason: None, arguments: None, profile: None }
-    }
-
-    /// A no.
-    pub fn no(reason: Option<String>) -> Answer {
-        let action = ResumeDecisionAction::Cancel;
-        Answer { action, result: Value::Null, reason, arguments: None, profile: None }
-    }
-}
-
 /// What a key on a card leads to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
@@ -123,8 +94,6 @@ pub enum Reply {
     NotMine,
     /// The answer.
     Decide(Answer),
-    /// Store a rule, then say yes.
-    Grant(GrantRequest),
     /// Look at edited arguments.
     Review(Value),
     /// Open a text in the person's editor.

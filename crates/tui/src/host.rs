@@ -13,7 +13,7 @@ use super::theme::ThemeRow;
 use aye_core::contract::child::TaskRecord;
 use aye_core::contract::command::CommandRecord;
 use aye_core::contract::event::AgentEvent;
-use aye_core::contract::grant::{GrantPreview, GrantRequest};
+use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
 use aye_core::contract::inference::{ReasoningEffort, TokenUsage};
@@ -24,7 +24,7 @@ use aye_core::contract::record::{
     ThreadSummary,
 };
 use aye_core::contract::summary::SummaryRecord;
-use aye_core::contract::suspension::ToolCallResume;
+use aye_core::contract::suspension::Answer;
 use aye_core::contract::tool::FilePreview;
 
 /// What a person says.
@@ -490,11 +490,8 @@ pub trait Host: Send + Sync + 'static {
     /// A question, whatever became of it.
     async fn question(&self, id: &SuspensionId) -> Result<Option<SuspensionRecord>, String>;
 
-    /// Stores an answer; the run then goes on by itself, and its events arrive.
-    async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String>;
-
-    /// Stores an allow rule that was given at a question. The question itself stays open.
-    async fn grant(&self, request: GrantRequest) -> Result<(), String>;
+    /// Stores an answer, and the rule that is granted with it; the run then continues, and its events arrive.
+    async fn decide(&self, id: &SuspensionId, answer: Answer) -> Result<DecideOutcome, String>;
 
     /// What a pattern would have allowed of what was done in this project, and why it cannot be granted at the
     /// question when it cannot.

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use crossterm::event::{KeyEvent, MouseEvent};
 use serde_json::Value;
 
-use super::approval::Answer;
 use super::approval::edit::Draft as CallDraft;
 use super::back::{BackCmd, BackMsg};
 use super::composer::paste::Draft;
@@ -17,13 +16,14 @@ use super::host::{
 };
 use super::theme::{Background, ThemeRow};
 use aye_core::contract::event::AgentEvent;
-use aye_core::contract::grant::{GrantPreview, GrantRequest};
+use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
 use aye_core::contract::inference::ReasoningEffort;
 use aye_core::contract::record::{
     DecideOutcome, InboxRow, QueueId, StoredMessage, SuspensionRecord, ThreadSummary,
 };
+use aye_core::contract::suspension::Answer;
 
 /// Something happened.
 #[derive(Clone, Debug)]
@@ -168,8 +168,6 @@ pub enum Cmd {
     WhoAnswered(SuspensionId),
     /// Store an answer.
     Decide(SuspensionId, Answer),
-    /// Store a rule, then the answer.
-    Grant(GrantRequest),
     /// Ask what the rules and the tool say of edited arguments.
     Review(SuspensionId, Value),
     /// Open a text in the person's editor.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::Failure;
 use super::super::commands::when;
-use super::{Answer, LIST, summary};
+use super::{CommandAnswer, LIST, summary};
 use crate::contract::display::{shortened, visible_line};
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};
@@ -168,9 +168,9 @@ pub(super) fn wants_a_word(suspension: &SuspensionRecord) -> Failure {
 }
 
 /// The payload is not what the question asks for.
-pub(super) fn unfit(suspension: &SuspensionRecord, answer: &Answer, error: &DecideError) -> Failure {
+pub(super) fn unfit(suspension: &SuspensionRecord, answer: &CommandAnswer, error: &DecideError) -> Failure {
     let why = match error {
-        DecideError::Schema { .. } if answer.result.is_null() && answer.done == "approved" => {
+        DecideError::Schema { .. } if answer.answer.result.is_null() && answer.done == "approved" => {
             let id = visible_line(suspension.id.as_str());
             format!("{id} ({}) needs data, not just approval", summary(suspension))
         }

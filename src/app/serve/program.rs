@@ -17,7 +17,9 @@ use crate::contract::grant::GrantRequest;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
-use crate::contract::record::{InboxRow, NamedBy, RunRecord, StoredMessage, SuspensionRecord, ThreadSummary};
+use crate::contract::record::{
+    GrantRecord, InboxRow, NamedBy, RunRecord, StoredMessage, SuspensionRecord, ThreadSummary,
+};
 use crate::contract::storage::{AuditFilter, SuspensionFilter, ThreadRunStore};
 use crate::contract::suspension::Actor;
 use crate::runtime::AgentRuntime;
@@ -216,8 +218,8 @@ impl Workshop for FolderApp {
         self.0.mcp.ready_quietly().await;
     }
 
-    async fn grant(&self, request: GrantRequest, _: Actor) -> Result<(), String> {
-        self.0.add_grant(request, CHANNEL).await
+    async fn checked_grant(&self, request: GrantRequest, actor: Actor) -> Result<GrantRecord, String> {
+        self.0.checked_grant(request, actor).await
     }
 
     fn root(&self) -> &Path {

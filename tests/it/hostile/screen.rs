@@ -184,7 +184,7 @@ impl Stage {
     }
 
     fn decided(&self) -> bool {
-        self.cmds.iter().any(|cmd| matches!(cmd, Cmd::Decide(..) | Cmd::Grant(..)))
+        self.cmds.iter().any(|cmd| matches!(cmd, Cmd::Decide(..)))
     }
 
     /// What the terminal itself would get.

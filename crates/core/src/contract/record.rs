@@ -201,6 +201,16 @@ pub struct Decision {
     pub resume: ToolCallResume,
     /// Who gives it.
     pub actor: Actor,
+    /// The rule that is granted with it: stored in the same transaction, and only when the answer is accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<GrantRecord>,
+}
+
+impl Decision {
+    /// An answer that grants no rule.
+    pub fn new(resume: ToolCallResume, actor: Actor) -> Self {
+        Self { resume, actor, grant: None }
+    }
 }
 
 /// What became of an answer.

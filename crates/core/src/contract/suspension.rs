@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::grant::GrantRequest;
 use super::ids::{CallId, DecisionId, SuspensionId};
 use super::judgement::Profile;
 
@@ -121,6 +122,51 @@ pub struct ToolCallResume {
     pub profile: Option<Profile>,
     /// Unix milliseconds.
     pub updated_at: u64,
+}
+
+/// An answer, before it gets its id and time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// Yes or no.
+    pub action: ResumeDecisionAction,
+    /// The payload.
+    pub result: Value,
+    /// What the user wrote beside it.
+    pub reason: Option<String>,
+    /// The arguments to run with instead.
+    pub arguments: Option<Value>,
+    /// Another profile than the one that was shown.
+    pub profile: Option<Profile>,
+    /// The rule that is granted with it.
+    pub grant: Option<GrantRequest>,
+}
+
+impl Answer {
+    fn new(action: ResumeDecisionAction, result: Value) -> Self {
+        Self { action, result, reason: None, arguments: None, profile: None, grant: None }
+    }
+
+    /// A yes with a payload.
+    pub fn yes(result: Value) -> Self {
+        Self::new(ResumeDecisionAction::Resume, result)
+    }
+
+    /// A no.
+    pub fn no(reason: Option<String>) -> Self {
+        Self { reason, ..Self::new(ResumeDecisionAction::Cancel, Value::Null) }
+    }
+
+    /// A no that wants the call changed.
+    pub fn modify(feedback: String) -> Self {
+        Self { result: ToolCallResume::modify_payload(), ..Self::no(Some(feedback)) }
+    }
+
+    /// The answer as it is stored, with a fresh id. Its grant is a row of its own.
+    pub fn resume(self, now_ms: u64) -> ToolCallResume {
+        let Self { action, result, reason, arguments, profile, grant: _ } = self;
+        let decision_id = DecisionId::fresh();
+        ToolCallResume { decision_id, action, result, reason, arguments, profile, updated_at: now_ms }
+    }
 }
 
 impl ToolCallResume {

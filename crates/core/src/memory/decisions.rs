@@ -174,7 +174,11 @@ impl DecisionStore for InMemoryStore {
         decision: Decision,
         now_ms: u64,
     ) -> Result<DecideOutcome, StoreError> {
+        let grants = decision.grant.is_some();
         let outcome = self.write(|rows| rows.decide(id, decision, now_ms))?;
+        if grants && matches!(outcome, DecideOutcome::Accepted(_)) {
+            self.tell(Change { kind: ChangeKind::Grant, thread: None });
+        }
         if let DecideOutcome::Accepted(row) | DecideOutcome::Expired(row) = &outcome {
             self.tell_of(ChangeKind::Decision, &row.thread_id);
         }
@@ -213,6 +217,15 @@ impl HeldGrant {
 }
 
 impl Rows {
+    fn add_grant(&mut self, grant: GrantRecord) -> Result<(), StoreError> {
+        if self.grant_mut(&grant.id).is_some() {
+            return Err(StoreError::Exists { what: format!("grant {}", grant.id) });
+        }
+        let entry = AuditEntry::granted(&grant);
+        self.grants.push(Arc::new(HeldGrant { grant, is_over: false }));
+        self.tell(entry)
+    }
+
     fn grant_mut(&mut self, id: &str) -> Option<&mut HeldGrant> {
         self.grants.iter_mut().find(|row| row.grant.id == id).map(Arc::make_mut)
     }
@@ -221,14 +234,7 @@ impl Rows {
 #[async_trait]
 impl GrantStore for InMemoryStore {
     async fn add_grant(&self, grant: GrantRecord) -> Result<(), StoreError> {
-        self.write(|rows| {
-            if rows.grant_mut(&grant.id).is_some() {
-                return Err(StoreError::Exists { what: format!("grant {}", grant.id) });
-            }
-            let entry = AuditEntry::granted(&grant);
-            rows.grants.push(Arc::new(HeldGrant { grant, is_over: false }));
-            rows.tell(entry)
-        })?;
+        self.write(|rows| rows.add_grant(grant))?;
         self.tell(Change { kind: ChangeKind::Grant, thread: None });
         Ok(())
     }

@@ -261,11 +261,11 @@ async fn an_answer_from_another_process_reaches_the_run_that_is_awake() {
     };
     tokio::time::timeout(PATIENCE, asked).await.expect("both are asked");
     assert_eq!(bells(&folder), 1, "one watch for the driver that is awake");
-    let yes = Decision { resume: answer(ResumeDecisionAction::Resume), actor: actor() };
+    let yes = Decision::new(answer(ResumeDecisionAction::Resume), actor());
     there.store.decide(&"perm_a".into(), yes, 1).await.unwrap();
     awake.until("tool_call_done(succeeded)").await;
     assert_eq!(here.executed(), 2);
-    let no = Decision { resume: answer(ResumeDecisionAction::Cancel), actor: actor() };
+    let no = Decision::new(answer(ResumeDecisionAction::Cancel), actor());
     there.store.decide(&"perm_c".into(), no, 1).await.unwrap();
     awake.until("tool_call_done(cancelled)").await;
     assert!(runtime.cancel(&"t".into()));

@@ -13,9 +13,11 @@ use axum::{Json, Router};
 use aye_core::contract::grant::{GrantEnd, GrantRequest};
 use aye_core::contract::ids::{CallId, DecisionId, RunId, SuspensionId, ThreadId};
 use aye_core::contract::judgement::Profile;
-use aye_core::contract::record::{DecideOutcome, GrantScope, SuspensionRecord, SuspensionStatus};
+use aye_core::contract::record::{
+    DecideOutcome, GrantRecord, GrantScope, SuspensionRecord, SuspensionStatus,
+};
 use aye_core::contract::storage::{Change, ChangeKind, SuspensionFilter};
-use aye_core::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use aye_core::contract::suspension::{Answer, ResumeDecisionAction, ToolCallResume};
 use futures::Stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -234,20 +236,22 @@ async fn approve(
     {
         return Err(ApiError::field("profile", "only `outside` can be chosen; leave it out otherwise"));
     }
-    if let Some(grant) = yes.grant {
-        give(&hub, &caller, &record, grant).await?;
-    }
-    let resume = ToolCallResume {
-        reason: yes.comment,
-        arguments: yes.arguments,
-        profile: yes.profile,
-        ..plain(yes.decision_id, ResumeDecisionAction::Resume)
+    let grant = match yes.grant {
+        Some(grant) => Some(proposed(&hub, &caller, &record, grant).await?),
+        None => None,
     };
-    decide(&hub, &caller, &id, resume).await
+    let Approve { comment: reason, arguments, profile, .. } = yes;
+    let answer = Answer { reason, arguments, profile, ..Answer::yes(Value::Null) };
+    decide_granting(&hub, &caller, &id, resumed(yes.decision_id, answer), grant).await
 }
 
-/// Stores the grant that the card proposes. Another pattern has to be granted where the person sees what it reaches.
-async fn give(hub: &Hub, caller: &Caller, record: &SuspensionRecord, grant: Grant) -> Result<(), ApiError> {
+/// The grant that the card proposes. Another pattern has to be granted where the user sees what it reaches.
+async fn proposed(
+    hub: &Hub,
+    caller: &Caller,
+    record: &SuspensionRecord,
+    grant: Grant,
+) -> Result<GrantRecord, ApiError> {
     let shown = card(hub, record).await?;
     if shown.proposals.iter().all(|proposal| proposal.pattern != grant.pattern) {
         return Err(ApiError::field(
@@ -266,10 +270,8 @@ async fn give(hub: &Hub, caller: &Caller, record: &SuspensionRecord, grant: Gran
     let request =
         GrantRequest { suspension: record.id.clone(), pattern: grant.pattern, scope, end: GrantEnd::Never };
     workshop.prepare().await;
-    workshop
-        .grant(request, hub.program.actor(&caller.token))
-        .await
-        .map_err(|why| ApiError::field("grant", why))
+    let actor = hub.program.actor(&caller.token);
+    workshop.checked_grant(request, actor).await.map_err(|why| ApiError::field("grant", why))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -286,8 +288,7 @@ async fn deny(
     Body(no): Body<Deny>,
 ) -> Result<Json<Value>, ApiError> {
     demand(&caller, TokenScope::Decide)?;
-    let resume = ToolCallResume { reason: no.reason, ..plain(no.decision_id, ResumeDecisionAction::Cancel) };
-    decide(&hub, &caller, &id, resume).await
+    decide(&hub, &caller, &id, resumed(no.decision_id, Answer::no(no.reason))).await
 }
 
 #[derive(Debug, Deserialize)]
@@ -307,12 +308,7 @@ async fn request_changes(
     if wanted.feedback.trim().is_empty() {
         return Err(ApiError::field("feedback", "say what to change"));
     }
-    let resume = ToolCallResume {
-        result: ToolCallResume::modify_payload(),
-        reason: Some(wanted.feedback),
-        ..plain(wanted.decision_id, ResumeDecisionAction::Cancel)
-    };
-    decide(&hub, &caller, &id, resume).await
+    decide(&hub, &caller, &id, resumed(wanted.decision_id, Answer::modify(wanted.feedback))).await
 }
 
 #[derive(Debug, Deserialize)]
@@ -337,12 +333,8 @@ async fn answer(
         // Data for a question that only wants a yes would be a yes that nobody meant.
         return Err(ApiError::field("result", "this question takes no values: approve or deny it"));
     }
-    let resume = ToolCallResume {
-        result: given.result,
-        reason: given.comment,
-        ..plain(given.decision_id, ResumeDecisionAction::Resume)
-    };
-    decide(&hub, &caller, &id, resume).await
+    let answer = Answer { reason: given.comment, ..Answer::yes(given.result) };
+    decide(&hub, &caller, &id, resumed(given.decision_id, answer)).await
 }
 
 /// A decision of the book: by call, in a conversation or a run.
@@ -391,25 +383,15 @@ async fn decide_by_call(
     let found = asked.into_iter().rfind(|record| record.call_id == decision.tool_call_id);
     let record = found
         .ok_or_else(|| ApiError::not_found("question about the call", decision.tool_call_id.as_str()))?;
-    let resume = ToolCallResume {
-        result: decision.payload,
-        reason: decision.reason,
-        ..plain(decision.decision_id, decision.action)
-    };
-    decide(hub, caller, &record.id, resume).await
+    let CallDecision { action, payload, reason, .. } = decision;
+    let answer = Answer { action, reason, ..Answer::yes(payload) };
+    decide(hub, caller, &record.id, resumed(decision.decision_id, answer)).await
 }
 
-/// A decision with nothing beside it. An id that a client gives makes a retry safe.
-pub(crate) fn plain(id: Option<DecisionId>, action: ResumeDecisionAction) -> ToolCallResume {
-    ToolCallResume {
-        decision_id: id.unwrap_or_else(DecisionId::fresh),
-        action,
-        result: Value::Null,
-        reason: None,
-        arguments: None,
-        profile: None,
-        updated_at: now_ms(),
-    }
+/// An answer as it is stored. An id that a client gives makes a retry safe.
+fn resumed(id: Option<DecisionId>, answer: Answer) -> ToolCallResume {
+    let resume = answer.resume(now_ms());
+    ToolCallResume { decision_id: id.unwrap_or(resume.decision_id), ..resume }
 }
 
 /// Stores the answer and goes on with its run.
@@ -418,6 +400,16 @@ pub(crate) async fn decide(
     caller: &Caller,
     id: &SuspensionId,
     resume: ToolCallResume,
+) -> Result<Json<Value>, ApiError> {
+    decide_granting(hub, caller, id, resume, None).await
+}
+
+async fn decide_granting(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    id: &SuspensionId,
+    resume: ToolCallResume,
+    grant: Option<GrantRecord>,
 ) -> Result<Json<Value>, ApiError> {
     let record = question(hub, id).await?;
     let thread = hub.thread(&record.thread_id).await?;
@@ -430,7 +422,8 @@ pub(crate) async fn decide(
     };
     let folder = folder.ok_or_else(|| ApiError::internal("no folder is served"))?;
     let workshop = hub.workshop(&folder).await?;
-    let outcome = workshop.runtime().decide(id, resume, actor).await?;
+    let in_force = workshop.prepare();
+    let outcome = workshop.runtime().decide_granting(id, resume, actor, grant, in_force).await?;
     let (word, record) = match outcome {
         DecideOutcome::Accepted(record) => {
             hub.metrics.decision();

@@ -4,11 +4,13 @@ use serde_json::{Value, json};
 
 use super::Focus;
 use super::tests::{TestApp, suspended, ticket};
-use crate::approval::{Answer, QUIET_MS};
+use crate::approval::QUIET_MS;
 use crate::composer::Composer;
 use crate::msg::Msg;
 use aye_core::contract::lifecycle::TerminationReason;
-use aye_core::contract::suspension::{ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction};
+use aye_core::contract::suspension::{
+    ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, Answer, ResumeDecisionAction,
+};
 use aye_core::contract::tool::FilePreview;
 
 fn preview(path: &str, old: Option<&str>, new: &str) -> FilePreview {

@@ -7,7 +7,6 @@ use ratatui::text::Line;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::approval::Answer;
 use crate::highlight::Highlighter;
 use crate::host::{GrantRow, Mode, OpenedThread, QueuedRow};
 use crate::msg::{Cmd, Msg};
@@ -20,8 +19,8 @@ use aye_core::contract::grant::{GrantEnd, GrantPreview, GrantRequest, PastMatch}
 use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use aye_core::contract::record::{DecideOutcome, GrantScope, SuspensionRecord, SuspensionStatus};
 use aye_core::contract::suspension::{
-    ACTION_ASK_USER, ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, Actor, PendingToolCall, ResumeDecisionAction,
-    SuspendTicket, Suspension, ToolCallResume, ToolCallResumeMode,
+    ACTION_ASK_USER, ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, Actor, Answer, PendingToolCall,
+    ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResume, ToolCallResumeMode,
 };
 use aye_core::contract::tool::ToolResult;
 
@@ -211,11 +210,7 @@ impl TestApp {
     }
 
     fn grants(&self) -> Vec<&GrantRequest> {
-        let requests = self.cmds.iter().filter_map(|cmd| match cmd {
-            Cmd::Grant(request) => Some(request),
-            _ => None,
-        });
-        requests.collect()
+        self.decisions().into_iter().filter_map(|answer| answer.grant.as_ref()).collect()
     }
 
     pub(crate) fn decisions(&self) -> Vec<&Answer> {

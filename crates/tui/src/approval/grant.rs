@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crossterm::event::KeyEvent;
+use serde_json::Value;
 
 use super::super::composer::Composer;
 use super::super::keymap::{Action, Keymap, Place};
@@ -10,6 +11,7 @@ use super::keys::{Edited, edit_line};
 use super::{Card, Reply, SCOPES, Stage, line};
 use aye_core::contract::grant::{GrantEnd, GrantPreview, GrantRequest};
 use aye_core::contract::question::GrantProposal;
+use aye_core::contract::suspension::Answer;
 
 /// What is being written.
 #[derive(Clone, Debug)]
@@ -181,8 +183,7 @@ impl Card {
             scope: self.scope(form.scope, project),
             end: form.end.clone(),
         };
-        self.stage = Stage::Deciding("granting the rule");
-        Reply::Grant(request)
+        self.decide(Answer { grant: Some(request), ..Answer::yes(Value::Null) }, "granting the rule")
     }
 
     fn writing_key(&mut self, key: KeyEvent, keymap: &Keymap, proposals: &[GrantProposal]) -> Reply {

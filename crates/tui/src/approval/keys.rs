@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::super::composer::Composer;
 use super::super::keymap::{Action, Keymap, Place, typed};
 use super::super::update::edit;
-use super::{Answer, Batch, Card, CardKind, Reply, Stage, line};
+use super::{Batch, Card, CardKind, Reply, Stage, line};
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::mode::Mode;
-use aye_core::contract::suspension::ToolCallResume;
+use aye_core::contract::suspension::Answer;
 
 impl Card {
     /// What a key does.
@@ -48,8 +48,7 @@ impl Card {
                         self.problem = Some("write what to change; Esc: back, n: deny".to_owned());
                         return Reply::Taken;
                     }
-                    let answer =
-                        Answer { result: ToolCallResume::modify_payload(), ..Answer::no(Some(feedback)) };
+                    let answer = Answer::modify(feedback);
                     self.decide(answer, "requesting changes")
                 }
                 edited => self.line_reply(&edited),
@@ -78,7 +77,7 @@ impl Card {
         }
     }
 
-    fn decide(&mut self, mut answer: Answer, word: &'static str) -> Reply {
+    pub(super) fn decide(&mut self, mut answer: Answer, word: &'static str) -> Reply {
         self.stage = Stage::Deciding(word);
         answer.reason = answer.reason.or_else(|| self.comment.clone());
         Reply::Decide(answer)

@@ -1,18 +1,15 @@
 //! Executes commands: requests to the host in their own tasks, their answers as messages.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 
 use super::super::app::App;
-use super::super::approval::Answer;
 use super::super::host::Host;
 use super::super::msg::{Cmd, Msg};
-use aye_core::contract::ids::DecisionId;
 use aye_core::contract::record::SuspensionStatus;
-use aye_core::contract::suspension::ToolCallResume;
 
 /// How long requests may take to end when the program ends.
 const LAST_WAIT: Duration = Duration::from_secs(2);
@@ -122,16 +119,7 @@ impl Performer {
                 }
             }),
             Cmd::Decide(id, answer) => self.spawn(async move {
-                let outcome = host.decide(&id, resume(answer)).await;
-                send(Msg::Decided(id, outcome));
-            }),
-            Cmd::Grant(request) => self.spawn(async move {
-                let id = request.suspension.clone();
-                let yes = Answer::yes(serde_json::Value::Null);
-                let outcome = match host.grant(request).await {
-                    Ok(()) => host.decide(&id, resume(yes)).await,
-                    Err(error) => Err(format!("the rule was not stored: {error}")),
-                };
+                let outcome = host.decide(&id, answer).await;
                 send(Msg::Decided(id, outcome));
             }),
             Cmd::Review(id, arguments) => self.spawn(async move {
@@ -256,19 +244,5 @@ impl Performer {
             | Cmd::Renew
             | Cmd::Quit => {}
         }
-    }
-}
-
-/// An answer with its id and time.
-fn resume(answer: Answer) -> ToolCallResume {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    ToolCallResume {
-        decision_id: DecisionId::fresh(),
-        action: answer.action,
-        result: answer.result,
-        reason: answer.reason,
-        arguments: answer.arguments,
-        profile: answer.profile,
-        updated_at: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
     }
 }

@@ -8,7 +8,6 @@ use async_trait::async_trait;
 use super::perform::Performer;
 use super::*;
 use crate::app::tests::opened;
-use crate::approval::Answer;
 use crate::back::{BackCmd, BackMsg};
 use crate::host::{
     Attach, Attached, Choice, ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread,
@@ -17,20 +16,19 @@ use crate::host::{
 use crate::keymap::Keymap;
 use crate::msg::Cmd;
 use crate::theme::{Depth, Theme, ThemeChoice, ThemeRow};
-use aye_core::contract::grant::{GrantEnd, GrantPreview, GrantRequest};
+use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
 use aye_core::contract::record::{
-    DecideOutcome, GrantScope, InboxRow, QueueId, StoredMessage, SuspensionRecord, ThreadSummary,
+    DecideOutcome, InboxRow, QueueId, StoredMessage, SuspensionRecord, ThreadSummary,
 };
-use aye_core::contract::suspension::ToolCallResume;
+use aye_core::contract::suspension::Answer;
 
 /// Writes down what it is asked.
 #[derive(Default)]
 struct FakeHost {
     asked: Mutex<Vec<String>>,
-    refuses_grants: bool,
     asks_for_trust: bool,
     /// What it is built anew as.
     next: Option<Arc<FakeHost>>,
@@ -87,8 +85,7 @@ impl Host for FakeHost {
     async fn question(&self, _: &SuspensionId) -> Result<Option<SuspensionRecord>, String> {
         Ok(None)
     }
-    async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String> {
-        assert!(!answer.decision_id.as_str().is_empty() && answer.updated_at > 0);
+    async fn decide(&self, id: &SuspensionId, answer: Answer) -> Result<DecideOutcome, String> {
         self.note(format!("decide {id} {:?}", answer.action));
         Ok(DecideOutcome::NotFound)
     }
@@ -112,11 +109,6 @@ impl Host for FakeHost {
     async fn revoke_grant(&self, id: &str) -> Result<bool, String> {
         self.note(format!("revoke {id}"));
         Ok(true)
-    }
-    async fn grant(&self, request: GrantRequest) -> Result<(), String> {
-        let GrantRequest { suspension, pattern, scope, .. } = request;
-        self.note(format!("grant {suspension} {pattern} {scope:?}"));
-        if self.refuses_grants { Err("the disk is full".into()) } else { Ok(()) }
     }
     async fn review(&self, id: &SuspensionId, arguments: &serde_json::Value) -> Result<Review, String> {
         self.note(format!("review {id} {arguments}"));
@@ -239,26 +231,6 @@ async fn perform(host: FakeHost, cmds: Vec<Cmd>) -> (Vec<String>, Vec<Msg>) {
     }
     let asked = host.asked.lock().expect("no panic while it is held").clone();
     (asked, msgs)
-}
-
-#[tokio::test]
-async fn a_grant_is_stored_before_the_yes_and_without_it_there_is_no_yes() {
-    let grant = || {
-        vec![Cmd::Grant(GrantRequest {
-            suspension: "q".into(),
-            pattern: "Bash(ls)".into(),
-            scope: GrantScope::Everywhere,
-            end: GrantEnd::Never,
-        })]
-    };
-    let (asked, msgs) = perform(FakeHost::default(), grant()).await;
-    assert_eq!(asked, ["grant q Bash(ls) Everywhere", "decide q Resume"]);
-    assert!(matches!(&msgs[..], [Msg::Decided(id, Ok(_))] if id.as_str() == "q"));
-
-    let (asked, msgs) = perform(FakeHost { refuses_grants: true, ..FakeHost::default() }, grant()).await;
-    assert_eq!(asked, ["grant q Bash(ls) Everywhere"]);
-    let [Msg::Decided(_, Err(error))] = &msgs[..] else { panic!("{msgs:?}") };
-    assert_eq!(error, "the rule was not stored: the disk is full");
 }
 
 #[tokio::test]

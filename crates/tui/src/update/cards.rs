@@ -4,7 +4,7 @@ use crossterm::event::KeyEvent;
 use serde_json::Value;
 
 use super::super::app::{App, Focus, RunState};
-use super::super::approval::{Answer, Batch, BodyWindow, Card, CardKind, Reply, Stage};
+use super::super::approval::{Batch, BodyWindow, Card, CardKind, Reply, Stage};
 use super::super::host::{Mode, Review, UserInput};
 use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
@@ -13,7 +13,7 @@ use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::record::{DecideOutcome, SuspensionRecord, SuspensionStatus};
-use aye_core::contract::suspension::ResumeDecisionAction;
+use aye_core::contract::suspension::{Answer, ResumeDecisionAction};
 
 /// A key so soon after one that a card took is meant for the card before, not for the text.
 const DOUBLE_MS: u64 = 1500;
@@ -80,10 +80,6 @@ impl App {
             Reply::Taken => {}
             Reply::Decide(answer) => {
                 cmds.push(Cmd::Decide(id, answer));
-                self.go_to_open_card();
-            }
-            Reply::Grant(request) => {
-                cmds.push(Cmd::Grant(request));
                 self.go_to_open_card();
             }
             Reply::PutAway => self.put_away(&id),
