@@ -9,7 +9,7 @@ use agent_client_protocol::v1::schema as acp;
 use serde_json::Value;
 
 use acp::{SessionUpdate, ToolCallStatus, ToolKind};
-use aye_core::contract::activity::{NOTICE_ACTIVITY_TYPE, STEERED_ACTIVITY_TYPE};
+use aye_core::contract::activity::KnownActivity;
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::display::{call_summary, call_text, visible_line};
 use aye_core::contract::event::AgentEvent;
@@ -307,20 +307,19 @@ impl UpdateEncoder {
     }
 
     fn activity(&self, kind: &str, content: &Value) -> Vec<SessionUpdate> {
-        let text = |key: &str| content.get(key).and_then(Value::as_str).unwrap_or_default();
-        match kind {
-            STEERED_ACTIVITY_TYPE if !text("text").is_empty() => {
-                vec![SessionUpdate::UserMessageChunk(text_chunk(text("text")))]
+        match KnownActivity::of(kind, content) {
+            Some(KnownActivity::Steered(message)) if !message.text.is_empty() => {
+                vec![SessionUpdate::UserMessageChunk(text_chunk(&message.text))]
             }
-            NOTICE_ACTIVITY_TYPE if self.has_notices => {
-                let severity = match text("level") {
-                    "warning" => acp::NoticeSeverity::Warning,
-                    "error" => acp::NoticeSeverity::Error,
+            Some(KnownActivity::Notice(notice)) if self.has_notices => {
+                let severity = match notice.level.as_deref() {
+                    Some("warning") => acp::NoticeSeverity::Warning,
+                    Some("error") => acp::NoticeSeverity::Error,
                     _ => acp::NoticeSeverity::Info,
                 };
                 vec![SessionUpdate::Notice(acp::Notice::new(
                     severity,
-                    visible_line(text("text")).into_owned(),
+                    visible_line(&notice.text).into_owned(),
                 ))]
             }
             _ => Vec::new(),

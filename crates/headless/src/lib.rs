@@ -15,15 +15,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use aye_core::contract::activity::NOTICE_ACTIVITY_TYPE;
+use aye_core::contract::activity::{InferenceRetry, KnownActivity, Notice};
 use aye_core::contract::clock::Clock;
 use aye_core::contract::display::{escape_json, visible, visible_line};
 use aye_core::contract::event::{AgentEvent, StreamEvent};
 use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
-use aye_core::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
-use aye_core::contract::summary::COMPACTED_ACTIVITY_TYPE;
 use aye_core::contract::suspension::Actor;
 use aye_runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError, UnknownPolicy};
 use serde_json::json;
@@ -197,25 +195,24 @@ fn progress(event: &AgentEvent) {
             let why = result.message.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
             note(&format!("  {word}: {}", visible_line(why)));
         }
-        AgentEvent::ActivitySnapshot { activity_type, content, .. }
-            if activity_type == INFERENCE_RETRY_ACTIVITY_TYPE =>
-        {
-            let reason = content.get("reason").and_then(serde_json::Value::as_str).unwrap_or_default();
-            let delay = content.get("delay_ms").and_then(serde_json::Value::as_u64).unwrap_or_default();
-            let model = content.get("model").and_then(serde_json::Value::as_str).unwrap_or_default();
-            if content.get("instead").and_then(serde_json::Value::as_bool) == Some(true) && delay == 0 {
-                note(&format!("  {}; asking {} instead", visible_line(reason), visible_line(model)));
-            } else {
-                note(&format!("  {}; retrying in {:.1} s", visible_line(reason), delay as f64 / 1000.0));
+        AgentEvent::ActivitySnapshot { activity_type, content, .. } => {
+            match KnownActivity::of(activity_type, content) {
+                Some(KnownActivity::Retry(InferenceRetry { reason, model, instead, delay_ms, .. })) => {
+                    let reason = visible_line(&reason);
+                    if instead && delay_ms == 0 {
+                        note(&format!("  {reason}; asking {} instead", visible_line(&model)));
+                    } else {
+                        note(&format!("  {reason}; retrying in {:.1} s", delay_ms as f64 / 1000.0));
+                    }
+                }
+                Some(KnownActivity::Notice(Notice { source, text, .. })) => {
+                    let source = if source.is_empty() { source } else { format!("{source}: ") };
+                    note(&visible(&format!("  {source}{text}")));
+                }
+                Some(KnownActivity::Compacted(history)) => note(&visible(&format!("  {}", history.text))),
+                Some(KnownActivity::Progress(_) | KnownActivity::Child(_) | KnownActivity::Steered(_))
+                | None => {}
             }
-        }
-        AgentEvent::ActivitySnapshot { activity_type, content, .. }
-            if [NOTICE_ACTIVITY_TYPE, COMPACTED_ACTIVITY_TYPE].contains(&activity_type.as_str()) =>
-        {
-            let text = |key: &str| content.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
-            let source =
-                if text("source").is_empty() { String::new() } else { format!("{}: ", text("source")) };
-            note(&visible(&format!("  {source}{}", text("text"))));
         }
         AgentEvent::Error { message, .. } => note(&format!("aye: {}", visible(message))),
         AgentEvent::RunStart { .. }
@@ -228,7 +225,6 @@ fn progress(event: &AgentEvent) {
         | AgentEvent::ToolCallStreamDelta { .. }
         | AgentEvent::ToolCallResumed { .. }
         | AgentEvent::MessagesSnapshot { .. }
-        | AgentEvent::ActivitySnapshot { .. }
         | AgentEvent::ActivityDelta { .. }
         | AgentEvent::StepStart { .. }
         | AgentEvent::StepEnd

@@ -10,7 +10,7 @@ use super::catalog::Catalog;
 use super::driver::Driver;
 use super::resolve::{ResolveError, ResolvedAgent, resolve_spec};
 use super::{RuntimeError, Shared};
-use aye_core::contract::activity::Activity;
+use aye_core::contract::activity::{Activity, KnownActivity, Notice};
 use aye_core::contract::handoff::{ActiveAgentKey, AgentOverlay, HandoffAction, HandoffBase, HandoffState};
 use aye_core::contract::message::{Message, Visibility};
 use aye_core::contract::record::RunRecord;
@@ -123,12 +123,16 @@ impl Driver {
     }
 
     fn tell_handoff(&self, text: String) -> impl Future<Output = ()> + use<> {
-        let mut told = Activity::notice(SOURCE, text);
-        // For front ends that show who answers.
-        let agent = self.handoff.active.as_ref().unwrap_or(&self.handoff.base.spec.id);
-        told.content["agent"] = agent.as_str().into();
-        told.content["model"] = self.agent.model.model_name.as_str().into();
-        self.tell(vec![told])
+        // The agent and its model are for front ends that show who answers.
+        let agent = self.handoff.active.as_ref().unwrap_or(&self.handoff.base.spec.id).clone();
+        let notice = Notice {
+            source: SOURCE.to_owned(),
+            text,
+            level: None,
+            agent: Some(agent),
+            model: Some(self.agent.model.model_name.clone()),
+        };
+        self.tell(vec![KnownActivity::Notice(notice).into()])
     }
 }
 

@@ -11,7 +11,7 @@ use super::driver::{Done, Driver};
 use super::images;
 use super::request::RuntimeError;
 use super::resolve::executor_of;
-use aye_core::contract::activity::Activity;
+use aye_core::contract::activity::{Activity, InferenceRetry, KnownActivity};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::context_message::ContextTarget;
 use aye_core::contract::event::AgentEvent;
@@ -21,7 +21,6 @@ use aye_core::contract::ids::{CallId, MessageId};
 use aye_core::contract::inference::{StopReason, StreamResult};
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::{Message, ToolCall, Visibility};
-use aye_core::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
 use aye_core::contract::spec::ModelEntry;
 use aye_core::contract::tool::ToolDescriptor;
 use aye_core::run::Fact;
@@ -346,21 +345,16 @@ async fn stream(
                 if reset {
                     partial.clear();
                 }
-                sink.emit(AgentEvent::ActivitySnapshot {
-                    message_id: message_id.to_owned(),
-                    activity_type: INFERENCE_RETRY_ACTIVITY_TYPE.into(),
-                    content: json!({
-                        "attempt": attempt,
-                        "max": max,
-                        "delay_ms": u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
-                        "instead": model != wanted,
-                        "model": model,
-                        "reason": reason,
-                        "reset": reset,
-                    }),
-                    replace: Some(true),
-                })
-                .await;
+                let retry = InferenceRetry {
+                    attempt: attempt.into(),
+                    max: max.into(),
+                    delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+                    instead: model != wanted,
+                    model,
+                    reason,
+                    reset,
+                };
+                sink.emit(KnownActivity::Retry(retry).event(message_id)).await;
             }
             LlmStreamEvent::StopDetail(detail) => stop_detail = Some(detail),
             LlmStreamEvent::Finish { result, model } => return Ok(Answered { result, model, stop_detail }),

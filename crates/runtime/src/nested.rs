@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 
 use super::AgentRuntime;
-use aye_core::contract::child::{CHILD_RUN_ACTIVITY_TYPE, ChildRunState, ChildStatus};
+use aye_core::contract::activity::KnownActivity;
+use aye_core::contract::child::{ChildRunState, ChildStatus};
 use aye_core::contract::display::{call_summary, shortened};
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink;
@@ -81,10 +82,8 @@ impl ChildSink {
                 asks = true;
             }
             // A child of the child: its line is the child's.
-            AgentEvent::ActivitySnapshot { activity_type, content, .. }
-                if activity_type == CHILD_RUN_ACTIVITY_TYPE =>
-            {
-                let Ok(below) = serde_json::from_value::<ChildRunState>(content.clone()) else {
+            AgentEvent::ActivitySnapshot { activity_type, content, .. } => {
+                let Some(KnownActivity::Child(below)) = KnownActivity::of(activity_type, content) else {
                     return (None, false);
                 };
                 let doing = below.tool.as_ref().or(below.line.as_ref());
@@ -99,7 +98,6 @@ impl ChildSink {
             | AgentEvent::ToolCallDone { .. }
             | AgentEvent::ToolCallStreamDelta { .. }
             | AgentEvent::MessagesSnapshot { .. }
-            | AgentEvent::ActivitySnapshot { .. }
             | AgentEvent::ActivityDelta { .. }
             | AgentEvent::StepEnd
             | AgentEvent::StateSnapshot { .. }
@@ -118,14 +116,8 @@ impl EventSink for ChildSink {
     async fn emit(&self, event: AgentEvent) {
         let (state, asks) = self.fold(&event);
         if let Some(state) = state {
-            self.parent
-                .emit(AgentEvent::ActivitySnapshot {
-                    message_id: state.parent_call_id.clone(),
-                    activity_type: CHILD_RUN_ACTIVITY_TYPE.into(),
-                    content: serde_json::to_value(&state).unwrap_or_default(),
-                    replace: Some(true),
-                })
-                .await;
+            let call = state.parent_call_id.clone();
+            self.parent.emit(KnownActivity::Child(Box::new(state)).event(call)).await;
         }
         if asks {
             self.runtime.children_changed();

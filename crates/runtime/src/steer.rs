@@ -2,11 +2,9 @@
 //! inference. A message that no step takes starts its own run, like any queued message; both happen in one
 //! transaction with its removal from the queue.
 
-use serde_json::json;
-
 use super::driver::Driver;
 use super::request::RuntimeError;
-use aye_core::contract::activity::{Activity, STEERED_ACTIVITY_TYPE};
+use aye_core::contract::activity::{KnownActivity, SteeredMessage};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::message::Message;
 use aye_core::contract::record::{JobClaim, QueuedMessage};
@@ -59,11 +57,13 @@ impl Driver {
         }
         let texts: Vec<String> = queued.messages.iter().map(Message::written).collect();
         let blocks = queued.messages.iter().flat_map(|message| &message.content);
-        let images: Vec<_> = blocks.filter_map(ContentBlock::as_stored_image).collect();
-        let content = json!({
-            "queued": queued.id, "text": texts.join("\n\n"), "shown": queued.shown(), "images": images,
-        });
-        self.tell(vec![Activity { activity_type: STEERED_ACTIVITY_TYPE.into(), content }]).await;
+        let message = SteeredMessage {
+            queued: queued.id,
+            text: texts.join("\n\n"),
+            shown: queued.shown(),
+            images: blocks.filter_map(ContentBlock::as_stored_image).cloned().collect(),
+        };
+        self.tell(vec![KnownActivity::Steered(message).into()]).await;
         Ok(())
     }
 }

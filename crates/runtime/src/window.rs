@@ -7,20 +7,18 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use serde_json::json;
 use tokio::sync::Notify;
 
 use super::compact::Compaction;
 use super::driver::{Done, Driver};
 use super::{AgentRuntime, RunRequest, RuntimeError, resolve};
 use aye_core::context::{self, Calibration, Fit, History, Limits, Marks, Sizes, estimate};
+use aye_core::contract::activity::{InferenceRetry, KnownActivity};
 use aye_core::contract::content::ContentBlock;
-use aye_core::contract::event::AgentEvent;
 use aye_core::contract::executor::InferenceExecutionError;
 use aye_core::contract::ids::{CallId, ThreadId};
 use aye_core::contract::inference::TokenUsage;
 use aye_core::contract::message::{Message, Visibility};
-use aye_core::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
 use aye_core::contract::spec::ContextWindowPolicy;
 use aye_core::contract::storage::{Portion, StoreError, ThreadRunStore};
 use aye_core::contract::summary::SummaryRecord;
@@ -474,20 +472,15 @@ impl Driver {
             Arc::clone(&memory.bill)
         });
         self.partial.clear();
-        let told = AgentEvent::ActivitySnapshot {
-            message_id: self.message_id.to_string(),
-            activity_type: INFERENCE_RETRY_ACTIVITY_TYPE.into(),
-            content: json!({
-                "attempt": 1,
-                "max": 1,
-                "delay_ms": 0,
-                "model": self.agent.model_id,
-                "reason": format!("{error}; summarising older messages"),
-                "reset": true,
-            }),
-            replace: Some(true),
+        let retry = InferenceRetry {
+            attempt: 1,
+            max: 1,
+            model: self.agent.model_id.clone(),
+            reason: format!("{error}; summarising older messages"),
+            reset: true,
+            ..InferenceRetry::default()
         };
-        self.sink.emit(told).await;
+        self.sink.emit(KnownActivity::Retry(retry).event(self.message_id.as_str())).await;
         let policy = self.agent.spec.context_policy.clone().unwrap_or_default();
         let compaction = self.compaction(policy, bill);
         self.in_flight.push(Box::pin(async move {

@@ -1,15 +1,23 @@
 //! What plugins and tools show the user beside the conversation.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::child::{CHILD_RUN_ACTIVITY_TYPE, ChildRunState};
+use super::event::AgentEvent;
+use super::image::ImageRef;
+use super::inference::TokenUsage;
+use super::progress::{
+    INFERENCE_RETRY_ACTIVITY_TYPE, TOOL_CALL_PROGRESS_ACTIVITY_TYPE, ToolCallProgressState,
+};
+use super::summary::COMPACTED_ACTIVITY_TYPE;
 use crate::state::EffectSpec;
 
-/// The activity type of a word for the person that stays in the transcript: `{"text", "level"?, "source"?}`, with
-/// `level` one of `info` (the default), `warning`, `error`.
+/// The activity type of [`Notice`].
 pub const NOTICE_ACTIVITY_TYPE: &str = "notice";
 
-/// The activity type of a message that a run took in between two steps: `{"queued", "text", "images"}`, the last a list of `ImageRef`s.
+/// The activity type of [`SteeredMessage`].
 pub const STEERED_ACTIVITY_TYPE: &str = "steered";
 
 /// The full state of an activity.
@@ -21,20 +29,150 @@ pub struct Activity {
     pub content: Value,
 }
 
-impl Activity {
-    /// A word for the person from a source such as `reminder`.
-    pub fn notice(source: &str, text: impl Into<String>) -> Self {
-        Self {
-            activity_type: NOTICE_ACTIVITY_TYPE.into(),
-            content: json!({"source": source, "text": text.into()}),
+/// The activities that aye itself reports, in the form of their kind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KnownActivity {
+    /// Text for the user that stays in the transcript.
+    Notice(Notice),
+    /// A message that a run took in between two steps.
+    Steered(SteeredMessage),
+    /// Progress of a tool.
+    Progress(ToolCallProgressState),
+    /// What a child does.
+    Child(Box<ChildRunState>),
+    /// Older messages were summarised.
+    Compacted(CompactedHistory),
+    /// An inference is repeated.
+    Retry(InferenceRetry),
+}
+
+/// Text for the user that stays in the transcript.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Notice {
+    /// Its source, such as `reminder`; empty for the runtime's own.
+    pub source: String,
+    /// The text.
+    pub text: String,
+    /// `warning` or `error`; everything else is information.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
+    /// The agent that answers from now on, after a handoff.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Its model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// A message that a run took in between two steps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SteeredMessage {
+    /// Its place in the queue until then.
+    pub queued: u64,
+    /// The text.
+    pub text: String,
+    /// What is shown instead of the text.
+    pub shown: Option<String>,
+    /// Its images.
+    pub images: Vec<ImageRef>,
+}
+
+/// Older messages that were summarised.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CompactedHistory {
+    /// What was done, for the user.
+    pub text: String,
+    /// The place of the last message that the summary stands for.
+    pub upto_seq: Option<u64>,
+    /// The number of messages that it replaces.
+    pub messages: u64,
+    /// Their tokens, by an estimate.
+    pub before_tokens: u64,
+    /// Its own tokens.
+    pub after_tokens: u64,
+    /// The model that wrote it.
+    pub model: String,
+    /// The tokens that writing it took.
+    pub usage: Option<TokenUsage>,
+}
+
+/// An inference that is repeated.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InferenceRetry {
+    /// The number of this attempt.
+    pub attempt: u64,
+    /// Attempts at most.
+    pub max: u64,
+    /// When it starts, in milliseconds from now.
+    pub delay_ms: u64,
+    /// The model is another one than the one that was wanted.
+    pub instead: bool,
+    /// The model that is asked.
+    pub model: String,
+    /// Why it is repeated.
+    pub reason: String,
+    /// The answer so far does not count.
+    pub reset: bool,
+}
+
+impl KnownActivity {
+    /// Reads an activity; `None` for kinds of plugins, and for content of another form.
+    pub fn of(activity_type: &str, content: &Value) -> Option<Self> {
+        fn read<T: DeserializeOwned>(content: &Value) -> Option<T> {
+            T::deserialize(content).ok()
         }
+        match activity_type {
+            NOTICE_ACTIVITY_TYPE => read(content).map(Self::Notice),
+            STEERED_ACTIVITY_TYPE => read(content).map(Self::Steered),
+            TOOL_CALL_PROGRESS_ACTIVITY_TYPE => read(content).map(Self::Progress),
+            CHILD_RUN_ACTIVITY_TYPE => read(content).map(Self::Child),
+            COMPACTED_ACTIVITY_TYPE => read(content).map(Self::Compacted),
+            INFERENCE_RETRY_ACTIVITY_TYPE => read(content).map(Self::Retry),
+            _ => None,
+        }
+    }
+
+    /// The event that reports it.
+    pub fn event(self, message_id: impl Into<String>) -> AgentEvent {
+        let Activity { activity_type, content } = self.into();
+        AgentEvent::ActivitySnapshot {
+            message_id: message_id.into(),
+            activity_type,
+            content,
+            replace: Some(true),
+        }
+    }
+}
+
+impl From<KnownActivity> for Activity {
+    fn from(known: KnownActivity) -> Self {
+        let (activity_type, content) = match known {
+            KnownActivity::Notice(notice) => (NOTICE_ACTIVITY_TYPE, json!(notice)),
+            KnownActivity::Steered(message) => (STEERED_ACTIVITY_TYPE, json!(message)),
+            KnownActivity::Progress(state) => (TOOL_CALL_PROGRESS_ACTIVITY_TYPE, json!(state)),
+            KnownActivity::Child(state) => (CHILD_RUN_ACTIVITY_TYPE, json!(state)),
+            KnownActivity::Compacted(history) => (COMPACTED_ACTIVITY_TYPE, json!(history)),
+            KnownActivity::Retry(retry) => (INFERENCE_RETRY_ACTIVITY_TYPE, json!(retry)),
+        };
+        Self { activity_type: activity_type.to_owned(), content }
+    }
+}
+
+impl Activity {
+    /// Text for the user from a source such as `reminder`.
+    pub fn notice(source: &str, text: impl Into<String>) -> Self {
+        let (source, text) = (source.to_owned(), text.into());
+        KnownActivity::Notice(Notice { source, text, ..Notice::default() }).into()
     }
 
     /// The same, as something that needs care.
     pub fn warning(source: &str, text: impl Into<String>) -> Self {
-        let mut notice = Self::notice(source, text);
-        notice.content["level"] = "warning".into();
-        notice
+        let (source, text, level) = (source.to_owned(), text.into(), Some("warning".to_owned()));
+        KnownActivity::Notice(Notice { source, text, level, ..Notice::default() }).into()
     }
 }
 

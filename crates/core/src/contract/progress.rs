@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 pub const TOOL_CALL_PROGRESS_ACTIVITY_TYPE: &str = "tool-call-progress";
 /// [`ToolCallProgressState::schema`].
 pub const TOOL_CALL_PROGRESS_SCHEMA: &str = "tool-call-progress.v1";
-/// The activity type of a repeated inference: `{attempt, max, delay_ms, model, instead, reason, reset}`;
-/// `instead`: the model is another one than the one that was wanted.
+/// The activity type of [`InferenceRetry`](super::activity::InferenceRetry).
 pub const INFERENCE_RETRY_ACTIVITY_TYPE: &str = "inference-retry";
 
 /// How far a call is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProgressStatus {
     /// Queued.
+    #[default]
     Pending,
     /// Executing.
     Running,
@@ -27,7 +27,8 @@ pub enum ProgressStatus {
 }
 
 /// A progress report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ToolCallProgressState {
     /// [`TOOL_CALL_PROGRESS_SCHEMA`].
     pub schema: String,
@@ -40,21 +41,21 @@ pub struct ToolCallProgressState {
     /// How far it is.
     pub status: ProgressStatus,
     /// 0.0 to 1.0, absent when unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<f64>,
     /// Absolute count done.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub loaded: Option<u64>,
     /// Absolute count in all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
     /// For the person.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The node this one belongs to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_node_id: Option<String>,
     /// The call this one belongs to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_call_id: Option<String>,
 }

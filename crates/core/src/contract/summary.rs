@@ -1,13 +1,12 @@
 //! Summaries that replace the older messages of a conversation in requests. The messages themselves stay unchanged.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-use super::activity::Activity;
+use super::activity::{Activity, CompactedHistory, KnownActivity};
 use super::ids::{MessageId, ThreadId};
 use super::inference::TokenUsage;
 
-/// The activity type of a summary that was made: see [`SummaryRecord::activity`].
+/// The activity type of [`CompactedHistory`].
 pub const COMPACTED_ACTIVITY_TYPE: &str = "conversation-compacted";
 
 /// A summary. Each one stands for the messages from the first on, so the one that reaches farthest counts.
@@ -55,18 +54,16 @@ impl SummaryRecord {
 
     /// What front ends are told.
     pub fn activity(&self) -> Activity {
-        Activity {
-            activity_type: COMPACTED_ACTIVITY_TYPE.into(),
-            content: json!({
-                "text": self.words(),
-                "upto_seq": self.upto_seq,
-                "messages": self.messages,
-                "before_tokens": self.before_tokens,
-                "after_tokens": self.after_tokens,
-                "model": self.model,
-                "usage": self.usage.map_or(Value::Null, |usage| json!(usage)),
-            }),
-        }
+        let history = CompactedHistory {
+            text: self.words(),
+            upto_seq: Some(self.upto_seq),
+            messages: self.messages,
+            before_tokens: self.before_tokens,
+            after_tokens: self.after_tokens,
+            model: self.model.clone(),
+            usage: self.usage,
+        };
+        KnownActivity::Compacted(history).into()
     }
 }
 

@@ -8,15 +8,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::activity::KnownActivity;
 use super::command::BackgroundHost;
 use super::content::ContentBlock;
 use super::event::AgentEvent;
 use super::event_sink::EventSink;
 use super::identity::{RunIdentity, RunOrigin};
 use super::profile::ProfileAccess;
-use super::progress::{
-    ProgressStatus, TOOL_CALL_PROGRESS_ACTIVITY_TYPE, TOOL_CALL_PROGRESS_SCHEMA, ToolCallProgressState,
-};
+use super::progress::{ProgressStatus, TOOL_CALL_PROGRESS_SCHEMA, ToolCallProgressState};
 use super::spec::AgentSpec;
 use super::suspension::{SuspendTicket, ToolCallResume};
 use crate::state::{Snapshot, StateCommand, StateError, StateKey};
@@ -491,19 +490,10 @@ impl ToolCallContext {
             tool_name: self.tool_name.clone(),
             status,
             progress,
-            loaded: None,
-            total: None,
             message: message.map(Into::into),
-            parent_node_id: None,
-            parent_call_id: None,
+            ..ToolCallProgressState::default()
         };
-        self.emit(AgentEvent::ActivitySnapshot {
-            message_id: self.call_id.clone(),
-            activity_type: TOOL_CALL_PROGRESS_ACTIVITY_TYPE.into(),
-            content: serde_json::to_value(state).unwrap_or(Value::Null),
-            replace: Some(true),
-        })
-        .await;
+        self.emit(KnownActivity::Progress(state).event(self.call_id.as_str())).await;
     }
 }
 

@@ -1,16 +1,13 @@
 //! Folds the events of a run into entries.
 
-use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::{EntryKind, Level, Moment, Place, Progress, Retry, Todo, ToolEntry, ToolState, Transcript};
-use aye_core::contract::activity::NOTICE_ACTIVITY_TYPE;
-use aye_core::contract::child::{CHILD_RUN_ACTIVITY_TYPE, ChildRunState};
+use aye_core::contract::activity::{KnownActivity, Notice};
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::inference::TokenUsage;
 use aye_core::contract::lifecycle::TerminationReason;
-use aye_core::contract::progress::{INFERENCE_RETRY_ACTIVITY_TYPE, TOOL_CALL_PROGRESS_ACTIVITY_TYPE};
-use aye_core::contract::summary::COMPACTED_ACTIVITY_TYPE;
+use aye_core::contract::progress::ProgressStatus;
 
 impl Transcript {
     /// Takes in one event.
@@ -205,55 +202,49 @@ impl Transcript {
     }
 
     fn activity(&mut self, at: Moment, call_id: &str, kind: &str, content: &Value) {
-        let text = |key: &str| content.get(key).and_then(Value::as_str).unwrap_or_default();
-        if kind == TOOL_CALL_PROGRESS_ACTIVITY_TYPE {
-            let status = text("status").to_owned();
-            let progress = Progress::of(content);
-            self.change_tool(call_id, |tool| {
-                if status == "running" {
-                    tool.run(at);
+        match KnownActivity::of(kind, content) {
+            Some(KnownActivity::Progress(state)) => {
+                let progress = Progress::of(&state);
+                self.change_tool(call_id, |tool| {
+                    if state.status == ProgressStatus::Running {
+                        tool.run(at);
+                    }
+                    tool.progress = progress;
+                });
+            }
+            Some(KnownActivity::Child(state)) => self.change_tool(call_id, |tool| tool.serve(at, *state)),
+            Some(KnownActivity::Notice(Notice { source, text, level, agent, model })) => {
+                let level = match level.as_deref() {
+                    Some("warning") => Level::Warning,
+                    Some("error") => Level::Error,
+                    _ => Level::Info,
+                };
+                if let Some(agent) = agent {
+                    self.handed_to = Some((agent, model.unwrap_or_default()));
                 }
-                tool.progress = progress;
-            });
-        } else if kind == CHILD_RUN_ACTIVITY_TYPE {
-            if let Ok(state) = serde_json::from_value::<ChildRunState>(content.clone()) {
-                self.change_tool(call_id, |tool| tool.serve(at, state));
+                self.note(level, if source.is_empty() { text } else { format!("{source}: {text}") });
             }
-        } else if kind == NOTICE_ACTIVITY_TYPE {
-            let level = match text("level") {
-                "warning" => Level::Warning,
-                "error" => Level::Error,
-                _ => Level::Info,
-            };
-            let words = match text("source") {
-                "" => text("text").to_owned(),
-                source => format!("{source}: {}", text("text")),
-            };
-            if !text("agent").is_empty() {
-                self.handed_to = Some((text("agent").to_owned(), text("model").to_owned()));
+            Some(KnownActivity::Compacted(history)) => {
+                if let Some(usage) = history.usage {
+                    self.usage.add(&usage);
+                }
+                self.note_summary(history.upto_seq.unwrap_or(u64::MAX), &history.text);
             }
-            self.note(level, words);
-        } else if kind == COMPACTED_ACTIVITY_TYPE {
-            if let Some(usage) = content.get("usage").and_then(|usage| TokenUsage::deserialize(usage).ok()) {
-                self.usage.add(&usage);
+            Some(KnownActivity::Retry(retry)) => {
+                if retry.reset {
+                    self.withdraw(&retry.reason);
+                }
+                self.retry = Some(Retry {
+                    attempt: retry.attempt,
+                    max: retry.max,
+                    until: at.plus(retry.delay_ms),
+                    // The first word about a step is about the model that was wanted, unless that one was not asked
+                    // again.
+                    model: retry.instead.then_some(retry.model),
+                    reason: retry.reason,
+                });
             }
-            let upto = content.get("upto_seq").and_then(Value::as_u64).unwrap_or(u64::MAX);
-            self.note_summary(upto, text("text"));
-        } else if kind == INFERENCE_RETRY_ACTIVITY_TYPE {
-            let number = |key: &str| content.get(key).and_then(Value::as_u64).unwrap_or(0);
-            let reason = text("reason");
-            // The first word about a step is about the model that was wanted, unless that one was not asked again.
-            let is_other = content.get("instead").and_then(Value::as_bool).unwrap_or(false);
-            self.retry = Some(Retry {
-                attempt: number("attempt"),
-                max: number("max"),
-                until: at.plus(number("delay_ms")),
-                model: is_other.then(|| text("model").to_owned()),
-                reason: reason.to_owned(),
-            });
-            if content.get("reset").and_then(Value::as_bool).unwrap_or(false) {
-                self.withdraw(reason);
-            }
+            Some(KnownActivity::Steered(_)) | None => {}
         }
     }
 

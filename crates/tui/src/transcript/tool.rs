@@ -9,6 +9,7 @@ use aye_core::contract::child::{ChildRunState, ChildStatus};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::lifecycle::ToolCallOutcome;
+use aye_core::contract::progress::ToolCallProgressState;
 use aye_core::contract::suspension::{ACTION_UNKNOWN_OUTCOME, SuspendTicket};
 use aye_core::contract::tool::ToolResult;
 
@@ -118,14 +119,13 @@ pub struct Progress {
 
 impl Progress {
     /// What a report says; nothing when it says nothing.
-    pub(super) fn of(content: &Value) -> Option<Progress> {
-        let number = |key: &str| content.get(key).and_then(Value::as_u64);
-        let count = number("loaded").zip(number("total")).filter(|(_, total)| *total > 0);
+    pub(super) fn of(state: &ToolCallProgressState) -> Option<Progress> {
+        let count = state.loaded.zip(state.total).filter(|(_, total)| *total > 0);
         let counted = count.map(|(loaded, total)| loaded as f64 / total as f64);
-        let told = content.get("progress").and_then(Value::as_f64);
-        let part = told.or(counted).filter(|part| part.is_finite()).map(|part| part.clamp(0.0, 1.0));
-        let message = content.get("message").and_then(Value::as_str).filter(|text| !text.is_empty());
-        let progress = Progress { message: message.map(str::to_owned), part, count };
+        let part =
+            state.progress.or(counted).filter(|part| part.is_finite()).map(|part| part.clamp(0.0, 1.0));
+        let progress =
+            Progress { message: state.message.clone().filter(|text| !text.is_empty()), part, count };
         (progress != Progress::default()).then_some(progress)
     }
 }

@@ -7,7 +7,7 @@ use super::super::approval::{Card, CardKind};
 use super::super::host::{Driver, OpenedThread, UserInput};
 use super::super::msg::Cmd;
 use super::super::transcript::{Level, Transcript};
-use aye_core::contract::activity::STEERED_ACTIVITY_TYPE;
+use aye_core::contract::activity::KnownActivity;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
@@ -45,11 +45,11 @@ impl App {
                     self.drop_cards_of(id, cmds);
                 }
             }
-            AgentEvent::ActivitySnapshot { activity_type, content, .. }
-                if activity_type == STEERED_ACTIVITY_TYPE =>
-            {
-                self.steered(content);
-                return;
+            AgentEvent::ActivitySnapshot { activity_type, content, .. } => {
+                if let Some(KnownActivity::Steered(message)) = KnownActivity::of(activity_type, content) {
+                    self.steered(message);
+                    return;
+                }
             }
             AgentEvent::ToolCallResumed { target_id, .. } => self.drop_cards_of(target_id, cmds),
             AgentEvent::RunFinish { run_id, termination, .. } => {

@@ -1,13 +1,11 @@
 //! Messages queued until their conversation is free.
 
-use serde::Deserialize as _;
-use serde_json::Value;
-
 use super::super::app::{App, Early, Focus, RunState};
 use super::super::host::{QueuedRow, UserInput};
 use super::super::keymap::{Action, Place};
 use super::super::msg::Cmd;
 use super::super::transcript::Level;
+use aye_core::contract::activity::SteeredMessage;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::record::QueueId;
@@ -61,15 +59,12 @@ impl App {
     }
 
     /// The run read what was said meanwhile.
-    pub(super) fn steered(&mut self, told: &Value) {
-        let id = told.get("queued").and_then(Value::as_u64).unwrap_or_default();
+    pub(super) fn steered(&mut self, message: SteeredMessage) {
+        let SteeredMessage { queued: id, text, shown, images } = message;
         self.steered.insert(id);
         self.queued.retain(|known| known.id != id);
-        let text = told.get("text").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let images = told.get("images").and_then(|images| Vec::deserialize(images).ok());
-        let shown = told.get("shown").and_then(Value::as_str).map(str::to_owned);
         self.own_queued.remove(&id);
-        self.transcript.say_as(text, shown, images.unwrap_or_default());
+        self.transcript.say_as(text, shown, images);
     }
 
     /// What was said here could not begin: another process was quicker. It will be shown where it begins.
