@@ -11,23 +11,25 @@ mod page;
 mod runs;
 mod threads;
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Query, Request};
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::middleware;
+use axum::{Json, Router};
 use aye_core::contract::ids::{ThreadId, check_given};
 use aye_core::contract::message::Message;
+use aye_core::contract::record::{RunRecord, ThreadRecord};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::access::Caller;
+use super::access::{Caller, TokenScope};
 use super::error::ApiError;
-use super::guard::{Guard, MAX_BODY, guard};
+use super::guard::{Guard, MAX_BODY, demand, guard};
 use super::host::Slice;
 use super::hub::Hub;
 
@@ -67,6 +69,65 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         // The guard puts it there for every path that needs one.
         parts.extensions.get::<Caller>().cloned().ok_or_else(|| ApiError::internal("a route has no guard"))
+    }
+}
+
+/// What a route needs of its caller.
+trait Need: Send + Sync {
+    const SCOPE: TokenScope;
+}
+
+struct Read;
+struct Chat;
+struct Decide;
+
+impl Need for Read {
+    const SCOPE: TokenScope = TokenScope::Read;
+}
+
+impl Need for Chat {
+    const SCOPE: TokenScope = TokenScope::Chat;
+}
+
+impl Need for Decide {
+    const SCOPE: TokenScope = TokenScope::Decide;
+}
+
+/// A caller that may do what the route needs.
+struct Allowed<N> {
+    hub: Arc<Hub>,
+    caller: Caller,
+    need: PhantomData<N>,
+}
+
+impl<N: Need> FromRequestParts<Arc<Hub>> for Allowed<N> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, hub: &Arc<Hub>) -> Result<Self, ApiError> {
+        let caller = Caller::from_request_parts(parts, hub).await?;
+        demand(&caller, N::SCOPE)?;
+        Ok(Self { hub: Arc::clone(hub), caller, need: PhantomData })
+    }
+}
+
+/// The same in the conversation of the path.
+struct InThread<N> {
+    hub: Arc<Hub>,
+    caller: Caller,
+    thread: ThreadRecord,
+    need: PhantomData<N>,
+}
+
+impl<N: Need> FromRequestParts<Arc<Hub>> for InThread<N> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, hub: &Arc<Hub>) -> Result<Self, ApiError> {
+        let Allowed { hub, caller, need } = Allowed::<N>::from_request_parts(parts, hub).await?;
+        let id = Path::<ThreadId>::from_request_parts(parts, &hub).await;
+        let Path(id) =
+            id.map_err(|error| ApiError::new(error.status(), "invalid_path", error.body_text()))?;
+        let thread = hub.thread(&id).await?;
+        Ok(Self { hub, caller, thread, need })
     }
 }
 
@@ -118,11 +179,17 @@ impl Paging {
     }
 }
 
-/// A page of a list that was read with one entry more than it shows.
-fn page_of<T: Serialize>(mut items: Vec<T>, slice: Slice) -> Value {
+/// A page of a list.
+async fn page<T, U: Serialize>(
+    paging: Paging,
+    read: impl AsyncFnOnce(Slice) -> Result<Vec<T>, ApiError>,
+    shown: impl FnMut(T) -> U,
+) -> Result<Json<Value>, ApiError> {
+    let slice = paging.slice();
+    let items = read(one_more(slice)).await?;
     let next = (items.len() > slice.limit).then(|| slice.offset + slice.limit);
-    items.truncate(slice.limit);
-    json!({ "items": items, "next_offset": next })
+    let items: Vec<U> = items.into_iter().take(slice.limit).map(shown).collect();
+    Ok(Json(json!({ "items": items, "next_offset": next })))
 }
 
 /// One entry more than a page shows, so that it is known whether there is another page.
@@ -203,10 +270,10 @@ fn given_thread(id: &str) -> Result<ThreadId, ApiError> {
     Ok(ThreadId::from(id))
 }
 
-/// An answer that is repeated after its run was over: nothing would follow.
-fn already_over() -> ApiError {
-    let message = "the question was answered and its run is over";
-    ApiError::new(StatusCode::CONFLICT, "already_decided", message)
+/// The run of a conversation that began last.
+async fn latest_run(hub: &Hub, thread: &ThreadRecord) -> Result<RunRecord, ApiError> {
+    let run = hub.store().latest_run(&thread.id).await?;
+    run.ok_or_else(|| ApiError::not_found("run of conversation", thread.id.as_str()))
 }
 
 /// Unix milliseconds.

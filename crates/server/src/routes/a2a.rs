@@ -305,11 +305,7 @@ async fn send(hub: &Arc<Hub>, caller: &Caller, tenant: Option<&str>, body: &[u8]
     let reader = RunReader::new(hub, &thread.id).await?;
     let run = match (intent, known) {
         (A2aIntent::Answer(answers), Some(run)) => {
-            demand(caller, TokenScope::Decide)?;
-            for answer in answers {
-                let (id, resume) = answer.into_decision(now_ms());
-                let _accepted: Json<Value> = approvals::decide(hub, caller, &id, resume).await?;
-            }
+            approvals::decide_all(hub, caller, answers).await?;
             run.id
         }
         (A2aIntent::Say(_), Some(_)) => {

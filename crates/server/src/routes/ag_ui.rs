@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
+use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::{Message, Visibility};
 use aye_core::contract::storage::SuspensionFilter;
 use aye_encode::ag_ui::{AgUiEncoder, AgUiEvent, AgUiIntent, RunAgentInput, ag_ui_messages};
@@ -18,11 +18,10 @@ use serde_json::{Value, json};
 
 use super::ai_sdk::thread_of;
 use super::threads::interrupt;
-use super::{AppState, Body, approvals, now_ms};
-use crate::access::{Caller, TokenScope};
+use super::{Allowed, Body, Chat, InThread, Read, approvals};
+use crate::access::Caller;
 use crate::error::ApiError;
 use crate::follow::Frame;
-use crate::guard::demand;
 use crate::hub::Hub;
 use crate::reading::RunReader;
 use crate::sse;
@@ -37,16 +36,14 @@ pub(super) fn routes() -> Router<Arc<Hub>> {
 }
 
 async fn run(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, caller, .. }: Allowed<Chat>,
     Body(input): Body<RunAgentInput>,
 ) -> Result<Response, ApiError> {
     turn(&hub, &caller, input).await
 }
 
 async fn run_in(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, caller, .. }: Allowed<Chat>,
     Path(id): Path<String>,
     Body(mut input): Body<RunAgentInput>,
 ) -> Result<Response, ApiError> {
@@ -55,8 +52,7 @@ async fn run_in(
 }
 
 async fn run_with(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, caller, .. }: Allowed<Chat>,
     Path(id): Path<String>,
     Body(mut input): Body<RunAgentInput>,
 ) -> Result<Response, ApiError> {
@@ -66,7 +62,6 @@ async fn run_with(
 
 /// One run of a client: something said, or answers to interrupts and results of its own tools.
 async fn turn(hub: &Arc<Hub>, caller: &Caller, input: RunAgentInput) -> Result<Response, ApiError> {
-    demand(caller, TokenScope::Chat)?;
     let refused = |error: ClientRequestError| ApiError::field(error.field, error.message);
     let thread = thread_of(hub, Some(&input.thread_id)).await?;
     let filter = SuspensionFilter { thread: Some(thread.id.clone()), ..SuspensionFilter::default() };
@@ -90,19 +85,7 @@ async fn turn(hub: &Arc<Hub>, caller: &Caller, input: RunAgentInput) -> Result<R
             request.frontend_tools = tools;
             hub.begin(&thread, request).await?
         }
-        AgUiIntent::Answer(answers) => {
-            demand(caller, TokenScope::Decide)?;
-            let run = hub.store().latest_run(&thread.id).await?;
-            let run = run.ok_or_else(|| ApiError::not_found("run of conversation", thread.id.as_str()))?;
-            for answer in answers {
-                let (id, resume) = answer.into_decision(now_ms());
-                let _accepted: Json<Value> = approvals::decide(hub, caller, &id, resume).await?;
-            }
-            if run.status == RunStatus::Done {
-                return Err(super::already_over());
-            }
-            run.id
-        }
+        AgUiIntent::Answer(answers) => approvals::answered(hub, caller, &thread, answers).await?,
     };
     let hub = Arc::clone(hub);
     let state = (reader.of(run), encoder, hub, thread.id);
@@ -130,13 +113,7 @@ async fn encoded(frame: Frame, encoder: &mut AgUiEncoder, hub: &Hub, thread: &Th
     }
 }
 
-async fn messages(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<ThreadId>,
-) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
-    hub.thread(&id).await?;
-    let stored = hub.store().load_messages(&id).await?;
+async fn messages(InThread { hub, thread, .. }: InThread<Read>) -> Result<Json<Value>, ApiError> {
+    let stored = hub.store().load_messages(&thread.id).await?;
     Ok(Json(json!(ag_ui_messages(&stored))))
 }

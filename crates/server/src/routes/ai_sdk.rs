@@ -3,29 +3,25 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::sse::Event;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use aye_core::contract::ids::ThreadId;
-use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::message::{Message, Role};
 use aye_core::contract::record::ThreadRecord;
 use aye_core::contract::storage::SuspensionFilter;
 use aye_encode::ai_sdk::{AiSdkEncoder, AiSdkIntent, AiSdkRequest, UiChunk, ui_messages};
-use aye_encode::answer::ClientAnswer;
 use aye_runtime::RunRequest;
 use futures::Stream;
 use serde_json::{Value, json};
 
 use super::threads::{NewThread, cancel, interrupt, new_thread};
-use super::{AppState, Body, approvals, given_thread, now_ms};
-use crate::access::{Caller, TokenScope};
+use super::{Allowed, Body, Chat, InThread, Read, approvals, given_thread};
+use crate::access::Caller;
 use crate::error::ApiError;
 use crate::follow::{Follower, Frame};
-use crate::guard::demand;
 use crate::hub::Hub;
 use crate::reading::RunReader;
 use crate::sse;
@@ -50,16 +46,14 @@ pub(super) fn routes() -> Router<Arc<Hub>> {
 }
 
 async fn chat(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, caller, .. }: Allowed<Chat>,
     Body(request): Body<AiSdkRequest>,
 ) -> Result<Response, ApiError> {
     turn(&hub, &caller, request).await
 }
 
 async fn chat_in(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, caller, .. }: Allowed<Chat>,
     Path(id): Path<String>,
     Body(mut request): Body<AiSdkRequest>,
 ) -> Result<Response, ApiError> {
@@ -68,8 +62,7 @@ async fn chat_in(
 }
 
 async fn chat_with(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, caller, .. }: Allowed<Chat>,
     Path(id): Path<String>,
     Body(mut request): Body<AiSdkRequest>,
 ) -> Result<Response, ApiError> {
@@ -89,49 +82,27 @@ pub(crate) async fn thread_of(hub: &Hub, id: Option<&str>) -> Result<ThreadRecor
 
 /// One turn of a client: something said, or answers.
 async fn turn(hub: &Arc<Hub>, caller: &Caller, request: AiSdkRequest) -> Result<Response, ApiError> {
-    demand(caller, TokenScope::Chat)?;
     let thread = thread_of(hub, request.thread()).await?;
     let filter = SuspensionFilter { thread: Some(thread.id.clone()), ..SuspensionFilter::default() };
     let questions = hub.store().suspensions(filter).await?;
     let intent = request.intent(&questions).map_err(|error| ApiError::field(error.field, error.message))?;
+    let reader = RunReader::new(hub, &thread.id).await?;
     let said = match intent {
         AiSdkIntent::Say(turn) => vec![Message::user_with(turn.content)],
         AiSdkIntent::Regenerate { .. } => vec![Message::continuation(ONCE_MORE)],
         AiSdkIntent::Answer(answers) => {
-            demand(caller, TokenScope::Decide)?;
             let encoder = match request.continued() {
                 Some((message, calls)) => AiSdkEncoder::resuming(message, calls),
                 None => AiSdkEncoder::new(),
             };
-            return answered(hub, caller, &thread, answers, encoder).await;
+            let run = approvals::answered(hub, caller, &thread, answers).await?;
+            return Ok(streamed(reader.of(run), encoder));
         }
     };
-    let reader = RunReader::new(hub, &thread.id).await?;
     let mut begin = RunRequest::new(thread.id.clone(), said);
     begin.agent_id = request.agent_id;
     let run = hub.begin(&thread, begin).await?;
     Ok(streamed(reader.of(run), AiSdkEncoder::new()))
-}
-
-/// Gives answers and streams what follows.
-async fn answered(
-    hub: &Arc<Hub>,
-    caller: &Caller,
-    thread: &ThreadRecord,
-    answers: Vec<ClientAnswer>,
-    encoder: AiSdkEncoder,
-) -> Result<Response, ApiError> {
-    let reader = RunReader::new(hub, &thread.id).await?;
-    let run = hub.store().latest_run(&thread.id).await?;
-    let run = run.ok_or_else(|| ApiError::not_found("run of conversation", thread.id.as_str()))?;
-    for answer in answers {
-        let (id, resume) = answer.into_decision(now_ms());
-        let _accepted: Json<Value> = approvals::decide(hub, caller, &id, resume).await?;
-    }
-    if run.status == RunStatus::Done {
-        return Err(super::already_over());
-    }
-    Ok(streamed(reader.of(run.id), encoder))
 }
 
 fn streamed(reader: RunReader, encoder: AiSdkEncoder) -> Response {
@@ -157,26 +128,20 @@ fn respond(frames: impl Stream<Item = Result<Event, Infallible>> + Send + 'stati
 }
 
 /// The message in progress from its beginning; 204 when nothing runs.
-async fn resume(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<ThreadId>,
-) -> Result<Response, ApiError> {
-    demand(&caller, TokenScope::Read)?;
-    hub.thread(&id).await?;
+async fn resume(InThread { hub, thread, .. }: InThread<Read>) -> Result<Response, ApiError> {
     let nothing = || StatusCode::NO_CONTENT.into_response();
-    if !hub.channels.join(&id).channel.is_driven() {
+    if !hub.channels.join(&thread.id).channel.is_driven() {
         return Ok(nothing());
     }
-    let Some(run) = hub.store().latest_run(&id).await? else { return Ok(nothing()) };
-    let (_, said) = hub.store().messages_of_run(&id, &run.id).await?;
+    let Some(run) = hub.store().latest_run(&thread.id).await? else { return Ok(nothing()) };
+    let (_, said) = hub.store().messages_of_run(&thread.id, &run.id).await?;
     let asked = said.iter().take_while(|stored| stored.message.role == Role::User).last();
     let after = match (asked, said.first()) {
         (Some(asked), _) => asked.seq,
         (None, Some(first)) => first.seq.saturating_sub(1),
-        (None, None) => hub.store().message_count(&id).await?,
+        (None, None) => hub.store().message_count(&thread.id).await?,
     };
-    let follower = Follower::new(hub, id, after).await?;
+    let follower = Follower::new(hub, thread.id, after).await?;
     let encoder = AiSdkEncoder::replaying(run.id.as_str());
     Ok(respond(sse::chunks(Some(END), (follower, encoder), |(mut follower, mut encoder)| async move {
         if encoder.is_finished() {
@@ -187,14 +152,8 @@ async fn resume(
     })))
 }
 
-async fn messages(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<ThreadId>,
-) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
-    hub.thread(&id).await?;
-    let stored = hub.store().load_messages(&id).await?;
-    let questions = hub.store().waiting_below(&id).await?;
+async fn messages(InThread { hub, thread, .. }: InThread<Read>) -> Result<Json<Value>, ApiError> {
+    let stored = hub.store().load_messages(&thread.id).await?;
+    let questions = hub.store().waiting_below(&thread.id).await?;
     Ok(Json(json!(ui_messages(&stored, &questions))))
 }

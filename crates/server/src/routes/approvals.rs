@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::response::sse::Event;
@@ -13,17 +13,19 @@ use axum::{Json, Router};
 use aye_core::contract::grant::{GrantEnd, GrantRequest};
 use aye_core::contract::ids::{CallId, DecisionId, RunId, SuspensionId, ThreadId};
 use aye_core::contract::judgement::Profile;
+use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::{
-    DecideOutcome, GrantRecord, GrantScope, SuspensionRecord, SuspensionStatus,
+    DecideOutcome, GrantRecord, GrantScope, SuspensionRecord, SuspensionStatus, ThreadRecord,
 };
 use aye_core::contract::storage::{Change, ChangeKind, SuspensionFilter};
 use aye_core::contract::suspension::{Answer, ResumeDecisionAction, ToolCallResume};
+use aye_encode::answer::ClientAnswer;
 use futures::Stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-use super::{AppState, Asked, Body, Paging, now_ms, one_more};
+use super::{Allowed, Asked, Body, Decide, InThread, Paging, Read, latest_run, now_ms, one_more};
 use crate::access::{Caller, TokenScope};
 use crate::card::{QuestionCard, shown_hash};
 use crate::error::ApiError;
@@ -44,20 +46,16 @@ pub(super) fn routes() -> Router<Arc<Hub>> {
 
 #[derive(Debug, Default, Deserialize)]
 struct ListQuery {
-    #[serde(default)]
-    offset: usize,
-    limit: Option<usize>,
     status: Option<String>,
     thread_id: Option<ThreadId>,
 }
 
 async fn list(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, .. }: Allowed<Read>,
+    Asked(paging): Asked<Paging>,
     Asked(asked): Asked<ListQuery>,
 ) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
-    let slice = Paging { offset: asked.offset, limit: asked.limit }.slice();
+    let slice = paging.slice();
     let status = match asked.status.as_deref() {
         None | Some("open") => Some(SuspensionStatus::Open),
         Some("all") => None,
@@ -85,18 +83,15 @@ async fn question(hub: &Hub, id: &SuspensionId) -> Result<SuspensionRecord, ApiE
 }
 
 async fn show(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, .. }: Allowed<Read>,
     Path(id): Path<SuspensionId>,
 ) -> Result<Json<QuestionCard>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
     let record = question(&hub, &id).await?;
     Ok(Json(card(&hub, &record).await?))
 }
 
 /// The open questions as they are now, and every one that is asked or closed from then on.
-async fn watch(State(hub): AppState, caller: Caller) -> Result<Response, ApiError> {
-    demand(&caller, TokenScope::Read)?;
+async fn watch(Allowed { hub, .. }: Allowed<Read>) -> Result<Response, ApiError> {
     Ok(sse::respond(inbox(hub)))
 }
 
@@ -216,12 +211,10 @@ enum Reach {
 }
 
 async fn approve(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, caller, .. }: Allowed<Decide>,
     Path(id): Path<SuspensionId>,
     Body(yes): Body<Approve>,
 ) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Decide)?;
     let record = question(&hub, &id).await?;
     let Some(shown) = yes.shown_hash else {
         return Err(ApiError::field("shown_hash", "a yes names what was seen: the card's `shown_hash`"));
@@ -282,12 +275,10 @@ struct Deny {
 }
 
 async fn deny(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, caller, .. }: Allowed<Decide>,
     Path(id): Path<SuspensionId>,
     Body(no): Body<Deny>,
 ) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Decide)?;
     decide(&hub, &caller, &id, resumed(no.decision_id, Answer::no(no.reason))).await
 }
 
@@ -299,12 +290,10 @@ struct RequestChanges {
 }
 
 async fn request_changes(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, caller, .. }: Allowed<Decide>,
     Path(id): Path<SuspensionId>,
     Body(wanted): Body<RequestChanges>,
 ) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Decide)?;
     if wanted.feedback.trim().is_empty() {
         return Err(ApiError::field("feedback", "say what to change"));
     }
@@ -320,12 +309,10 @@ struct GivenAnswer {
 }
 
 async fn answer(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, caller, .. }: Allowed<Decide>,
     Path(id): Path<SuspensionId>,
     Body(given): Body<GivenAnswer>,
 ) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Decide)?;
     let record = question(&hub, &id).await?;
     let wants_a_word = record.ticket.suspension.response_schema.is_none()
         && record.ticket.resume_mode == aye_core::contract::suspension::ToolCallResumeMode::ReplayToolCall;
@@ -350,24 +337,18 @@ pub(super) struct CallDecision {
 }
 
 pub(super) async fn decide_in_thread(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<ThreadId>,
+    InThread { hub, caller, thread, .. }: InThread<Decide>,
     Body(decision): Body<CallDecision>,
 ) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Decide)?;
-    hub.thread(&id).await?;
-    let filter = SuspensionFilter { thread: Some(id), ..SuspensionFilter::default() };
+    let filter = SuspensionFilter { thread: Some(thread.id), ..SuspensionFilter::default() };
     decide_by_call(&hub, &caller, filter, decision).await
 }
 
 pub(super) async fn decide_in_run(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, caller, .. }: Allowed<Decide>,
     Path(id): Path<RunId>,
     Body(decision): Body<CallDecision>,
 ) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Decide)?;
     let filter = SuspensionFilter { run: Some(id), ..SuspensionFilter::default() };
     decide_by_call(&hub, &caller, filter, decision).await
 }
@@ -392,6 +373,37 @@ async fn decide_by_call(
 fn resumed(id: Option<DecisionId>, answer: Answer) -> ToolCallResume {
     let resume = answer.resume(now_ms());
     ToolCallResume { decision_id: id.unwrap_or(resume.decision_id), ..resume }
+}
+
+/// Stores the answers of a client.
+pub(super) async fn decide_all(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    answers: Vec<ClientAnswer>,
+) -> Result<(), ApiError> {
+    demand(caller, TokenScope::Decide)?;
+    for answer in answers {
+        let (id, resume) = answer.into_decision(now_ms());
+        let _accepted: Json<Value> = decide(hub, caller, &id, resume).await?;
+    }
+    Ok(())
+}
+
+/// The same, and the run that they are for.
+pub(super) async fn answered(
+    hub: &Arc<Hub>,
+    caller: &Caller,
+    thread: &ThreadRecord,
+    answers: Vec<ClientAnswer>,
+) -> Result<RunId, ApiError> {
+    let run = latest_run(hub, thread).await?;
+    decide_all(hub, caller, answers).await?;
+    if run.status == RunStatus::Done {
+        // An answer that is repeated: nothing would follow.
+        let message = "the question was answered and its run is over";
+        return Err(ApiError::new(StatusCode::CONFLICT, "already_decided", message));
+    }
+    Ok(run.id)
 }
 
 /// Stores the answer and goes on with its run.

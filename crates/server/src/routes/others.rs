@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::routing::{delete, get};
 use axum::{Json, Router};
@@ -11,10 +11,8 @@ use aye_core::contract::storage::AuditFilter;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{AppState, Asked, Paging, now_ms, one_more, page_of};
-use crate::access::{Caller, TokenScope};
+use super::{Allowed, Asked, Chat, Paging, Read, now_ms, page};
 use crate::error::ApiError;
-use crate::guard::demand;
 use crate::hub::Hub;
 
 pub(super) fn routes() -> Router<Arc<Hub>> {
@@ -27,23 +25,16 @@ pub(super) fn routes() -> Router<Arc<Hub>> {
         .route("/v1/queue/{id}", delete(unqueue))
 }
 
-async fn capabilities(State(hub): AppState, caller: Caller) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
+async fn capabilities(Allowed { hub, .. }: Allowed<Read>) -> Result<Json<Value>, ApiError> {
     Ok(Json(hub.program.capabilities().await?))
 }
 
-async fn agents(State(hub): AppState, caller: Caller) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
+async fn agents(Allowed { hub, .. }: Allowed<Read>) -> Result<Json<Value>, ApiError> {
     let all = hub.program.capabilities().await?;
     Ok(Json(json!({ "items": all["agents"], "next_offset": null })))
 }
 
-async fn agent(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<String>,
-) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
+async fn agent(Allowed { hub, .. }: Allowed<Read>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
     let all = hub.program.capabilities().await?;
     let found = all["agents"].as_array().into_iter().flatten().find(|agent| agent["id"] == id.as_str());
     found.cloned().map(Json).ok_or_else(|| ApiError::not_found("agent", &id))
@@ -51,50 +42,34 @@ async fn agent(
 
 #[derive(Debug, Default, Deserialize)]
 struct AuditQuery {
-    #[serde(default)]
-    offset: usize,
-    limit: Option<usize>,
     thread_id: Option<ThreadId>,
     since: Option<u64>,
 }
 
 async fn audit(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, .. }: Allowed<Read>,
+    Asked(paging): Asked<Paging>,
     Asked(asked): Asked<AuditQuery>,
 ) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
-    let slice = Paging { offset: asked.offset, limit: asked.limit }.slice();
     let filter = AuditFilter { since: asked.since, thread: asked.thread_id, kinds: Vec::new() };
-    let rows = hub.program.audit(filter, one_more(slice)).await?;
-    Ok(Json(page_of(rows, slice)))
+    page(paging, async |slice| hub.program.audit(filter, slice).await, |row| row).await
 }
 
 #[derive(Debug, Default, Deserialize)]
 struct QueueQuery {
-    #[serde(default)]
-    offset: usize,
-    limit: Option<usize>,
     thread_id: Option<ThreadId>,
 }
 
 async fn queue(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, .. }: Allowed<Read>,
+    Asked(paging): Asked<Paging>,
     Asked(asked): Asked<QueueQuery>,
 ) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
-    let slice = Paging { offset: asked.offset, limit: asked.limit }.slice();
-    let jobs = hub.program.jobs(asked.thread_id.as_ref(), one_more(slice)).await?;
-    Ok(Json(page_of(jobs, slice)))
+    let thread = asked.thread_id.as_ref();
+    page(paging, async |slice| hub.program.jobs(thread, slice).await, |job| job).await
 }
 
-async fn unqueue(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<JobId>,
-) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Chat)?;
+async fn unqueue(Allowed { hub, .. }: Allowed<Chat>, Path(id): Path<JobId>) -> Result<Json<Value>, ApiError> {
     let mailbox = hub.store().mailboxes()?;
     let job = mailbox.load_job(&id).await.map_err(ApiError::internal)?;
     if job.is_none() {

@@ -4,14 +4,14 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::sse::Event;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use aye_core::contract::event::{AgentEvent, StreamEvent};
-use aye_core::contract::ids::{RunId, ThreadId};
+use aye_core::contract::ids::RunId;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::{RunRecord, ThreadRecord};
 use aye_runtime::RunRequest;
@@ -20,11 +20,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::threads::{NewThread, new_thread, say_in};
-use super::{AppState, Asked, Body, Paging, Said, given_thread, one_more, page_of};
-use crate::access::{Caller, TokenScope};
+use super::{Allowed, Asked, Body, Chat, InThread, Paging, Read, Said, given_thread, page};
 use crate::error::ApiError;
 use crate::follow::Frame;
-use crate::guard::demand;
 use crate::hub::Hub;
 use crate::reading::RunReader;
 use crate::sse;
@@ -58,21 +56,16 @@ pub(super) fn shown(run: &RunRecord) -> Value {
 
 #[derive(Debug, Default, Deserialize)]
 struct RunsQuery {
-    #[serde(default)]
-    offset: usize,
-    limit: Option<usize>,
     status: Option<RunStatus>,
 }
 
 async fn list(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, .. }: Allowed<Read>,
+    Asked(paging): Asked<Paging>,
     Asked(asked): Asked<RunsQuery>,
 ) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
-    let slice = Paging { offset: asked.offset, limit: asked.limit }.slice();
-    let rows = hub.program.runs(None, asked.status, one_more(slice)).await?;
-    Ok(Json(page_of(rows.iter().map(shown).collect(), slice)))
+    let runs = async |slice| hub.program.runs(None, asked.status, slice).await;
+    page(paging, runs, |run| shown(&run)).await
 }
 
 async fn run_of(hub: &Hub, id: &RunId) -> Result<RunRecord, ApiError> {
@@ -80,8 +73,7 @@ async fn run_of(hub: &Hub, id: &RunId) -> Result<RunRecord, ApiError> {
     run.ok_or_else(|| ApiError::not_found("run", id.as_str()))
 }
 
-async fn show(State(hub): AppState, caller: Caller, Path(id): Path<RunId>) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
+async fn show(Allowed { hub, .. }: Allowed<Read>, Path(id): Path<RunId>) -> Result<Json<Value>, ApiError> {
     Ok(Json(shown(&run_of(&hub, &id).await?)))
 }
 
@@ -98,12 +90,7 @@ pub(super) struct NewRun {
 }
 
 /// Begins a run, in a new conversation when none is named, and sends its events until it is over or waits.
-async fn start(
-    State(hub): AppState,
-    caller: Caller,
-    Body(wanted): Body<NewRun>,
-) -> Result<Response, ApiError> {
-    demand(&caller, TokenScope::Chat)?;
+async fn start(Allowed { hub, .. }: Allowed<Chat>, Body(wanted): Body<NewRun>) -> Result<Response, ApiError> {
     let messages = wanted.said.messages()?;
     let known = match &wanted.thread_id {
         Some(id) => hub.store().load_thread(&given_thread(id)?).await?,
@@ -122,13 +109,9 @@ async fn start(
 
 /// The same in the conversation of the path.
 pub(super) async fn start_in(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<ThreadId>,
+    InThread { hub, thread, .. }: InThread<Chat>,
     Body(wanted): Body<NewRun>,
 ) -> Result<Response, ApiError> {
-    demand(&caller, TokenScope::Chat)?;
-    let thread = hub.thread(&id).await?;
     let mut request = RunRequest::new(thread.id.clone(), wanted.said.messages()?);
     request.agent_id = wanted.agent_id;
     begin(&hub, &thread, request).await
@@ -173,24 +156,17 @@ fn frames(reader: RunReader) -> impl Stream<Item = Result<Event, Infallible>> + 
 
 /// Says more in the conversation of a run.
 async fn inputs(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, caller, .. }: Allowed<Chat>,
     Path(id): Path<RunId>,
     Body(said): Body<Said>,
 ) -> Result<Response, ApiError> {
-    demand(&caller, TokenScope::Chat)?;
     let run = run_of(&hub, &id).await?;
     let thread = hub.thread(&run.thread_id).await?;
     let answer = say_in(&hub, &thread, said.messages()?, &caller).await?;
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
 }
 
-async fn cancel(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<RunId>,
-) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Chat)?;
+async fn cancel(Allowed { hub, .. }: Allowed<Chat>, Path(id): Path<RunId>) -> Result<Json<Value>, ApiError> {
     let run = run_of(&hub, &id).await?;
     if run.status == RunStatus::Done {
         return Err(ApiError::new(StatusCode::CONFLICT, "done", "the run is over"));

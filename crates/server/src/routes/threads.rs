@@ -16,7 +16,7 @@ use aye_runtime::RunRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{AppState, Asked, Body, Paging, Said, given_thread, now_ms, one_more, page_of};
+use super::{Allowed, AppState, Asked, Body, Chat, InThread, Paging, Read, Said, given_thread, now_ms, page};
 use crate::access::{Caller, TokenScope};
 use crate::error::ApiError;
 use crate::follow::Follower;
@@ -54,26 +54,18 @@ struct SummaryRow {
 }
 
 async fn ids(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, .. }: Allowed<Read>,
     Asked(paging): Asked<Paging>,
 ) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
-    let slice = paging.slice();
-    let rows = hub.program.threads(one_more(slice)).await?;
-    Ok(Json(page_of(rows.into_iter().map(|row| row.thread.id).collect(), slice)))
+    page(paging, async |slice| hub.program.threads(slice).await, |row| row.thread.id).await
 }
 
 async fn summaries(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, .. }: Allowed<Read>,
     Asked(paging): Asked<Paging>,
 ) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
-    let slice = paging.slice();
-    let rows = hub.program.threads(one_more(slice)).await?;
     let row = |summary: ThreadSummary| SummaryRow { served: hub.serves(&summary.thread.cwd), summary };
-    Ok(Json(page_of(rows.into_iter().map(row).collect(), slice)))
+    page(paging, async |slice| hub.program.threads(slice).await, row).await
 }
 
 /// What a new conversation is given.
@@ -123,26 +115,18 @@ fn check_title(title: &str) -> Result<(), ApiError> {
 }
 
 async fn create(
-    State(hub): AppState,
-    caller: Caller,
+    Allowed { hub, .. }: Allowed<Chat>,
     Body(wanted): Body<NewThread>,
 ) -> Result<Response, ApiError> {
-    demand(&caller, TokenScope::Chat)?;
     let thread = new_thread(&hub, wanted).await?;
     Ok((StatusCode::CREATED, Json(thread)).into_response())
 }
 
-async fn show(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<ThreadId>,
-) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
-    let thread = hub.thread(&id).await?;
-    let run = hub.store().latest_run(&id).await?;
+async fn show(InThread { hub, thread, .. }: InThread<Read>) -> Result<Json<Value>, ApiError> {
+    let run = hub.store().latest_run(&thread.id).await?;
     let mut shown = json!(thread);
     shown["status"] = json!(run.map(|run| run.status));
-    shown["waiting"] = hub.store().waiting_below(&id).await?.len().into();
+    shown["waiting"] = hub.store().waiting_below(&thread.id).await?.len().into();
     shown["served"] = hub.serves(&thread.cwd).into();
     Ok(Json(shown))
 }
@@ -154,19 +138,15 @@ struct Rename {
 }
 
 async fn rename(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<ThreadId>,
+    InThread { hub, thread, .. }: InThread<Chat>,
     Body(Rename { title }): Body<Rename>,
 ) -> Result<Json<ThreadRecord>, ApiError> {
-    demand(&caller, TokenScope::Chat)?;
     check_title(&title)?;
     if title.trim().is_empty() {
         return Err(ApiError::field("title", "a title is not empty"));
     }
-    hub.thread(&id).await?;
-    hub.program.rename(&id, &title).await?;
-    Ok(Json(hub.thread(&id).await?))
+    hub.program.rename(&thread.id, &title).await?;
+    Ok(Json(hub.thread(&thread.id).await?))
 }
 
 async fn delete(
@@ -179,26 +159,20 @@ async fn delete(
     if gone { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::not_found("conversation", id.as_str())) }
 }
 
-/// Which part of a history. Not flattened with the paging of other lists: a query has only texts.
+/// Which part of a history, beside its paging.
 #[derive(Debug, Default, Deserialize)]
 struct HistoryQuery {
-    #[serde(default)]
-    offset: usize,
-    limit: Option<usize>,
     cursor: Option<String>,
     visibility: Option<String>,
 }
 
 /// The messages of a conversation, oldest first. `cursor` is `end` for the last page, or what another page gave.
 async fn messages(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<ThreadId>,
+    InThread { hub, thread, .. }: InThread<Read>,
+    Asked(paging): Asked<Paging>,
     Asked(asked): Asked<HistoryQuery>,
 ) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
-    hub.thread(&id).await?;
-    let slice = Paging { offset: asked.offset, limit: asked.limit }.slice();
+    let slice = paging.slice();
     let all = match asked.visibility.as_deref() {
         None | Some("external") => false,
         Some("all") => true,
@@ -206,7 +180,7 @@ async fn messages(
             return Err(ApiError::field("visibility", format!("`{other}` is not `all` or `external`")));
         }
     };
-    let count = hub.store().message_count(&id).await?;
+    let count = hub.store().message_count(&thread.id).await?;
     let limit = slice.limit as u64;
     // The places of the page, from 0; the end is not part of it.
     let from = match asked.cursor.as_deref() {
@@ -216,7 +190,7 @@ async fn messages(
     };
     let until = count.min(from.saturating_add(limit));
     let page = Slice { offset: usize::try_from(from).unwrap_or(usize::MAX), limit: slice.limit };
-    let mut items = hub.program.messages(&id, page).await?;
+    let mut items = hub.program.messages(&thread.id, page).await?;
     items.retain(|stored| all || stored.message.visibility != Visibility::Internal);
     Ok(Json(json!({
         "items": items,
@@ -228,13 +202,9 @@ async fn messages(
 
 /// Says something: a run begins in the background, or the message is queued behind what is active or waits.
 async fn say(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<ThreadId>,
+    InThread { hub, caller, thread, .. }: InThread<Chat>,
     Body(said): Body<Said>,
 ) -> Result<Response, ApiError> {
-    demand(&caller, TokenScope::Chat)?;
-    let thread = hub.thread(&id).await?;
     let answer = say_in(&hub, &thread, said.messages()?, &caller).await?;
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
 }
@@ -259,16 +229,10 @@ pub(super) async fn say_in(
 }
 
 async fn mailbox(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<ThreadId>,
+    InThread { hub, thread, .. }: InThread<Read>,
     Asked(paging): Asked<Paging>,
 ) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
-    hub.thread(&id).await?;
-    let slice = paging.slice();
-    let jobs = hub.program.jobs(Some(&id), one_more(slice)).await?;
-    Ok(Json(page_of(jobs, slice)))
+    page(paging, async |slice| hub.program.jobs(Some(&thread.id), slice).await, |job| job).await
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -278,15 +242,11 @@ struct EventsQuery {
 
 /// What happens in a conversation, for ever.
 async fn events(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<ThreadId>,
+    InThread { hub, thread, .. }: InThread<Read>,
     headers: HeaderMap,
     Asked(asked): Asked<EventsQuery>,
 ) -> Result<Response, ApiError> {
-    demand(&caller, TokenScope::Read)?;
-    hub.thread(&id).await?;
-    let count = hub.store().message_count(&id).await?;
+    let count = hub.store().message_count(&thread.id).await?;
     let after = match sse::last_event_id(&headers)? {
         Some(last) if last > count => {
             return Err(ApiError::new(
@@ -298,54 +258,29 @@ async fn events(
         Some(last) => last,
         None => asked.after.unwrap_or(count).min(count),
     };
-    let follower = Follower::new(hub, id, after).await?;
+    let follower = Follower::new(hub, thread.id, after).await?;
     Ok(sse::respond(sse::follow(follower)))
 }
 
 async fn runs(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<ThreadId>,
+    InThread { hub, thread, .. }: InThread<Read>,
     Asked(paging): Asked<Paging>,
 ) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
-    hub.thread(&id).await?;
-    let slice = paging.slice();
-    let rows = hub.program.runs(Some(&id), None, one_more(slice)).await?;
-    Ok(Json(page_of(rows.iter().map(super::runs::shown).collect(), slice)))
+    let runs = async |slice| hub.program.runs(Some(&thread.id), None, slice).await;
+    page(paging, runs, |run| super::runs::shown(&run)).await
 }
 
-async fn latest_run(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<ThreadId>,
-) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Read)?;
-    hub.thread(&id).await?;
-    let run = hub.store().latest_run(&id).await?;
-    let run = run.ok_or_else(|| ApiError::not_found("run of conversation", id.as_str()))?;
-    Ok(Json(super::runs::shown(&run)))
+async fn latest_run(InThread { hub, thread, .. }: InThread<Read>) -> Result<Json<Value>, ApiError> {
+    Ok(Json(super::runs::shown(&super::latest_run(&hub, &thread).await?)))
 }
 
-pub(super) async fn cancel(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<ThreadId>,
-) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Chat)?;
-    let thread = hub.thread(&id).await?;
+pub(super) async fn cancel(InThread { hub, thread, .. }: InThread<Chat>) -> Result<Json<Value>, ApiError> {
     Ok(Json(json!({ "cancel_requested": hub.cancel(&thread).await? })))
 }
 
 /// Stops what is active and drops what is queued.
-pub(super) async fn interrupt(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<ThreadId>,
-) -> Result<Json<Value>, ApiError> {
-    demand(&caller, TokenScope::Chat)?;
-    let thread = hub.thread(&id).await?;
-    let interrupted = hub.store().interrupt(&id, now_ms()).await?;
+pub(super) async fn interrupt(InThread { hub, thread, .. }: InThread<Chat>) -> Result<Json<Value>, ApiError> {
+    let interrupted = hub.store().interrupt(&thread.id, now_ms()).await?;
     hub.cancel(&thread).await?;
     Ok(Json(json!({ "interrupt_requested": true, "superseded_jobs": interrupted.superseded_count })))
 }
