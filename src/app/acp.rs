@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::agent::App;
 use super::foundation::Foundation;
 use super::work::Signals;
-use super::{Failure, images, mentions, models};
+use super::{Failure, compose, images, models};
 use crate::cli::Cli;
 use crate::config::{Env, TrustAssessment};
 use crate::contract::content::ContentBlock;
@@ -25,7 +25,7 @@ use crate::contract::mode::Mode;
 use crate::contract::record::{DecideOutcome, ThreadRecord};
 use crate::contract::server::{ServerConfig, ServerScope, ServerTransport};
 use crate::contract::suspension::Answer;
-use crate::plugins::skills::{invocation, list_rows, refused};
+use crate::plugins::skills::list_rows;
 use crate::runtime::{AgentRuntime, DecideError};
 
 /// Bytes of one message of the client: an image is the largest thing in it.
@@ -164,25 +164,6 @@ struct Folder {
 type News = Arc<Mutex<Vec<String>>>;
 
 impl Folder {
-    /// What a prompt of text is: a skill or a prompt of a server that it names, or its words.
-    async fn said(&self, text: &str) -> Result<(Vec<ContentBlock>, bool), String> {
-        let app = &self.app;
-        if let Some(command) = text.strip_prefix('/') {
-            let (name, words) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
-            if let Some(blocks) = super::mcp::prompt(app, name, words.trim()).await {
-                return Ok((blocks?, true));
-            }
-        }
-        let registry = app.skills.registry();
-        if let Some(why) = refused(&registry, text) {
-            return Err(why);
-        }
-        match invocation(&registry, text) {
-            Some(invoked) => Ok((vec![ContentBlock::text(invoked)], true)),
-            None => Ok((super::mcp::message(app, text).await?, false)),
-        }
-    }
-
     fn resource(&self, uri: &str, text: &str) -> Result<ContentBlock, String> {
         let path = file_of(uri);
         let name = path.as_ref().map_or_else(|| uri.into(), |path| path.to_string_lossy());
@@ -268,13 +249,7 @@ impl FolderHost for Folder {
                 PromptPart::Image(data) => goes_with.push(images::given(&self.app, &data).await?),
             }
         }
-        let (mut content, is_command) = self.said(&text).await?;
-        goes_with.extend(images::mentioned(&self.app, &text).await?);
-        goes_with.extend(mentions::attached(&self.app, &text).await?);
-        let is_more = is_command || !goes_with.is_empty();
-        content.extend(goes_with);
-        let message = Message::user_with(content);
-        Ok(if is_more { message.written_as(&text) } else { message })
+        compose::message(&self.app, &text, &text, goes_with).await
     }
 
     async fn decide(&self, id: &SuspensionId, mut answer: Answer) -> Result<DecideOutcome, DecideError> {

@@ -16,7 +16,7 @@ use super::files::Files;
 use super::grants::CallHistory;
 use super::symbols::{self, Symbols};
 use super::viewer::{Viewer, row_of, running_of};
-use super::{edited, editor, images, keys, ledger, mentions, models, statusline, themes};
+use super::{compose, edited, editor, images, keys, ledger, mentions, models, statusline, themes};
 use crate::cli::Cli;
 use crate::config::{ProbeHit, TrustItem, key_sources, list_models, repository_root};
 use crate::contract::content::ContentBlock;
@@ -31,7 +31,7 @@ use crate::contract::record::{
     ThreadSummary,
 };
 use crate::contract::suspension::Answer;
-use crate::plugins::skills::{invocation, list_rows, refused};
+use crate::plugins::skills::list_rows;
 use crate::runtime::{DecideError, RunDocument, RunRequest, RuntimeError, UnknownPolicy};
 use crate::store::{ChangeKind, InboxFilter, Part, ThreadView};
 use crate::tui::back::{BackCmd, BackMsg};
@@ -190,33 +190,22 @@ impl TerminalHost {
 
     /// What is said, as the model reads it.
     async fn message_of(&self, input: &UserInput) -> Result<Message, String> {
+        let (app, written) = (&self.app, input.written());
+        let command = compose::command(app, &written).await?;
+        let is_command = command.is_some();
         let mut goes_with = Vec::new();
-        let mut is_skill = false;
-        let mut content = match &input.skill {
-            None => {
-                goes_with = mentions::attached(&self.app, &input.text).await?;
-                goes_with.extend(symbols::attached(&self.app, &self.symbols, &input.text).await?);
-                super::mcp::message(&self.app, &input.text).await?
-            }
-            Some(name) => {
-                if let Some(blocks) = super::mcp::prompt(&self.app, name, &input.text).await {
-                    blocks?
-                } else {
-                    let (registry, line) = (self.app.skills.registry(), format!("/{name} {}", input.text));
-                    let why =
-                        || refused(&registry, &line).unwrap_or_else(|| format!("unknown skill `{name}`"));
-                    let text = invocation(&registry, line.trim_end()).ok_or_else(why)?;
-                    is_skill = true;
-                    vec![ContentBlock::text(text)]
-                }
+        let mut content = match (command, &input.skill) {
+            (Some(content), _) => content,
+            (None, Some(name)) => return Err(format!("unknown skill `{name}`")),
+            (None, None) => {
+                goes_with = mentions::attached(app, &input.text).await?;
+                goes_with.extend(symbols::attached(app, &self.symbols, &input.text).await?);
+                super::mcp::with_resources(app, &input.text).await?
             }
         };
         content.extend(input.images.iter().cloned().map(ContentBlock::StoredImage));
-        if goes_with.is_empty() && !is_skill {
-            return Ok(Message::user_with(content));
-        }
-        content.extend(goes_with);
-        Ok(Message::user_with(content).written_as(&input.written()))
+        let is_more = is_command || !goes_with.is_empty();
+        Ok(compose::joined(content, goes_with, is_more.then_some(written.as_str())))
     }
 }
 

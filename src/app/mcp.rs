@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use attach::{commands, complete, message, prompt};
+pub(super) use attach::{commands, complete, prompt, with_resources};
 pub(super) use commands::run;
 pub(super) use doctor::{ServerRow, lines, rows};
 pub(super) use plugin::{MCP_PLUGIN, McpPlugin};

@@ -6,7 +6,7 @@ use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
 use crate::contract::message::Visibility;
 use crate::contract::record::ThreadSummary;
-use crate::plugins::skills::{invocation, list_rows, refused};
+use crate::plugins::skills::{invocation, list_rows};
 use crate::tui::host::MentionRow;
 
 const THREAD: &str = "thread:";
@@ -70,9 +70,8 @@ pub(super) async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>,
         let word = word.trim_end_matches([',', ';', '.', ')', '"', '\'', '?', '!']);
         if let Some(name) = word.strip_prefix(SKILL).filter(|name| !name.is_empty()) {
             let (registry, line) = (app.skills.registry(), format!("/{name}"));
-            let skill = invocation(&registry, &line);
-            let why = || refused(&registry, &line).unwrap_or_else(|| format!("unknown skill `{name}`"));
-            blocks.push(ContentBlock::text(skill.ok_or_else(why)?));
+            let skill = invocation(&registry, &line)?;
+            blocks.push(ContentBlock::text(skill.ok_or_else(|| format!("unknown skill `{name}`"))?));
         } else if let Some(id) = word.strip_prefix(THREAD).filter(|id| !id.is_empty()) {
             blocks.push(ContentBlock::text(conversation(app, id).await?));
         }

@@ -12,6 +12,7 @@ mod budget;
 mod chat;
 mod commands;
 mod compare;
+mod compose;
 mod context;
 mod deferred;
 mod docs;

@@ -8,14 +8,12 @@ use std::time::Duration;
 
 use super::agent::App;
 use super::foundation::Foundation;
-use super::{Failure, commands, images, moved, say};
+use super::{Failure, commands, compose, images, moved, say};
 use crate::cli::{Cli, OnUnknown, OutputFormat, ThreadChoice};
 use crate::config::{self, Env, TrustAssessment};
 use crate::contract::ids::ThreadId;
-use crate::contract::message::Message;
 use crate::contract::tool::ToolDescriptor;
 use crate::headless::{self, AnswerSchema, Format, Job, OnAsk, Options, TypedAnswers};
-use crate::plugins::skills::{invocation, refused};
 use crate::runtime::{RunRequest, UnknownPolicy};
 
 /// More than this is not read from a pipe.
@@ -28,11 +26,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     notice_untrusted(&foundation);
     let piped = piped()?;
     let prompt = cli.prompt.as_deref().filter(|p| !p.trim().is_empty());
-    let text = match (prompt, piped) {
-        (Some(prompt), Some(piped)) => Some(format!("{prompt}\n\n<stdin>\n{piped}\n</stdin>")),
-        (Some(prompt), None) => Some(prompt.to_owned()),
-        (None, piped) => piped,
-    };
+    let text = compose::with_piped(prompt, piped);
     let schema = answer_schema(cli.json_schema.as_deref())?;
     let on_ask = on_ask(&foundation)?;
     let typed = typed_answers(&foundation, on_ask)?;
@@ -60,20 +54,9 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         (Some(thread), None) => Job::Resume(thread),
         (thread, Some(text)) => {
             let thread = thread.unwrap_or_else(ThreadId::fresh);
-            let registry = app.skills.registry();
-            if let Some(why) = refused(&registry, &text) {
-                return Err(Failure::usage(why));
-            }
-            let (text, typed) = match invocation(&registry, &text) {
-                Some(invoked) => (invoked, Some(text)),
-                None => (text, None),
-            };
-            let mut content = super::mcp::message(&app, &text).await.map_err(Failure::usage)?;
-            content.extend(images::of_flags(&app, &cli.image).await.map_err(Failure::usage)?);
-            content.extend(images::mentioned(&app, &text).await.map_err(Failure::usage)?);
-            let message = Message::user_with(content);
-            let message = typed.iter().fold(message, |message, typed| message.written_as(typed));
-            let mut messages = vec![message];
+            let images = images::of_flags(&app, &cli.image).await.map_err(Failure::usage)?;
+            let message = compose::message(&app, &text, prompt.unwrap_or(&text), images).await;
+            let mut messages = vec![message.map_err(Failure::usage)?];
             messages.extend(schema.as_ref().map(|schema| schema.instruction()));
             let request = RunRequest {
                 frontend_tools: client_tools(cli.client_tools.as_deref())?,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::agent::App;
 use super::foundation::Foundation;
 use super::work::Consumer;
-use super::{Failure, agent, commands, print, put, since};
+use super::{Failure, agent, commands, compose, print, put, since};
 use crate::cli::{Cli, QueueAddArgs, QueueCommand, QueueListArgs};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{escape_json, visible_line};
@@ -16,7 +16,7 @@ use crate::contract::lifecycle::RunStatus;
 use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
 use crate::contract::message::Message;
 use crate::contract::record::{SuspensionStatus, ThreadRecord};
-use crate::plugins::skills::{invocation, refused};
+use crate::plugins::skills::invocation;
 use crate::runtime::{RunRequest, RuntimeError};
 use crate::store::{JobFilter, JobLookup, Store, StoreError, SuspensionFilter};
 use crate::tui::host::Page;
@@ -105,21 +105,17 @@ async fn check_size(
 /// What is said: the prompt, with what is piped in as its context; and what was typed, where the model reads something
 /// else.
 fn text(prompt: Option<&str>, foundation: &Foundation) -> Result<(String, Option<String>), Failure> {
-    let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
-    match (prompt, print::piped()?) {
-        (Some(prompt), Some(piped)) => Ok((format!("{prompt}\n\n<stdin>\n{piped}\n</stdin>"), None)),
-        (Some(prompt), None) if prompt.starts_with('/') => {
-            let registry = agent::skills_of(foundation).registry();
-            if let Some(why) = refused(&registry, prompt) {
-                return Err(Failure::usage(why));
-            }
-            let invoked = invocation(&registry, prompt);
-            Ok(invoked.map_or_else(|| (prompt.to_owned(), None), |text| (text, Some(prompt.to_owned()))))
+    let piped = print::piped()?;
+    let is_alone = piped.is_none();
+    let text = compose::with_piped(prompt, piped)
+        .ok_or_else(|| Failure::usage("no prompt; use aye queue add \"...\" or pipe one in"))?;
+    if is_alone && text.starts_with('/') {
+        let registry = agent::skills_of(foundation).registry();
+        if let Some(invoked) = invocation(&registry, &text).map_err(Failure::usage)? {
+            return Ok((invoked, Some(text)));
         }
-        (Some(prompt), None) => Ok((prompt.to_owned(), None)),
-        (None, Some(piped)) => Ok((piped, None)),
-        (None, None) => Err(Failure::usage("no prompt; use aye queue add \"...\" or pipe one in")),
     }
+    Ok((text, None))
 }
 
 async fn new_thread(

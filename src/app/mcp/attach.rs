@@ -16,13 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// A sentence: nothing is sent.
-pub(in crate::app) async fn message(app: &App, text: &str) -> Result<Vec<ContentBlock>, String> {
-    if let Some(command) = text.strip_prefix('/') {
-        let (name, words) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
-        if let Some(blocks) = prompt(app, name, words.trim()).await {
-            return blocks;
-        }
-    }
+pub(in crate::app) async fn with_resources(app: &App, text: &str) -> Result<Vec<ContentBlock>, String> {
     let mut blocks = vec![ContentBlock::text(text)];
     blocks.extend(attached(app, text).await?);
     Ok(blocks)

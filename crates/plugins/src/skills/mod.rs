@@ -25,7 +25,6 @@ pub use plugin::{
 };
 pub use registry::{
     InMemorySkillRegistry, MAX_CATALOGUE_CHARS, MAX_CATALOGUE_ENTRIES, SkillRegistry, catalogue, invocation,
-    refused,
 };
 pub use runner::{SCRIPT_MAX_OUTPUT, SCRIPT_TIMEOUT, ScriptOutput, ScriptRequest, ScriptRunner};
 pub use skill::{

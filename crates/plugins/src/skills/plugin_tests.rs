@@ -335,7 +335,7 @@ async fn a_skill_that_only_users_start_is_unknown_to_the_model_until_they_do() {
     let refused = call().await.expect("a result").result;
     assert!(refused.is_error() && refused.model_text().contains("with /ship it"), "{refused:?}");
     // Words that look like it, of a model or a tool server, start nothing.
-    let words = invocation(&registry_of(&world), "/ship it v1 now").expect("a message");
+    let words = invocation(&registry_of(&world), "/ship it v1 now").unwrap().expect("a message");
     world.says(Message::user(words.clone()));
     world.context().await;
     assert!(call().await.expect("a result").result.is_error());
@@ -368,11 +368,11 @@ fn a_hidden_skill_is_the_models_alone() {
         ("b/SKILL.md", b"---\nname: b\ndescription: |\n  One.\n  Two.\n---\nx"),
     ]);
     let registry = registry_of(&world);
-    assert_eq!(invocation(&registry, "/a"), None);
-    assert!(
-        refused(&registry, "/a now").is_some_and(|why| why.contains("only the model can use the skill `a`"))
-    );
-    assert_eq!((refused(&registry, "/b"), refused(&registry, "/ab")), (None, None));
+    for line in ["/a", "/a now"] {
+        let refused = invocation(&registry, line).expect_err(line);
+        assert!(refused.contains("only the model can use the skill `a`"), "{refused}");
+    }
+    assert!(matches!((invocation(&registry, "/b"), invocation(&registry, "/ab")), (Ok(Some(_)), Ok(None))));
     let text = catalogue(&registry).expect("a catalogue");
     assert!(text.contains("<description>Knows.\nOn &amp; on</description>"), "{text}");
     assert!(text.contains("<description>One.\nTwo.</description>"), "line breaks are kept: {text}");

@@ -123,25 +123,25 @@ pub(super) fn named(registry: &dyn SkillRegistry, line: &str) -> Option<(Arc<dyn
 }
 
 /// What a user's `/name arguments` means: the message that has the model take the skill up. `None` when no skill has
-/// that name, or when a user may not start it ([`refused`]).
-pub fn invocation(registry: &dyn SkillRegistry, line: &str) -> Option<String> {
-    let (skill, arguments) = named(registry, line).filter(|(skill, _)| !skill.meta().is_hidden)?;
+/// that name.
+///
+/// # Errors
+/// Why a user may not start the skill.
+pub fn invocation(registry: &dyn SkillRegistry, line: &str) -> Result<Option<String>, String> {
+    let Some((skill, arguments)) = named(registry, line) else { return Ok(None) };
     let name = &skill.meta().name;
-    Some(match arguments.as_str() {
+    if skill.meta().is_hidden {
+        return Err(format!(
+            "only the model can use the skill `{}` (`user-invocable: false`); describe the task in your own words",
+            visible_line(name)
+        ));
+    }
+    Ok(Some(match arguments.as_str() {
         "" => format!("Use the skill `{name}`: call the tool `skill` with it and follow its instructions."),
         arguments => {
             format!(
                 "Use the skill `{name}`: call the tool `skill` with it and follow its instructions for this:\n{arguments}"
             )
         }
-    })
-}
-
-/// Why a user may not start the skill that a line names; `None` when it names none, or one that they may start.
-pub fn refused(registry: &dyn SkillRegistry, line: &str) -> Option<String> {
-    let (skill, _) = named(registry, line).filter(|(skill, _)| skill.meta().is_hidden)?;
-    Some(format!(
-        "only the model can use the skill `{}` (`user-invocable: false`); describe the task in your own words",
-        visible_line(&skill.meta().name)
-    ))
+    }))
 }

@@ -1,0 +1,63 @@
+//! From written text to a message, the same way for the terminal, `aye -p`, the queue and editors: the skill or the
+//! prompt of a server that it names, else the text with what it mentions.
+
+use super::agent::App;
+use super::{images, mcp, mentions};
+use crate::contract::content::ContentBlock;
+use crate::contract::message::Message;
+use crate::plugins::skills::invocation;
+
+/// A prompt with what is piped in as its context.
+pub(super) fn with_piped(prompt: Option<&str>, piped: Option<String>) -> Option<String> {
+    match (prompt.filter(|prompt| !prompt.trim().is_empty()), piped) {
+        (Some(prompt), Some(piped)) => Some(format!("{prompt}\n\n<stdin>\n{piped}\n</stdin>")),
+        (Some(prompt), None) => Some(prompt.to_owned()),
+        (None, piped) => piped,
+    }
+}
+
+/// What `/name words` stands for; `None` when it names neither a prompt of a server nor a skill.
+pub(super) async fn command(app: &App, line: &str) -> Result<Option<Vec<ContentBlock>>, String> {
+    let Some(named) = line.strip_prefix('/') else { return Ok(None) };
+    let (name, words) = named.split_once(char::is_whitespace).unwrap_or((named, ""));
+    if let Some(blocks) = mcp::prompt(app, name, words.trim()).await {
+        return blocks.map(Some);
+    }
+    let skill = invocation(&app.skills.registry(), line.trim_end())?;
+    Ok(skill.map(|text| vec![ContentBlock::text(text)]))
+}
+
+/// The message of a text and of what goes with it. Only what the user typed can mention something: what was piped in
+/// may contain anything.
+pub(super) async fn message(
+    app: &App,
+    text: &str,
+    typed: &str,
+    mut goes_with: Vec<ContentBlock>,
+) -> Result<Message, String> {
+    let command = command(app, text).await?;
+    goes_with.extend(images::mentioned(app, typed).await?);
+    goes_with.extend(mentions::attached(app, typed).await?);
+    match command {
+        Some(content) => Ok(joined(content, goes_with, Some(text))),
+        None => {
+            let is_more = goes_with.iter().any(|block| matches!(block, ContentBlock::Text { .. }));
+            let written = is_more.then_some(text);
+            Ok(joined(mcp::with_resources(app, text).await?, goes_with, written))
+        }
+    }
+}
+
+/// One message of all that goes to the model; `written` is what the user wrote, when that is something else.
+pub(super) fn joined(
+    mut content: Vec<ContentBlock>,
+    goes_with: Vec<ContentBlock>,
+    written: Option<&str>,
+) -> Message {
+    content.extend(goes_with);
+    let message = Message::user_with(content);
+    match written {
+        Some(written) => message.written_as(written),
+        None => message,
+    }
+}
