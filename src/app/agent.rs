@@ -438,7 +438,8 @@ pub(super) fn tool_env(foundation: &Foundation) -> ToolEnv {
     {
         let path = foundation.env.var("PATH").unwrap_or_default().into();
         let home = foundation.env.home().map(std::path::Path::to_path_buf);
-        env.sandbox = Some(Arc::new(tools::Sandbox::new(own, home, path, sandbox_folders(foundation))));
+        let sandbox = tools::Sandbox::new(own, home, path, sandbox_folders(foundation));
+        env.sandbox = Some(Arc::new(super::dialler::of(sandbox, &foundation.env)));
     }
     env
 }
@@ -459,6 +460,8 @@ fn sandbox_folders(foundation: &Foundation) -> tools::SandboxFolders {
         writable: all(&settings.writable),
         tmp: foundation.paths.cache_dir.join("tmp"),
         caches: foundation.paths.cache_dir.join("packages"),
+        domains: settings.domains.clone(),
+        sockets: foundation.paths.cache_dir.join("net"),
     }
 }
 
@@ -471,6 +474,7 @@ fn enforcement(foundation: &Foundation, sandbox: Option<&Arc<tools::Sandbox>>) -
         move |need| sandbox.problem(need.profile, need.namespaces, &workspace),
         allows_missing,
     )
+    .with_domains(!foundation.loaded.settings.sandbox.domains.is_empty())
 }
 
 /// Which process this is.

@@ -173,6 +173,7 @@ fn permissions(rules: Option<&Path>, foundation: &mut Foundation, cli: &Cli) -> 
         cwd: &foundation.workspace.cwd,
         workspace: &foundation.workspace.root,
         home: foundation.env.home(),
+        domains: &foundation.loaded.settings.sandbox.domains,
     };
     for line in std::io::stdin().lock().split(b'\n') {
         let line = line.map_err(|e| Failure::failed(format!("cannot read stdin: {e}")))?;

@@ -185,7 +185,11 @@ fn sandbox(settings: &crate::config::SandboxSettings, path: &std::ffi::OsStr) ->
         let text = "off (sandbox.enabled): commands run with all your rights";
         return Check::new("sandbox", State::Warning, text.into());
     }
-    let (can_enforce, gaps) = Sandbox::gaps(path, Profile::Workspace);
+    let (can_enforce, gaps) = Sandbox::gaps(path, Profile::Workspace, !settings.domains.is_empty());
+    let reached = match settings.domains.iter().map(ToString::to_string).collect::<Vec<_>>() {
+        none if none.is_empty() => String::new(),
+        domains => format!("; commands can reach {}", domains.join(", ")),
+    };
     match (can_enforce, gaps.is_empty()) {
         (false, _) => {
             let then = if settings.allows_missing { "run outside it" } else { "ask" };
@@ -193,7 +197,9 @@ fn sandbox(settings: &crate::config::SandboxSettings, path: &std::ffi::OsStr) ->
             Check::new("sandbox", State::Warning, text)
         }
         (true, false) => Check::new("sandbox", State::Warning, format!("partial: {}", gaps.join("; "))),
-        (true, true) => Check::new("sandbox", State::Ok, "bubblewrap, Landlock and seccomp".into()),
+        (true, true) => {
+            Check::new("sandbox", State::Ok, format!("bubblewrap, Landlock and seccomp{reached}"))
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod compare;
 mod compose;
 mod context;
 mod deferred;
+mod dialler;
 mod docs;
 mod doctor;
 mod drafts;

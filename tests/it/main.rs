@@ -33,6 +33,7 @@ mod mcp_asks;
 mod mcp_login;
 mod memory;
 mod models;
+mod network;
 mod notify;
 mod reminders;
 mod rendering;

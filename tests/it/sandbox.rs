@@ -4,8 +4,13 @@ use crate::support::home::Home;
 use crate::support::llm::{Answer, MockLlm};
 
 /// Whether this machine can make the whole sandbox; without it there is nothing to see here.
-fn has_all_layers() -> bool {
-    Home::new().ok(&["doctor"]).stdout.contains("bubblewrap, Landlock and seccomp")
+pub fn has_all_layers() -> bool {
+    let doctor = Home::new().ok(&["doctor"]).stdout;
+    let has = doctor.contains("bubblewrap, Landlock and seccomp");
+    if !has {
+        println!("skipped: bubblewrap, Landlock and seccomp are not all here:\n{doctor}");
+    }
+    has
 }
 
 /// What a shipped rule allows is kept to reading by the kernel, and a rule of the user's gives the right to write back.

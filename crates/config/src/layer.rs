@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 use super::schema::{self, Fields, Kind, Leaf, Node};
 use super::settings::OnAsk;
 use super::tree::{Tree, json_of};
+use aye_core::contract::address::DomainPattern;
 use aye_core::contract::display::{shortened, visible_line};
 use aye_core::contract::span::parse_span;
 use aye_core::contract::terms::{Expiry, Notify};
@@ -429,6 +430,7 @@ fn check_at(
         | Kind::Number
         | Kind::Flag
         | Kind::TextList
+        | Kind::DomainList
         | Kind::ListOf(_)
         | Kind::TextTable
         | Kind::OneOf(_)
@@ -515,6 +517,15 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
                     }
                     Some(_) => return Err("a table with `=` in a name".to_owned()),
                     None => return Err(format!("a table that contains {}", describe(text.get_ref()))),
+                }
+            }
+            Ok(Value::List(texts))
+        }
+        Kind::DomainList => {
+            let Value::List(texts) = check(value, Kind::TextList)? else { return wrong() };
+            for text in &texts {
+                if let Err(why) = text.parse::<DomainPattern>() {
+                    return Err(format!("a list that contains \"{}\"; {why}", text.escape_debug()));
                 }
             }
             Ok(Value::List(texts))

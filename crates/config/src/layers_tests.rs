@@ -150,6 +150,10 @@ fn a_wrong_type_is_named_with_what_would_be_right() {
             "user.toml:2:14: `bash.max_output` must be a whole number, at least 1024, not the number 3",
         ),
         (
+            "[sandbox]\ndomains = [\"a.example.org\", \"*.com\"]",
+            "user.toml:2:11: `sandbox.domains` must be a list of domains such as [\"docs.example.org\", \"*.example.com\"], not a list that contains \"*.com\"; a name has at least two parts of letters, digits and `-`",
+        ),
+        (
             "permission_mode = \"never\"",
             "user.toml:1:19: `permission_mode` must be one of \"plan\", \"ask\", \"accept-edits\", \"auto\", \"yolo\", not the string \"never\"",
         ),
@@ -339,6 +343,20 @@ fn a_project_never_sets_endpoints_keys_or_a_looser_mode() {
         "{:?}",
         unknown.warnings()
     );
+}
+
+/// What the kernel keeps commands to is the user's own.
+#[test]
+fn a_project_opens_no_sandbox() {
+    let project = "[sandbox]\nenabled = false\nreadable = [\"/\"]\nwritable = [\"/\"]\ndomains = [\"evil.example.net\"]\nmissing = \"allow\"\n";
+    for is_trusted in [false, true] {
+        let user = "[sandbox]\ndomains = [\"Docs.example.org\"]";
+        let case = Case { user, project, is_trusted, ..Case::default() };
+        let sandbox = case.ok().settings.sandbox;
+        assert_eq!(sandbox.domains.iter().map(ToString::to_string).collect::<Vec<_>>(), ["docs.example.org"]);
+        assert!(sandbox.enabled && sandbox.readable.is_empty() && !sandbox.allows_missing);
+        assert_eq!(case.warnings().len(), 5, "{:?}", case.warnings());
+    }
 }
 
 #[test]

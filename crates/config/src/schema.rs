@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     Flag,
     /// A list of texts.
     TextList,
+    /// A list of domains, with or without `*.` before them.
+    DomainList,
     /// A list of some of these words.
     ListOf(&'static [&'static str]),
     /// A table of texts, such as variables by name.
@@ -51,6 +53,9 @@ impl fmt::Display for Kind {
             Self::Number => f.write_str("a non-negative number"),
             Self::Flag => f.write_str("true or false"),
             Self::TextList => f.write_str("a list of strings such as [\"a\", \"b\"]"),
+            Self::DomainList => {
+                f.write_str("a list of domains such as [\"docs.example.org\", \"*.example.com\"]")
+            }
             Self::ListOf(words) => write!(f, "a list of some of {}", words.join(", ")),
             Self::TextTable => f.write_str("a table of strings such as {NAME = \"text\"}"),
             Self::OneOf(words) => {
@@ -161,8 +166,8 @@ pub(crate) const EFFORTS: &[&str] = &ReasoningEffort::WORDS;
 pub(crate) const SCREENS: &[&str] = &["inline", "full"];
 
 use Kind::{
-    Any, Count, Duration, DurationIn, EnvName, Expiry, Flag, ListOf, NotifyList, Number, OnAsk, OneOf, Text,
-    TextList, TextTable, Url,
+    Any, Count, DomainList, Duration, DurationIn, EnvName, Expiry, Flag, ListOf, NotifyList, Number, OnAsk,
+    OneOf, Text, TextList, TextTable, Url,
 };
 use ProjectMay::{Lower, Never, Set, Tighten};
 
@@ -385,6 +390,10 @@ pub(crate) const ROOT: Fields = &[
                 leaf(TextList, Never, "folders that sandboxed commands may change besides the project"),
             ),
             (
+                "domains",
+                leaf(DomainList, Never, "domains that sandboxed commands may reach; needs bubblewrap"),
+            ),
+            (
                 "missing",
                 leaf(
                     OneOf(SANDBOX_MISSING),
@@ -488,6 +497,7 @@ max_kept_mib = 2048
 enabled = true
 readable = []
 writable = []
+domains = []
 missing = "ask"
 [serve]
 hosts = []

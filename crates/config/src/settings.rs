@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::layer::{Key, Value, parse_duration};
 use super::schema;
 use super::tree::Tree;
+use aye_core::contract::address::DomainPattern;
 use aye_core::contract::executor::ToolExecutionMode;
 use aye_core::contract::inference::ReasoningEffort;
 use aye_core::contract::mailbox::MailboxConfig;
@@ -313,6 +314,8 @@ pub struct SandboxSettings {
     pub readable: Vec<String>,
     /// What commands may change besides the project.
     pub writable: Vec<String>,
+    /// What commands may reach over the network.
+    pub domains: Vec<DomainPattern>,
     /// Whether what the rules allow runs without a question where the machine cannot enforce its profile.
     pub allows_missing: bool,
 }
@@ -527,6 +530,8 @@ impl Settings {
                 enabled: get.flag("sandbox.enabled"),
                 readable: get.list("sandbox.readable"),
                 writable: get.list("sandbox.writable"),
+                // Checked when they were read.
+                domains: get.list("sandbox.domains").iter().filter_map(|name| name.parse().ok()).collect(),
                 allows_missing: get.text("sandbox.missing").as_deref() == Some("allow"),
             },
             serve: ServeSettings {

@@ -57,9 +57,9 @@ impl<'a> QuestionView<'a> {
             text.push_str("\n  why: ");
             text.push_str(why);
         }
-        if let Some(profile) = self.record.ticket.suspension.profile() {
+        if let Some(reach) = self.record.ticket.suspension.reach() {
             text.push_str("\n  ");
-            text.push_str(profile.reach());
+            text.push_str(reach);
         }
         for words in Question::of(&self.record.ticket.suspension).stale.moved {
             text.push_str("\n  asked again: ");

@@ -100,7 +100,13 @@ pub fn launch_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         let _ = writeln!(stderr, "aye: the sandbox cannot be enforced, and nothing was started: {error}");
         return ExitCode::from(NOT_STARTED);
     }
-    let error = std::process::Command::new(&program).args(args).exec();
+    let error = match orders.policy.way_out().filter(|_| orders.inside) {
+        None => std::process::Command::new(&program).args(args).exec(),
+        Some(relay) => match crate::net::relay::run(relay, &program, args) {
+            Ok(code) => return code,
+            Err(error) => error,
+        },
+    };
     let _ = writeln!(stderr, "aye: cannot start {}: {error}", program.to_string_lossy());
     ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { NOT_STARTED })
 }

@@ -5,6 +5,9 @@
 //! the launcher, which is aye started again with the hidden first argument [`LAUNCH_ARG`]. The launcher restricts its
 //! own process and becomes the program. Nothing happens between `fork` and `exec` of a process with threads.
 //!
+//! A command in namespaces has no network but its own. With a [`Relay`], its launcher stays and passes connections on to
+//! aye's [`NetHub`], which reaches listed domains, and ports of other commands of the conversation.
+//!
 //! A launcher that cannot enforce what it was asked for does not start the program.
 
 #[cfg(target_os = "linux")]
@@ -12,6 +15,7 @@ mod kernel;
 mod launch;
 mod layers;
 mod namespaces;
+mod net;
 mod policy;
 pub mod protected;
 mod refusal;
@@ -20,6 +24,7 @@ mod toolchains;
 pub use aye_core::contract::judgement::Profile;
 pub use launch::{LAUNCH_ARG, Launch, launch_main};
 pub use layers::{Layers, MIN_LANDLOCK};
+pub use net::{Dialler, NetHub, NetSession, Relay, SystemDialler};
 pub use policy::{MAX_MASKS, Policy, Unusable};
 pub use refusal::SandboxRefusal;
 pub use toolchains::toolchains;

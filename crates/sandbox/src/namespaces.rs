@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use crate::net::SOCKET;
 use crate::policy::Policy;
 use crate::protected;
 use aye_core::contract::judgement::Profile;
@@ -95,6 +96,9 @@ pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString
         }
     }
     all.0.extend(["--ro-bind".into(), own.into(), LAUNCHER.into()]);
+    if let Some(relay) = policy.way_out() {
+        all.0.extend(["--ro-bind".into(), (&relay.socket).into(), SOCKET.into()]);
+    }
     all.add(["--remount-ro", "/run", "--remount-ro", "/", "--setenv", "TMPDIR", "/tmp", "--chdir"]);
     all.0.push(cwd.into());
     all.add(["--"]);

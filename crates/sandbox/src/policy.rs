@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use aye_core::contract::judgement::Profile;
 use serde::{Deserialize, Serialize};
 
+use crate::net::Relay;
+
 /// Maximum number of masked files and folders: each one is a mount.
 pub const MAX_MASKS: usize = 500;
 
@@ -31,6 +33,9 @@ pub struct Policy {
     pub tmp: Option<PathBuf>,
     /// Whether it may use the network, in [`Profile::Workspace`] only.
     pub network: bool,
+    /// The way out of a network namespace of its own, in [`Profile::Workspace`] only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<Relay>,
 }
 
 /// Why no sandbox can be made for a workspace.
@@ -93,6 +98,7 @@ impl Policy {
             masked: Vec::new(),
             tmp: None,
             network: false,
+            relay: None,
         };
         // A linked worktree's `.git` is a file that names a folder of the main repository.
         if let Some(common) = common_git_folder(&policy.workspace) {
@@ -142,6 +148,11 @@ impl Policy {
             }
             Profile::Read | Profile::Outside => Vec::new(),
         }
+    }
+
+    /// The way out of a network namespace of its own, for the profile that may have one.
+    pub(crate) fn way_out(&self) -> Option<&Relay> {
+        self.relay.as_ref().filter(|_| self.profile == Profile::Workspace && !self.network)
     }
 
     /// What of the machine's own is visible besides the workspace.

@@ -190,7 +190,7 @@ impl QuestionCard {
             why: suspension.why().into_owned(),
             risk: suspension.risk(),
             profile,
-            reach: profile.map(Profile::reach),
+            reach: suspension.reach(),
             command: pending.arguments.get("command").and_then(Value::as_str).map(str::to_owned),
             arguments: pending.arguments.clone(),
             files: question.files.iter().map(changed).collect(),
@@ -289,7 +289,7 @@ mod tests {
             Some("--- /w/a\n+++ /w/a\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n")
         );
         assert_eq!(card.proposals[0].pattern, "Edit(a)");
-        assert_eq!(card.reach, Some(Profile::Workspace.reach()));
+        assert_eq!(card.reach, Some(Profile::Workspace.reach(false)));
     }
 
     #[test]

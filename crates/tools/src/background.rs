@@ -18,6 +18,7 @@ use aye_core::contract::command::{BackgroundCommand, BackgroundHost, CommandEnd,
 use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
+use aye_sandbox::NetSession;
 
 /// A program that runs while its future is polled, wherever that is.
 pub(super) struct Program {
@@ -28,14 +29,24 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn new(config: ExecConfig, request: ExecRequest) -> Self {
+    /// With a way to the network, the output says what is refused there, when it is.
+    pub(super) fn new(config: ExecConfig, request: ExecRequest, network: Option<Arc<NetSession>>) -> Self {
         // Unbounded, because `run` bounds what it hands out by time, and a slow screen must not stop the command.
         let (sender, output) = mpsc::unbounded_channel::<String>();
         let (stop, timeless) = (CancellationToken::new(), CancellationToken::new());
         let (cancel, unlimited) = (stop.clone(), timeless.clone());
         let run = async move {
-            let on_output = move |text: &str| drop(sender.send(text.to_owned()));
-            exec::run_timeless(&config, request, on_output, &cancel, &unlimited).await
+            // It is dropped with the end of the command: then there is no more output.
+            let sender = sender;
+            let on_output = |text: &str| drop(sender.send(text.to_owned()));
+            let run = exec::run_timeless(&config, request, on_output, &cancel, &unlimited);
+            let Some(network) = network else { return run.await };
+            let refusals =
+                network.each_refusal(|sentence| drop(sender.send(format!("\n[aye: {sentence}]\n"))));
+            tokio::select! {
+                result = run => result,
+                () = refusals => Err(ExecError::Io(std::io::ErrorKind::Other.into())),
+            }
         };
         Self { run: run.boxed(), output, stop, timeless }
     }

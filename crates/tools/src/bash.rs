@@ -23,7 +23,7 @@ use aye_core::contract::judgement::Profile;
 use aye_core::contract::tool::{
     SpawnContext, Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
-use aye_sandbox::SandboxRefusal;
+use aye_sandbox::{NetSession, SandboxRefusal};
 
 const NAME: &str = "Bash";
 
@@ -79,22 +79,66 @@ impl Bash {
     }
 }
 
-/// The request as the kernel is to enforce it.
+impl Bash {
+    /// What the sandbox refused a command, as far as it is known, each with a line.
+    fn refused(
+        &self,
+        profile: Profile,
+        result: &ExecResult,
+        network: Option<&NetSession>,
+    ) -> Vec<(SandboxRefusal, String)> {
+        let again = "if the command needs it, call Bash again with `outside: true` and a `reason`, and the user is asked";
+        let known = network.map(NetSession::refusals).unwrap_or_default().into_iter();
+        let known = known.map(|(refusal, sentence)| {
+            let listed = match &refusal {
+                SandboxRefusal::Domain(_) => "; the user can list it there, or, ",
+                SandboxRefusal::Path(_) | SandboxRefusal::Other(_) => "; ",
+            };
+            (refusal, format!("the sandbox ({profile}) refused a connection: {sentence}{listed}{again}"))
+        });
+        let mut all: Vec<_> = known.collect();
+        if all.is_empty()
+            && !result.is_success()
+            && let Some((line, refusal)) = refused(&result.output, &self.env.workspace.root)
+        {
+            let line = visible_line(line).chars().take(MAX_REFUSAL).collect::<String>();
+            let why = match (&refusal, &self.env.sandbox) {
+                (SandboxRefusal::Domain(name), Some(sandbox)) if profile == Profile::Workspace => {
+                    if sandbox.reaches(name) {
+                        format!(
+                            "; {name} is listed in sandbox.domains, but only programs that use HTTPS_PROXY reach it"
+                        )
+                    } else {
+                        format!("; {name} is not listed in sandbox.domains")
+                    }
+                }
+                _ => String::new(),
+            };
+            all.push((
+                refusal,
+                format!("the sandbox ({profile}) may have refused this: {line}{why}; {again}"),
+            ));
+        }
+        all
+    }
+}
+
+/// The request as the kernel is to enforce it, and its way to the network.
 async fn confined(
     sandbox: &Arc<Sandbox>,
     mut request: ExecRequest,
-    profile: Profile,
+    (profile, serves): (Profile, bool),
     env: &ToolEnv,
     ctx: &ToolCallContext,
-) -> Result<ExecRequest, ToolError> {
+) -> Result<(ExecRequest, Option<NetSession>), ToolError> {
     let sandbox = Arc::clone(sandbox);
     let workspace = env.workspace.root.clone();
     let thread = ctx.run_identity.thread_id.clone();
     let rules = env.policies.as_ref().map(|policies| policies.policy(&ctx.agent_spec));
     // It reads folders, and what the machine can enforce.
     let confined = tokio::task::spawn_blocking(move || {
-        let what = Confined { profile, workspace: &workspace, thread: &thread, rules };
-        sandbox.confine(&mut request, &what).map(|()| request)
+        let what = Confined { profile, workspace: &workspace, thread: &thread, rules, serves };
+        sandbox.confine(&mut request, &what).map(|network| (request, network))
     });
     let confined = confined.await.unwrap_or_else(|error| Err(error.to_string()));
     confined.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))
@@ -152,10 +196,13 @@ impl Tool for Bash {
             let guarded = exec::guard_git(&mut request.env, &request.cwd).await;
             guarded.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))?;
         }
+        let mut network = None;
         if let (Some(profile), Some(sandbox)) = (ctx.sandbox, &self.env.sandbox) {
-            request = confined(sandbox, request, profile, &self.env, ctx).await?;
+            let kept_to = (profile, call.in_background);
+            let (request_inside, way_out) = confined(sandbox, request, kept_to, &self.env, ctx).await?;
+            (request, network) = (request_inside, way_out.map(Arc::new));
         }
-        let mut program = Program::new(self.env.exec.clone(), request);
+        let mut program = Program::new(self.env.exec.clone(), request, network.clone());
         if call.in_background {
             let id = program.move_to(background::host(ctx)?, call.command).await?;
             return Ok(background::started(NAME, &id, "Runs in the background as").into());
@@ -165,8 +212,11 @@ impl Tool for Bash {
             return Ok(background::started(NAME, &id, "The user moved it to the background as").into());
         };
         let result = result.map_err(|error| ToolError::ExecutionFailed(error.to_string()))?;
-        let kept_to = ctx.sandbox.map(|profile| (profile, self.env.workspace.root.as_path()));
-        Ok(answer(&result, call.timeout, kept_to).into())
+        let refused = match ctx.sandbox.filter(|profile| *profile != Profile::Outside) {
+            Some(profile) => self.refused(profile, &result, network.as_deref()),
+            None => Vec::new(),
+        };
+        Ok(answer(&result, call.timeout, refused).into())
     }
 }
 
@@ -202,7 +252,7 @@ async fn stay(program: &mut Program, ctx: &ToolCallContext) -> Option<Result<Exe
 }
 
 /// The result that the model and the person read.
-fn answer(result: &ExecResult, timeout: Duration, kept_to: Option<(Profile, &Path)>) -> ToolResult {
+fn answer(result: &ExecResult, timeout: Duration, refused: Vec<(SandboxRefusal, String)>) -> ToolResult {
     let mut text = result.output.trim_end_matches('\n').to_owned();
     if text.trim().is_empty() {
         text = "(no output)".into();
@@ -226,16 +276,9 @@ fn answer(result: &ExecResult, timeout: Duration, kept_to: Option<(Profile, &Pat
         (None, None) => {}
     }
     let mut refusals = Vec::new();
-    if !result.is_success()
-        && let Some((profile, workspace)) = kept_to.filter(|(profile, _)| *profile != Profile::Outside)
-        && let Some((line, refusal)) = refused(&result.output, workspace)
-    {
+    for (refusal, line) in refused {
         refusals.push(refusal);
-        note(format!(
-            "the sandbox ({profile}) may have refused this: {}; if the command needs it, call Bash again with \
-             `outside: true` and a `reason`, and the user is asked",
-            visible_line(line).chars().take(MAX_REFUSAL).collect::<String>()
-        ));
+        note(line);
     }
     if !result.left_behind.is_empty() {
         let names: Vec<_> = result.left_behind.iter().map(|name| visible_line(name)).collect();

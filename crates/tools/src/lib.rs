@@ -48,6 +48,7 @@ use aye_core::contract::path_policy::{PathAccess, PathPolicies};
 use aye_core::contract::tool::{Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError};
 use aye_core::contract::workspace::Workspace;
 use aye_core::state::KeyRegistration;
+pub use aye_sandbox::Dialler;
 use exec::{Env, ExecConfig};
 use ledger::FileLedger;
 pub use sandbox::{Sandbox, SandboxFolders};

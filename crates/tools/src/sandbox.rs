@@ -4,10 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use aye_core::contract::address::DomainPattern;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::path_policy::PathPolicy;
-use aye_sandbox::{Launch, Layers, Policy, Profile, toolchains};
+use aye_sandbox::{Dialler, Launch, Layers, NetHub, NetSession, Policy, Profile, SystemDialler, toolchains};
 
 use super::exec::ExecRequest;
 use super::masks::Masks;
@@ -29,6 +30,10 @@ pub struct SandboxFolders {
     pub tmp: PathBuf,
     /// Where package managers keep what they download, in [`Profile::Workspace`].
     pub caches: PathBuf,
+    /// Domains to reach, in [`Profile::Workspace`] where the machine has namespaces.
+    pub domains: Vec<DomainPattern>,
+    /// Where sockets for commands in namespaces are.
+    pub sockets: PathBuf,
 }
 
 /// What all sandboxed commands have in common.
@@ -41,6 +46,9 @@ pub struct Sandbox {
     /// Looked up with the first command, because that starts a process.
     found: OnceLock<Found>,
     masks: Masks,
+    dialler: Arc<dyn Dialler>,
+    /// Made with the first command that has something to reach, or to be reached at.
+    hub: OnceLock<Arc<NetHub>>,
 }
 
 /// What the machine has.
@@ -59,13 +67,36 @@ pub(super) struct Confined<'a> {
     pub(super) thread: &'a ThreadId,
     /// The rules about files.
     pub(super) rules: Option<Arc<dyn PathPolicy>>,
+    /// Whether other commands of the conversation may reach its ports.
+    pub(super) serves: bool,
 }
 
 impl Sandbox {
     /// `own` is the file of a program whose `main` hands [`aye_sandbox::LAUNCH_ARG`] to [`aye_sandbox::launch_main`],
     /// `path` the value of `PATH`.
     pub fn new(own: PathBuf, home: Option<PathBuf>, path: OsString, folders: SandboxFolders) -> Self {
-        Self { own, home, path, folders, found: OnceLock::new(), masks: Masks::default() }
+        Self {
+            own,
+            home,
+            path,
+            folders,
+            found: OnceLock::new(),
+            masks: Masks::default(),
+            dialler: Arc::new(SystemDialler),
+            hub: OnceLock::new(),
+        }
+    }
+
+    /// The same with another way to find and to reach domains.
+    #[must_use]
+    pub fn dialling(mut self, dialler: Arc<dyn Dialler>) -> Self {
+        self.dialler = dialler;
+        self
+    }
+
+    /// Whether a host is one of the domains that commands may reach here.
+    pub(super) fn reaches(&self, host: &str) -> bool {
+        self.found().layers.bwrap.is_some() && self.folders.domains.iter().any(|domain| domain.matches(host))
     }
 
     /// Why commands in `workspace` cannot be kept to `profile`, on request with namespaces; `None` when they can. The
@@ -81,13 +112,18 @@ impl Sandbox {
         if is_enough { None } else { layers.missing().pop() }
     }
 
-    /// Changes a request so that the kernel enforces its profile. It reads the workspace's folders that changed.
+    /// Changes a request so that the kernel enforces its profile. It reads the workspace's folders that changed. What is
+    /// returned is the command's way to the network, if it has one: it ends when that is dropped.
     ///
     /// # Errors
     /// A sentence when that cannot be done: nothing may be started then.
-    pub(super) fn confine(&self, request: &mut ExecRequest, what: &Confined<'_>) -> Result<(), String> {
+    pub(super) fn confine(
+        &self,
+        request: &mut ExecRequest,
+        what: &Confined<'_>,
+    ) -> Result<Option<NetSession>, String> {
         if what.profile == Profile::Outside {
-            return Ok(());
+            return Ok(None);
         }
         if let Some(missing) = self.missing(what.profile, false) {
             return Err(missing);
@@ -105,11 +141,33 @@ impl Sandbox {
             request.env.extend(self.caches(&mut policy)?);
         }
         policy.check().map_err(|unusable| unusable.to_string())?;
+        let session = self.way_out(what)?;
+        policy.relay = session.as_ref().map(NetSession::relay);
         let Launch { program, args, env } =
             Launch::new(&policy, &found.layers, &self.own, &request.cwd, &request.program, &request.args);
         (request.program, request.args) = (program, args);
         request.env.extend(env);
-        Ok(())
+        Ok(session)
+    }
+
+    /// The command's way out of its network namespace, if there is something to reach.
+    fn way_out(&self, what: &Confined<'_>) -> Result<Option<NetSession>, String> {
+        if what.profile != Profile::Workspace || self.found().layers.bwrap.is_none() {
+            return Ok(None);
+        }
+        let hub = match self.hub.get() {
+            Some(hub) => hub,
+            None if self.folders.domains.is_empty() && !what.serves => return Ok(None),
+            None => {
+                let folder = private_folder(&self.folders.sockets)?;
+                self.hub.get_or_init(|| {
+                    let domains = self.folders.domains.clone();
+                    Arc::new(NetHub::new(folder, domains, Arc::clone(&self.dialler)))
+                })
+            }
+        };
+        let opened = hub.open(what.thread.as_str(), what.serves);
+        opened.map_err(|error| format!("its way to the network cannot be opened: {error}"))
     }
 
     fn policy(&self, profile: Profile, workspace: &Path) -> Policy {
@@ -162,11 +220,15 @@ impl Sandbox {
         })
     }
 
-    /// What this machine cannot enforce, as sentences, and what a command in `profile` can still reach because of it.
-    pub fn gaps(path: &OsStr, profile: Profile) -> (bool, Vec<String>) {
+    /// What this machine cannot enforce, as sentences, and what a command in `profile` can still reach because of it, or
+    /// cannot although the settings list domains.
+    pub fn gaps(path: &OsStr, profile: Profile, domains: bool) -> (bool, Vec<String>) {
         let layers = Layers::detect(path);
         let mut gaps = layers.missing();
         gaps.extend(layers.holes(profile).into_iter().map(|(_, what)| format!("a command can {what}")));
+        if domains && layers.bwrap.is_none() {
+            gaps.push("no command can reach sandbox.domains".to_owned());
+        }
         (layers.can_enforce(profile), gaps)
     }
 }

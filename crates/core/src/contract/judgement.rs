@@ -32,9 +32,12 @@ impl Profile {
 }
 
 impl Profile {
-    /// What a command in it can reach, as the line that stands under a question.
-    pub fn reach(self) -> &'static str {
+    /// What a command in it can reach, as the line that stands under a question. `domains`: the settings list some.
+    pub fn reach(self, domains: bool) -> &'static str {
         match self {
+            Profile::Workspace if domains => {
+                "in the sandbox: it can change this project and nothing else, network only to sandbox.domains"
+            }
             Profile::Read => "in the sandbox: it can read this project, no network",
             Profile::Workspace => "in the sandbox: it can change this project and nothing else, no network",
             Profile::Outside => "not sandboxed: it runs with all your rights",

@@ -277,6 +277,12 @@ impl Suspension {
         member(&self.parameters, "profile")
     }
 
+    /// What the call can reach after a plain yes, in words.
+    pub fn reach(&self) -> Option<&'static str> {
+        let domains = member(&self.parameters, "domains").unwrap_or_default();
+        self.profile().map(|profile| profile.reach(domains))
+    }
+
     /// What the call would do to files.
     pub fn files(&self) -> Vec<FilePreview> {
         member(&self.parameters, "preview").unwrap_or_default()

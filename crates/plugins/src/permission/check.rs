@@ -2,6 +2,8 @@
 
 use super::evaluate::{Question, Verdict, evaluate};
 use super::rules::{Layer, RuleSet, ToolPermissionBehavior as Behavior};
+use aye_core::contract::address::DomainPattern;
+use aye_core::contract::judgement::Profile;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -15,6 +17,8 @@ pub struct CheckContext<'a> {
     pub workspace: &'a Path,
     /// The user's home.
     pub home: Option<&'a Path>,
+    /// What commands in [`Profile::Workspace`] may reach.
+    pub domains: &'a [DomainPattern],
 }
 
 #[derive(Deserialize)]
@@ -39,13 +43,16 @@ struct LineRules {
     deny: Vec<String>,
 }
 
-/// Answers one line: `{"tool","args","rules"?}` in, `{"verdict","rule","why","profile"?}` out. Never panics, never fails: what
+/// Answers one line: `{"tool","args","rules"?}` in, `{"verdict","rule","why","profile"?,"domains"?}` out. Never panics, never fails: what
 /// cannot be read has the verdict `error`.
 pub fn check_line(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> String {
     let verdict = answer(line, base, ctx).unwrap_or_else(|why| Verdict::error(&why));
     let mut answer = json!({ "verdict": verdict.decision.word(), "rule": verdict.rule, "why": verdict.why });
     if let Some(profile) = verdict.profile {
         answer["profile"] = profile.word().into();
+        if profile == Profile::Workspace && !ctx.domains.is_empty() {
+            answer["domains"] = ctx.domains.iter().map(ToString::to_string).collect();
+        }
     }
     answer.to_string()
 }

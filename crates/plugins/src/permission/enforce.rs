@@ -22,6 +22,7 @@ pub struct Need {
 pub struct Enforcement {
     problem: Arc<dyn Fn(Need) -> Option<String> + Send + Sync>,
     allows_missing: bool,
+    domains: bool,
 }
 
 impl fmt::Debug for Enforcement {
@@ -37,7 +38,13 @@ impl Enforcement {
         problem: impl Fn(Need) -> Option<String> + Send + Sync + 'static,
         allows_missing: bool,
     ) -> Enforcement {
-        Enforcement { problem: Arc::new(problem), allows_missing }
+        Enforcement { problem: Arc::new(problem), allows_missing, domains: false }
+    }
+
+    /// The same where the settings list domains that commands may reach.
+    #[must_use]
+    pub fn with_domains(self, domains: bool) -> Enforcement {
+        Enforcement { domains, ..self }
     }
 
     /// None: the user turned the sandbox off, and every command runs outside.
@@ -49,6 +56,12 @@ impl Enforcement {
     pub(super) fn against(&self, mode: Mode) -> Option<String> {
         let need = Need { profile: Profile::Workspace, namespaces: true };
         if mode == Mode::Auto { (self.problem)(need) } else { None }
+    }
+
+    /// Whether a command in a profile can reach listed domains here.
+    pub(super) fn reaches_domains(&self, profile: Option<Profile>) -> bool {
+        let need = Need { profile: Profile::Workspace, namespaces: true };
+        self.domains && profile == Some(need.profile) && (self.problem)(need).is_none()
     }
 
     /// The verdict with a profile that holds here.

@@ -119,6 +119,12 @@ impl Permissions {
         }
     }
 
+    /// Whether a command in a profile can reach domains that the settings list.
+    pub(super) fn reaches_domains(&self, profile: Option<aye_core::contract::judgement::Profile>) -> bool {
+        self.read(|now| now.enforcement.clone())
+            .is_some_and(|enforcement| enforcement.reaches_domains(profile))
+    }
+
     /// Gives a question the terms of its rules, and of the settings what they do not say.
     pub(super) fn on_terms(&self, mut ticket: SuspendTicket, of_rules: Terms) -> SuspendTicket {
         let terms = of_rules.or(&self.read(|now| now.terms.clone()));

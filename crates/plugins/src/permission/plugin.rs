@@ -115,6 +115,9 @@ impl PermissionPlugin {
             (Decision::Ask(kind), Ok(prepared)) => {
                 let ticket = ticket(prepared, info, &verdict, kind, &rules, judgement.risk);
                 let mut ticket = self.permissions.on_terms(ticket, prepared.terms(&rules));
+                if self.permissions.reaches_domains(verdict.profile) {
+                    ticket.suspension.parameters["domains"] = true.into();
+                }
                 let run = (&ctx.run_identity.thread_id, &ctx.run_identity.run_id);
                 if let Some(missed) =
                     self.permissions.missed_grant(prepared, run, kind, &rules, &info.spent_grants)

@@ -13,7 +13,6 @@ use super::entry::Colours;
 use super::surface::{At, HERE, surface};
 use super::{Picture, Target, spread};
 use aye_core::contract::display::{visible, visible_line};
-use aye_core::contract::judgement::Profile;
 use aye_core::contract::surface::Piece;
 
 mod call;
@@ -453,7 +452,7 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
         return lines;
     }
     let dim = theme.style(Role::Dim);
-    if let Some(text) = card.profile().map(Profile::reach) {
+    if let Some(text) = card.ticket.suspension.reach() {
         lines.extend(Wrap::words(inner).text(text, dim));
     }
     let place = card.question.cwd.as_deref().map_or(app.info.cwd.as_path(), std::path::Path::new);

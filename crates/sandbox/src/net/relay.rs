@@ -1,0 +1,227 @@
+//! The relay: the launcher, which stays and waits for the command.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines, copy_bidirectional};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::process::Command;
+use tokio::task::JoinSet;
+
+use super::{Relay, SOCKET};
+
+/// How long aye may take to say what other commands listen on, before the command starts without it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Variables that name the proxy. Programs disagree about the case.
+const PROXIES: [&str; 6] =
+    ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
+
+/// Loopback is the sandbox's own.
+const NO_PROXY: &str = "localhost,127.0.0.1,::1";
+
+/// Starts the program and relays until it ends. Returns its exit status, or 128 and the signal.
+pub(crate) fn run(
+    relay: &Relay,
+    program: &OsStr,
+    args: impl Iterator<Item = OsString>,
+) -> io::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut control = Control::connect().await;
+        let mut mirrors = Mirrors::default();
+        if let Some(control) = &mut control
+            && let Ok(Ok(Some(line))) = tokio::time::timeout(PATIENCE, control.lines.next_line()).await
+        {
+            control.obey(&line, &mut mirrors).await;
+        }
+        let mut command = Command::new(program);
+        command.args(args);
+        if relay.proxies && control.is_some() {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+            let port = listener.local_addr()?.port();
+            let url = format!("http://127.0.0.1:{port}");
+            command.envs(PROXIES.map(|name| (name, url.as_str())));
+            command.envs(["NO_PROXY", "no_proxy"].map(|name| (name, NO_PROXY)));
+            // Node's own client reads the variables only when it is asked to.
+            command.env("NODE_USE_ENV_PROXY", "1");
+            mirrors.own = Some(port);
+            mirrors.tasks.spawn(forward(listener, "proxy\n".to_owned()));
+        }
+        let mut child = command.spawn()?;
+        loop {
+            tokio::select! {
+                status = child.wait() => return Ok(exit_code(status?)),
+                line = next_line(&mut control) => match (line, &mut control) {
+                    (Some(line), Some(control)) => control.obey(&line, &mut mirrors).await,
+                    // aye is gone, and its supervisor ends the command.
+                    _ => control = None,
+                },
+                // The ends of connections need no one; their tasks are let go.
+                Some(_) = mirrors.tasks.join_next() => {}
+            }
+        }
+    })
+}
+
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// The lines between aye and the relay.
+struct Control {
+    lines: Lines<BufReader<OwnedReadHalf>>,
+    write: OwnedWriteHalf,
+}
+
+async fn next_line(control: &mut Option<Control>) -> Option<String> {
+    match control {
+        Some(control) => control.lines.next_line().await.ok().flatten(),
+        None => std::future::pending().await,
+    }
+}
+
+impl Control {
+    /// `None`: aye does not listen, and the command has nothing but itself.
+    async fn connect() -> Option<Control> {
+        let (read, mut write) = UnixStream::connect(SOCKET).await.ok()?.into_split();
+        write.write_all(b"control\n").await.ok()?;
+        Some(Control { lines: BufReader::new(read).lines(), write })
+    }
+
+    async fn obey(&mut self, line: &str, mirrors: &mut Mirrors) {
+        let mut words = line.split(' ');
+        match words.next() {
+            Some("ports") => mirrors.set(words.filter_map(|word| word.parse().ok()).collect()),
+            Some("look") => {
+                let ports = listening().into_iter().filter(|port| !mirrors.has(*port));
+                let line = ports.fold("listening".to_owned(), |line, port| format!("{line} {port}"));
+                let _ = self.write.write_all(format!("{line}\n").as_bytes()).await;
+            }
+            Some("open") => {
+                if let (Some(id), Some(Ok(port))) = (words.next(), words.next().map(str::parse)) {
+                    mirrors.tasks.spawn(accept(id.to_owned(), port));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Ports of this namespace that stand for another command's.
+#[derive(Default)]
+struct Mirrors {
+    ports: BTreeMap<u16, JoinSet<()>>,
+    /// The proxy's port.
+    own: Option<u16>,
+    tasks: JoinSet<()>,
+}
+
+impl Mirrors {
+    fn has(&self, port: u16) -> bool {
+        self.own == Some(port) || self.ports.contains_key(&port)
+    }
+
+    /// Listens on these and no others. A port that the command uses itself stays its own.
+    fn set(&mut self, ports: Vec<u16>) {
+        self.ports.retain(|port, _| ports.contains(port));
+        for port in ports {
+            if self.has(port) {
+                continue;
+            }
+            let hosts: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+            let mut listeners = hosts.into_iter().filter_map(|host| listen(SocketAddr::new(host, port)).ok());
+            if let Some(first) = listeners.next() {
+                let mut tasks = JoinSet::new();
+                for listener in std::iter::once(first).chain(listeners) {
+                    tasks.spawn(forward(listener, format!("port {port}\n")));
+                }
+                self.ports.insert(port, tasks);
+            }
+        }
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+/// Takes connections, and opens one to aye for each.
+async fn forward(listener: TcpListener, first_line: String) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => drop(connections.spawn(join(stream, first_line.clone()))),
+                // Too many open files: some end.
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn join(mut stream: TcpStream, first_line: String) {
+    let Ok(mut aye) = UnixStream::connect(SOCKET).await else { return };
+    if aye.write_all(first_line.as_bytes()).await.is_ok() {
+        let _ = copy_bidirectional(&mut stream, &mut aye).await;
+    }
+}
+
+/// Opens a connection to a server in this namespace, for another command. Without a server it ends at once.
+async fn accept(id: String, port: u16) {
+    let stream = match TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
+        Ok(stream) => Ok(stream),
+        Err(_) => TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await,
+    };
+    let Ok(mut aye) = UnixStream::connect(SOCKET).await else { return };
+    if aye.write_all(format!("accept {id}\n").as_bytes()).await.is_ok()
+        && let Ok(mut stream) = stream
+    {
+        let _ = copy_bidirectional(&mut stream, &mut aye).await;
+    }
+}
+
+/// The ports on which something in this network namespace listens.
+fn listening() -> Vec<u16> {
+    let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].map(std::fs::read_to_string);
+    let mut ports: Vec<u16> = tables.into_iter().flatten().flat_map(|table| listening_in(&table)).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+/// The ports of a table of the kernel: the local address is in the second column, the state in the fourth.
+fn listening_in(table: &str) -> Vec<u16> {
+    let rows = table.lines().skip(1).filter_map(|row| {
+        let mut columns = row.split_ascii_whitespace().skip(1);
+        let (local, state) = (columns.next()?, columns.nth(1)?);
+        let (_, port) = local.rsplit_once(':')?;
+        if state == "0A" { u16::from_str_radix(port, 16).ok() } else { None }
+    });
+    rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_says_who_listens() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
+            0: 0100007F:0BB8 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1\n   \
+            1: 0100007F:0BB8 0100007F:D431 01 00000000:00000000 00:00000000 00000000     0        0 2 1\n";
+        assert_eq!(listening_in(table), [3000]);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        assert!(listening().contains(&listener.local_addr().expect("bound").port()));
+    }
+}

@@ -1,0 +1,177 @@
+//! What sandboxed commands reach over the network: listed domains, and each other's ports.
+
+use serde_json::json;
+
+use crate::sandbox::has_all_layers;
+use crate::support::home::Home;
+use crate::support::llm::{Answer, MockLlm};
+
+const DOMAINS: &str = "sandbox.domains=[\"docs.example.org\", \"inside.example.org\"]";
+
+/// Without domains there is no proxy, and a command is told which setting would list the name.
+#[test]
+fn without_domains_there_is_no_proxy() {
+    if !has_all_layers() {
+        return;
+    }
+    let llm = MockLlm::answers([
+        Answer::new().bash("c1", "env | grep -i proxy; ls /run/aye; curl -sS http://docs.example.org/"),
+        Answer::say("Done."),
+    ]);
+    let home = Home::with(&llm);
+    home.rules("rules:\n  - {tool: Bash, behavior: allow}\n");
+    home.ok(&["-p", "go"]);
+    let result = llm.last().result("c1");
+    assert!(!result.contains("127.0.0.1") && result.contains("\nlaunch\n"), "{result}");
+    assert!(result.contains("; docs.example.org is not listed in sandbox.domains; "), "{result}");
+    assert!(!home.root().join("aye/cache/net").exists());
+}
+
+/// Cards, doctor and the check of permissions say that listed domains can be reached.
+#[test]
+fn it_is_said_that_domains_can_be_reached() {
+    if !has_all_layers() {
+        return;
+    }
+    let llm = MockLlm::answers([Answer::new().bash("c1", "make"), Answer::say("Done.")]);
+    let home = Home::with(&llm);
+    let out = home.aye(&["-p", "go", "--config", DOMAINS]).run().exits(3);
+    let all = format!("{}{}", out.stdout, out.stderr);
+    assert!(all.contains("network only to sandbox.domains"), "{all}");
+    let doctor = home.ok(&["doctor", "--config", DOMAINS]).stdout;
+    assert!(
+        doctor.contains("seccomp; commands can reach docs.example.org, inside.example.org\n"),
+        "{doctor}"
+    );
+    let question = json!({"tool": "Bash", "args": {"command": "make"}}).to_string();
+    let check = home.aye(&["permissions", "check", "--config", DOMAINS]).stdin(question).run().exits(0);
+    assert!(
+        check.stdout.contains("\"domains\":[\"docs.example.org\",\"inside.example.org\"]"),
+        "{}",
+        check.stdout
+    );
+}
+
+/// A server in the background is reached by the next command, also when it starts to listen later, and by no command that
+/// may only read.
+#[test]
+fn a_background_server_is_reached_by_the_next_command() {
+    if !has_all_layers() {
+        return;
+    }
+    let ask = "touch go; until curl -sf http://localhost:3000/page.txt; do sleep 0.05; done";
+    let llm = MockLlm::answers([
+        Answer::new().call("c1", "Bash", json!({"command": "sh serve.sh", "run_in_background": true})),
+        Answer::new().bash("c2", ask),
+        // It is there at once.
+        Answer::new()
+            .bash("c3", "curl -sS http://127.0.0.1:3000/page.txt; curl -sS http://[::1]:3000/page.txt"),
+        Answer::new().bash("c4", "curl -sS http://127.0.0.1:3001/"),
+        Answer::new().bash("c5", "sh serve.sh"),
+        Answer::new().call("c6", "KillShell", json!({"shell_id": "b1"})),
+        Answer::new().bash("c7", "curl -sS http://127.0.0.1:3000/page.txt"),
+        Answer::say("Done."),
+    ]);
+    let home = Home::with(&llm);
+    home.rules("rules:\n  - {tool: Bash, behavior: allow}\n  - {tool: KillShell, behavior: allow}\n");
+    home.write("page.txt", "the page\n");
+    home.write("serve.sh", "until [ -e go ]; do sleep 0.05; done; exec python3 -m http.server 3000\n");
+    home.ok(&["-p", "go"]);
+    let last = llm.last();
+    assert!(last.result("c1").starts_with("Runs in the background as b1."), "{}", last.result("c1"));
+    assert_eq!(last.result("c2"), "the page");
+    assert_eq!(last.result("c3"), "the page\nthe page");
+    assert!(last.result("c4").contains("exit status 7"), "{}", last.result("c4"));
+    assert!(last.result("c5").contains("Address already in use"), "{}", last.result("c5"));
+    assert!(last.result("c7").contains("exit status 7"), "{}", last.result("c7"));
+}
+
+/// With names whose addresses are made up.
+#[cfg(feature = "failpoints")]
+mod names {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::{SocketAddr, TcpListener};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// A server that answers each request with a page, and the request lines it got.
+    fn server() -> (SocketAddr, mpsc::Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = BufReader::new(stream.expect("a connection"));
+                let mut lines = String::new();
+                while !lines.ends_with("\r\n\r\n") && stream.read_line(&mut lines).expect("read") > 0 {}
+                if sender.send(lines.lines().next().unwrap_or_default().to_owned()).is_err() {
+                    return;
+                }
+                let page = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nConnection: close\r\n\r\nthe page\n";
+                stream.get_mut().write_all(page.as_bytes()).expect("written");
+            }
+        });
+        (address, receiver)
+    }
+
+    /// Runs these lines one after the other with two domains: one on a server of the test, one with a private address.
+    fn run<const N: usize>(lines: [&str; N]) -> ([String; N], Vec<String>) {
+        let (address, requests) = server();
+        let calls = lines.iter().enumerate().map(|(i, line)| Answer::new().bash(&format!("c{i}"), line));
+        let llm = MockLlm::answers(calls.chain([Answer::say("Done.")]));
+        let home = Home::with(&llm);
+        home.rules("rules:\n  - {tool: Bash, behavior: allow}\n");
+        let names = format!("docs.example.org=93.184.216.34@{address},inside.example.org=10.0.0.5@{address}");
+        home.aye(&["-p", "go", "--config", DOMAINS]).env("AYE_TEST_NAMES", &names).run().exits(0);
+        let sockets: Vec<_> =
+            std::fs::read_dir(home.root().join("aye/cache/net")).expect("a folder").collect();
+        assert!(sockets.is_empty(), "{sockets:?}");
+        let last = llm.last();
+        (std::array::from_fn(|i| last.result(&format!("c{i}"))), requests.try_iter().collect())
+    }
+
+    /// Listed domains are reached through the proxy, as a plain request and as a tunnel.
+    #[test]
+    fn a_listed_domain_is_reached_through_the_proxy() {
+        if !has_all_layers() {
+            return;
+        }
+        let line = "curl -sS http://docs.example.org/plain; curl -sS -p http://docs.example.org/tunnel; echo $NO_PROXY";
+        let ([result], requests) = run([line]);
+        assert_eq!(result, "the page\nthe page\nlocalhost,127.0.0.1,::1");
+        assert_eq!(requests, ["GET /plain HTTP/1.1", "GET /tunnel HTTP/1.1"]);
+    }
+
+    /// What is not listed is refused by name, and so is what has no public address or was given as an address.
+    #[test]
+    fn nothing_else_is_reached() {
+        if !has_all_layers() {
+            return;
+        }
+        let ([unlisted, quiet, address, private, direct, around], requests) = run([
+            "curl -sS https://evil.example.net/",
+            "curl -s https://evil.example.net/; curl -s http://other.example.net/ >/dev/null; true",
+            "curl -sS http://93.184.216.34/",
+            "curl -fsS http://inside.example.org/",
+            "curl -sS --noproxy '*' http://93.184.216.34/",
+            "curl -sS --noproxy '*' http://docs.example.org/",
+        ]);
+        let sentence = "the sandbox (workspace) refused a connection: evil.example.net is not listed in sandbox.domains; \
+                        the user can list it there, or, if the command needs it, call Bash again with `outside: true`";
+        assert!(unlisted.contains(sentence), "{unlisted}");
+        // A command that hides its failure.
+        assert!(quiet.contains(sentence) && quiet.contains("other.example.net is not listed"), "{quiet}");
+        assert!(address.contains("refused a connection: 93.184.216.34 is not a name"), "{address}");
+        assert!(
+            private.contains("refused a connection: inside.example.org has no public address"),
+            "{private}"
+        );
+        assert!(direct.contains("exit status 7"), "{direct}");
+        assert!(
+            around.contains("docs.example.org is listed in sandbox.domains, but only programs that"),
+            "{around}"
+        );
+        assert!(requests.is_empty(), "{requests:?}");
+    }
+}
