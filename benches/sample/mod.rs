@@ -74,6 +74,7 @@ pub fn run_start() -> AgentEvent {
 
 pub fn info() -> HostInfo {
     HostInfo {
+        unsandboxed: None,
         agent: None,
         model: "model".into(),
         model_why: String::new(),

@@ -59,6 +59,8 @@ pub struct App {
     pub(super) telemetry: Telemetry,
     /// The files of the folder as they were; `None` when they are not kept.
     pub(super) snapshots: Option<FolderSnapshots>,
+    /// What keeps commands to their profile; `None` when it is turned off.
+    pub(super) sandbox: Option<Arc<tools::Sandbox>>,
     /// Who decodes a picture.
     pub(super) decoding: Arc<tokio::sync::Semaphore>,
     purse: PriceList,
@@ -127,7 +129,8 @@ impl App {
         let date = jiff::Timestamp::now().to_zoned(super::zone()).date().to_string();
         let common = prompt::Common::new(&foundation.workspace, &instructions.prompt(), &date);
         let known = agents::Known::default();
-        let runtime = runtime(&foundation, parts, &skills, reminders, (&common, &known), &selection)?;
+        let (runtime, sandbox) =
+            runtime(&foundation, parts, &skills, reminders, (&common, &known), &selection)?;
         let unclaimed = sections::check(&runtime, &foundation)?;
         let agents = Agents::register(&runtime, &foundation, (&common, &known), &selection).await?;
         let selection = agents.model(&agents.current());
@@ -167,6 +170,7 @@ impl App {
             notifier,
             mcp,
             snapshots,
+            sandbox,
             decoding: Arc::new(tokio::sync::Semaphore::new(1)),
             purse,
             telemetry,
@@ -294,7 +298,7 @@ fn runtime(
     reminders: Vec<ReminderRule>,
     (common, known): (&prompt::Common, &agents::Known),
     selection: &Selection,
-) -> Result<AgentRuntime, Failure> {
+) -> Result<(AgentRuntime, Option<Arc<tools::Sandbox>>), Failure> {
     let settings = &foundation.loaded.settings;
     let max_turns = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
     let mut spec = AgentSpec::new(AGENT)
@@ -352,6 +356,7 @@ fn runtime(
     for key in tools::state_keys() {
         builder = builder.with_state_key(key);
     }
+    let sandbox = tool_env.sandbox.clone();
     for tool in tools::builtin(tool_env) {
         builder = builder.with_tool(tool.descriptor().id, tool);
     }
@@ -380,6 +385,7 @@ fn runtime(
         .with_plugin(MCP_PLUGIN, Arc::new(McpPlugin(questions.clone(), guidance.clone())))
         .with_plugin("stop", Arc::new(purse.over(stop)))
         .build_unchecked()
+        .map(|runtime| (runtime, sandbox))
         .map_err(Failure::usage)
 }
 
@@ -466,7 +472,7 @@ fn sandbox_folders(foundation: &Foundation) -> tools::SandboxFolders {
 }
 
 /// How the profiles of verdicts are enforced.
-fn enforcement(foundation: &Foundation, sandbox: Option<&Arc<tools::Sandbox>>) -> Enforcement {
+pub(super) fn enforcement(foundation: &Foundation, sandbox: Option<&Arc<tools::Sandbox>>) -> Enforcement {
     let Some(sandbox) = sandbox.cloned() else { return Enforcement::off() };
     let workspace = foundation.workspace.root.clone();
     let allows_missing = foundation.loaded.settings.sandbox.allows_missing;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::agent::{mode_of, skills_of};
+use super::agent::{enforcement, mode_of, skills_of, tool_env};
 use super::foundation::Foundation;
 use super::{
     Failure, agent_list, approvals, audit, doctor, history, hooks, keys, ledger, memory, models, put, queue,
@@ -174,6 +174,7 @@ fn permissions(rules: Option<&Path>, foundation: &mut Foundation, cli: &Cli) -> 
         workspace: &foundation.workspace.root,
         home: foundation.env.home(),
         domains: &foundation.loaded.settings.sandbox.domains,
+        held: enforcement(foundation, tool_env(foundation).sandbox.as_ref()).held(),
     };
     for line in std::io::stdin().lock().split(b'\n') {
         let line = line.map_err(|e| Failure::failed(format!("cannot read stdin: {e}")))?;

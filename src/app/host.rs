@@ -559,6 +559,10 @@ impl Host for TerminalHost {
             home: self.app.foundation.env.home().map(PathBuf::from),
             branch: statusline::branch(&self.app.foundation.workspace.root),
             instructions: self.app.instructions.status(),
+            unsandboxed: match &self.app.sandbox {
+                Some(sandbox) => sandbox.known_lack(&self.app.foundation.workspace.root),
+                None => Some("no sandbox".to_owned()),
+            },
             warnings: self.app.warnings.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
@@ -730,6 +734,16 @@ impl Host for TerminalHost {
         self.app.mcp.start(move |text| drop(events.send(HostEvent::Note(text))));
         let store = self.app.store.clone();
         tokio::spawn(async move { store.warm().await });
+        // Looking what the machine can enforce starts a process.
+        if let Some(sandbox) = self.app.sandbox.clone() {
+            let root = self.app.foundation.workspace.root.clone();
+            let events = self.events.clone();
+            tokio::task::spawn_blocking(move || {
+                if let Some(lack) = sandbox.lack(&root) {
+                    let _ = events.send(HostEvent::Unsandboxed(lack));
+                }
+            });
+        }
         // Reading a large folder takes long, and a first command would wait for it.
         if let Some(snapshots) = &self.app.snapshots {
             crate::contract::snapshot::Snapshots::prepare(snapshots);

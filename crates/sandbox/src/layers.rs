@@ -53,6 +53,19 @@ impl Layers {
         profile == Profile::Outside || self.seccomp && (self.landlock >= MIN_LANDLOCK || self.bwrap.is_some())
     }
 
+    /// The layer that is missing, the one that matters most, in two words.
+    pub fn lack(&self) -> Option<&'static str> {
+        if !cfg!(target_os = "linux") {
+            return Some("no sandbox");
+        }
+        let of = [
+            (!self.seccomp, "no seccomp"),
+            (self.bwrap.is_none(), "no bwrap"),
+            (self.landlock < MIN_LANDLOCK, "no Landlock"),
+        ];
+        of.into_iter().find_map(|(is_missing, words)| is_missing.then_some(words))
+    }
+
     /// The layers that are missing, as sentences.
     pub fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
@@ -149,6 +162,9 @@ mod tests {
         assert!(of(0, false, false).can_enforce(Profile::Outside));
         assert!(of(6, true, true).missing().is_empty() && of(6, true, true).holes(Profile::Read).is_empty());
         assert_eq!(of(0, false, false).missing().len(), 3);
+        let lacks = [of(6, true, true), of(6, true, false), of(2, true, true), of(6, false, true)];
+        let words = [None, Some("no bwrap"), Some("no Landlock"), Some("no seccomp")];
+        assert_eq!(lacks.map(|layers| layers.lack()), words);
         let holes = |landlock| of(landlock, true, false).holes(Profile::Read).len();
         assert_eq!(holes(5), holes(6) + 1);
     }

@@ -34,13 +34,13 @@ struct Known {
     folders: HashMap<PathBuf, Folder>,
 }
 
-/// A cache of what the rules say about the files of one workspace: only folders that changed are read again.
+/// A cache of what the rules say about the files of one workspace and the folders beside it: only folders that changed are read again.
 #[derive(Debug, Default)]
 pub(super) struct Masks(Mutex<Known>);
 
 impl Masks {
-    /// The files and folders below `root` that `policy` keeps from being read.
-    pub(super) fn below(&self, root: &Path, policy: &dyn PathPolicy) -> Vec<Masked> {
+    /// The files and folders below `roots` that `policy` keeps from being read.
+    pub(super) fn below(&self, roots: &[&Path], policy: &dyn PathPolicy) -> Vec<Masked> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rules = policy.fingerprint();
         let mut before = std::mem::take(&mut known.folders);
@@ -48,19 +48,27 @@ impl Masks {
             before.clear();
         }
         known.rules = rules;
-        let check = policy.below(root);
-        let (mut open, mut found) = (vec![root.to_owned()], Vec::new());
-        while let Some(path) = open.pop() {
-            let Ok(metadata) = path.symlink_metadata() else { continue };
-            let folder = match before.remove(&path) {
-                Some(folder) if folder.changed.is_some() && folder.changed == metadata.modified().ok() => {
-                    folder
+        let mut found = Vec::new();
+        for root in roots {
+            let check = policy.below(root);
+            let mut open = vec![(*root).to_owned()];
+            while let Some(path) = open.pop() {
+                let Ok(metadata) = path.symlink_metadata() else { continue };
+                if !metadata.is_dir() || known.folders.contains_key(&path) {
+                    continue;
                 }
-                Some(_) | None => read(&path, &metadata, &check),
-            };
-            found.extend_from_slice(&folder.masked);
-            open.extend_from_slice(&folder.folders);
-            known.folders.insert(path, folder);
+                let folder = match before.remove(&path) {
+                    Some(folder)
+                        if folder.changed.is_some() && folder.changed == metadata.modified().ok() =>
+                    {
+                        folder
+                    }
+                    Some(_) | None => read(&path, &metadata, &check),
+                };
+                found.extend_from_slice(&folder.masked);
+                open.extend_from_slice(&folder.folders);
+                known.folders.insert(path, folder);
+            }
         }
         found
     }
@@ -140,7 +148,7 @@ mod tests {
         let (masks, rules) = (Masks::default(), Rules::default());
         let names = |rules: &Rules| {
             let mut found: Vec<String> = masks
-                .below(root, rules)
+                .below(&[root], rules)
                 .into_iter()
                 .map(|it| {
                     format!("{} {}", it.path.strip_prefix(root).expect("below").display(), it.is_denied)

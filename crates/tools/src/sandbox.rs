@@ -106,6 +106,20 @@ impl Sandbox {
         self.missing(profile, namespaces).or_else(unusable)
     }
 
+    /// The layer that this machine does not have for commands in `workspace`, in a few words, such as `no bwrap`. The
+    /// first call starts a process.
+    pub fn lack(&self, workspace: &Path) -> Option<String> {
+        self.found();
+        self.known_lack(workspace)
+    }
+
+    /// The same as far as it is known without starting one.
+    pub fn known_lack(&self, workspace: &Path) -> Option<String> {
+        let layers = &self.found.get()?.layers;
+        let here = || self.policy(Profile::Workspace, workspace).check().err().map(|_| "no sandbox here");
+        layers.lack().or_else(here).map(str::to_owned)
+    }
+
     fn missing(&self, profile: Profile, namespaces: bool) -> Option<String> {
         let layers = &self.found().layers;
         let is_enough = layers.can_enforce(profile) && (!namespaces || layers.bwrap.is_some());
@@ -192,7 +206,9 @@ impl Sandbox {
             what.profile == Profile::Workspace
                 && self.folders.readable.iter().any(|readable| path.starts_with(readable))
         };
-        let masked = self.masks.below(what.workspace, rules).into_iter();
+        let beside = self.folders.readable.iter().chain(&self.folders.writable).map(PathBuf::as_path);
+        let roots: Vec<&Path> = std::iter::once(what.workspace).chain(beside).collect();
+        let masked = self.masks.below(&roots, rules).into_iter();
         masked.filter(|it| it.is_denied || !is_readable(&it.path)).map(|it| it.path).collect()
     }
 

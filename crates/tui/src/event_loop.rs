@@ -253,7 +253,8 @@ fn asks(event: &HostEvent) -> bool {
         HostEvent::InboxChanged | HostEvent::Note(_) => false,
         HostEvent::Synced(sync) => !sync.waiting.is_empty(),
         HostEvent::Began(..) | HostEvent::Deferred(..) | HostEvent::Lost(_) => false,
-        HostEvent::Skills(_) | HostEvent::Models(_) | HostEvent::Warned(_) => false,
+        HostEvent::Skills(_) | HostEvent::Models(_) => false,
+        HostEvent::Unsandboxed(_) | HostEvent::Warned(_) => false,
     }
 }
 
@@ -268,6 +269,7 @@ fn of_host(event: HostEvent) -> Msg {
         HostEvent::Lost(thread) => Msg::Lost(thread),
         HostEvent::Skills(rows) => Msg::Skills(rows),
         HostEvent::Models(rows) => Msg::Offered(rows),
+        HostEvent::Unsandboxed(lack) => Msg::Unsandboxed(lack),
         HostEvent::Warned(text) => Msg::Failed(text),
     }
 }

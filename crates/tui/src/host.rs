@@ -254,6 +254,8 @@ pub enum HostEvent {
     Skills(Vec<SkillRow>),
     /// Servers listed their models.
     Models(Vec<ModelRow>),
+    /// This machine does not have a layer of the sandbox: which one, in few words.
+    Unsandboxed(String),
     /// Something beside a conversation went wrong; a sentence for the person.
     Warned(String),
 }
@@ -326,6 +328,8 @@ pub struct HostInfo {
     pub branch: Option<String>,
     /// Which instruction files are in use, in few words, such as `AGENTS.md`.
     pub instructions: Option<String>,
+    /// The layer of the sandbox that this machine does not have, in few words, as far as it is known.
+    pub unsandboxed: Option<String>,
     /// What went wrong at the start and does not stop it.
     pub warnings: Vec<String>,
     /// The version of the program.

@@ -109,6 +109,8 @@ pub enum Msg {
     Background(Background),
     /// The list of skills.
     Skills(Vec<SkillRow>),
+    /// The layer of the sandbox that is missing here.
+    Unsandboxed(String),
     /// The list of rules.
     Rules(Vec<RuleRow>),
     /// What can be named, for the query of that number.

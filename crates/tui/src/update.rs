@@ -133,6 +133,7 @@ impl App {
             Msg::Plate(hash, drawn) => self.gallery.take_plate(&hash, drawn),
             Msg::Packed(hash, packed) => self.gallery.take_packed(&hash, packed),
             Msg::Background(background) => self.background_is(background),
+            Msg::Unsandboxed(lack) => self.info.unsandboxed = Some(lack),
             Msg::Skills(skills) => {
                 let rows = skills.iter().map(|skill| PickRow {
                     value: skill.name.clone(),

@@ -12,6 +12,7 @@ mod git;
 mod lexer;
 mod options;
 mod risk;
+mod script;
 mod unwrap;
 mod walk;
 mod words;
@@ -25,6 +26,7 @@ pub use chars::{suspicious, visible};
 pub use effect::{deletes_files, effect};
 pub use options::only_named;
 pub use risk::{Risk, globs_are_harmless, is_explained, is_stateful, only_reads, risks, runs_others};
+pub use script::{code_words, is_awk, sed_only_prints};
 pub use unwrap::is_transparent;
 
 /// Longer command lines are not read.

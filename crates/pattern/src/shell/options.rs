@@ -128,6 +128,13 @@ const OPTIONS: &[Options] = &[
         ..NONE
     },
     Options {
+        names: &["sed"],
+        flags: "nrEsuz",
+        valued: "el",
+        long: "quiet silent expression regexp-extended separate unbuffered null-data line-length posix debug",
+        ..NONE
+    },
+    Options {
         names: &["date"],
         flags: "u",
         glued: "I",

@@ -3,6 +3,7 @@
 //! A rule such as `Bash(sort *)` means reading; `sort -o file` writes. A risky word is allowed only by a rule that
 //! spells it out, so `Bash(sort -o out.txt *)` still works.
 
+use super::script::{awk, is_awk, sed};
 use super::unwrap::{self, SHELLS, is_assignment};
 use super::{Word, base_name, git};
 
@@ -24,7 +25,7 @@ impl Risk {
         Risk { index, through, executes: true, why }
     }
 
-    fn writes(index: usize, through: usize, why: String) -> Risk {
+    pub(super) fn writes(index: usize, through: usize, why: String) -> Risk {
         Risk { index, through, executes: false, why }
     }
 
@@ -563,7 +564,7 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
             }
         }
         "sed" | "gsed" => sed(words, risks),
-        "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => awk(words, risks),
+        _ if is_awk(program) => awk(words, risks),
         "test" | "[" | "[[" | "printf" | "wait" => {
             for (i, text) in rest() {
                 let names_variable = match program {
@@ -697,182 +698,6 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
         }
         _ => {}
     }
-}
-
-fn sed(words: &[Word], risks: &mut Vec<Risk>) {
-    let mut scripts: Vec<(usize, String)> = Vec::new();
-    let mut operands = Vec::new();
-    let mut i = 1;
-    while i < words.len() {
-        let text = words[i].text.as_str();
-        let next = || words.get(i + 1).map(|word| (i + 1, word.text.clone()));
-        let mut takes_next = false;
-        if let Some(long) = text.strip_prefix("--").filter(|long| !long.is_empty()) {
-            let (name, value) =
-                long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
-            if "in-place".starts_with(name) {
-                risks.push(Risk::writes(i, i, format!("`sed {text}` changes files")));
-            } else if "file".starts_with(name) {
-                risks.push(Risk::runs(i, i + 1, format!("`sed {text}` reads its script from a file")));
-                takes_next = value.is_none();
-            } else if "expression".starts_with(name) {
-                takes_next = value.is_none();
-                scripts.extend(value.map(|value| (i, value.to_owned())).or_else(next));
-            }
-        } else if let Some(letters) = text.strip_prefix('-').filter(|letters| !letters.is_empty()) {
-            for (at, letter) in letters.char_indices() {
-                let glued = &letters[at + letter.len_utf8()..];
-                match letter {
-                    'i' => risks.push(Risk::writes(i, i, format!("`sed {text}` changes files"))),
-                    'f' => {
-                        risks.push(Risk::runs(
-                            i,
-                            i + 1,
-                            format!("`sed {text}` reads its script from a file"),
-                        ));
-                        takes_next = glued.is_empty();
-                    }
-                    'e' if glued.is_empty() => {
-                        takes_next = true;
-                        scripts.extend(next());
-                    }
-                    'e' => scripts.push((i, glued.to_owned())),
-                    'l' => takes_next = glued.is_empty(),
-                    _ => continue,
-                }
-                break; // the rest of the word belongs to this letter
-            }
-        } else {
-            operands.push(i);
-        }
-        i += if takes_next { 2 } else { 1 };
-    }
-    if scripts.is_empty() {
-        scripts.extend(operands.first().map(|&at| (at, words[at].text.clone())));
-    }
-    for (i, script) in scripts {
-        if !sed_script_is_harmless(&script) {
-            risks.push(Risk::runs(i, i, "a sed script that may run a program or write a file".into()));
-        }
-    }
-}
-
-/// True for scripts of the plainest kind: printing, deleting, quitting, and `s` without the flags `e` and `w`.
-fn sed_script_is_harmless(script: &str) -> bool {
-    let mut rest = script.trim();
-    while !rest.is_empty() {
-        rest = skip_addresses(rest).trim_start_matches([' ', '!']);
-        let Some(command) = rest.chars().next() else { return false };
-        rest = &rest[command.len_utf8()..];
-        match command {
-            'p' | 'd' | 'P' | 'D' | 'n' | 'N' | 'g' | 'G' | 'h' | 'H' | 'x' | '=' | 'l' => {}
-            'q' | 'Q' => rest = rest.trim_start_matches(|c: char| c.is_ascii_digit()),
-            's' | 'y' => {
-                let Some(delimiter) = rest.chars().next().filter(|c| c.is_ascii_punctuation() && *c != '\\')
-                else {
-                    return false;
-                };
-                rest = &rest[delimiter.len_utf8()..];
-                for part in 0..2 {
-                    let Some(end) = find_unescaped(rest, delimiter) else { return false };
-                    let text = &rest[..end];
-                    if text.contains('\n') || part == 0 && text.contains('[') && !has_plain_brackets(text) {
-                        return false;
-                    }
-                    rest = &rest[end + delimiter.len_utf8()..];
-                }
-                rest = rest
-                    .trim_start_matches(|c: char| matches!(c, 'g' | 'p' | 'i' | 'I') || c.is_ascii_digit());
-            }
-            _ => return false,
-        }
-        rest = rest.trim_start_matches([' ', '\t']);
-        match rest.chars().next() {
-            None => return true,
-            Some(';' | '\n') => rest = rest[1..].trim_start(),
-            Some(_) => return false,
-        }
-    }
-    true
-}
-
-/// True when every bracket expression in a text ends in it, and holds nothing that another sed would read otherwise:
-/// in some of them a delimiter inside brackets ends the text, in others it does not.
-fn has_plain_brackets(text: &str) -> bool {
-    const CLASSES: &[&str] =
-        &["alnum", "alpha", "blank", "digit", "lower", "punct", "space", "upper", "xdigit"];
-    let text = CLASSES.iter().fold(text.to_owned(), |text, name| text.replace(&format!("[:{name}:]"), "x"));
-    let mut rest = text.as_str();
-    while let Some(open) = rest.find('[') {
-        let slashes = rest[..open].chars().rev().take_while(|c| *c == '\\').count();
-        rest = &rest[open + 1..];
-        if slashes % 2 == 1 {
-            continue; // `\[` is a letter
-        }
-        let inside = rest.strip_prefix('^').unwrap_or(rest);
-        // What stands first is a letter even when it is `]`.
-        let Some(end) = inside.find(']').filter(|end| *end > 0) else { return false };
-        if inside[..end].contains(['[', '\\']) {
-            return false;
-        }
-        rest = &inside[end + 1..];
-    }
-    true
-}
-
-fn find_unescaped(text: &str, wanted: char) -> Option<usize> {
-    let mut escaped = false;
-    text.char_indices().find_map(|(i, c)| {
-        let hit = c == wanted && !escaped;
-        escaped = c == '\\' && !escaped;
-        hit.then_some(i)
-    })
-}
-
-fn skip_addresses(text: &str) -> &str {
-    let mut rest = text;
-    for _ in 0..2 {
-        if let Some(after) = rest.strip_prefix('/') {
-            match find_unescaped(after, '/') {
-                // A bracket can hide the end of the expression; then nothing is certain.
-                Some(end) if !after[..end].contains('[') => rest = after[end + 1..].trim_start_matches('I'),
-                _ => return text,
-            }
-        } else {
-            rest = rest.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '$' | '~' | '+'));
-        }
-        match rest.trim_start().strip_prefix(',') {
-            Some(after) => rest = after.trim_start(),
-            None => break,
-        }
-    }
-    rest
-}
-
-fn awk(words: &[Word], risks: &mut Vec<Risk>) {
-    let mut i = 1;
-    while let Some(word) = words.get(i) {
-        let text = word.text.as_str();
-        match text {
-            "-F" | "-v" => i += 1,
-            _ if text.starts_with("-F") || text.starts_with("-v") => {}
-            "--" => {}
-            _ if text.starts_with('-') && text.len() > 1 => {
-                risks.push(Risk::runs(i, i + 1, format!("`awk {text}`")));
-            }
-            _ => break,
-        }
-        i += 1;
-    }
-    let Some(program) = words.get(i) else { return };
-    let text = program.text.as_str();
-    if ["system", "|", ">", "getline", "@", "close", "printf(", "fflush"]
-        .iter()
-        .any(|part| text.contains(part))
-    {
-        risks.push(Risk::runs(i, i, "an awk program that may run a program or write a file".into()));
-    }
-    // `x=value` operands and names are data.
 }
 
 /// Programs without flags that run or write: an unquoted glob may expand to anything for them.

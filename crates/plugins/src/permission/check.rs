@@ -1,6 +1,6 @@
 //! The protocol of `aye permissions check`: one JSON question a line in, one JSON verdict a line out.
 
-use super::evaluate::{Question, Verdict, evaluate};
+use super::evaluate::{Held, Prepared, Question, Verdict};
 use super::rules::{Layer, RuleSet, ToolPermissionBehavior as Behavior};
 use aye_core::contract::address::DomainPattern;
 use aye_core::contract::judgement::Profile;
@@ -19,6 +19,8 @@ pub struct CheckContext<'a> {
     pub home: Option<&'a Path>,
     /// What commands in [`Profile::Workspace`] may reach.
     pub domains: &'a [DomainPattern],
+    /// What the machine enforces.
+    pub held: Held,
 }
 
 #[derive(Deserialize)]
@@ -68,7 +70,8 @@ fn answer(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> Result<Verdict, 
         home: ctx.home,
         primary: None,
     };
-    Ok(evaluate(own.as_ref().unwrap_or(base), &question))
+    let prepared = Prepared::of(&question)?.held_by(ctx.held);
+    Ok(prepared.verdict(own.as_ref().unwrap_or(base)))
 }
 
 impl LineRules {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use aye_core::contract::judgement::Profile;
 
-use super::evaluate::{AskKind, Decision, Verdict};
+use super::evaluate::{AskKind, Decision, Held, Verdict};
 use super::mode::Mode;
 
 /// What a command needs of the machine.
@@ -50,6 +50,13 @@ impl Enforcement {
     /// None: the user turned the sandbox off, and every command runs outside.
     pub fn off() -> Enforcement {
         Enforcement::by_kernel(|_| Some("the sandbox is off".to_owned()), true)
+    }
+
+    /// What it enforces.
+    pub fn held(&self) -> Held {
+        let can = |profile, namespaces| (self.problem)(Need { profile, namespaces }).is_none();
+        // Without namespaces a command in the workspace reads denied files.
+        Held { read: can(Profile::Read, false), workspace: can(Profile::Workspace, true) }
     }
 
     /// Why nothing can run in a mode here.

@@ -1,7 +1,7 @@
 //! Which profile a command runs in, and what happens where it cannot be enforced.
 
 use super::enforce::{Enforcement, Need};
-use super::evaluate::{AskKind, Decision, Question, Verdict};
+use super::evaluate::{AskKind, Decision, Held, Prepared, Question, Verdict};
 use super::file::Format;
 use super::mode::{Mode, evaluate_in};
 use super::plugin_tests::{World, world, yes};
@@ -156,6 +156,57 @@ fn a_rule_that_says_where_it_runs_is_about_commands() {
     assert!(why.contains("put the rule into your own permissions.yaml"), "{why}");
     let why = refusal(Layer::User, "{tool: Bash, behavior: allow, sandbox: inside}");
     assert!(why.contains("inside") && why.contains("workspace"), "{why}");
+}
+
+#[test]
+fn where_the_kernel_holds_the_rest_reading_asks_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    for (name, text) in [("a.txt", "x"), (".env", "KEY"), ("b.txt", "x")] {
+        std::fs::write(root.join(name), text).unwrap();
+    }
+    let mut rules = shipped_rules();
+    rules
+        .join(RuleSet::from_flags(&["Bash(npm *)", "Bash(grep *)"], &["Bash(rm *)", "Read(b.txt)"]).unwrap());
+    let judge = |command: &str, held: Held| {
+        let args = json!({ "command": command });
+        let question = Question { cwd: &root, workspace: &root, ..question(&args) };
+        Prepared::of(&question).unwrap().held_by(held).verdict(&rules)
+    };
+    for line in [
+        "sed -n 1,5p a.txt",
+        "sed -n '/[a-z]/{p;q}' a.txt",
+        "head -n 5 a.txt | cut -d: -f1",
+        "tail -c 20 a.txt && wc -l a.txt",
+        "awk '{print $1}' a.txt",
+        "awk -F/ 'BEGIN{system(\"ls\")} /x/ {print > \"out\"}' a.txt",
+        "cat *.txt",
+        "rg x *.txt",
+        "rg -uu x",
+        "timeout 9 awk '/x/' a.txt",
+        "wc --files0-from=list",
+    ] {
+        let verdict = judge(line, Held::ALL);
+        let both = (verdict.decision, verdict.profile);
+        assert_eq!(both, (Decision::Allow, Some(Profile::Read)), "{line}: {}", verdict.why);
+    }
+    // A rule of the user's that is about a file binds what names it, and the kernel masks it from what finds it.
+    for (line, held, expected) in [
+        ("sed -n 1p b.txt", Held::ALL, Decision::Deny),
+        ("awk '{print}' .env", Held::ALL, Decision::Ask(AskKind::Rule)),
+        ("sed -n 1p ../x", Held::ALL, Decision::Ask(AskKind::Default)),
+        ("sed -i s/a/b/ a.txt", Held::ALL, Decision::Ask(AskKind::Default)),
+        ("grep -r x .", Held::ALL, Decision::Allow),
+        ("grep -r x .", Held { workspace: false, ..Held::ALL }, Decision::Ask(AskKind::Rule)),
+        ("rg -uu x", Held { read: false, ..Held::ALL }, Decision::Ask(AskKind::Rule)),
+        ("awk '{print $1}' a.txt", Held::default(), Decision::Ask(AskKind::Default)),
+        // In one line with what may write, code may write too.
+        ("awk 'BEGIN{system(\"touch x\")}' && npm test", Held::ALL, Decision::Ask(AskKind::Undecided)),
+        ("sed -n 1p a.txt && npm test", Held::ALL, Decision::Allow),
+        ("timeout 60 npm test", Held::ALL, Decision::Allow),
+    ] {
+        assert_eq!(judge(line, held).decision, expected, "{line}: {}", judge(line, held).why);
+    }
 }
 
 /// A machine that can enforce these profiles.

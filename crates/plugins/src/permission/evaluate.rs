@@ -37,6 +37,29 @@ impl Question<'_> {
     }
 }
 
+/// What the kernel of this machine enforces: there the judge need not know what each option of a program does. Nothing
+/// by default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Held {
+    /// [`Profile::Read`].
+    pub read: bool,
+    /// [`Profile::Workspace`], with files that rules deny or ask about masked.
+    pub workspace: bool,
+}
+
+impl Held {
+    /// All of it.
+    pub const ALL: Held = Held { read: true, workspace: true };
+
+    fn masks_in(self, profile: Profile) -> bool {
+        match profile {
+            Profile::Read => self.read,
+            Profile::Workspace => self.workspace,
+            Profile::Outside => false,
+        }
+    }
+}
+
 /// What is to be done with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
@@ -122,7 +145,7 @@ impl Verdict {
     }
 
     fn by(decision: Decision, rule: &Rule) -> Verdict {
-        let why = format!("{} by rule `{}` ({})", rule.behavior, rule.pattern, rule.origin);
+        let why = format!("{} by {}", rule.behavior, named(rule));
         Verdict {
             rule: Some(rule.pattern.to_string()),
             origin: Some(rule.origin.to_string()),
@@ -197,8 +220,9 @@ pub struct Prepared<'a> {
     pub(super) primary: Option<&'a str>,
     pub(super) subject: Subject,
     named: OnceLock<Vec<NamedFile>>,
-    /// What the line would find on the disk, by the rules that were asked about it.
-    reached: Mutex<Option<(Vec<Arc<Rule>>, Reached)>>,
+    /// What the line would find on the disk, by the rules that were asked about it, and whether it is masked.
+    reached: Mutex<Option<(Vec<Arc<Rule>>, bool, Reached)>>,
+    held: Held,
 }
 
 impl<'a> Prepared<'a> {
@@ -215,12 +239,24 @@ impl<'a> Prepared<'a> {
             subject,
             named: OnceLock::new(),
             reached: Mutex::default(),
+            held: Held::default(),
         })
+    }
+
+    /// The same call on a machine that enforces this.
+    #[must_use]
+    pub fn held_by(self, held: Held) -> Prepared<'a> {
+        Prepared { held, ..self }
     }
 
     /// Judges it by the rules.
     pub fn verdict(&self, rules: &RuleSet) -> Verdict {
         self.judge(rules, None).verdict()
+    }
+
+    /// Judges it by the rules as if nothing was sandboxed.
+    pub(super) fn verdict_outside(&self, rules: &RuleSet) -> Verdict {
+        Judge { held: Held::default(), ..self.judge(rules, None) }.verdict()
     }
 
     /// Judges it by the rules, without a look at the files that a command line would find.
@@ -240,6 +276,7 @@ impl<'a> Prepared<'a> {
             question: &self.question,
             primary: self.primary,
             call: self,
+            held: self.held,
             is_by_words: false,
             subject: &self.subject,
         }
@@ -254,17 +291,18 @@ impl<'a> Prepared<'a> {
     }
 
     /// Why a command line may not run without a question although something allows it: it would find a file that a rule
-    /// is about.
-    pub(super) fn reaches(&self, rules: &RuleSet) -> Option<Verdict> {
+    /// is about, and that the kernel does not mask in this profile.
+    pub(super) fn reaches(&self, rules: &RuleSet, profile: Profile) -> Option<Verdict> {
+        let is_masked = self.held.masks_in(profile);
         let Subject::Shell(analysis) = &self.subject else { return None };
         let files = FileRules::of(rules, &self.question.places());
         // A walk costs more than everything else, and grants do not change what it finds.
         let mut known = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
         let reached = match &*known {
-            Some((of, reached)) if files.is_of(of) => reached.clone(),
+            Some((of, masked, reached)) if *masked == is_masked && files.is_of(of) => reached.clone(),
             _ => {
-                let reached = reach::reached(analysis, &self.question.places(), &files);
-                *known = Some((files.rules().to_vec(), reached.clone()));
+                let reached = reach::reached(analysis, &self.question.places(), &files, is_masked);
+                *known = Some((files.rules().to_vec(), is_masked, reached.clone()));
                 reached
             }
         };
@@ -387,6 +425,7 @@ pub(super) struct Judge<'a> {
     primary: Option<&'a str>,
     pub(super) subject: &'a Subject,
     call: &'a Prepared<'a>,
+    held: Held,
     /// The disk is not looked at for what a command line would find.
     is_by_words: bool,
 }
@@ -453,9 +492,10 @@ impl<'a> Judge<'a> {
         }
         match self.allowed() {
             Ok(Allowed { rule, grants, guards_git, profile }) => {
+                let reached = self.reaches(profile);
                 let profile = self.is_command().then_some(profile);
                 let allow = Verdict { grants, guards_git, profile, ..Verdict::by(Decision::Allow, rule) };
-                return self.reaches().unwrap_or(allow);
+                return reached.unwrap_or(allow);
             }
             Err(Some(ask)) if default != Behavior::Allow => return ask,
             Err(_) => {}
@@ -480,11 +520,13 @@ impl<'a> Judge<'a> {
             return ask;
         }
         let allow = || Verdict::new(Decision::Allow, "no rule matches; the default is allow");
-        self.reaches().unwrap_or_else(allow)
+        self.reaches(Profile::Workspace).unwrap_or_else(allow)
     }
 
-    fn reaches(&self) -> Option<Verdict> {
-        if self.is_by_words { None } else { self.call.reaches(self.rules) }
+    fn reaches(&self, profile: Profile) -> Option<Verdict> {
+        // As if outside, when this judge knows nothing of the kernel.
+        let profile = if self.held.masks_in(profile) { profile } else { Profile::Outside };
+        if self.is_by_words { None } else { self.call.reaches(self.rules, profile) }
     }
 
     /// Doubts that no allow rule can take away.
@@ -527,6 +569,7 @@ impl<'a> Judge<'a> {
                     return None;
                 }
                 let why = format!("{why}, so a deny or ask rule may cover it");
+                let why = shell::not_by_itself(&why, self.question);
                 Some(Verdict::new(Decision::Ask(AskKind::Undecided), why))
             }
             Subject::File { seen, .. } if seen.is_strange => {
@@ -702,7 +745,7 @@ impl<'a> Judge<'a> {
 
     fn allowed_by(&self, rules: &[&'a Rule]) -> Result<Allowed<'a>, Option<Verdict>> {
         if let Subject::Shell(analysis) = self.subject {
-            return shell::allowed(rules, analysis, self.question, self.rules)
+            return shell::allowed(rules, analysis, self.question, self.rules, self.held)
                 .map_err(|why| Some(Verdict::new(Decision::Ask(AskKind::Default), why)));
         }
         let mut best: Option<&'a Rule> = None;
@@ -783,11 +826,13 @@ pub(super) fn named(rule: &Rule) -> String {
 }
 
 fn has_regex(rule: &Rule) -> bool {
-    match rule.pattern.args() {
-        Args::Any => false,
-        Args::Primary(matcher) => matches!(matcher, Matcher::Regex(_)),
-        Args::All(all) => all.iter().any(|condition| matches!(condition.matcher, Matcher::Regex(_))),
-    }
+    let is_named_by_regex = rule.pattern.to_string().starts_with('/');
+    is_named_by_regex
+        || match rule.pattern.args() {
+            Args::Any => false,
+            Args::Primary(matcher) => matches!(matcher, Matcher::Regex(_)),
+            Args::All(all) => all.iter().any(|condition| matches!(condition.matcher, Matcher::Regex(_))),
+        }
 }
 
 /// Characters of a model's reason that are shown.

@@ -1,7 +1,7 @@
 //! What the composition root and a front end hold of the permissions of a program.
 
 use super::enforce::Enforcement;
-use super::evaluate::{Question, Verdict};
+use super::evaluate::{Held, Question, Verdict};
 use super::files::FileRules;
 use super::mode::Mode;
 use super::path::Places;
@@ -123,6 +123,11 @@ impl Permissions {
     pub(super) fn reaches_domains(&self, profile: Option<aye_core::contract::judgement::Profile>) -> bool {
         self.read(|now| now.enforcement.clone())
             .is_some_and(|enforcement| enforcement.reaches_domains(profile))
+    }
+
+    /// What this machine enforces of the sandbox; the first call may start a process.
+    pub(super) fn held(&self) -> Held {
+        self.read(|now| now.enforcement.clone()).map(|enforcement| enforcement.held()).unwrap_or_default()
     }
 
     /// Gives a question the terms of its rules, and of the settings what they do not say.

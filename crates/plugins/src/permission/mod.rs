@@ -57,7 +57,9 @@ pub use aye_core::contract::question::GrantProposal;
 pub use check::{CheckContext, check_line};
 pub use editing::check_grant;
 pub use enforce::{Enforcement, Need};
-pub use evaluate::{AskKind, Decision, Prepared, Question, Verdict, evaluate, is_file_edit, known_primary};
+pub use evaluate::{
+    AskKind, Decision, Held, Prepared, Question, Verdict, evaluate, is_file_edit, known_primary,
+};
 pub use file::{Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError};
 pub use files::FileRules;
 pub use grant::propose_grants;

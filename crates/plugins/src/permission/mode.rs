@@ -27,21 +27,25 @@ pub(super) fn is_read_only(tool: &str) -> bool {
 /// Judges a call by the rules, in a mode.
 pub fn evaluate_in(rules: &RuleSet, question: &Question<'_>, mode: Mode) -> Verdict {
     match Prepared::of(question) {
-        Ok(call) => bend(rules, &call, mode, call.verdict(rules)),
+        Ok(call) => bend(rules, &call, mode, by_rules(rules, &call, mode)),
         Err(why) => Verdict::error(&why),
     }
 }
 
 /// Judges a call that was looked at by the rules, in a mode.
 pub(super) fn judge_in(rules: &RuleSet, call: &Prepared<'_>, mode: Mode) -> Verdict {
-    let verdict = bend(rules, call, mode, call.verdict(rules));
+    let verdict = bend(rules, call, mode, by_rules(rules, call, mode));
     if verdict.grants.iter().all(|grant| !grant.is_limited) || mode == Mode::Ask {
         return verdict;
     }
     // A use that is counted is not taken for what the mode allows anyway.
     let uncounted = rules.without_limited();
-    let without = bend(&uncounted, call, mode, call.verdict(&uncounted));
+    let without = bend(&uncounted, call, mode, by_rules(&uncounted, call, mode));
     if without.decision == Decision::Allow { without } else { verdict }
+}
+
+fn by_rules(rules: &RuleSet, call: &Prepared<'_>, mode: Mode) -> Verdict {
+    if mode == Mode::Yolo { call.verdict_outside(rules) } else { call.verdict(rules) }
 }
 
 fn bend(rules: &RuleSet, call: &Prepared<'_>, mode: Mode, verdict: Verdict) -> Verdict {
@@ -67,7 +71,7 @@ fn bend(rules: &RuleSet, call: &Prepared<'_>, mode: Mode, verdict: Verdict) -> V
         }
         Mode::AcceptEdits | Mode::Auto => verdict,
         Mode::Yolo => match kind {
-            AskKind::Default | AskKind::Outside => match call.reaches(rules) {
+            AskKind::Default | AskKind::Outside => match call.reaches(rules, Profile::Outside) {
                 // Only a rule keeps a line from running here, not that there is too much to look at.
                 Some(asked) if asked.rule.is_some() => asked,
                 Some(_) | None => allow("yolo mode: no rule covers it"),
@@ -105,7 +109,7 @@ impl Prepared<'_> {
             | AskKind::BrokenRules
             | AskKind::Outside => false,
         };
-        is_open && analysis.unreadable.is_none() && self.reaches(rules).is_none()
+        is_open && analysis.unreadable.is_none() && self.reaches(rules, Profile::Workspace).is_none()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::does::does;
 use super::editing::check_grant;
-use super::evaluate::{AskKind, Decision, Prepared, Verdict};
+use super::evaluate::{AskKind, Decision, Held, Prepared, SHELL_TOOL, Verdict};
 use super::file::PermissionRulesConfig;
 use super::grant::propose_grants;
 use super::handle::Permissions;
@@ -96,7 +96,8 @@ impl PermissionPlugin {
         let primary = descriptor.and_then(|tool| tool.primary_argument.as_deref());
         let question = self.permissions.question(&call.name, &call.arguments, primary);
         let mode = self.permissions.mode();
-        let prepared = Prepared::of(&question);
+        let held = if call.name == SHELL_TOOL { self.permissions.held() } else { Held::default() };
+        let prepared = Prepared::of(&question).map(|prepared| prepared.held_by(held));
         let judged = match &prepared {
             Ok(prepared) => judge_in(&rules, prepared, mode),
             Err(why) => Verdict::error(why),

@@ -8,7 +8,7 @@ use super::files::{FileRules, Inside, binds};
 use super::path::{self, Forms, Places};
 use super::repository::{Repository, printed};
 use super::rules::Rule;
-use super::shell::searched_for;
+use super::shell::no_files;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::path_policy::PathAccess;
 use aye_files::walk::Selection;
@@ -154,9 +154,9 @@ pub(super) fn named(analysis: &Analysis, places: &Places<'_>) -> Vec<NamedFile> 
         if only_names(&command.words) {
             return;
         }
-        let (by, expression) = (use_of(&command.words), searched_for(&command.words));
+        let (by, texts) = (use_of(&command.words), no_files(&command.words));
         for (i, word) in command.words.iter().enumerate().skip(1) {
-            if Some(i) == expression || !word.is_known() || left == 0 {
+            if texts.contains(&i) || !word.is_known() || left == 0 {
                 continue;
             }
             left -= 1;
@@ -323,13 +323,22 @@ struct Budget {
     end: Instant,
 }
 
-/// What a line would find on the disk by walking folders and by its globs.
-pub(super) fn reached(analysis: &Analysis, places: &Places<'_>, rules: &FileRules) -> Reached {
+/// What a line would find on the disk by walking folders and by its globs. `is_masked`: the kernel keeps files that rules
+/// are about from it, so that only what git keeps elsewhere is of interest.
+pub(super) fn reached(
+    analysis: &Analysis,
+    places: &Places<'_>,
+    rules: &FileRules,
+    is_masked: bool,
+) -> Reached {
     let mut budget = Budget { entries: MAX_ENTRIES, end: Instant::now() + MAX_TIME };
     let mut found = Reached::Nothing;
     each_command(analysis, places.cwd, |command, folders| {
         for cwd in folders {
             if matches!(found, Reached::Nothing) {
+                found = by_git(&command.words, cwd, rules, places);
+            }
+            if matches!(found, Reached::Nothing) && !is_masked {
                 found = by_command(&command.words, cwd, rules, places, &mut budget);
             }
         }
@@ -344,17 +353,13 @@ fn by_command(
     places: &Places<'_>,
     budget: &mut Budget,
 ) -> Reached {
-    match by_git(words, cwd, rules, places) {
-        Reached::Nothing => {}
-        other => return other,
-    }
     let search = search_of(words);
     if search.is_none() && only_names(words) {
         return Reached::Nothing;
     }
-    let expression = searched_for(words);
+    let texts = no_files(words);
     let operands =
-        || words.iter().enumerate().skip(1).filter(|(i, _)| Some(*i) != expression).map(|(_, word)| word);
+        || words.iter().enumerate().skip(1).filter(|(i, _)| !texts.contains(i)).map(|(_, word)| word);
     let absolute = |text: &str| match (text.strip_prefix("~/"), places.home) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => cwd.join(text),

@@ -164,9 +164,9 @@ fn a_reason_names_the_part_and_what_would_allow_it_and_never_a_regular_expressio
     rules.join(RuleSet::from_flags(&["Bash(sort *)", "Bash(git log *)"], &["Bash(git push *)"]).unwrap());
     let line = regex::Regex::new(r"\(shipped\):\d+").unwrap();
     for (command, why) in [
-        ("npm test --all", "no rule allows `npm test --all`; `Bash(npm test *)` would"),
-        ("rm -r build", "no rule allows `rm -r build`; `Bash(rm -r build)` would"),
-        ("ls && npm test", "no rule allows `npm test`; `Bash(npm test *)` would"),
+        ("npm test --all", "`npm test --all` is not covered; add `Bash(npm test *)`"),
+        ("rm -r build", "`rm -r build` is not covered; add `Bash(rm -r build)`"),
+        ("ls && npm test", "`npm test` is not covered; add `Bash(npm test *)`"),
         (
             "echo $HOME",
             "`$HOME` is a variable; only a rule for the whole line allows that: Bash(command = \"echo $HOME\")",
@@ -180,9 +180,19 @@ fn a_reason_names_the_part_and_what_would_allow_it_and_never_a_regular_expressio
             "ls > out.txt",
             "`> out.txt` is a redirect; only a rule for the whole line allows that: Bash(command = \"ls > out.txt\")",
         ),
+        ("timeout 60 cargo test", "`cargo test` is not covered; add `Bash(cargo test *)`"),
+        ("find / -name x", "`/` is outside the workspace; add `Bash(find / -name x)`"),
+        ("tree -a src", "`tree -a src` is not covered; add `Bash(tree *)`"),
+        ("gsed -n 1,5p f", "`gsed -n 1,5p f` is not covered; add `Bash(gsed *)`"),
+        ("rg -L x", "`rg -L` may read more than the files it names; add `Bash(rg -L x)`"),
+        (
+            "sed 's/a/b/w out' f",
+            "the script `s/a/b/w out` may run a program or write a file, so a deny or ask rule may cover it; only a rule \
+             for the whole line allows that: Bash(command = \"sed 's/a/b/w out' f\")",
+        ),
         (
             "sort -o x y",
-            "rule `Bash(sort *)` (given for this run) does not cover it: `sort -o` writes a file; `Bash(sort -o x *)` would",
+            "rule `Bash(sort *)` (given for this run) does not cover it: `sort -o` writes a file; add `Bash(sort -o x *)`",
         ),
         (
             "git $X",

@@ -1,6 +1,6 @@
 //! Rules against the parts of a shell command.
 
-use super::evaluate::{Allowed, Question, SHELL_TOOL, excerpt, named};
+use super::evaluate::{Allowed, Held, Question, SHELL_TOOL, excerpt, named};
 use super::files::FileRules;
 use super::grant::{pattern_word, rule_for_prefix};
 use super::path::{self, Places};
@@ -8,8 +8,8 @@ use super::protected;
 use super::rules::{Layer, Rule, RuleSet};
 use aye_core::contract::judgement::Profile;
 use aye_pattern::shell::{
-    Analysis, Assignment, Simple, Word, canonical, globs_are_harmless, is_explained, is_stateful,
-    is_transparent, only_named, only_reads, risks,
+    Analysis, Assignment, Simple, Word, canonical, code_words, globs_are_harmless, is_awk, is_explained,
+    is_stateful, is_transparent, only_named, only_reads, risks, sed_only_prints,
 };
 use aye_pattern::{Args, Condition, Looked, Matcher, Pattern, Quantifier};
 use std::cell::OnceCell;
@@ -199,6 +199,22 @@ pub(super) fn allowed<'r>(
     analysis: &Analysis,
     question: &Question<'_>,
     all: &RuleSet,
+    held: Held,
+) -> Result<Allowed<'r>, String> {
+    let allowed = allowed_by(rules, analysis, question, all, held)?;
+    // The kernel keeps no part of a line from writing when another part may write: each is judged by its words.
+    if held.read && allowed.profile != Profile::Read {
+        return allowed_by(rules, analysis, question, all, Held::default());
+    }
+    Ok(allowed)
+}
+
+fn allowed_by<'r>(
+    rules: &[&'r Rule],
+    analysis: &Analysis,
+    question: &Question<'_>,
+    all: &RuleSet,
+    held: Held,
 ) -> Result<Allowed<'r>, String> {
     let is_whole = |rule: &&&Rule| rule.pattern.is_unconditional() && rule.origin.layer != Layer::Shipped;
     // The exact text of the whole line was allowed: what was seen is what runs.
@@ -214,7 +230,8 @@ pub(super) fn allowed<'r>(
         return Err("it contains no command".into());
     }
     let at = question.cwd.to_owned();
-    let mut walk = Walk { rules, question, all, files: OnceCell::new(), at, moved: false, is_lost: false };
+    let files = OnceCell::new();
+    let mut walk = Walk { rules, question, all, files, at, moved: false, is_lost: false, is_held: held.read };
     let mut used: Vec<&'r Rule> = Vec::new();
     for (index, command) in commands.into_iter().enumerate() {
         used.extend(walk.command(command, index == 0 && analysis.starts_with_cd)?);
@@ -267,7 +284,7 @@ fn runs_git(command: &Simple) -> bool {
 }
 
 /// Why a line asks whatever rules allow its commands, and what would allow it.
-fn not_by_itself(why: &str, question: &Question<'_>) -> String {
+pub(super) fn not_by_itself(why: &str, question: &Question<'_>) -> String {
     let line = question.args.get("command").and_then(serde_json::Value::as_str).unwrap_or_default();
     let exact = Pattern::literal(question.tool, "command", line).to_string();
     if exact.chars().count() <= MAX_RULE && line.lines().count() == 1 {
@@ -279,6 +296,24 @@ fn not_by_itself(why: &str, question: &Question<'_>) -> String {
 
 /// A longer rule is not part of a reason.
 const MAX_RULE: usize = 80;
+
+/// Why a command asks that no rule is about, and the rule that would change that.
+fn not_covered(part: &str, rule: Option<String>) -> String {
+    let add = rule.map(|rule| format!("; add `{rule}`")).unwrap_or_default();
+    format!("`{part}` is not covered{add}")
+}
+
+/// The rule that would allow a command, as broad as is sensible.
+fn rule_for_any(words: &[Word]) -> Option<String> {
+    let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    // Of a reader whose operands can be code, the option says what it does.
+    let by_option = || {
+        let is_reader = only_reads(texts[0]) && texts.len() > 2 && risks(words).is_empty();
+        let rule = (is_reader && texts[1].starts_with('-')).then(|| rule_for(&texts[..2], true));
+        rule.flatten()
+    };
+    rule_for_prefix(&texts).or_else(by_option).or_else(|| rule_for(&texts, false))
+}
 
 /// A rule for these words and `more`, to be named in a reason.
 fn rule_for(words: &[&str], more: bool) -> Option<String> {
@@ -347,6 +382,8 @@ struct Walk<'w, 'r> {
     moved: bool,
     /// A command before this one may have changed the shell's folder, or what words mean.
     is_lost: bool,
+    /// The kernel keeps what rules that come with aye allow to reading.
+    is_held: bool,
 }
 
 impl<'r> Walk<'_, 'r> {
@@ -415,24 +452,23 @@ impl<'r> Walk<'_, 'r> {
 
     fn words(&self, words: &[Word]) -> Result<Vec<&'r Rule>, String> {
         let program = words.first().map(|word| word.text.as_str()).unwrap_or_default();
-        for word in words {
-            let is_plain_glob = word.is_glob && !word.has_holes && !word.is_odd;
-            let is_fine = word.is_literal() || (is_plain_glob && globs_are_harmless(program));
-            if !is_fine {
-                let what = if word.is_glob {
-                    "an unquoted pattern"
-                } else {
-                    "an argument that only the shell knows"
-                };
-                let why = format!("`{}` is {what}, and `{program}` may take it for an option", word.text);
-                return Err(not_by_itself(&why.replace('\u{fffc}', "…"), self.question));
-            }
+        let doubt = |word: &Word| {
+            let what =
+                if word.is_glob { "an unquoted pattern" } else { "an argument that only the shell knows" };
+            let why = format!("`{}` is {what}, and `{program}` may take it for an option", word.text);
+            not_by_itself(&why.replace('\u{fffc}', "…"), self.question)
+        };
+        let is_glob = |word: &Word| word.is_glob && !word.has_holes && !word.is_odd;
+        if let Some(word) = words.iter().find(|word| !word.is_literal() && !is_glob(word)) {
+            return Err(doubt(word));
         }
+        // Where a name starts with a dash, a pattern becomes an option.
+        let glob = words.iter().find(|word| is_glob(word)).filter(|_| !globs_are_harmless(program));
         let part = Part::of(words);
-        let mut why = format!("no rule allows `{}`", excerpt(&part.canonical));
-        if let Some(rule) = rule_for_prefix(&part.texts).or_else(|| rule_for(&part.texts, false)) {
-            why = format!("{why}; `{rule}` would");
-        }
+        let mut why = match glob {
+            Some(word) => doubt(word),
+            None => not_covered(&excerpt(&part.canonical), rule_for_any(words)),
+        };
         for &rule in self.rules {
             let mut spelled: (usize, bool) = (0, false);
             let hit = hits(rule, self.question, &part, &mut |looked| {
@@ -441,7 +477,7 @@ impl<'r> Walk<'_, 'r> {
                     spelled = spelled.max((literal.len(), all));
                 }
             });
-            if !hit {
+            if !hit || glob.is_some() && !self.holds(rule) {
                 continue;
             }
             match self.fits(rule, words, &part.texts, spelled) {
@@ -469,8 +505,10 @@ impl<'r> Walk<'_, 'r> {
         (spelled, all): (usize, bool),
     ) -> Result<Vec<&'r Rule>, String> {
         let mut inner = Vec::new();
+        // Whatever the code of awk is, it only reads there.
+        let is_code = self.holds(rule) && (is_awk(texts[0]) || texts[0] == "sed" && sed_only_prints(words));
         for risk in risks(words) {
-            if risk.is_named_by(spelled, all) {
+            if is_code || risk.is_named_by(spelled, all) {
                 continue;
             }
             if is_transparent(texts[0]) && risk.executes && risk.index > 0 && risk.index < words.len() {
@@ -480,7 +518,7 @@ impl<'r> Walk<'_, 'r> {
             }
             let last = risk.through.min(words.len() - 1);
             let would = rule_for(&texts[..=last], last + 1 < words.len() || risk.through == risk.index)
-                .map(|rule| format!("; `{rule}` would"))
+                .map(|rule| format!("; add `{rule}`"))
                 .unwrap_or_default();
             return Err(format!("{} does not cover it: {}{would}", named(rule), risk.why));
         }
@@ -498,29 +536,43 @@ impl<'r> Walk<'_, 'r> {
             if self.is_lost {
                 return Err("an earlier command may have changed the shell's folder".into());
             }
-            only_named(words)?;
-            self.stays_inside(words)?;
+            let add = |why| match rule_for(texts, false) {
+                Some(rule) => format!("{why}; add `{rule}`"),
+                None => why,
+            };
+            if !self.is_held {
+                if is_awk(texts[0]) {
+                    return Err(add(format!("the code of `{}` may read any file", texts[0])));
+                }
+                only_named(words).map_err(add)?;
+            }
+            self.stays_inside(words).map_err(add)?;
         }
         Ok(inner)
+    }
+
+    /// Whether the kernel keeps what the rule allows to reading.
+    fn holds(&self, rule: &Rule) -> bool {
+        self.is_held && rule.origin.layer == Layer::Shipped && rule.profile() == Profile::Read
     }
 
     /// What comes with aye reads only inside the workspace, and nothing that a rule wants to be asked about.
     fn stays_inside(&self, words: &[Word]) -> Result<(), String> {
         let places = Places { cwd: &self.at, ..self.question.places() };
         let program = words[0].text.as_str();
-        let expression = searched_for(words);
+        let texts = no_files(words);
         for (i, word) in words.iter().enumerate().skip(1) {
-            if expression == Some(i) {
+            if texts.contains(&i) {
                 continue;
             }
-            if program == "git" && names_files_by_pattern(words, &word.text) {
+            if !self.is_held && program == "git" && names_files_by_pattern(words, &word.text) {
                 return Err(format!("which files `{}` names is not certain", word.text));
             }
             let names_only = matches!(
                 program,
                 "ls" | "echo" | "stat" | "du" | "basename" | "dirname" | "which" | "wc" | "true"
             );
-            if word.is_glob && !names_only {
+            if word.is_glob && !names_only && !self.is_held {
                 return Err("which files the glob names is not certain".into());
             }
             let mut candidates = vec![word.text.as_str()];
@@ -566,8 +618,15 @@ fn has_magic(text: &str) -> bool {
     text[1..].starts_with(|c: char| c.is_ascii_punctuation() && !matches!(c, '.' | '_' | '-'))
 }
 
-/// The index of the word that a search looks for: it is no path. Only told when it is certain.
-pub(super) fn searched_for(words: &[Word]) -> Option<usize> {
+/// The words of a command that certainly name no file: what a search looks for, code of `sed` and `awk`.
+pub(super) fn no_files(words: &[Word]) -> Vec<usize> {
+    let mut found = code_words(words);
+    found.extend(searched_for(words));
+    found
+}
+
+/// The index of the word that a search looks for. Only told when it is certain.
+fn searched_for(words: &[Word]) -> Option<usize> {
     let is_git_grep = words[0].text == "git" && words.get(1).is_some_and(|word| word.text == "grep");
     if is_git_grep {
         return searched_for(&words[1..]).map(|at| at + 1);

@@ -1,6 +1,6 @@
 //! The fewest rules that would have answered what a person always answered in the same way.
 
-use super::evaluate::{Decision, Prepared, SHELL_TOOL, evaluate, known_primary};
+use super::evaluate::{Decision, Held, Prepared, SHELL_TOOL, evaluate, known_primary};
 use super::file::{PermissionRuleEntry, PermissionRulesConfig};
 use super::files::may_bind;
 use super::grant::propose_grants;
@@ -93,7 +93,9 @@ pub fn suggest(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Suggestions
     let all: Vec<usize> = (0..past.questions.len()).collect();
     let verdicts = past.judge(rules, &all, home);
     let is_open = |question: &usize| matches!(verdicts[*question].decision, Decision::Ask(_));
-    let prepare = |question: &usize| Some((*question, Prepared::of(&past.question(*question, home)).ok()?));
+    let prepare = |question: &usize| {
+        Some((*question, Prepared::of(&past.question(*question, home)).ok()?.held_by(Held::ALL)))
+    };
     let seen = answers.keys().filter_map(prepare).collect();
     let mut search = Search { past, base: rules.clone(), home, answers, seen };
 

@@ -23,7 +23,13 @@ fn home() -> Home {
 }
 
 fn check(home: &Home, line: &Value) -> (String, String) {
-    let ctx = CheckContext { cwd: &home.root, workspace: &home.root, home: None, domains: &[] };
+    let ctx = CheckContext {
+        cwd: &home.root,
+        workspace: &home.root,
+        home: None,
+        domains: &[],
+        held: Held::default(),
+    };
     let out: Value = serde_json::from_str(&check_line(&line.to_string(), &RuleSet::new(), ctx)).unwrap();
     (out["verdict"].as_str().unwrap().to_owned(), out["why"].as_str().unwrap().to_owned())
 }

@@ -661,7 +661,13 @@ fn hidden_tools_are_those_denied_whatever_their_arguments() {
 
 #[test]
 fn check_lines_that_are_no_questions() {
-    let ctx = CheckContext { cwd: Path::new("/w"), workspace: Path::new("/w"), home: None, domains: &[] };
+    let ctx = CheckContext {
+        cwd: Path::new("/w"),
+        workspace: Path::new("/w"),
+        home: None,
+        domains: &[],
+        held: Held::default(),
+    };
     let verdict = |line: &str| {
         let out: Value = serde_json::from_str(&check_line(line, &RuleSet::new(), ctx)).unwrap();
         out["verdict"].as_str().unwrap().to_owned()
@@ -756,7 +762,7 @@ proptest! {
     /// No question makes the judge panic, and an answer is an answer.
     #[test]
     fn check_never_panics(line in ".{0,80}", command in ".{0,60}", pattern in ".{0,30}", path in ".{0,30}") {
-        let ctx = CheckContext { cwd: Path::new("/w"), workspace: Path::new("/w"), home: Some(Path::new("/h")), domains: &[] };
+        let ctx = CheckContext { cwd: Path::new("/w"), workspace: Path::new("/w"), home: Some(Path::new("/h")), domains: &[], held: Held::default() };
         for line in [
             line,
             json!({"tool": "Bash", "args": {"command": command}, "rules": {"deny": [pattern], "default": "allow"}}).to_string(),

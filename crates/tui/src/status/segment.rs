@@ -126,7 +126,11 @@ impl Segment {
                 .map_or_else(Vec::new, |effort| one(format!("effort {effort}"), Role::Status, 5)),
             Segment::Mode => {
                 let role = if info.mode == Mode::Yolo { Role::Warning } else { Role::StatusMode };
-                one(info.mode.as_str().to_owned(), role, 4)
+                let mut pieces = one(info.mode.as_str().to_owned(), role, 4);
+                // In yolo nothing is sandboxed anyway.
+                let lack = info.unsandboxed.as_ref().filter(|_| info.mode != Mode::Yolo);
+                pieces.extend(lack.map(|lack| Piece::new(lack.clone(), Role::Warning, 5)));
+                pieces
             }
             Segment::Agent => {
                 let handed = app.transcript.handed_to().map(|(agent, _)| agent);

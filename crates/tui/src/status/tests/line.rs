@@ -125,3 +125,13 @@ fn the_window_says_what_goes_on() {
     let title = title(&test);
     assert!(title.chars().count() <= 120 && !title.contains(['\u{1b}', '\u{7}', '\n']), "{title:?}");
 }
+
+#[test]
+fn a_missing_layer_of_the_sandbox_is_named() {
+    let mut test = TestApp::new(100, 10);
+    assert!(!status(&test).contains("bwrap"));
+    test.send(Msg::Unsandboxed("no bwrap".into()));
+    assert!(status(&test).contains("ask · no bwrap"), "{}", status(&test));
+    test.app.info.mode = crate::host::Mode::Yolo;
+    assert!(!status(&test).contains("bwrap"), "nothing is sandboxed there anyway");
+}
