@@ -96,6 +96,7 @@ fn context(suspension: &SuspensionRecord) -> ToolCallContext {
         start_before: None,
         guards_git: false,
         sandbox: None,
+        opened: crate::contract::judgement::SandboxOpening::default(),
         background: None,
     }
 }

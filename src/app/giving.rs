@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Failure;
 use super::foundation::Foundation;
-use super::grants::{check_pattern, open_question, record};
+use super::grants::{check_opening, check_pattern, open_question, record};
 use crate::cli::{Cli, GrantFlags};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::display::visible_line;
@@ -52,12 +52,14 @@ pub(super) async fn give(
     let tools = crate::tools::builtin(super::agent::tool_env(&there_is));
     let tool = tools.into_iter().find(|tool| tool.descriptor().id == asked.ticket.pending.name);
     let primary = tool.and_then(|tool| tool.descriptor().primary_argument);
-    check_pattern(&permissions, &in_force, &asked, primary, &pattern)
-        .map_err(|why| Failure::usage(format!("{} cannot be granted: {why}", visible_line(&pattern))))?;
-    let told = format!("{} for {scope}, {}", visible_line(&pattern), end.words());
     let request = GrantRequest { suspension: asked.id.clone(), pattern, scope, end };
+    let shown = visible_line(&request.pattern).into_owned();
+    check_pattern(&permissions, &in_force, &asked, primary, &request)
+        .and_then(|()| check_opening(&there_is.paths, &request))
+        .map_err(|why| Failure::usage(format!("{shown} cannot be granted: {why}")))?;
+    let told = format!("{shown} for {}, {}", request.scope, request.end.words());
     let actor = super::agent::actor(foundation, "cli");
-    let grant = record(request, now, actor).map_err(|why| Failure::usage(format!("--for: {why}")))?;
+    let grant = record(request, &asked, now, actor).map_err(|why| Failure::usage(format!("--for: {why}")))?;
     let told = format!("granted: {told} ({})", grant.id);
     Ok(Some((grant, told)))
 }

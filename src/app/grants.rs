@@ -4,13 +4,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::agent::App;
+use crate::config::Paths;
 use crate::contract::clock::Clock;
-use crate::contract::display::call_summary;
+use crate::contract::display::{call_summary, visible_line};
 use crate::contract::grant::{GrantEnd, GrantPreview, GrantRequest, PastMatch};
 use crate::contract::ids::SuspensionId;
+use crate::contract::judgement::Profile;
 use crate::contract::record::{GrantRecord, GrantScope, SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::Actor;
-use crate::plugins::permission::{Decision, Permissions, Prepared, Question, RuleSet, check_grant};
+use crate::plugins::permission::{
+    Decision, Permissions, Prepared, Question, RuleSet, SandboxGrant, check_grant_in,
+};
 use crate::store::{Change, ChangeKind, RecentCall, Store};
 
 /// Rows of the audit that are looked at for what a pattern would have matched.
@@ -78,7 +82,8 @@ impl App {
     ) -> Result<GrantRecord, String> {
         let asked = open_question(&self.store, &request.suspension).await?;
         let rules = self.permission.rules_for(&asked.thread_id, &asked.run_id, &[]);
-        check_pattern(&self.permission, &rules, &asked, self.primary(&asked), &request.pattern)?;
+        check_pattern(&self.permission, &rules, &asked, self.primary(&asked), &request)?;
+        check_opening(&self.foundation.paths, &request)?;
         let root = &self.permission.workspace().root;
         let reaches = match &request.scope {
             GrantScope::Run(id) => *id == asked.run_id,
@@ -89,7 +94,7 @@ impl App {
         if !reaches {
             return Err(format!("{} is not the folder of the question", request.scope));
         }
-        record(request, self.clock.now_ms(), actor)
+        record(request, &asked, self.clock.now_ms(), actor)
     }
 
     /// The primary argument of a call's tool.
@@ -128,19 +133,55 @@ pub(super) fn check_pattern(
     rules: &RuleSet,
     asked: &SuspensionRecord,
     primary: Option<String>,
-    pattern: &str,
+    request: &GrantRequest,
 ) -> Result<(), String> {
+    let pattern = &request.pattern;
     let call = &asked.ticket.pending;
     let question = permission.question(&call.name, &call.arguments, primary.as_deref());
-    check_grant(&Prepared::of(&question)?, rules, pattern).map(drop)
+    if let Some(opened) = SandboxGrant::of(pattern) {
+        return opened.check(question.home);
+    }
+    check_grant_in(&Prepared::of(&question)?, rules, pattern, profile_of(asked)).map(drop)
+}
+
+/// Nothing sandboxed reaches aye's own files, and a command is not counted for what it can reach.
+///
+/// # Errors
+/// A sentence for the person.
+pub(super) fn check_opening(paths: &Paths, request: &GrantRequest) -> Result<(), String> {
+    let Some(opened) = SandboxGrant::of(&request.pattern) else { return Ok(()) };
+    if matches!(request.end, GrantEnd::Uses(_)) {
+        return Err("the sandbox is opened for a time or until revoked, not for a number of calls".to_owned());
+    }
+    let SandboxGrant::Writable(folder) = opened else { return Ok(()) };
+    for own in [&paths.config_dir, &paths.data_dir, &paths.cache_dir, &paths.state_dir] {
+        let own = own.canonicalize().unwrap_or_else(|_| own.clone());
+        if folder.starts_with(&own) || own.starts_with(&folder) {
+            return Err(format!("{} contains aye's own files", visible_line(&folder.to_string_lossy())));
+        }
+    }
+    Ok(())
+}
+
+/// The profile that a grant at a question names: a yes for good to running outside is one for running outside.
+fn profile_of(asked: &SuspensionRecord) -> Option<Profile> {
+    let is_out = asked.ticket.pending.arguments.get("outside") == Some(&serde_json::Value::Bool(true));
+    is_out.then_some(Profile::Outside).filter(|_| asked.ticket.suspension.profile() == Some(Profile::Outside))
 }
 
 /// The row of a grant that was given now.
-pub(super) fn record(request: GrantRequest, now_ms: u64, actor: Actor) -> Result<GrantRecord, String> {
+pub(super) fn record(
+    request: GrantRequest,
+    asked: &SuspensionRecord,
+    now_ms: u64,
+    actor: Actor,
+) -> Result<GrantRecord, String> {
+    let sandbox = profile_of(asked).filter(|_| SandboxGrant::of(&request.pattern).is_none());
     let (expires_at, max_uses) = ends_at(&request.end, now_ms, &super::zone())?;
     Ok(GrantRecord {
         id: uuid::Uuid::now_v7().to_string(),
         pattern: request.pattern.trim().to_owned(),
+        sandbox,
         scope: request.scope,
         created_at: now_ms,
         expires_at,
@@ -254,7 +295,12 @@ fn preview(
 ) -> GrantPreview {
     let asked = &past.asked.ticket.pending;
     let question = permission.question(&asked.name, &asked.arguments, primary.as_deref());
-    let rule = Prepared::of(&question).and_then(|call| check_grant(&call, rules, pattern));
+    if let Some(opened) = SandboxGrant::of(pattern) {
+        let problem = opened.check(question.home).err();
+        return GrantPreview { problem, ..GrantPreview::default() };
+    }
+    let sandbox = profile_of(&past.asked);
+    let rule = Prepared::of(&question).and_then(|call| check_grant_in(&call, rules, pattern, sandbox));
     let rule = match rule {
         Ok(rule) => rule,
         Err(problem) => {

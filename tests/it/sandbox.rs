@@ -102,6 +102,66 @@ fn auto_asks_only_about_the_way_out() {
     assert!(home.root().join("out").exists());
 }
 
+/// Code and searches that the kernel keeps to reading ask nothing, and find no file that rules are about.
+#[test]
+fn what_the_kernel_holds_is_not_asked_about() {
+    if !has_all_layers() {
+        return;
+    }
+    let lines = [
+        "grep -rh KEY .; sed -n '/plain/p' plain.txt",
+        "awk 'BEGIN{while((getline l < \".env\") > 0) print l; print \"out\" > \"made.txt\"}'",
+        "cat *.txt | head -n 1 | cut -d' ' -f1",
+    ];
+    let llm = MockLlm::answers([
+        Answer::new().bash("c1", lines[0]),
+        Answer::new().bash("c2", lines[1]),
+        Answer::new().bash("c3", lines[2]),
+        Answer::say("Done."),
+    ]);
+    let home = Home::with(&llm);
+    home.write(".env", "KEY=canary\n");
+    home.write("plain.txt", "plain words\n");
+    home.ok(&["-p", "look", "--config", "on_ask=deny"]);
+    let request = llm.last();
+    let (first, second, third) = (request.result("c1"), request.result("c2"), request.result("c3"));
+    assert!(first.contains("plain words") && !first.contains("canary"), "{first}");
+    assert!(!second.contains("canary") && second.contains("made.txt"), "{second}");
+    assert!(!home.work().join("made.txt").exists());
+    assert_eq!(third.trim(), "plain");
+}
+
+/// The card of a retry says what was refused, and its narrowest grant opens one folder for the sandbox.
+#[test]
+fn a_folder_is_opened_where_a_command_wanted_out() {
+    if !has_all_layers() {
+        return;
+    }
+    let line = "mkdir ../builds/new";
+    let out = serde_json::json!({"command": line, "outside": true, "reason": "builds go there"});
+    let llm = MockLlm::answers([
+        Answer::new().bash("c1", line),
+        Answer::new().call("c2", "Bash", out),
+        Answer::new().bash("c3", "touch ../builds/new/x ../other; ls ../builds/new"),
+        Answer::say("Done."),
+    ]);
+    let home = Home::with(&llm);
+    std::fs::create_dir(home.root().join("builds")).expect("made");
+    home.aye(&["-p", "go", "--permission-mode", "auto"]).run().exits(3);
+    let shown = home.ok(&["approvals", "show", "perm_c2"]).stdout;
+    let folder = home.root().canonicalize().expect("it exists").join("builds").display().to_string();
+    assert!(shown.contains("it wants to run outside the sandbox: builds go there"), "{shown}");
+    assert!(shown.contains("the sandbox refused "), "{shown}");
+    assert!(shown.contains(&format!("Sandbox(writable = \"{folder}\")")), "{shown}");
+    let counted = ["approve", "perm_c2", "--grant", "1", "--for", "5uses"];
+    let refused = home.aye(&counted).run().exits(2);
+    assert!(refused.stderr.contains("for a time or until revoked"), "{}", refused.stderr);
+    home.ok(&["approve", "perm_c2", "--grant", "1", "--scope", "thread", "--resume"]);
+    assert!(home.root().join("builds/new/x").exists() && !home.root().join("other").exists());
+    let audit = home.ok(&["audit", "--json"]).stdout;
+    assert!(audit.contains("\"opened\":{\"writable\":["), "{audit}");
+}
+
 /// Where namespaces are missing, mode auto does not start and says what is.
 #[test]
 fn auto_needs_bubblewrap() {

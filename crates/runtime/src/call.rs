@@ -149,7 +149,7 @@ impl Driver {
                 self.guarded.remove(id);
             }
             match judgement.profile.filter(|_| report.intercept.is_none()) {
-                Some(profile) => self.profiles.insert(id.clone(), profile),
+                Some(profile) => self.profiles.insert(id.clone(), (profile, judgement.opened.clone())),
                 None => self.profiles.remove(id),
             };
             self.unsaved.judged.push(JudgedCall {
@@ -323,7 +323,8 @@ impl Driver {
             attempt: state.map_or(1, |c| c.attempt),
             start_before: None,
             guards_git: self.guarded.contains(id),
-            sandbox: self.profiles.get(id).copied(),
+            sandbox: self.profiles.get(id).map(|(profile, _)| *profile),
+            opened: self.profiles.get(id).map(|(_, opened)| opened.clone()).unwrap_or_default(),
             background: Some(Arc::new(background)),
         }
     }

@@ -33,7 +33,7 @@ use aye_core::contract::executor::{LlmExecutor, ToolExecutionMode};
 use aye_core::contract::identity::{RunIdentity, RunOrigin};
 use aye_core::contract::ids::{CallId, MessageId, SuspensionId};
 use aye_core::contract::inference::{InferenceOverride, StreamResult};
-use aye_core::contract::judgement::Profile;
+use aye_core::contract::judgement::{Profile, SandboxOpening};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::message::{Message, ToolCall};
 use aye_core::contract::profile::ProfileAccess;
@@ -165,7 +165,7 @@ pub(super) struct Driver {
     /// The calls that run with git guarded: see [`Judgement`](aye_core::contract::judgement::Judgement).
     pub(super) guarded: HashSet<CallId>,
     /// What the kernel keeps a call to, where it does.
-    pub(super) profiles: HashMap<CallId, Profile>,
+    pub(super) profiles: HashMap<CallId, (Profile, SandboxOpening)>,
     pub(super) state: StateStore,
     pub(super) phases: PhaseRuntime,
     pub(super) history: History,

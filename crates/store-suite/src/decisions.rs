@@ -124,6 +124,7 @@ fn grant(id: &str, expires_at: Option<u64>, max_uses: Option<u64>) -> GrantRecor
         scope: GrantScope::Everywhere,
         created_at: 1,
         expires_at,
+        sandbox: None,
         max_uses,
         uses: 0,
         revoked_at: None,

@@ -135,9 +135,11 @@ async fn confined(
     let workspace = env.workspace.root.clone();
     let thread = ctx.run_identity.thread_id.clone();
     let rules = env.policies.as_ref().map(|policies| policies.policy(&ctx.agent_spec));
+    let opened = ctx.opened.clone();
     // It reads folders, and what the machine can enforce.
     let confined = tokio::task::spawn_blocking(move || {
-        let what = Confined { profile, workspace: &workspace, thread: &thread, rules, serves };
+        let what =
+            Confined { profile, workspace: &workspace, thread: &thread, opened: &opened, rules, serves };
         sandbox.confine(&mut request, &what).map(|network| (request, network))
     });
     let confined = confined.await.unwrap_or_else(|error| Err(error.to_string()));
@@ -333,7 +335,11 @@ fn refused<'a>(output: &'a str, workspace: &Path) -> Option<(&'a str, SandboxRef
             let name = words_of(after).find_map(domain_name);
             name.or_else(|| words_of(before).filter_map(domain_name).last()).map(SandboxRefusal::Domain)
         } else if says(&REFUSALS).is_some() {
-            words_of(line).find(|word| word.starts_with('/')).map(|path| SandboxRefusal::Path(path.into()))
+            let path = words_of(line).find(|word| word.starts_with('/')).map(PathBuf::from);
+            // A name such as `../x` is one of the folder that the command started in.
+            let relative =
+                || words_of(line).find(|word| word.starts_with("../")).map(|it| workspace.join(it));
+            path.or_else(relative).map(SandboxRefusal::Path)
         } else if small.contains("no such file or directory") {
             Some(SandboxRefusal::Path(hidden_path(line, workspace)?.to_owned()))
         } else {

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use aye_core::contract::address::DomainPattern;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::ids::ThreadId;
+use aye_core::contract::judgement::SandboxOpening;
 use aye_core::contract::path_policy::PathPolicy;
 use aye_sandbox::{Dialler, Launch, Layers, NetHub, NetSession, Policy, Profile, SystemDialler, toolchains};
 
@@ -65,6 +66,8 @@ pub(super) struct Confined<'a> {
     pub(super) workspace: &'a Path,
     /// Whose `/tmp` it gets.
     pub(super) thread: &'a ThreadId,
+    /// What grants add, in [`Profile::Workspace`].
+    pub(super) opened: &'a SandboxOpening,
     /// The rules about files.
     pub(super) rules: Option<Arc<dyn PathPolicy>>,
     /// Whether other commands of the conversation may reach its ports.
@@ -152,6 +155,7 @@ impl Sandbox {
             policy.masked = self.masked(what, rules.as_ref());
         }
         if what.profile == Profile::Workspace {
+            policy.writable.extend(what.opened.writable.iter().filter(|path| path.is_dir()).cloned());
             request.env.extend(self.caches(&mut policy)?);
         }
         policy.check().map_err(|unusable| unusable.to_string())?;
@@ -206,7 +210,8 @@ impl Sandbox {
             what.profile == Profile::Workspace
                 && self.folders.readable.iter().any(|readable| path.starts_with(readable))
         };
-        let beside = self.folders.readable.iter().chain(&self.folders.writable).map(PathBuf::as_path);
+        let folders = self.folders.readable.iter().chain(&self.folders.writable).chain(&what.opened.writable);
+        let beside = folders.map(PathBuf::as_path);
         let roots: Vec<&Path> = std::iter::once(what.workspace).chain(beside).collect();
         let masked = self.masks.below(&roots, rules).into_iter();
         masked.filter(|it| it.is_denied || !is_readable(&it.path)).map(|it| it.path).collect()

@@ -35,6 +35,7 @@ fn known(all_rules: bool) -> Known {
         scope: GrantScope::Thread("t1".into()),
         created_at: 0,
         expires_at: None,
+        sandbox: None,
         max_uses: Some(3),
         uses: 0,
         revoked_at: None,

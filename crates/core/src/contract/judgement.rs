@@ -1,6 +1,7 @@
 //! The evaluation of a call at the gate, for the audit: the verdict, and every rule that was tried.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +49,25 @@ impl Profile {
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
+    }
+}
+
+/// What grants add to the sandbox of a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SandboxOpening {
+    /// Folders outside the workspace that it can change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub writable: Vec<PathBuf>,
+    /// Domains that it can reach, as in the settings.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<String>,
+}
+
+impl SandboxOpening {
+    /// Whether nothing is added.
+    pub fn is_empty(&self) -> bool {
+        self.writable.is_empty() && self.domains.is_empty()
     }
 }
 
@@ -148,6 +168,9 @@ pub struct Judgement {
     /// What the kernel keeps it to. `None`: nothing but the rules does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
+    /// What grants add to that.
+    #[serde(default, skip_serializing_if = "SandboxOpening::is_empty")]
+    pub opened: SandboxOpening,
     /// How much was asked then.
     pub mode: Mode,
     /// What the call can do.

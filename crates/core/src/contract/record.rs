@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::hook::HookRan;
 use super::ids::{CallId, DecisionId, JobId, RunId, SuspensionId, ThreadId};
 use super::inference::TokenUsage;
-use super::judgement::{JudgedCall, Risk};
+use super::judgement::{JudgedCall, Profile, Risk};
 use super::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use super::mailbox::MailboxJob;
 use super::message::Message;
@@ -580,6 +580,9 @@ pub struct GrantRecord {
     pub id: String,
     /// The pattern, as it was shown.
     pub pattern: String,
+    /// What the kernel keeps a command to that it allows, when that is not the workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Profile>,
     /// How far it reaches.
     pub scope: GrantScope,
     /// Given.

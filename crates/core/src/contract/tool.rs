@@ -378,6 +378,8 @@ pub struct ToolCallContext {
     /// What the kernel keeps the programs of this call to: see
     /// [`Judgement::profile`](super::judgement::Judgement::profile).
     pub sandbox: Option<super::judgement::Profile>,
+    /// See [`Judgement::opened`](super::judgement::Judgement::opened).
+    pub opened: super::judgement::SandboxOpening,
     /// Keeps commands that outlive this call; absent where nothing does.
     pub background: Option<Arc<dyn BackgroundHost>>,
 }
@@ -416,6 +418,7 @@ impl ToolCallContext {
             start_before: None,
             guards_git: false,
             sandbox: None,
+            opened: super::judgement::SandboxOpening::default(),
             background: None,
         }
     }

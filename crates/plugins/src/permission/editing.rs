@@ -7,6 +7,7 @@ use super::grant::{WITH_SUBCOMMAND, has_subject, is_anything};
 use super::path;
 use super::protected::protected_name;
 use super::rules::{Rule, RuleSet};
+use aye_core::contract::judgement::Profile;
 use aye_pattern::shell::suspicious;
 use aye_pattern::{Args, Matcher, is_glob};
 use std::path::Path;
@@ -23,6 +24,19 @@ const TO_A_FILE: &str = "such a rule belongs in permissions.yaml";
 /// Why it cannot be: it is no pattern, does not match the call, is beaten by a rule, or is broader than what may be
 /// granted at a question. A sentence for the person.
 pub fn check_grant(call: &Prepared<'_>, rules: &RuleSet, text: &str) -> Result<Rule, String> {
+    check_grant_in(call, rules, text, None)
+}
+
+/// The same for a grant that names a profile.
+///
+/// # Errors
+/// The same.
+pub fn check_grant_in(
+    call: &Prepared<'_>,
+    rules: &RuleSet,
+    text: &str,
+    sandbox: Option<Profile>,
+) -> Result<Rule, String> {
     let text = text.trim();
     if text.is_empty() {
         return Err("the pattern is empty".to_owned());
@@ -33,7 +47,8 @@ pub fn check_grant(call: &Prepared<'_>, rules: &RuleSet, text: &str) -> Result<R
     if text.chars().any(|c| c == '\n' || suspicious(c).is_some()) {
         return Err("the pattern contains invisible characters".to_owned());
     }
-    let rule = Rule::granted(text).map_err(|error| error.to_string())?;
+    let mut rule = Rule::granted(text).map_err(|error| error.to_string())?;
+    rule.sandbox = sandbox;
     let tool = call.question.tool;
     match rule.pattern.exact_tool() {
         Some(name) if name == tool => {}

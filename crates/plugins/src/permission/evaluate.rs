@@ -1,6 +1,7 @@
 //! The verdict over one call: deny > ask > allow > default.
 
 use super::files::{FileRules, binds};
+use super::opening::wants_out;
 use super::path::{self, Forms, Places, Seen};
 use super::protected::is_named_by;
 use super::reach::{self, Meets, NamedFile, Reached};
@@ -459,9 +460,9 @@ impl<'a> Judge<'a> {
 
     /// A command that the model wants to run outside the sandbox asks, unless a rule for it says `sandbox: outside`.
     fn asks_out(&self, verdict: Verdict) -> Verdict {
-        let wants_out = self.is_command() && self.question.args.get("outside") == Some(&Value::Bool(true));
         let is_out = verdict.profile == Some(Profile::Outside);
-        if !wants_out || is_out || matches!(verdict.decision, Decision::Deny | Decision::Error) {
+        if !wants_out(self.question) || is_out || matches!(verdict.decision, Decision::Deny | Decision::Error)
+        {
             return verdict;
         }
         let reason = self.question.args.get("reason").and_then(Value::as_str).map(str::trim);
@@ -728,6 +729,14 @@ impl<'a> Judge<'a> {
             |rule: &&Rule| rule.behavior == Behavior::Allow && rule.pattern.matches_tool(self.question.tool);
         let mut rules: Vec<&'a Rule> = self.all().filter(is_mine).collect();
         rules.sort_by_key(|rule| rule.origin.tier());
+        // What is to run outside needs a rule that says so, whatever else would let it run in the sandbox.
+        if wants_out(self.question) {
+            let outside: Vec<&'a Rule> =
+                rules.iter().copied().filter(|rule| rule.profile() == Profile::Outside).collect();
+            if let Ok(allowed) = self.allowed_by(&outside) {
+                return Ok(allowed);
+            }
+        }
         let mut refused = None;
         for tier in 0..=2 {
             if tier > 0 && !rules.iter().any(|rule| rule.origin.tier() == tier) {

@@ -4,17 +4,20 @@ use super::enforce::Enforcement;
 use super::evaluate::{Held, Question, Verdict};
 use super::files::FileRules;
 use super::mode::Mode;
+use super::opening::SandboxGrant;
 use super::path::Places;
 use super::plugin::{PermissionSection, read_section};
 use super::rules::RuleSet;
 use aye_core::contract::clock::Clock;
-use aye_core::contract::ids::{RunId, ThreadId};
+use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
+use aye_core::contract::judgement::SandboxOpening;
 use aye_core::contract::path_policy::{PathPolicies, PathPolicy};
 use aye_core::contract::record::{GrantRecord, GrantScope};
 use aye_core::contract::spec::{AgentSpec, PluginConfigKey as _};
 use aye_core::contract::suspension::SuspendTicket;
 use aye_core::contract::terms::Terms;
 use aye_core::contract::workspace::Workspace;
+use aye_core::phase::PhaseContext;
 use aye_pattern::{Pattern, PatternError};
 use serde_json::Value;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -213,6 +216,22 @@ impl Permissions {
                 }
             }
             rules
+        })
+    }
+
+    /// What grants add to the sandbox of a run, and whether one was given at this question.
+    pub(super) fn opened(&self, ctx: &PhaseContext, asked: Option<&SuspensionId>) -> (SandboxOpening, bool) {
+        let (run, now_ms) = (&ctx.run_identity, self.shared.clock.now_ms());
+        self.read(|now| {
+            let (mut opened, mut is_of_asked) = (SandboxOpening::default(), false);
+            for grant in &now.grants {
+                let reaches = self.reaches(&grant.scope, &run.thread_id, &run.run_id);
+                let holds = reaches && !is_over(grant, now_ms);
+                let Some(opening) = SandboxGrant::of(&grant.pattern).filter(|_| holds) else { continue };
+                opening.add_to(&mut opened);
+                is_of_asked |= asked.is_some() && grant.suspension_id.as_ref() == asked;
+            }
+            (opened, is_of_asked)
         })
     }
 

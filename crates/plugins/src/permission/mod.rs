@@ -17,6 +17,7 @@ mod handle;
 mod missed;
 mod mode;
 mod names;
+mod opening;
 mod past;
 mod path;
 mod plugin;
@@ -41,6 +42,8 @@ mod granting_tests;
 #[cfg(test)]
 mod judgement_tests;
 #[cfg(test)]
+mod opening_tests;
+#[cfg(test)]
 mod past_tests;
 #[cfg(test)]
 mod plugin_tests;
@@ -55,7 +58,7 @@ mod tests_more;
 
 pub use aye_core::contract::question::GrantProposal;
 pub use check::{CheckContext, check_line};
-pub use editing::check_grant;
+pub use editing::{check_grant, check_grant_in};
 pub use enforce::{Enforcement, Need};
 pub use evaluate::{
     AskKind, Decision, Held, Prepared, Question, Verdict, evaluate, is_file_edit, known_primary,
@@ -66,6 +69,7 @@ pub use grant::propose_grants;
 pub use handle::Permissions;
 pub use mode::{Mode, evaluate_in};
 pub use names::BUILT_IN;
+pub use opening::SandboxGrant;
 pub use past::{Past, PastFolder, PastMade, PastQuestion};
 pub use plugin::{GrantedPatterns, PERMISSION_PLUGIN, PermissionPlugin, PermissionSection};
 pub use rules::{GrantMark, Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};

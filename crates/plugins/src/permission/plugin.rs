@@ -1,16 +1,17 @@
 //! The plugin: the verdict at the gate of each call, and denied tools kept from the model.
 
 use super::does::does;
-use super::editing::check_grant;
+use super::editing::check_grant_in;
 use super::evaluate::{AskKind, Decision, Held, Prepared, SHELL_TOOL, Verdict};
 use super::file::PermissionRulesConfig;
 use super::grant::propose_grants;
 use super::handle::Permissions;
 use super::mode::judge_in;
+use super::opening::{self, Refusals, refusals_of, wants_out};
 use super::rules::{RuleSet, ToolPermissionBehavior};
 use super::tried::judgement;
 use async_trait::async_trait;
-use aye_core::contract::judgement::{Judgement, JudgementAction, Risk};
+use aye_core::contract::judgement::{Judgement, JudgementAction, Profile, Risk};
 use aye_core::contract::question::GrantProposal;
 use aye_core::contract::spec::PluginConfigKey;
 use aye_core::contract::suspension::{
@@ -22,8 +23,9 @@ use aye_core::phase::{
     ConfigSchema, ExcludeTool, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar,
     ToolCallInfo,
 };
-use aye_core::state::{JsonValue, Phase, Snapshot, StateCommand, StateError};
+use aye_core::state::{JsonValue, Phase, Snapshot, StateCommand, StateError, StateKeyOptions};
 use aye_pattern::shell::visible;
+use aye_sandbox::SandboxRefusal;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -102,19 +104,30 @@ impl PermissionPlugin {
             Ok(prepared) => judge_in(&rules, prepared, mode),
             Err(why) => Verdict::error(why),
         };
-        let judged = in_chosen_profile(judged, info, is_answered);
+        let asked = info.suspension.as_ref().filter(|_| is_answered).map(|ticket| &ticket.suspension.id);
+        let (opened, is_opened) = self.permissions.opened(ctx, asked);
+        let judged = in_chosen_profile(judged, info, is_answered, is_opened);
         let profile = judged.profile;
         let verdict = self.permissions.enforced(judged, mode);
         // What the person agreed to cannot be enforced any more.
         let is_wider = verdict.profile > profile;
         let class = descriptor.map(|tool| tool.class);
-        let judgement = judgement(&question, prepared.as_ref().ok(), &rules, &verdict, mode, class);
+        let mut judgement = judgement(&question, prepared.as_ref().ok(), &rules, &verdict, mode, class);
+        if verdict.profile == Some(Profile::Workspace) {
+            judgement.opened = opened;
+        }
         let intercept = match (verdict.decision, &prepared) {
             (Decision::Allow, _) => None,
             // Asked once a call: the person said yes. Denials were judged again above.
             (Decision::Ask(_), _) if is_answered && !is_wider => None,
             (Decision::Ask(kind), Ok(prepared)) => {
-                let ticket = ticket(prepared, info, &verdict, kind, &rules, judgement.risk);
+                let refusals = ctx.snapshot.get::<Refusals>().map(Vec::as_slice).unwrap_or_default();
+                let refused = if wants_out(&question) {
+                    refusals_of(refusals, call.arguments["command"].as_str().unwrap_or_default())
+                } else {
+                    &[]
+                };
+                let ticket = ticket(prepared, info, &verdict, (kind, refused), &rules, judgement.risk);
                 let mut ticket = self.permissions.on_terms(ticket, prepared.terms(&rules));
                 if self.permissions.reaches_domains(verdict.profile) {
                     ticket.suspension.parameters["domains"] = true.into();
@@ -136,10 +149,12 @@ impl PermissionPlugin {
     }
 }
 
-/// A call runs in the profile that the person chose; an answered one else in the profile that the question showed.
-fn in_chosen_profile(verdict: Verdict, info: &ToolCallInfo, is_answered: bool) -> Verdict {
+/// A call runs in the profile that the person chose; an answered one else in the profile that the question showed, or in
+/// the sandbox when that was `opened` for it.
+fn in_chosen_profile(verdict: Verdict, info: &ToolCallInfo, is_answered: bool, opened: bool) -> Verdict {
     let asked = info.suspension.as_ref().filter(|_| is_answered);
     let shown = asked.and_then(|ticket| ticket.suspension.profile());
+    let shown = if opened { Some(Profile::Workspace) } else { shown };
     let profile = verdict.profile.map(|profile| info.chosen.or(shown).unwrap_or(profile));
     Verdict { profile, ..verdict }
 }
@@ -167,13 +182,15 @@ fn ticket(
     prepared: &Prepared<'_>,
     info: &ToolCallInfo,
     verdict: &Verdict,
-    kind: AskKind,
+    (kind, refused): (AskKind, &[SandboxRefusal]),
     rules: &RuleSet,
     risk: Risk,
 ) -> SuspendTicket {
     let (call, question) = (&info.call, &prepared.question);
     let does = does(prepared, risk);
-    let message = format!("{} {}: {}", visible(&call.name), does.words, visible(&verdict.why));
+    let told = opening::told(refused).map(|told| format!("; {told}"));
+    let why = format!("{}{}", verdict.why, told.unwrap_or_default());
+    let message = format!("{} {}: {}", visible(&call.name), does.words, visible(&why));
     SuspendTicket {
         suspension: Suspension {
             id: format!("perm_{}", call.id).into(),
@@ -184,13 +201,13 @@ fn ticket(
                 "args": call.arguments,
                 "rule": verdict.rule,
                 "origin": verdict.origin,
-                "why": verdict.why,
+                "why": why,
                 "cwd": question.cwd.to_string_lossy(),
                 "risk": risk.as_str(),
                 "does": does.words,
                 "outside": does.is_outside,
                 "profile": verdict.profile,
-                "proposals": proposals(prepared, kind, rules),
+                "proposals": proposals(prepared, (kind, refused), rules),
             }),
             response_schema: None,
             expires_at: None,
@@ -205,13 +222,26 @@ fn ticket(
 }
 
 /// The grants that would answer the question for good. None when a rule says to ask: a grant does not beat it.
-fn proposals(call: &Prepared<'_>, kind: AskKind, rules: &RuleSet) -> Vec<GrantProposal> {
-    if matches!(kind, AskKind::Rule | AskKind::BrokenRules | AskKind::Outside) {
+fn proposals(
+    call: &Prepared<'_>,
+    (kind, refused): (AskKind, &[SandboxRefusal]),
+    rules: &RuleSet,
+) -> Vec<GrantProposal> {
+    let is_out = wants_out(&call.question);
+    if matches!(kind, AskKind::Rule | AskKind::BrokenRules) || kind == AskKind::Outside && !is_out {
         return Vec::new();
     }
-    let mut proposals = propose_grants(&call.question);
-    proposals.retain(|proposal| check_grant(call, rules, &proposal.pattern).is_ok());
-    proposals
+    let sandbox = is_out.then_some(Profile::Outside);
+    let mut narrow = if is_out { opening::proposals(&call.question, refused) } else { Vec::new() };
+    let by_words = propose_grants(&call.question)
+        .into_iter()
+        .filter(|proposal| check_grant_in(call, rules, &proposal.pattern, sandbox).is_ok())
+        .map(|proposal| match sandbox {
+            Some(_) => GrantProposal { text: format!("{}, outside the sandbox", proposal.text), ..proposal },
+            None => proposal,
+        });
+    narrow.extend(by_words);
+    narrow
 }
 
 /// The rules of an agent that hands over, and of the other one those that deny or ask: a handoff grants nothing.
@@ -253,6 +283,8 @@ impl Plugin for PermissionPlugin {
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
         registrar.register_hook(Phase::BeforeToolExecute, Gate(self.clone()));
         registrar.register_hook(Phase::BeforeInference, Hide(self.clone()));
+        registrar.register_key::<Refusals>(StateKeyOptions::default())?;
+        registrar.register_hook(Phase::AfterToolExecute, Remember);
         Ok(())
     }
 
@@ -279,6 +311,26 @@ impl PhaseHook for Gate {
         command.schedule_action::<JudgementAction>(judgement)?;
         if let Some(intercept) = intercept {
             command.schedule_action::<ToolInterceptAction>(intercept)?;
+        }
+        Ok(command)
+    }
+}
+
+/// Remembers what the sandbox refused: the model may ask to run the same command outside.
+struct Remember;
+
+#[async_trait]
+impl PhaseHook for Remember {
+    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
+        let mut command = StateCommand::new();
+        let details = ctx.tool_result.as_ref().and_then(|result| result.details.as_ref());
+        let refused = details.and_then(|details| details.get("refused"));
+        let refused = refused.and_then(|refused| serde_json::from_value(refused.clone()).ok());
+        if let (Some(info), Some(refused)) = (&ctx.tool, refused)
+            && info.call.name == SHELL_TOOL
+            && let Some(line) = info.call.arguments["command"].as_str()
+        {
+            command.update::<Refusals>((line.to_owned(), refused));
         }
         Ok(command)
     }

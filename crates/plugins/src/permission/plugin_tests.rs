@@ -6,7 +6,7 @@ use aye_core::contract::spec::AgentSpec;
 use aye_core::contract::suspension::{
     Actor, ResumeDecisionAction, SuspendTicket, ToolCallResume, ToolCallResumeMode,
 };
-use aye_core::contract::tool::ToolDescriptor;
+use aye_core::contract::tool::{ToolDescriptor, ToolResult};
 use aye_core::contract::tool_intercept::ToolInterceptPayload;
 use aye_core::contract::workspace::Workspace;
 use aye_core::phase::{
@@ -14,6 +14,7 @@ use aye_core::phase::{
     validate_sections,
 };
 use aye_core::state::Phase;
+use aye_sandbox::SandboxRefusal;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -66,6 +67,14 @@ impl World {
         let mut ctx = PhaseContext::test_default().with_phase(Phase::BeforeToolExecute).with_tool(info);
         ctx.agent_spec = Arc::clone(&self.spec);
         self.runtime.run_phase(&self.env, ctx).await.unwrap()
+    }
+
+    /// The call ran, and the sandbox refused it something.
+    pub(super) async fn refused(&self, info: ToolCallInfo, refused: &[SandboxRefusal]) {
+        let result = ToolResult::error("Bash", "no").with_details(json!({ "refused": refused }));
+        let ctx = PhaseContext::test_default().with_phase(Phase::AfterToolExecute).with_tool(info);
+        let ctx = PhaseContext { agent_spec: Arc::clone(&self.spec), ..ctx.with_tool_result(result) };
+        self.runtime.run_phase(&self.env, ctx).await.unwrap();
     }
 
     pub(super) async fn asks(&self, command: &str) -> SuspendTicket {
@@ -165,6 +174,7 @@ pub(super) fn grant(id: &str, scope: GrantScope, expires_at: Option<u64>) -> Gra
         scope,
         created_at: 0,
         expires_at,
+        sandbox: None,
         max_uses: None,
         uses: 0,
         revoked_at: None,

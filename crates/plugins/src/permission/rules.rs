@@ -215,6 +215,7 @@ impl RuleSet {
     pub fn grant_of(&mut self, grant: &GrantRecord) -> Result<(), PatternError> {
         let mut rule = Rule::granted(&grant.pattern)?;
         rule.origin.grant = Some(GrantMark { id: grant.id.clone(), is_limited: grant.max_uses.is_some() });
+        rule.sandbox = grant.sandbox;
         self.push(rule);
         Ok(())
     }

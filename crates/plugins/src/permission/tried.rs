@@ -4,7 +4,7 @@ use super::evaluate::{Decision, Judge, Prepared, Question, Subject, Verdict, edi
 use super::mode::{Mode, is_read_only};
 use super::rules::{Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use super::shell::{self, Hit, Part};
-use aye_core::contract::judgement::{Judgement, Risk, Ruling, TriedRule};
+use aye_core::contract::judgement::{Judgement, Risk, Ruling, SandboxOpening, TriedRule};
 use aye_core::contract::terms::Terms;
 use aye_core::contract::tool::ToolClass;
 use aye_pattern::shell::effect;
@@ -108,6 +108,7 @@ pub(super) fn judgement(
         other_grants: grants.collect(),
         guards_git: verdict.guards_git,
         profile: verdict.profile,
+        opened: SandboxOpening::default(),
         mode,
         risk: risk(question, call.map(|call| &call.subject), class),
         tried: call.map(|call| call.tried(rules)).unwrap_or_default(),

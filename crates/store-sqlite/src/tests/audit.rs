@@ -11,7 +11,7 @@ use aye_core::contract::audit::{
 };
 use aye_core::contract::hook::HookRan;
 use aye_core::contract::ids::CallId;
-use aye_core::contract::judgement::{JudgedCall, Judgement, Risk, Ruling, TriedRule};
+use aye_core::contract::judgement::{JudgedCall, Judgement, Risk, Ruling, SandboxOpening, TriedRule};
 use aye_core::contract::mode::Mode;
 use aye_core::state::Phase;
 
@@ -37,6 +37,7 @@ fn judged(call: &str, command: &str, ruling: Ruling, at: u64) -> JudgedCall {
             why: "because".into(),
             grant: None,
             other_grants: Vec::new(),
+            opened: SandboxOpening::default(),
             mode: Mode::Ask,
             risk: Risk::Runs,
             tried: vec![rule("Bash(date)", "ask", true), rule("Bash(rm *)", "deny", false)],
@@ -52,6 +53,7 @@ fn grant(id: &str, expires_at: Option<u64>, max_uses: Option<u64>) -> GrantRecor
         scope: GrantScope::Thread("t1".into()),
         created_at: 1,
         expires_at,
+        sandbox: None,
         max_uses,
         uses: 0,
         revoked_at: None,

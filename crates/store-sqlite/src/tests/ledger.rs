@@ -1,7 +1,7 @@
 //! Grants and the history of prompts.
 
 use super::*;
-use aye_core::contract::judgement::{JudgedCall, Judgement, Risk, Ruling};
+use aye_core::contract::judgement::{JudgedCall, Judgement, Risk, Ruling, SandboxOpening};
 use aye_core::contract::mode::Mode;
 
 fn grant(id: &str, expires_at: Option<u64>) -> GrantRecord {
@@ -11,6 +11,7 @@ fn grant(id: &str, expires_at: Option<u64>) -> GrantRecord {
         scope: GrantScope::Thread("t1".into()),
         created_at: 1,
         expires_at,
+        sandbox: None,
         max_uses: None,
         uses: 0,
         revoked_at: None,
@@ -89,6 +90,7 @@ fn judged(call: &str, tool: &str, command: &str, cwd: &str, at: u64) -> JudgedCa
         why: String::new(),
         grant: None,
         other_grants: Vec::new(),
+        opened: SandboxOpening::default(),
         mode: Mode::Ask,
         risk: Risk::Runs,
         tried: Vec::new(),

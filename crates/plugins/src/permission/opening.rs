@@ -1,0 +1,173 @@
+//! What a command wanted that the sandbox refused, and the narrowest grant that would give it.
+//!
+//! A grant that opens the sandbox, and lets nothing run by itself, is a pattern for a tool that nobody calls:
+//! `Sandbox(writable = "/srv/builds")`.
+
+use super::evaluate::{Question, SHELL_TOOL};
+use aye_core::contract::address::DomainPattern;
+use aye_core::contract::display::visible_line;
+use aye_core::contract::judgement::SandboxOpening;
+use aye_core::contract::question::GrantProposal;
+use aye_core::state::{KeyScope, MergeStrategy, StateKey};
+use aye_pattern::shell::{analyse, only_reads, quote};
+use aye_pattern::{Args, Matcher, Pattern};
+use aye_sandbox::SandboxRefusal;
+use serde_json::Value;
+use std::path::{Component, Path, PathBuf};
+
+/// The tool of patterns that open the sandbox.
+const TOOL: &str = "Sandbox";
+
+/// Refusals that a conversation remembers.
+const MAX_REMEMBERED: usize = 20;
+
+/// The commands of the conversation that the sandbox refused something, latest last.
+pub(super) struct Refusals;
+
+impl StateKey for Refusals {
+    const KEY: &'static str = "permission.refusals";
+    const MERGE: MergeStrategy = MergeStrategy::Commutative;
+    const SCOPE: KeyScope = KeyScope::Thread;
+    type Value = Vec<(String, Vec<SandboxRefusal>)>;
+    type Update = (String, Vec<SandboxRefusal>);
+
+    fn apply(value: &mut Self::Value, update: Self::Update) {
+        value.retain(|(command, _)| *command != update.0);
+        value.push(update);
+        value.drain(..value.len().saturating_sub(MAX_REMEMBERED));
+    }
+}
+
+/// What this command was refused; when it was changed meanwhile, what the last one of its program was.
+pub(super) fn refusals_of<'a>(
+    refusals: &'a [(String, Vec<SandboxRefusal>)],
+    command: &str,
+) -> &'a [SandboxRefusal] {
+    let program = |command: &str| Some(analyse(command).commands.first()?.program()?.to_owned());
+    let exact = refusals.iter().rev().find(|(known, _)| known == command);
+    let wanted = program(command);
+    let similar = || refusals.iter().rev().find(|(known, _)| wanted.is_some() && program(known) == wanted);
+    exact.or_else(similar).map(|(_, refused)| refused.as_slice()).unwrap_or_default()
+}
+
+/// What was refused, for a person; nothing when nothing was.
+pub(super) fn told(refused: &[SandboxRefusal]) -> Option<String> {
+    let words = refused.iter().map(|refusal| match refusal {
+        SandboxRefusal::Domain(name) => format!("the domain {}", visible_line(name)),
+        SandboxRefusal::Path(path) => visible_line(&path.to_string_lossy()).into_owned(),
+        SandboxRefusal::Other(said) => format!("“{}”", visible_line(said)),
+    });
+    let words = words.collect::<Vec<_>>().join(", ");
+    (!words.is_empty()).then(|| format!("the sandbox refused {words}"))
+}
+
+/// Whether the model asks to run this call outside the sandbox.
+pub(super) fn wants_out(question: &Question<'_>) -> bool {
+    question.tool == SHELL_TOOL && question.args.get("outside") == Some(&Value::Bool(true))
+}
+
+/// Something that a grant adds to the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SandboxGrant {
+    /// Commands in the sandbox can change what is in this folder.
+    Writable(PathBuf),
+    /// Commands in the sandbox can reach this domain.
+    Domain(DomainPattern),
+}
+
+impl SandboxGrant {
+    /// The one that a pattern means.
+    pub fn of(pattern: &str) -> Option<SandboxGrant> {
+        let pattern = Pattern::parse(pattern).ok().filter(|pattern| pattern.exact_tool() == Some(TOOL))?;
+        let Args::All(conditions) = pattern.args() else { return None };
+        let [condition] = conditions.as_slice() else { return None };
+        let Matcher::Exact(text) = &condition.matcher else { return None };
+        match condition.path.single_key().filter(|_| !condition.negated) {
+            Some("writable") => Some(SandboxGrant::Writable(PathBuf::from(text))),
+            Some("domain") => text.parse().ok().map(SandboxGrant::Domain),
+            _ => None,
+        }
+    }
+
+    /// Its pattern.
+    pub fn pattern(&self) -> Pattern {
+        match self {
+            SandboxGrant::Writable(folder) => Pattern::literal(TOOL, "writable", &folder.to_string_lossy()),
+            SandboxGrant::Domain(domain) => Pattern::literal(TOOL, "domain", &domain.to_string()),
+        }
+    }
+
+    /// Checks that it can be given, and opens nothing but a folder of the user's own.
+    ///
+    /// # Errors
+    /// A sentence for the person.
+    pub fn check(&self, home: Option<&Path>) -> Result<(), String> {
+        match self {
+            SandboxGrant::Writable(folder) => check_folder(folder, home),
+            // Commands reach what the settings list and nothing else: a grant would be an empty promise.
+            SandboxGrant::Domain(domain) => Err(format!("list {domain} in sandbox.domains instead")),
+        }
+    }
+
+    /// Adds what it opens.
+    pub(super) fn add_to(self, opened: &mut SandboxOpening) {
+        match self {
+            SandboxGrant::Writable(folder) => opened.writable.push(folder),
+            SandboxGrant::Domain(domain) => opened.domains.push(domain.to_string()),
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            SandboxGrant::Writable(folder) => {
+                let shown = quote(&visible_line(&folder.to_string_lossy()));
+                format!("sandboxed commands can change files in {shown}")
+            }
+            SandboxGrant::Domain(domain) => format!("sandboxed commands can reach {domain}"),
+        }
+    }
+}
+
+fn check_folder(folder: &Path, home: Option<&Path>) -> Result<(), String> {
+    const SYSTEM: &[&str] = &[
+        "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/proc", "/run",
+        "/sbin", "/sys", "/usr", "/var", "/root",
+    ];
+    let shown = visible_line(&folder.to_string_lossy()).into_owned();
+    if !folder.is_absolute() || folder.components().any(|part| part == Component::ParentDir) {
+        return Err(format!("{shown} is not an absolute path"));
+    }
+    let Ok(real) = folder.canonicalize() else { return Err(format!("{shown} does not exist")) };
+    if real != folder || !real.is_dir() {
+        return Err(format!("{shown} is not a folder, or a link leads there"));
+    }
+    let refused = Err(format!("{shown} is too broad; name a folder below it, or use sandbox.writable"));
+    if let Some(rest) = home.and_then(|home| real.strip_prefix(home).ok()) {
+        // Hidden folders of the home folder have the settings of programs, which run what they say.
+        let first = rest.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
+        return if first.is_some_and(|first| !first.starts_with('.')) { Ok(()) } else { refused };
+    }
+    let is_system = SYSTEM.iter().any(|system| real.starts_with(system));
+    let is_above_home = home.is_some_and(|home| home.starts_with(&real));
+    if is_system || is_above_home || real.components().count() < 3 { refused } else { Ok(()) }
+}
+
+/// The grants that would let this command do what it was refused, narrowest first.
+pub(super) fn proposals(question: &Question<'_>, refused: &[SandboxRefusal]) -> Vec<GrantProposal> {
+    let command = question.args["command"].as_str().unwrap_or_default();
+    let only_looks =
+        analyse(command).commands.iter().all(|command| command.program().is_some_and(only_reads));
+    let grants = refused.iter().filter_map(|refusal| match refusal {
+        // What only reads there needs no right to write.
+        SandboxRefusal::Path(path) if !only_looks => {
+            let folder = path.ancestors().find(|above| above.is_dir())?.canonicalize().ok()?;
+            Some(SandboxGrant::Writable(folder)).filter(|_| !path.starts_with(question.workspace))
+        }
+        SandboxRefusal::Domain(name) => name.parse().ok().map(SandboxGrant::Domain),
+        SandboxRefusal::Path(_) | SandboxRefusal::Other(_) => None,
+    });
+    grants
+        .filter(|grant| grant.check(question.home).is_ok())
+        .map(|grant| GrantProposal { pattern: grant.pattern().to_string(), text: grant.words() })
+        .collect()
+}
