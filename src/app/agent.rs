@@ -481,6 +481,7 @@ pub(super) fn enforcement(foundation: &Foundation, sandbox: Option<&Arc<tools::S
         allows_missing,
     )
     .with_domains(!foundation.loaded.settings.sandbox.domains.is_empty())
+    .with_git(super::git::changed_by(foundation))
 }
 
 /// Which process this is.

@@ -10,8 +10,10 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, readlinkat, statat};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
@@ -19,10 +21,13 @@ use tokio::process::Command;
 use super::foundation::Foundation;
 use crate::contract::snapshot::{Change, ChangedFile, Changes, FileChange};
 use crate::contract::tool::FilePreview;
+use crate::plugins::permission::{ChangedByGit, GitChange};
 use crate::tools::exec::{GIT_SETTINGS, GIT_VARIABLES, harmless};
 
 /// Everything takes no longer.
 const LIMIT: Duration = Duration::from_secs(20);
+/// Before a command starts, git is not asked for longer.
+const QUICK_LIMIT: Duration = Duration::from_secs(3);
 /// A longer list of files is not read.
 const MAX_LIST: usize = 16 << 20;
 /// What is kept of git's complaints.
@@ -130,6 +135,44 @@ impl Git {
         let told = self.ask(&["config", "-z", "--name-only", "--list"], b"", MAX_LIST).await?;
         self.settings.extend(harmless(&told.out)?);
         Ok(())
+    }
+}
+
+/// Names the files of the repository that a git command would change. What git does not say is not named.
+pub(super) fn changed_by(foundation: &Foundation) -> ChangedByGit {
+    let git = Git::of(foundation).ok().map(Arc::new);
+    Arc::new(move |change| {
+        let git = git.clone();
+        async move {
+            let Some(git) = git else { return Vec::new() };
+            tokio::time::timeout(QUICK_LIMIT, git.changed(change)).await.unwrap_or_default()
+        }
+        .boxed()
+    })
+}
+
+impl Git {
+    async fn changed(&self, change: GitChange) -> Vec<String> {
+        let mut questions: Vec<Vec<&str>> = Vec::new();
+        if change.any {
+            questions.push(vec!["ls-files", "-z", "--full-name", ":/"]);
+        }
+        let differs =
+            ["diff", "--no-ext-diff", "--no-textconv", "--name-only", "-z", "--end-of-options", "HEAD"];
+        if change.dirty {
+            questions.push([&differs[..], &["--"]].concat());
+        }
+        for revision in &change.revisions {
+            questions.push([&differs[..], &[revision.as_str(), "--"]].concat());
+        }
+        let mut names = Vec::new();
+        for question in questions {
+            // A word that is no revision is the name of a file, or of a branch that is made.
+            let Ok(told) = self.ask(&question, b"", MAX_LIST).await else { continue };
+            let found = told.out.split(|byte| *byte == 0).filter(|name| told.is_ok && !name.is_empty());
+            names.extend(found.map(|name| String::from_utf8_lossy(name).into_owned()));
+        }
+        names
     }
 }
 

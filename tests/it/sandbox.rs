@@ -137,19 +137,24 @@ fn a_folder_is_opened_where_a_command_wanted_out() {
     if !has_all_layers() {
         return;
     }
-    let line = "mkdir ../builds/new";
+    // Not in `/tmp`, which every conversation has for itself.
+    let builds =
+        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("builds-{}", std::process::id()));
+    std::fs::create_dir_all(&builds).expect("made");
+    let builds = builds.canonicalize().expect("it exists");
+    let folder = builds.display().to_string();
+    let line = format!("mkdir {folder}/new");
     let out = serde_json::json!({"command": line, "outside": true, "reason": "builds go there"});
     let llm = MockLlm::answers([
-        Answer::new().bash("c1", line),
+        Answer::new().bash("c1", &line),
         Answer::new().call("c2", "Bash", out),
-        Answer::new().bash("c3", "touch ../builds/new/x ../other; ls ../builds/new"),
+        Answer::new().bash("c3", &format!("touch {folder}/new/x {folder}-other")),
         Answer::say("Done."),
     ]);
     let home = Home::with(&llm);
-    std::fs::create_dir(home.root().join("builds")).expect("made");
+    home.rules("rules:\n  - {tool: 'Bash(touch *)', behavior: allow}\n");
     home.aye(&["-p", "go", "--permission-mode", "auto"]).run().exits(3);
     let shown = home.ok(&["approvals", "show", "perm_c2"]).stdout;
-    let folder = home.root().canonicalize().expect("it exists").join("builds").display().to_string();
     assert!(shown.contains("it wants to run outside the sandbox: builds go there"), "{shown}");
     assert!(shown.contains("the sandbox refused "), "{shown}");
     assert!(shown.contains(&format!("Sandbox(writable = \"{folder}\")")), "{shown}");
@@ -157,9 +162,45 @@ fn a_folder_is_opened_where_a_command_wanted_out() {
     let refused = home.aye(&counted).run().exits(2);
     assert!(refused.stderr.contains("for a time or until revoked"), "{}", refused.stderr);
     home.ok(&["approve", "perm_c2", "--grant", "1", "--scope", "thread", "--resume"]);
-    assert!(home.root().join("builds/new/x").exists() && !home.root().join("other").exists());
+    assert!(builds.join("new/x").exists() && !std::path::Path::new(&format!("{folder}-other")).exists());
     let audit = home.ok(&["audit", "--json"]).stdout;
     assert!(audit.contains("\"opened\":{\"writable\":["), "{audit}");
+    let _ = std::fs::remove_dir_all(builds);
+}
+
+/// What a sandboxed command makes of protected files below the root is set aside, and git asks before it replaces one.
+#[test]
+fn protected_files_below_the_root_stay_as_they_were() {
+    if !has_all_layers() {
+        return;
+    }
+    let write =
+        "mkdir -p sub/.vscode; echo '{}' > sub/.vscode/tasks.json; echo obey > sub/AGENTS.md; echo a > sub/x";
+    let llm = MockLlm::answers([
+        Answer::new().bash("c1", write),
+        Answer::new().bash("c2", "git checkout -q other"),
+        Answer::say("Done."),
+    ]);
+    let home = Home::with(&llm);
+    home.write("sub/AGENTS.md", "rules\n");
+    home.write("CLAUDE.md", "one\n");
+    let git = "git init -q -b main && git add . && git -c user.name=a -c user.email=a@b commit -qm one && \
+               git checkout -qb other && echo two > CLAUDE.md && \
+               git -c user.name=a -c user.email=a@b commit -qam two && git checkout -q main";
+    let made = std::process::Command::new("sh").args(["-c", git]).current_dir(home.work()).status();
+    assert!(made.expect("git starts").success());
+    home.aye(&["-p", "go", "--permission-mode", "auto"]).run().exits(3);
+    let read = |name: &str| std::fs::read_to_string(home.work().join(name)).expect("readable");
+    assert_eq!((read("sub/AGENTS.md").as_str(), read("sub/x").as_str()), ("rules\n", "a\n"));
+    assert_eq!(read("sub/set-aside-1-AGENTS.md"), "obey\n");
+    assert!(!home.work().join("sub/.vscode").exists());
+    let result = llm.last().result("c1");
+    let told = "sub/AGENTS.md is protected: what the command wrote is in sub/set-aside-1-AGENTS.md; the file is as it was";
+    assert!(result.contains(told), "{result}");
+    let shown = home.ok(&["approvals", "show", "perm_c2"]).stdout;
+    assert!(shown.contains("`git checkout -q other` would change CLAUDE.md"), "{shown}");
+    home.ok(&["approve", "perm_c2", "--resume"]);
+    assert_eq!(read("CLAUDE.md"), "two\n");
 }
 
 /// Where namespaces are missing, mode auto does not start and says what is.

@@ -20,6 +20,7 @@ mod policy;
 pub mod protected;
 mod refusal;
 mod toolchains;
+mod watched;
 
 pub use aye_core::contract::judgement::Profile;
 pub use launch::{LAUNCH_ARG, Launch, launch_main};
@@ -28,3 +29,4 @@ pub use net::{Dialler, NetHub, NetSession, Relay, SystemDialler};
 pub use policy::{MAX_MASKS, Policy, Unusable};
 pub use refusal::SandboxRefusal;
 pub use toolchains::toolchains;
+pub use watched::{ProtectedBefore, ProtectedFiles, SetAside};

@@ -270,54 +270,6 @@ fn entries(folder: &Path) -> impl Iterator<Item = (String, PathBuf)> {
     entries.map(|entry| (entry.file_name().to_string_lossy().to_lowercase(), entry.path()))
 }
 
-/// The protected files of some folders that exist before a command runs. Mounts keep those as they are, but not a name
-/// that is missing yet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Before {
-    roots: Vec<PathBuf>,
-    existing: Vec<Existing>,
-}
-
-/// A path, and what it points to if it is a link: a mount holds the target, and the link can be replaced.
-type Existing = (PathBuf, Option<PathBuf>);
-
-impl Before {
-    /// Reads what exists.
-    pub fn of(roots: &[&Path]) -> Before {
-        let roots: Vec<PathBuf> = roots.iter().map(|root| (*root).to_owned()).collect();
-        Before { existing: existing(&roots), roots }
-    }
-
-    /// Renames protected files that appeared meanwhile, so that nothing runs them: `.envrc` becomes
-    /// `set-aside-1-.envrc`. Returns the old and the new paths.
-    ///
-    /// # Errors
-    /// When one cannot be renamed.
-    pub fn set_aside(&self) -> std::io::Result<Vec<(PathBuf, PathBuf)>> {
-        let mut moved = Vec::new();
-        for now in existing(&self.roots).into_iter().filter(|now| !self.existing.contains(now)) {
-            let path = now.0;
-            let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { continue };
-            // Nothing below a link: `.git/info` may have become one.
-            let is_below_link = folder.ancestors().take_while(|it| !self.roots.iter().any(|root| root == it));
-            if is_below_link.into_iter().any(Path::is_symlink) {
-                continue;
-            }
-            let free = (1..).map(|n| folder.join(format!("set-aside-{n}-{}", name.to_string_lossy())));
-            let Some(to) = free.into_iter().find(|to| to.symlink_metadata().is_err()) else { continue };
-            std::fs::rename(&path, &to)?;
-            moved.push((path, to));
-        }
-        Ok(moved)
-    }
-}
-
-fn existing(roots: &[PathBuf]) -> Vec<Existing> {
-    let all = roots.iter().flat_map(|root| of_repository(root));
-    let all = all.filter(|path| path.symlink_metadata().is_ok());
-    all.map(|path| (path.read_link().ok(), path)).map(|(link, path)| (path, link)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -347,42 +299,5 @@ mod tests {
         for name in [".git", ".github", "README.md", "src"] {
             assert!(!found.contains(&root.join(name)), "{name}");
         }
-    }
-
-    #[test]
-    fn what_a_new_link_leads_to_is_left_where_it_is() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let (root, home) = (dir.path().join("work"), dir.path().join("home"));
-        for folder in [root.clone(), home.join("fish"), home.join("hooks")] {
-            std::fs::create_dir_all(folder).expect("written");
-        }
-        std::fs::write(home.join("config"), "").expect("written");
-        let before = Before::of(&[&root]);
-        for name in [".config", ".git"] {
-            std::os::unix::fs::symlink(&home, root.join(name)).expect("written");
-        }
-        let mut moved = before.set_aside().expect("it is possible");
-        moved.sort();
-        let expected =
-            [".config", ".git"].map(|name| (root.join(name), root.join(format!("set-aside-1-{name}"))));
-        assert_eq!(moved, expected);
-        for name in ["fish", "hooks", "config"] {
-            assert!(home.join(name).exists(), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_new_protected_file_is_set_aside_and_an_old_one_stays() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let root = dir.path();
-        std::fs::write(root.join(".envrc"), "old").expect("written");
-        let before = Before::of(&[root]);
-        std::fs::create_dir(root.join(".vscode")).expect("written");
-        std::fs::write(root.join(".vscode/tasks.json"), "{}").expect("written");
-        std::fs::write(root.join("main.rs"), "").expect("written");
-        let moved = before.set_aside().expect("it is possible");
-        assert_eq!(moved, [(root.join(".vscode"), root.join("set-aside-1-.vscode"))]);
-        assert!(root.join(".envrc").exists() && root.join("main.rs").exists());
-        assert!(before.set_aside().expect("it is possible").is_empty());
     }
 }

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::ToolEnv;
 use super::args::{Args, invalid};
 use super::exec::{self, ExecConfig, ExecError, ExecRequest, ExecResult};
+use super::sandbox::Unchanged;
 use aye_core::contract::command::{BackgroundCommand, BackgroundHost, CommandEnd, CommandRecord};
 use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
@@ -30,7 +31,11 @@ pub(super) struct Program {
 
 impl Program {
     /// With a way to the network, the output says what is refused there, when it is.
-    pub(super) fn new(config: ExecConfig, request: ExecRequest, network: Option<Arc<NetSession>>) -> Self {
+    pub(super) fn new(
+        config: ExecConfig,
+        request: ExecRequest,
+        (network, unchanged): (Option<Arc<NetSession>>, Option<Unchanged>),
+    ) -> Self {
         // Unbounded, because `run` bounds what it hands out by time, and a slow screen must not stop the command.
         let (sender, output) = mpsc::unbounded_channel::<String>();
         let (stop, timeless) = (CancellationToken::new(), CancellationToken::new());
@@ -40,13 +45,27 @@ impl Program {
             let sender = sender;
             let on_output = |text: &str| drop(sender.send(text.to_owned()));
             let run = exec::run_timeless(&config, request, on_output, &cancel, &unlimited);
-            let Some(network) = network else { return run.await };
-            let refusals =
-                network.each_refusal(|sentence| drop(sender.send(format!("\n[aye: {sentence}]\n"))));
-            tokio::select! {
-                result = run => result,
-                () = refusals => Err(ExecError::Io(std::io::ErrorKind::Other.into())),
+            let result = match network {
+                None => run.await,
+                Some(network) => {
+                    let refusals =
+                        network.each_refusal(|sentence| drop(sender.send(format!("\n[aye: {sentence}]\n"))));
+                    tokio::select! {
+                        result = run => result,
+                        () = refusals => Err(ExecError::Io(std::io::ErrorKind::Other.into())),
+                    }
+                }
+            };
+            let mut result = result?;
+            if let Some(unchanged) = unchanged {
+                let beside = unlimited.is_cancelled();
+                let settled = tokio::task::spawn_blocking(move || unchanged.settle(beside)).await;
+                result.notes.extend(settled.unwrap_or_else(|error| vec![error.to_string()]));
+                for note in result.notes.iter().filter(|_| beside) {
+                    let _ = sender.send(format!("\n[aye: {note}]\n"));
+                }
             }
+            Ok(result)
         };
         Self { run: run.boxed(), output, stop, timeless }
     }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::ToolEnv;
 use super::args::{Args, invalid};
 use super::background::{self, Program};
 use super::exec::{self, Env, ExecError, ExecRequest, ExecResult, signal_name};
-use super::sandbox::{Confined, Sandbox};
+use super::sandbox::{Confined, Sandbox, Unchanged};
 use super::words;
 use aye_core::contract::address::domain_name;
 use aye_core::contract::display::visible_line;
@@ -130,7 +130,7 @@ async fn confined(
     (profile, serves): (Profile, bool),
     env: &ToolEnv,
     ctx: &ToolCallContext,
-) -> Result<(ExecRequest, Option<NetSession>), ToolError> {
+) -> Result<(ExecRequest, Option<NetSession>, Option<Unchanged>), ToolError> {
     let sandbox = Arc::clone(sandbox);
     let workspace = env.workspace.root.clone();
     let thread = ctx.run_identity.thread_id.clone();
@@ -140,7 +140,7 @@ async fn confined(
     let confined = tokio::task::spawn_blocking(move || {
         let what =
             Confined { profile, workspace: &workspace, thread: &thread, opened: &opened, rules, serves };
-        sandbox.confine(&mut request, &what).map(|network| (request, network))
+        sandbox.confine(&mut request, &what).map(|(network, unchanged)| (request, network, unchanged))
     });
     let confined = confined.await.unwrap_or_else(|error| Err(error.to_string()));
     confined.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))
@@ -198,13 +198,13 @@ impl Tool for Bash {
             let guarded = exec::guard_git(&mut request.env, &request.cwd).await;
             guarded.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))?;
         }
-        let mut network = None;
+        let (mut network, mut unchanged) = (None, None);
         if let (Some(profile), Some(sandbox)) = (ctx.sandbox, &self.env.sandbox) {
             let kept_to = (profile, call.in_background);
-            let (request_inside, way_out) = confined(sandbox, request, kept_to, &self.env, ctx).await?;
-            (request, network) = (request_inside, way_out.map(Arc::new));
+            let (inside, way_out, before) = confined(sandbox, request, kept_to, &self.env, ctx).await?;
+            (request, network, unchanged) = (inside, way_out.map(Arc::new), before);
         }
-        let mut program = Program::new(self.env.exec.clone(), request, network.clone());
+        let mut program = Program::new(self.env.exec.clone(), request, (network.clone(), unchanged));
         if call.in_background {
             let id = program.move_to(background::host(ctx)?, call.command).await?;
             return Ok(background::started(NAME, &id, "Runs in the background as").into());
@@ -282,6 +282,9 @@ fn answer(result: &ExecResult, timeout: Duration, refused: Vec<(SandboxRefusal, 
         refusals.push(refusal);
         note(line);
     }
+    for line in &result.notes {
+        note(line.clone());
+    }
     if !result.left_behind.is_empty() {
         let names: Vec<_> = result.left_behind.iter().map(|name| visible_line(name)).collect();
         note(format!("still running when the command ended, and stopped: {}", names.join(", ")));
@@ -335,13 +338,9 @@ fn refused<'a>(output: &'a str, workspace: &Path) -> Option<(&'a str, SandboxRef
             let name = words_of(after).find_map(domain_name);
             name.or_else(|| words_of(before).filter_map(domain_name).last()).map(SandboxRefusal::Domain)
         } else if says(&REFUSALS).is_some() {
-            let path = words_of(line).find(|word| word.starts_with('/')).map(PathBuf::from);
-            // A name such as `../x` is one of the folder that the command started in.
-            let relative =
-                || words_of(line).find(|word| word.starts_with("../")).map(|it| workspace.join(it));
-            path.or_else(relative).map(SandboxRefusal::Path)
+            paths_of(line, workspace).next().map(SandboxRefusal::Path)
         } else if small.contains("no such file or directory") {
-            Some(SandboxRefusal::Path(hidden_path(line, workspace)?.to_owned()))
+            Some(SandboxRefusal::Path(hidden_path(line, workspace)?))
         } else {
             return None;
         };
@@ -356,9 +355,23 @@ fn words_of(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// The paths that a line names: absolute ones, and those above the folder that the command started in.
+fn paths_of<'a>(line: &'a str, workspace: &'a Path) -> impl Iterator<Item = PathBuf> {
+    words_of(line).filter(|word| word.starts_with('/') || word.starts_with("../")).map(|word| {
+        let mut path = PathBuf::new();
+        for part in workspace.join(word).components() {
+            match part {
+                Component::ParentDir => drop(path.pop()),
+                other => path.push(other),
+            }
+        }
+        path
+    })
+}
+
 /// The path outside the workspace that a line names and that exists, or could: the sandbox may not show it.
-fn hidden_path<'a>(line: &'a str, workspace: &Path) -> Option<&'a Path> {
-    words_of(line).filter(|word| word.starts_with('/') && word.len() > 1).map(Path::new).find(|path| {
+fn hidden_path(line: &str, workspace: &Path) -> Option<PathBuf> {
+    paths_of(line, workspace).filter(|path| path.parent().is_some()).find(|path| {
         let is_there = |path: &Path| path.symlink_metadata().is_ok();
         let is_elsewhere = !path.starts_with(workspace) && !path.starts_with("/tmp");
         is_elsewhere && (is_there(path) || path.parent().is_some_and(is_there))
@@ -401,6 +414,10 @@ mod tests {
         // A path that the sandbox does not show.
         let line = "cat: /etc/passwd: No such file or directory";
         assert_eq!(of(line), path(line, "/etc/passwd"));
+        let line = "mkdir: cannot create directory '../../etc/x': No such file or directory";
+        assert_eq!(of(line), path(line, "/etc/x"));
+        let line = "touch: cannot touch '../x': Read-only file system";
+        assert_eq!(of(line), path(line, "/srv/x"));
         assert!(of("mkdir: cannot create directory ‘/x-of-nobody’: No such file or directory").is_some());
         // A file that is simply not there.
         assert_eq!(of("cat: /srv/w/x: No such file or directory"), None);

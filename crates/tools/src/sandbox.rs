@@ -6,10 +6,14 @@ use std::sync::{Arc, OnceLock};
 
 use aye_core::contract::address::DomainPattern;
 use aye_core::contract::digest::sha256_hex;
+use aye_core::contract::display::visible_line;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::judgement::SandboxOpening;
 use aye_core::contract::path_policy::PathPolicy;
-use aye_sandbox::{Dialler, Launch, Layers, NetHub, NetSession, Policy, Profile, SystemDialler, toolchains};
+use aye_sandbox::{
+    Dialler, Launch, Layers, NetHub, NetSession, Policy, Profile, ProtectedBefore, ProtectedFiles, SetAside,
+    SystemDialler, toolchains,
+};
 
 use super::exec::ExecRequest;
 use super::masks::Masks;
@@ -50,6 +54,46 @@ pub struct Sandbox {
     dialler: Arc<dyn Dialler>,
     /// Made with the first command that has something to reach, or to be reached at.
     hub: OnceLock<Arc<NetHub>>,
+    protected: Arc<ProtectedFiles>,
+}
+
+/// The protected files as they were before a command, to be compared when it ended.
+pub(super) struct Unchanged {
+    protected: Arc<ProtectedFiles>,
+    before: ProtectedBefore,
+    workspace: PathBuf,
+}
+
+impl Unchanged {
+    /// Sets changed files aside, and says so. What runs `beside` others is not the only one that may have changed them:
+    /// then it only says so.
+    pub(super) fn settle(&self, beside: bool) -> Vec<String> {
+        let shown = |path: &Path| {
+            let path = path.strip_prefix(&self.workspace).unwrap_or(path);
+            visible_line(&path.to_string_lossy()).into_owned()
+        };
+        if beside {
+            let changed = self.before.changed(&self.protected);
+            let say = |path: &PathBuf| format!("changed while it ran, and protected: {}", shown(path));
+            return changed.iter().map(say).collect();
+        }
+        match self.before.set_aside(&self.protected) {
+            Ok(moved) => {
+                let say = |it: SetAside| match it.to {
+                    Some(to) => {
+                        let back = if it.restored { "; the file is as it was before" } else { "" };
+                        let (path, to) = (shown(&it.path), shown(&to));
+                        format!("{path} is protected: what the command wrote is in {to}{back}")
+                    }
+                    None => format!("{} is protected, and the command changed it", shown(&it.path)),
+                };
+                moved.into_iter().map(say).collect()
+            }
+            Err(error) => {
+                vec![format!("a protected file that the command changed cannot be set aside: {error}")]
+            }
+        }
+    }
 }
 
 /// What the machine has.
@@ -85,6 +129,7 @@ impl Sandbox {
             folders,
             found: OnceLock::new(),
             masks: Masks::default(),
+            protected: Arc::default(),
             dialler: Arc::new(SystemDialler),
             hub: OnceLock::new(),
         }
@@ -138,9 +183,9 @@ impl Sandbox {
         &self,
         request: &mut ExecRequest,
         what: &Confined<'_>,
-    ) -> Result<Option<NetSession>, String> {
+    ) -> Result<(Option<NetSession>, Option<Unchanged>), String> {
         if what.profile == Profile::Outside {
-            return Ok(None);
+            return Ok((None, None));
         }
         if let Some(missing) = self.missing(what.profile, false) {
             return Err(missing);
@@ -154,8 +199,14 @@ impl Sandbox {
         if let Some(rules) = &what.rules {
             policy.masked = self.masked(what, rules.as_ref());
         }
+        let mut unchanged = None;
         if what.profile == Profile::Workspace {
             policy.writable.extend(what.opened.writable.iter().filter(|path| path.is_dir()).cloned());
+            let roots: Vec<&Path> =
+                policy.writable.iter().map(PathBuf::as_path).chain([what.workspace]).collect();
+            let before = self.protected.before(&roots);
+            let (protected, workspace) = (Arc::clone(&self.protected), what.workspace.to_path_buf());
+            unchanged = Some(Unchanged { protected, before, workspace });
             request.env.extend(self.caches(&mut policy)?);
         }
         policy.check().map_err(|unusable| unusable.to_string())?;
@@ -165,7 +216,7 @@ impl Sandbox {
             Launch::new(&policy, &found.layers, &self.own, &request.cwd, &request.program, &request.args);
         (request.program, request.args) = (program, args);
         request.env.extend(env);
-        Ok(session)
+        Ok((session, unchanged))
     }
 
     /// The command's way out of its network namespace, if there is something to reach.

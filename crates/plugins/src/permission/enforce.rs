@@ -6,6 +6,7 @@ use std::sync::Arc;
 use aye_core::contract::judgement::Profile;
 
 use super::evaluate::{AskKind, Decision, Held, Verdict};
+use super::git_changes::{AskGit, ChangedByGit};
 use super::mode::Mode;
 
 /// What a command needs of the machine.
@@ -23,6 +24,7 @@ pub struct Enforcement {
     problem: Arc<dyn Fn(Need) -> Option<String> + Send + Sync>,
     allows_missing: bool,
     domains: bool,
+    pub(super) git: Option<AskGit>,
 }
 
 impl fmt::Debug for Enforcement {
@@ -38,13 +40,19 @@ impl Enforcement {
         problem: impl Fn(Need) -> Option<String> + Send + Sync + 'static,
         allows_missing: bool,
     ) -> Enforcement {
-        Enforcement { problem: Arc::new(problem), allows_missing, domains: false }
+        Enforcement { problem: Arc::new(problem), allows_missing, domains: false, git: None }
     }
 
     /// The same where the settings list domains that commands may reach.
     #[must_use]
     pub fn with_domains(self, domains: bool) -> Enforcement {
         Enforcement { domains, ..self }
+    }
+
+    /// Says how git is asked what a command would change.
+    #[must_use]
+    pub fn with_git(self, changed: ChangedByGit) -> Enforcement {
+        Enforcement { git: Some(AskGit(changed)), ..self }
     }
 
     /// None: the user turned the sandbox off, and every command runs outside.

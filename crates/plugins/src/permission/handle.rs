@@ -3,6 +3,7 @@
 use super::enforce::Enforcement;
 use super::evaluate::{Held, Question, Verdict};
 use super::files::FileRules;
+use super::git_changes::AskGit;
 use super::mode::Mode;
 use super::opening::SandboxGrant;
 use super::path::Places;
@@ -126,6 +127,11 @@ impl Permissions {
     pub(super) fn reaches_domains(&self, profile: Option<aye_core::contract::judgement::Profile>) -> bool {
         self.read(|now| now.enforcement.clone())
             .is_some_and(|enforcement| enforcement.reaches_domains(profile))
+    }
+
+    /// How git is asked what a command would change.
+    pub(super) fn ask_git(&self) -> Option<AskGit> {
+        self.read(|now| now.enforcement.clone()).and_then(|enforcement| enforcement.git)
     }
 
     /// What this machine enforces of the sandbox; the first call may start a process.

@@ -12,6 +12,7 @@ mod enforce;
 mod evaluate;
 mod file;
 mod files;
+mod git_changes;
 mod grant;
 mod handle;
 mod missed;
@@ -65,6 +66,7 @@ pub use evaluate::{
 };
 pub use file::{Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError};
 pub use files::FileRules;
+pub use git_changes::{ChangedByGit, GitChange};
 pub use grant::propose_grants;
 pub use handle::Permissions;
 pub use mode::{Mode, evaluate_in};

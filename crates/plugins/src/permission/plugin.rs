@@ -4,6 +4,7 @@ use super::does::does;
 use super::editing::check_grant_in;
 use super::evaluate::{AskKind, Decision, Held, Prepared, SHELL_TOOL, Verdict};
 use super::file::PermissionRulesConfig;
+use super::git_changes::with_protected;
 use super::grant::propose_grants;
 use super::handle::Permissions;
 use super::mode::judge_in;
@@ -85,7 +86,11 @@ impl PermissionPlugin {
     }
 
     /// What was made of the call, and what to do instead of running it; nothing when it may run.
-    fn gate(&self, ctx: &PhaseContext, info: &ToolCallInfo) -> (Judgement, Option<ToolInterceptPayload>) {
+    async fn gate(
+        &self,
+        ctx: &PhaseContext,
+        info: &ToolCallInfo,
+    ) -> (Judgement, Option<ToolInterceptPayload>) {
         let call = &info.call;
         let is_answered =
             info.resume.as_ref().is_some_and(|resume| resume.action == ResumeDecisionAction::Resume);
@@ -108,7 +113,12 @@ impl PermissionPlugin {
         let (opened, is_opened) = self.permissions.opened(ctx, asked);
         let judged = in_chosen_profile(judged, info, is_answered, is_opened);
         let profile = judged.profile;
-        let verdict = self.permissions.enforced(judged, mode);
+        let mut verdict = self.permissions.enforced(judged, mode);
+        if let Ok(prepared) = &prepared
+            && !is_answered
+        {
+            verdict = with_protected(self.permissions.ask_git().as_ref(), prepared, verdict).await;
+        }
         // What the person agreed to cannot be enforced any more.
         let is_wider = verdict.profile > profile;
         let class = descriptor.map(|tool| tool.class);
@@ -228,7 +238,9 @@ fn proposals(
     rules: &RuleSet,
 ) -> Vec<GrantProposal> {
     let is_out = wants_out(&call.question);
-    if matches!(kind, AskKind::Rule | AskKind::BrokenRules) || kind == AskKind::Outside && !is_out {
+    let is_kept = kind == AskKind::Protected && call.question.tool == SHELL_TOOL;
+    if matches!(kind, AskKind::Rule | AskKind::BrokenRules) || is_kept || kind == AskKind::Outside && !is_out
+    {
         return Vec::new();
     }
     let sandbox = is_out.then_some(Profile::Outside);
@@ -307,7 +319,7 @@ impl PhaseHook for Gate {
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
         let mut command = StateCommand::new();
         let Some(info) = &ctx.tool else { return Ok(command) };
-        let (judgement, intercept) = self.0.gate(ctx, info);
+        let (judgement, intercept) = self.0.gate(ctx, info).await;
         command.schedule_action::<JudgementAction>(judgement)?;
         if let Some(intercept) = intercept {
             command.schedule_action::<ToolInterceptAction>(intercept)?;

@@ -10,8 +10,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use aye_sandbox::protected::Before;
-use aye_sandbox::{LAUNCH_ARG, Launch, Layers, Policy, Profile, launch_main};
+use aye_sandbox::{LAUNCH_ARG, Launch, Layers, Policy, Profile, ProtectedFiles, launch_main};
 
 /// The attempts: each must be reported.
 const COUNT: usize = 33;
@@ -234,7 +233,8 @@ fn drive(words: &[String]) {
         id.into(),
     ];
     let launch = Launch::new(&policy, &layers, &own, &workspace, OsStr::new(probes), &args);
-    let before = Before::of(&[&workspace]);
+    let protected = ProtectedFiles::default();
+    let before = protected.before(&[&workspace]);
     let status = Command::new(&launch.program)
         .args(&launch.args)
         .envs(launch.env)
@@ -242,7 +242,7 @@ fn drive(words: &[String]) {
         .status()
         .expect("it starts");
     if profile == Profile::Workspace {
-        before.set_aside().expect("it is possible");
+        before.set_aside(&protected).expect("it is possible");
     }
     let _ = target.kill();
     let _ = target.wait();

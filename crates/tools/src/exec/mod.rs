@@ -107,6 +107,8 @@ pub struct ExecResult {
     pub left_behind: Vec<String>,
     /// How long it ran.
     pub duration: Duration,
+    /// What else the model and the user have to know.
+    pub notes: Vec<String>,
 }
 
 impl ExecResult {

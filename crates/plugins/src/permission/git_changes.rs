@@ -1,0 +1,137 @@
+//! Git commands that replace files of the work tree: what they would change is asked of git before they run, because the
+//! sandbox keeps protected files as they are, and a checkout that stops half way helps nobody.
+
+use super::evaluate::{AskKind, Decision, Prepared, Subject, Verdict, excerpt};
+use super::protected::protected_name;
+use aye_core::contract::judgement::Profile;
+use aye_pattern::shell::{Simple, canonical};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// What a git command would change, as far as its words tell.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GitChange {
+    /// Words that may be revisions: files that differ between them and `HEAD`.
+    pub revisions: Vec<String>,
+    /// Files that differ from `HEAD`.
+    pub dirty: bool,
+    /// Nobody knows which: every tracked file.
+    pub any: bool,
+}
+
+/// Names the files that a change is about, relative to the root of the repository.
+pub type ChangedByGit =
+    Arc<dyn Fn(GitChange) -> Pin<Box<dyn Future<Output = Vec<String>> + Send>> + Send + Sync>;
+
+/// How git is asked.
+#[derive(Clone)]
+pub(super) struct AskGit(pub(super) ChangedByGit);
+
+impl fmt::Debug for AskGit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AskGit")
+    }
+}
+
+/// The change that a command makes to the work tree.
+fn change_of(command: &Simple) -> Option<GitChange> {
+    let words = command.spellings().pop()?;
+    let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    let ["git", sub, rest @ ..] = texts.as_slice() else { return None };
+    let named = |rest: &[&str]| {
+        let before = rest.iter().take_while(|word| **word != "--");
+        let words = before.filter_map(|word| match *word {
+            "-" => Some("@{-1}"),
+            option if option.starts_with('-') => option.split_once('=').map(|(_, value)| value),
+            word => Some(word),
+        });
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let has = |wanted: &[&str]| rest.iter().any(|word| wanted.contains(word));
+    Some(match *sub {
+        "pull" => GitChange { any: true, ..GitChange::default() },
+        "stash" => match rest.first().copied() {
+            Some("pop" | "apply" | "branch") => {
+                let stash =
+                    rest.iter().skip(1).find(|word| word.contains("stash@") || word.parse::<u8>().is_ok());
+                let revision = match stash {
+                    Some(number) if number.parse::<u8>().is_ok() => format!("stash@{{{number}}}"),
+                    Some(stash) => (*stash).to_owned(),
+                    None => "stash@{0}".to_owned(),
+                };
+                GitChange { revisions: vec![revision], ..GitChange::default() }
+            }
+            Some("list" | "show" | "drop" | "clear" | "create" | "store") => return None,
+            _ => GitChange { dirty: true, ..GitChange::default() },
+        },
+        "checkout" => {
+            GitChange { revisions: named(rest), dirty: has(&["--", ".", "-f", "--force"]), any: false }
+        }
+        "restore" => GitChange { revisions: named(rest), dirty: true, any: false },
+        "reset" => GitChange { revisions: named(rest), dirty: has(&["--hard", "--merge"]), any: false },
+        "switch" | "rebase" | "merge" | "cherry-pick" | "revert" => GitChange {
+            revisions: named(rest),
+            dirty: has(&["-f", "--force", "--discard-changes"]),
+            any: false,
+        },
+        _ => return None,
+    })
+}
+
+/// The verdict when git says that the line would change a protected file.
+pub(super) async fn with_protected(git: Option<&AskGit>, call: &Prepared<'_>, verdict: Verdict) -> Verdict {
+    let asks = matches!(verdict.decision, Decision::Allow | Decision::Ask(_));
+    let (Some(git), Subject::Shell(analysis)) = (git, &call.subject) else { return verdict };
+    if !asks || verdict.profile != Some(Profile::Workspace) {
+        return verdict;
+    }
+    for command in &analysis.commands {
+        let Some(change) = change_of(command) else { continue };
+        let names = (git.0)(change).await;
+        let Some(name) = names.iter().find(|name| protected_name(Path::new(name)).is_some()) else {
+            continue;
+        };
+        let part = excerpt(&canonical(&command.texts()));
+        let name = excerpt(&PathBuf::from(name).to_string_lossy());
+        let why =
+            format!("`{part}` would change {name}, which the sandbox protects, so it has to run outside");
+        let kind = match verdict.decision {
+            Decision::Ask(kind) if kind != AskKind::Default => kind,
+            _ => AskKind::Protected,
+        };
+        let decision = Decision::Ask(kind);
+        return Verdict { decision, why, profile: Some(Profile::Outside), grants: Vec::new(), ..verdict };
+    }
+    verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aye_pattern::shell::analyse;
+
+    #[test]
+    fn what_changes_the_work_tree_is_known_by_its_words() {
+        let of = |line: &str| change_of(&analyse(line).commands[0]);
+        let change = |revisions: &[&str], dirty: bool| {
+            let revisions = revisions.iter().map(|text| (*text).to_owned()).collect();
+            Some(GitChange { revisions, dirty, any: false })
+        };
+        assert_eq!(of("git checkout dev"), change(&["dev"], false));
+        assert_eq!(of("git -C . checkout -q dev"), change(&["dev"], false));
+        assert_eq!(of("git checkout -"), change(&["@{-1}"], false));
+        assert_eq!(of("git checkout HEAD~1 -- AGENTS.md"), change(&["HEAD~1"], true));
+        assert_eq!(of("git restore --source=v1 ."), change(&["v1", "."], true));
+        assert_eq!(of("git rebase --onto main a b"), change(&["main", "a", "b"], false));
+        assert_eq!(of("git stash"), change(&[], true));
+        assert_eq!(of("git stash pop"), change(&["stash@{0}"], false));
+        assert_eq!(of("git stash apply 2"), change(&["stash@{2}"], false));
+        assert_eq!(of("git reset --hard v1"), change(&["v1"], true));
+        assert_eq!(of("git pull --rebase").map(|change| change.any), Some(true));
+        for line in ["git stash list", "git status", "git commit -m checkout", "ls checkout"] {
+            assert_eq!(of(line), None, "{line}");
+        }
+    }
+}
