@@ -4,6 +4,7 @@ use crate::support::home::Home;
 use crate::support::llm::{Answer, MockLlm};
 
 /// Whether this machine can make the whole sandbox; without it there is nothing to see here.
+#[expect(clippy::print_stdout, reason = "a skipped test says so")]
 pub fn has_all_layers() -> bool {
     let doctor = Home::new().ok(&["doctor"]).stdout;
     let has = doctor.contains("bubblewrap, Landlock and seccomp");

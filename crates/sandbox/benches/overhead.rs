@@ -8,9 +8,12 @@
 
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::time::Instant;
 
-use aye_sandbox::{LAUNCH_ARG, Launch, Layers, Policy, Profile, launch_main};
+use aye_sandbox::{
+    LAUNCH_ARG, Launch, Layers, NetHub, NetSession, Policy, Profile, SystemDialler, launch_main,
+};
 
 const RUNS: usize = 300;
 
@@ -28,23 +31,35 @@ fn main() -> ExitCode {
     let home = std::env::home_dir();
     let with = Layers::detect(&path);
     let without = Layers { bwrap: None, ..with.clone() };
-    let mut cases = vec![("bare".to_owned(), Profile::Outside, without.clone())];
+    // With a way to the network, which is opened for each command.
+    let runtime = tokio::runtime::Runtime::new().expect("it starts");
+    let _inside = runtime.enter();
+    let sockets = tempfile::tempdir().expect("a folder");
+    let domains = vec!["docs.example.org".parse().expect("a name")];
+    let hub = Arc::new(NetHub::new(sockets.path().to_owned(), domains, Arc::new(SystemDialler)));
+    let mut cases = vec![("bare".to_owned(), Profile::Outside, without.clone(), false)];
     for profile in [Profile::Read, Profile::Workspace] {
         if with.bwrap.is_some() {
-            cases.push((format!("{profile}, bwrap"), profile, with.clone()));
+            cases.push((format!("{profile}, bwrap"), profile, with.clone(), false));
         }
-        cases.push((format!("{profile}, no bwrap"), profile, without.clone()));
+        cases.push((format!("{profile}, no bwrap"), profile, without.clone(), false));
+    }
+    if with.bwrap.is_some() {
+        cases.push(("workspace, domains".to_owned(), Profile::Workspace, with.clone(), true));
     }
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); cases.len()];
     // In turn, so that a busy moment is everybody's.
     for _ in 0..RUNS {
-        for ((_, profile, layers), times) in cases.iter().zip(&mut times) {
+        for ((_, profile, layers, has_relay), times) in cases.iter().zip(&mut times) {
+            let toolchains = aye_sandbox::toolchains(&path, home.as_deref());
+            let start = Instant::now();
+            let session = has_relay.then(|| hub.open("t", false, &[]).expect("it listens")).flatten();
             let policy = Policy {
+                relay: session.as_ref().map(NetSession::relay),
                 home: home.clone(),
-                toolchains: aye_sandbox::toolchains(&path, home.as_deref()),
+                toolchains,
                 ..Policy::new(*profile, &workspace)
             };
-            let start = Instant::now();
             let launch = Launch::new(&policy, layers, &own, &workspace, OsStr::new("true"), &[]);
             let status = Command::new(&launch.program)
                 .args(&launch.args)
@@ -57,7 +72,7 @@ fn main() -> ExitCode {
         }
     }
     let mut bare = 0.0;
-    for ((name, profile, _), times) in cases.iter().zip(&mut times) {
+    for ((name, profile, ..), times) in cases.iter().zip(&mut times) {
         times.sort_by(f64::total_cmp);
         let median = times[times.len() / 2];
         if *profile == Profile::Outside {

@@ -224,9 +224,10 @@ impl Sandbox {
         if what.profile != Profile::Workspace || self.found().layers.bwrap.is_none() {
             return Ok(None);
         }
+        let granted: Vec<_> = what.opened.domains.iter().filter_map(|name| name.parse().ok()).collect();
         let hub = match self.hub.get() {
             Some(hub) => hub,
-            None if self.folders.domains.is_empty() && !what.serves => return Ok(None),
+            None if self.folders.domains.is_empty() && granted.is_empty() && !what.serves => return Ok(None),
             None => {
                 let folder = private_folder(&self.folders.sockets)?;
                 self.hub.get_or_init(|| {
@@ -235,7 +236,7 @@ impl Sandbox {
                 })
             }
         };
-        let opened = hub.open(what.thread.as_str(), what.serves);
+        let opened = hub.open(what.thread.as_str(), what.serves, &granted);
         opened.map_err(|error| format!("its way to the network cannot be opened: {error}"))
     }
 

@@ -45,7 +45,8 @@ const EARLY: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct NetHub {
     folder: PathBuf,
-    proxy: Option<DomainProxy>,
+    domains: Vec<DomainPattern>,
+    dialler: Arc<dyn Dialler>,
     sessions: Mutex<HashMap<String, Vec<Weak<SessionState>>>>,
     /// Changes whenever a command that may have servers comes or goes.
     changed: watch::Sender<()>,
@@ -63,6 +64,8 @@ pub struct NetSession {
 
 struct SessionState {
     conversation: String,
+    /// Without domains there is none.
+    proxy: Option<DomainProxy>,
     /// Whether others may reach what it listens on.
     serves: bool,
     /// Lines for its relay, once that is there.
@@ -87,30 +90,38 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl NetHub {
-    /// Its sockets are in `folder`, which nobody else may enter. Without domains there is no proxy.
+    /// Its sockets are in `folder`, which nobody else may enter. All commands may reach `domains`.
     pub fn new(folder: PathBuf, domains: Vec<DomainPattern>, dialler: Arc<dyn Dialler>) -> NetHub {
         remove_stale(&folder);
         NetHub {
             folder,
-            proxy: (!domains.is_empty()).then_some(DomainProxy { domains, dialler }),
+            domains,
+            dialler,
             sessions: Mutex::default(),
             changed: watch::Sender::new(()),
             ids: AtomicU64::new(0),
         }
     }
 
-    /// A way out for a command of a conversation, if there is anything to reach: a domain, or the port of a command
-    /// that `serves`. Inside of a tokio runtime only.
+    /// A way out for a command of a conversation, if there is anything to reach: a domain, also one `granted` to this
+    /// command, or the port of a command that `serves`. Inside of a tokio runtime only.
     ///
     /// # Errors
     /// The socket cannot be made.
-    pub fn open(self: &Arc<Self>, conversation: &str, serves: bool) -> io::Result<Option<NetSession>> {
-        if self.proxy.is_none() && !serves && self.servers(conversation, None).is_empty() {
+    pub fn open(
+        self: &Arc<Self>,
+        conversation: &str,
+        serves: bool,
+        granted: &[DomainPattern],
+    ) -> io::Result<Option<NetSession>> {
+        let domains = [self.domains.as_slice(), granted].concat();
+        if domains.is_empty() && !serves && self.servers(conversation, None).is_empty() {
             return Ok(None);
         }
         let (socket, listener) = self.bind()?;
         let state = Arc::new(SessionState {
             conversation: conversation.to_owned(),
+            proxy: (!domains.is_empty()).then(|| DomainProxy { domains, dialler: Arc::clone(&self.dialler) }),
             serves,
             relay: Mutex::default(),
             listening: watch::Sender::new(Vec::new()),
@@ -193,7 +204,7 @@ impl NetHub {
 impl NetSession {
     /// What the command's policy needs.
     pub fn relay(&self) -> Relay {
-        Relay { socket: self.socket.clone(), proxies: self.hub.proxy.is_some() }
+        Relay { socket: self.socket.clone(), proxies: self.state.proxy.is_some() }
     }
 
     /// What the command was refused so far, each with a sentence.
@@ -206,10 +217,16 @@ impl NetSession {
         let mut refusals = self.state.refusals.subscribe();
         let mut told = 0;
         loop {
-            let new =
-                refusals.borrow_and_update().iter().skip(told).map(|(_, it)| it.clone()).collect::<Vec<_>>();
-            told += new.len();
-            new.iter().for_each(|sentence| each(sentence));
+            let sentences: Vec<_> = refusals
+                .borrow_and_update()
+                .iter()
+                .skip(told)
+                .map(|(_, sentence)| sentence.clone())
+                .collect();
+            told += sentences.len();
+            for sentence in sentences {
+                each(&sentence);
+            }
             let _ = refusals.changed().await;
         }
     }
@@ -293,7 +310,7 @@ async fn serve(hub: &Arc<NetHub>, state: &Arc<SessionState>, mut stream: Connect
     if line == "control" {
         control(hub, state, stream).await;
     } else if line == "proxy" {
-        if let Some(proxy) = &hub.proxy {
+        if let Some(proxy) = &state.proxy {
             let _ = proxy.serve(stream, |refusal, sentence| state.refuse(refusal, sentence)).await;
         }
     } else if let Some(port) = number("port ").and_then(|port| u16::try_from(port).ok()) {
@@ -407,14 +424,16 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_opened_where_there_is_nothing_to_reach() {
         let (folder, hub) = hub(&[]);
-        assert!(hub.open("a", false).expect("possible").is_none());
-        let server = hub.open("a", true).expect("possible").expect("it serves");
+        assert!(hub.open("a", false, &[]).expect("possible").is_none());
+        let server = hub.open("a", true, &[]).expect("possible").expect("it serves");
         assert!(!server.relay().proxies);
-        assert!(hub.open("b", false).expect("possible").is_none(), "another conversation");
-        assert!(hub.open("a", false).expect("possible").is_some());
+        assert!(hub.open("b", false, &[]).expect("possible").is_none(), "another conversation");
+        let granted = hub.open("b", false, &["docs.example.org".parse().expect("valid")]);
+        assert!(granted.expect("possible").is_some_and(|session| session.relay().proxies));
+        assert!(hub.open("a", false, &[]).expect("possible").is_some());
         assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 1);
         drop(server);
-        assert!(hub.open("a", false).expect("possible").is_none());
+        assert!(hub.open("a", false, &[]).expect("possible").is_none());
         assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 0);
         assert!(lock(&hub.sessions).is_empty());
     }
@@ -422,7 +441,7 @@ mod tests {
     #[tokio::test]
     async fn a_port_is_reached_from_its_own_conversation_only() {
         let (_folder, hub) = hub(&["docs.example.org"]);
-        let open = |name, serves| hub.open(name, serves).expect("possible").expect("there is something");
+        let open = |name, serves| hub.open(name, serves, &[]).expect("possible").expect("there is something");
         let server = open("a", true);
         let (near, far) = (open("a", false), open("b", false));
         let test = async {
@@ -447,7 +466,7 @@ mod tests {
     #[tokio::test]
     async fn a_command_is_not_taken_for_its_relay() {
         let (_folder, hub) = hub(&["docs.example.org"]);
-        let session = hub.open("a", true).expect("possible").expect("it serves");
+        let session = hub.open("a", true, &[]).expect("possible").expect("it serves");
         let mut first = connect(&session, "control\n").await;
         assert_eq!(line(&mut first).await, "ports\n");
         for words in ["control\n", "nonsense\n", "accept 7\n", "port 99999\n", &"x".repeat(100)] {
@@ -461,7 +480,7 @@ mod tests {
     #[tokio::test]
     async fn a_refusal_is_kept_once_and_reported() {
         let (_folder, hub) = hub(&["docs.example.org"]);
-        let session = hub.open("a", false).expect("possible").expect("there is a domain");
+        let session = hub.open("a", false, &[]).expect("possible").expect("there is a domain");
         for _ in 0..2 {
             let mut stream = connect(&session, "proxy\nCONNECT evil.example.net:443 HTTP/1.1\r\n\r\n").await;
             let mut text = String::new();

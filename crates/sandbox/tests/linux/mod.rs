@@ -9,8 +9,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 
-use aye_sandbox::{LAUNCH_ARG, Launch, Layers, Policy, Profile, ProtectedFiles, launch_main};
+use aye_sandbox::{
+    LAUNCH_ARG, Launch, Layers, NetHub, NetSession, Policy, Profile, ProtectedFiles, SystemDialler,
+    launch_main,
+};
 
 /// The attempts: each must be reported.
 const COUNT: usize = 33;
@@ -111,6 +115,13 @@ pub(super) fn main() -> ExitCode {
                 if !escaped.is_empty() {
                     failures.push(format!("{profile} with bwrap, as {user:?}: {escaped:?}"));
                 }
+                if profile == Profile::Workspace {
+                    let escaped = run(profile, "relay");
+                    println!("{profile}, relay, {user:?}: {} of {COUNT} escape {escaped:?}", escaped.len());
+                    if !escaped.is_empty() {
+                        failures.push(format!("{profile} with a relay, as {user:?}: {escaped:?}"));
+                    }
+                }
             } else {
                 println!("skipped: {profile} with bwrap, which does not work here");
             }
@@ -210,10 +221,19 @@ fn drive(words: &[String]) {
 
     let profile: Profile = serde_json::from_str(&format!("\"{profile}\"")).expect("a profile");
     let layers = match kind.as_str() {
-        "bwrap" => Layers::detect(&std::env::var_os("PATH").unwrap_or_default()),
+        "bwrap" | "relay" => Layers::detect(&std::env::var_os("PATH").unwrap_or_default()),
         _ => Layers::of_kernel(),
     };
+    // aye's side of the way to the network, for as long as the command runs.
+    let runtime = tokio::runtime::Runtime::new().expect("it starts");
+    let _inside = runtime.enter();
+    let net = folder.join("net");
+    fs::create_dir(&net).expect("written");
+    let domains = vec!["docs.example.org".parse().expect("a name")];
+    let hub = Arc::new(NetHub::new(net, domains, Arc::new(SystemDialler)));
+    let session = (kind == "relay").then(|| hub.open("t", true, &[]).expect("it listens")).flatten();
     let policy = Policy {
+        relay: session.as_ref().map(NetSession::relay),
         masked: vec![workspace.join(".env")],
         home: Some(outside.clone()),
         readable: vec![PathBuf::from(probes)],
