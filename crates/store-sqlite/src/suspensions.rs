@@ -187,27 +187,24 @@ impl Store {
         ids: Vec<SuspensionId>,
         now_ms: u64,
     ) -> Result<Vec<SuspensionRecord>, StoreError> {
-        let bell = self.bell.clone();
-        self.call(move |conn| {
-            let found = super::transact(conn, "store.expire.before", "store.expire.after", |tx| {
-                let mut update = tx.prepare_cached(
-                    "UPDATE suspension SET status = 'expired' WHERE id = ?1 AND status = 'open' \
-                     RETURNING n, id, thread_id, run_id, call_id",
-                )?;
-                let mut found = Vec::new();
-                for id in &ids {
-                    for id in tell_closed(tx, &mut update, (id.as_str(),), now_ms, AuditKind::Expired)? {
-                        found.extend(get(tx, &id)?);
-                    }
+        let work = move |tx: &Transaction<'_>| {
+            let mut update = tx.prepare_cached(
+                "UPDATE suspension SET status = 'expired' WHERE id = ?1 AND status = 'open' \
+                 RETURNING n, id, thread_id, run_id, call_id",
+            )?;
+            let mut found = Vec::new();
+            for id in &ids {
+                for id in tell_closed(tx, &mut update, (id.as_str(),), now_ms, AuditKind::Expired)? {
+                    found.extend(get(tx, &id)?);
                 }
-                Ok(found)
-            })?;
-            for record in &found {
-                bell.ring(&Change::of(ChangeKind::Decision, &record.thread_id));
             }
             Ok(found)
-        })
-        .await
+        };
+        let places = ("store.expire.before", "store.expire.after");
+        let changes = |found: &Vec<SuspensionRecord>| {
+            found.iter().map(|record| Change::of(ChangeKind::Decision, &record.thread_id)).collect::<Vec<_>>()
+        };
+        self.write_and_tell(true, places, work, changes).await
     }
 }
 

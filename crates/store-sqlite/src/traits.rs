@@ -211,67 +211,26 @@ macro_rules! whole {
 
 whole!(Store FileStore);
 
-#[async_trait]
-impl MailboxStore for Mailbox {
-    async fn enqueue(&self, job: MailboxJob) -> Result<MailboxJob, StorageError> {
-        Ok(Mailbox::enqueue(self, job).await?)
-    }
+/// The methods of [`Mailbox`], with the errors that the trait names.
+macro_rules! mailbox {
+    ($($method:ident($($arg:ident: $kind:ty),*) -> $done:ty;)*) => {
+        #[async_trait]
+        impl MailboxStore for Mailbox {
+            $(async fn $method(&self, $($arg: $kind),*) -> Result<$done, StorageError> {
+                Ok(Mailbox::$method(self, $($arg),*).await?)
+            })*
+        }
+    };
+}
 
-    async fn claim(
-        &self,
-        mailbox: &ThreadId,
-        consumer: &str,
-        limit: usize,
-        now: u64,
-        lease_ms: u64,
-    ) -> Result<Vec<MailboxJob>, StorageError> {
-        Ok(Mailbox::claim(self, mailbox, consumer, limit, now, lease_ms).await?)
-    }
-
-    async fn claim_job(
-        &self,
-        job: &JobId,
-        consumer: &str,
-        now: u64,
-        lease_ms: u64,
-    ) -> Result<Option<MailboxJob>, StorageError> {
-        Ok(Mailbox::claim_job(self, job, consumer, now, lease_ms).await?)
-    }
-
-    async fn ack(&self, job: &JobId, token: &str, now: u64) -> Result<MailboxJob, StorageError> {
-        Ok(Mailbox::ack(self, job, token, now).await?)
-    }
-
-    async fn nack(
-        &self,
-        job: &JobId,
-        token: &str,
-        retry_at: u64,
-        error: &str,
-        now: u64,
-    ) -> Result<MailboxJob, StorageError> {
-        Ok(Mailbox::nack(self, job, token, retry_at, error, now).await?)
-    }
-
-    async fn cancel(&self, job: &JobId, now: u64) -> Result<Option<MailboxJob>, StorageError> {
-        Ok(Mailbox::cancel(self, job, now).await?)
-    }
-
-    async fn extend_lease(
-        &self,
-        job: &JobId,
-        token: &str,
-        now: u64,
-        lease_ms: u64,
-    ) -> Result<bool, StorageError> {
-        Ok(Mailbox::extend_lease(self, job, token, now, lease_ms).await?)
-    }
-
-    async fn interrupt(&self, mailbox: &ThreadId, now: u64) -> Result<MailboxInterrupt, StorageError> {
-        Ok(Mailbox::interrupt(self, mailbox, now).await?)
-    }
-
-    async fn load_job(&self, job: &JobId) -> Result<Option<MailboxJob>, StorageError> {
-        Ok(Mailbox::load_job(self, job).await?)
-    }
+mailbox! {
+    enqueue(job: MailboxJob) -> MailboxJob;
+    claim(mailbox: &ThreadId, consumer: &str, limit: usize, now: u64, lease_ms: u64) -> Vec<MailboxJob>;
+    claim_job(job: &JobId, consumer: &str, now: u64, lease_ms: u64) -> Option<MailboxJob>;
+    ack(job: &JobId, token: &str, now: u64) -> MailboxJob;
+    nack(job: &JobId, token: &str, retry_at: u64, error: &str, now: u64) -> MailboxJob;
+    cancel(job: &JobId, now: u64) -> Option<MailboxJob>;
+    extend_lease(job: &JobId, token: &str, now: u64, lease_ms: u64) -> bool;
+    interrupt(mailbox: &ThreadId, now: u64) -> MailboxInterrupt;
+    load_job(job: &JobId) -> Option<MailboxJob>;
 }

@@ -24,13 +24,13 @@ async fn said(store: &dyn ThreadRunStore, id: &str, messages: &[Message]) {
     store.checkpoint(Checkpoint { messages: messages.to_vec(), ..checkpoint(&fence, &run) }).await.unwrap();
 }
 
-async fn talk(store: &dyn ThreadRunStore, id: &str, n: usize) -> Vec<Message> {
+pub async fn talk(store: &dyn ThreadRunStore, id: &str, n: usize) -> Vec<Message> {
     let messages: Vec<_> = (1..=n).map(|n| Message::user(format!("message {n}"))).collect();
     said(store, id, &messages).await;
     messages
 }
 
-fn summary(said: &[Message], upto: usize) -> SummaryRecord {
+pub fn summary(said: &[Message], upto: usize) -> SummaryRecord {
     SummaryRecord {
         thread_id: "t1".into(),
         upto: said[upto - 1].id.clone(),

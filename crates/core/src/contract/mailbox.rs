@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ids::{JobId, RunId, ThreadId};
+use super::lifecycle::TerminationReason;
 use super::message::Message;
 use super::record::Owner;
 
@@ -44,6 +45,24 @@ pub enum MailboxJobStatus {
 }
 
 impl MailboxJobStatus {
+    /// The status of a job whose run is done, and why it failed; `None` when a worker tries it again.
+    pub fn after(termination: Option<&TerminationReason>) -> Option<(Self, Option<String>)> {
+        match termination {
+            Some(TerminationReason::Error(_)) => None,
+            Some(TerminationReason::Cancelled) => Some((Self::Cancelled, None)),
+            Some(TerminationReason::Blocked(why)) => {
+                Some((Self::DeadLetter, Some(format!("its run was blocked: {why}"))))
+            }
+            Some(
+                TerminationReason::NaturalEnd
+                | TerminationReason::BehaviorRequested
+                | TerminationReason::Stopped(_)
+                | TerminationReason::Suspended,
+            )
+            | None => Some((Self::Accepted, None)),
+        }
+    }
+
     /// All of them.
     pub const ALL: [MailboxJobStatus; 6] =
         [Self::Queued, Self::Claimed, Self::Accepted, Self::Cancelled, Self::Superseded, Self::DeadLetter];

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::InMemoryStore;
 use super::rows::Rows;
 use crate::contract::ids::{ThreadId, check_given};
-use crate::contract::lifecycle::{RunStatus, TerminationReason};
+use crate::contract::lifecycle::RunStatus;
 use crate::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus};
 use crate::contract::record::{JobClaim, QueueId, QueuedMessage, RunRecord};
 use crate::contract::storage::{ChangeKind, QueueStore, StoreError};
@@ -99,20 +99,7 @@ impl Rows {
 
     /// Ends the job of a run that is done. One whose run failed is left to a worker, which tries again.
     pub(super) fn settle_jobs(&mut self, run: &RunRecord) {
-        let (status, error) = match &run.termination {
-            Some(TerminationReason::Error(_)) => return,
-            Some(TerminationReason::Cancelled) => (MailboxJobStatus::Cancelled, None),
-            Some(TerminationReason::Blocked(why)) => {
-                (MailboxJobStatus::DeadLetter, Some(format!("its run was blocked: {why}")))
-            }
-            Some(
-                TerminationReason::NaturalEnd
-                | TerminationReason::BehaviorRequested
-                | TerminationReason::Stopped(_)
-                | TerminationReason::Suspended,
-            )
-            | None => (MailboxJobStatus::Accepted, None),
-        };
+        let Some((status, error)) = MailboxJobStatus::after(run.termination.as_ref()) else { return };
         for job in self.jobs_mut(|job| job.run_id.as_ref() == Some(&run.id) && !job.status.is_terminal()) {
             job.status = status;
             job.last_error = error.clone().or(job.last_error.take());

@@ -6,7 +6,7 @@ use super::super::rows::int;
 use super::super::{SqlFailure, StoreError};
 use super::jobs::several;
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
+use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::MailboxJobStatus;
 use aye_core::contract::record::{JobClaim, QueueId, QueuedMessage, RunRecord};
 
@@ -41,20 +41,7 @@ pub(crate) fn settle(conn: &Connection, run: &RunRecord) -> Result<(), SqlFailur
     if run.status != RunStatus::Done {
         return Ok(());
     }
-    let (status, error) = match &run.termination {
-        Some(TerminationReason::Error(_)) => return Ok(()),
-        Some(TerminationReason::Cancelled) => (MailboxJobStatus::Cancelled, None),
-        Some(TerminationReason::Blocked(why)) => {
-            (MailboxJobStatus::DeadLetter, Some(format!("its run was blocked: {why}")))
-        }
-        Some(
-            TerminationReason::NaturalEnd
-            | TerminationReason::BehaviorRequested
-            | TerminationReason::Stopped(_)
-            | TerminationReason::Suspended,
-        )
-        | None => (MailboxJobStatus::Accepted, None),
-    };
+    let Some((status, error)) = MailboxJobStatus::after(run.termination.as_ref()) else { return Ok(()) };
     conn.prepare_cached(
         "UPDATE mailbox SET status = ?2, last_error = coalesce(?3, last_error), updated_at = max(updated_at, ?4), \
          claim_token = NULL, claimed_by = NULL, lease_until = NULL \
