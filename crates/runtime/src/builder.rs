@@ -1,11 +1,14 @@
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use super::background::Commands;
 use super::catalog::Catalog;
 use super::delegate::AgentBackend;
 use super::resolve::resolve;
-use super::{AgentRuntime, Asked, Parts, Remains, lease};
+use super::tasks::Tasks;
+use super::window::Windows;
+use super::{AgentRuntime, Asked, Remains, Shared, lease};
 use aye_core::contract::clock::{Clock, SystemClock};
 use aye_core::contract::executor::LlmExecutor;
 use aye_core::contract::profile::ProfileStore;
@@ -306,8 +309,9 @@ impl AgentRuntimeBuilder {
             Some(profiles) => profiles,
             None => store.profile_store(Arc::clone(&clock)).map_err(|e| BuildError::Store(e.to_string()))?,
         };
-        Ok(AgentRuntime::from_parts(Parts {
-            catalog: self.catalog,
+        Ok(AgentRuntime::new(Shared {
+            catalog: RwLock::new(self.catalog),
+            breaker: Arc::default(),
             store,
             clock,
             profiles,
@@ -321,6 +325,9 @@ impl AgentRuntimeBuilder {
             artifacts: self.artifacts,
             phases: self.phases,
             snapshots: self.snapshots,
+            windows: Windows::default(),
+            tasks: Tasks::default(),
+            commands: Commands::default(),
         }))
     }
 }

@@ -108,29 +108,12 @@ pub type Remains = Arc<dyn Fn(Left) -> futures::future::BoxFuture<'static, ()> +
 /// Called once per question, after its commit; not for questions that are only shown again.
 pub type Asked = Arc<dyn Fn(&SuspensionRecord) + Send + Sync>;
 
-/// What every driver shares.
-pub(crate) struct Parts {
-    pub(crate) catalog: Catalog,
-    pub(crate) store: Arc<dyn ThreadRunStore>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) owner: Owner,
-    pub(crate) cwd: PathBuf,
-    pub(crate) keys: Vec<KeyRegistration>,
-    pub(crate) remains: Option<Remains>,
-    pub(crate) lease: Duration,
-    pub(crate) asked: Option<Asked>,
-    pub(crate) question_terms: Terms,
-    pub(crate) artifacts: Option<Artifacts>,
-    pub(crate) phases: Option<PhaseRuntime>,
-    pub(crate) profiles: Arc<dyn ProfileStore>,
-    pub(crate) snapshots: Option<Arc<dyn Snapshots>>,
-}
-
 struct Inner {
     shared: Arc<Shared>,
     live: Arc<Live>,
 }
 
+/// What every driver shares.
 pub(crate) struct Shared {
     catalog: RwLock<Catalog>,
     /// One for all runs: a model that is down is down for each of them.
@@ -194,44 +177,8 @@ pub struct AgentRuntime {
 }
 
 impl AgentRuntime {
-    pub(crate) fn from_parts(parts: Parts) -> Self {
-        let Parts {
-            catalog,
-            store,
-            clock,
-            owner,
-            cwd,
-            keys,
-            remains,
-            lease,
-            asked,
-            question_terms,
-            artifacts,
-            phases,
-            profiles,
-            snapshots,
-        } = parts;
-        let shared = Arc::new(Shared {
-            catalog: RwLock::new(catalog),
-            breaker: Arc::new(CircuitBreaker::new(CircuitBreakerConfig::default())),
-            store,
-            clock,
-            owner,
-            cwd,
-            keys,
-            remains,
-            lease,
-            asked,
-            question_terms,
-            artifacts,
-            windows: window::Windows::default(),
-            phases,
-            profiles,
-            snapshots,
-            tasks: tasks::Tasks::default(),
-            commands: background::Commands::default(),
-        });
-        Self { inner: Arc::new(Inner { shared, live: Arc::default() }) }
+    pub(crate) fn new(shared: Shared) -> Self {
+        Self { inner: Arc::new(Inner { shared: Arc::new(shared), live: Arc::default() }) }
     }
 
     /// The runtime that a driver is part of.
