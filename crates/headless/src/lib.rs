@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use aye_core::contract::activity::{InferenceRetry, KnownActivity, Notice};
+use aye_core::contract::activity::{InferenceRetry, KnownActivity, NoticeActivity};
 use aye_core::contract::clock::Clock;
 use aye_core::contract::display::{escape_json, visible, visible_line};
 use aye_core::contract::event::{AgentEvent, StreamEvent};
@@ -205,7 +205,7 @@ fn progress(event: &AgentEvent) {
                         note(&format!("  {reason}; retrying in {:.1} s", delay_ms as f64 / 1000.0));
                     }
                 }
-                Some(KnownActivity::Notice(Notice { source, text, .. })) => {
+                Some(KnownActivity::Notice(NoticeActivity { source, text, .. })) => {
                     let source = if source.is_empty() { source } else { format!("{source}: ") };
                     note(&visible(&format!("  {source}{text}")));
                 }

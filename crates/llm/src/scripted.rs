@@ -70,12 +70,6 @@ impl Answer {
         self.then(Step::Call { id: Some(id.into()), name: name.into(), args: args.to_string() })
     }
 
-    /// Asks for a tool with arguments that are any text: not JSON, cut off.
-    #[must_use]
-    pub fn raw_call(self, id: impl Into<String>, name: impl Into<String>, args: impl Into<String>) -> Self {
-        self.then(Step::Call { id: Some(id.into()), name: name.into(), args: args.into() })
-    }
-
     /// Pauses, in tokio time.
     #[must_use]
     pub fn delay(self, delay: Duration) -> Self {

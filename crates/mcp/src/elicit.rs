@@ -27,13 +27,13 @@ const SURFACE: &str = "mcp:";
 
 /// A question of a server, and where its answer goes.
 pub(super) struct Asked {
-    pub(super) question: Question,
+    pub(super) question: Elicitation,
     pub(super) reply: oneshot::Sender<ElicitResult>,
 }
 
 /// A question that can be put to a person.
 #[derive(Clone, Debug)]
-pub(super) struct Question {
+pub(super) struct Elicitation {
     message: String,
     fields: Vec<Field>,
     schema: Value,
@@ -74,7 +74,7 @@ pub(super) fn surface_id() -> String {
     format!("{SURFACE}{}", uuid::Uuid::now_v7().simple())
 }
 
-impl Question {
+impl Elicitation {
     /// Reads what a server asks.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use rmcp::{ClientHandler, RoleClient};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::Tell;
-use super::elicit::{Asked, Question, declined};
+use super::elicit::{Asked, Elicitation, declined};
 use aye_core::contract::display::visible_line;
 
 /// Lines of a server that are kept, and characters of each.
@@ -238,7 +238,7 @@ impl ClientHandler for Handler {
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         self.shared.note_refused(&asked);
-        let question = Question::read(asked).map_err(|why| ErrorData::invalid_params(why, None))?;
+        let question = Elicitation::read(asked).map_err(|why| ErrorData::invalid_params(why, None))?;
         let (reply, answer) = oneshot::channel();
         // A question that belongs to no call, or one of a flood, is nobody's.
         if !self.shared.ask(Asked { question, reply }).await {
@@ -307,7 +307,8 @@ mod tests {
             let asked = serde_json::json!({"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}});
             let (reply, _) = oneshot::channel();
             Asked {
-                question: Question::read(serde_json::from_value(asked).expect("a form")).expect("a question"),
+                question: Elicitation::read(serde_json::from_value(asked).expect("a form"))
+                    .expect("a question"),
                 reply,
             }
         };

@@ -82,13 +82,6 @@ impl Manager {
         self.run(&self.servers.all);
     }
 
-    /// Starts one server only.
-    pub fn start_one(&self, name: &str) -> Result<(), String> {
-        let server = self.server(name)?;
-        self.run(&[server]);
-        Ok(())
-    }
-
     fn run(&self, servers: &[Arc<Server>]) {
         let mut thread = self.thread.lock().expect("no panic while it is held");
         if servers.is_empty() || thread.is_some() || self.stop.is_cancelled() {

@@ -45,7 +45,7 @@ pub fn server_part(name: &str) -> String {
 }
 
 /// The names for the tools of one server, in their order; `None` for a tool whose name is there already.
-pub fn tool_ids(server_part: &str, names: &[&str]) -> Vec<Option<String>> {
+pub(crate) fn tool_ids(server_part: &str, names: &[&str]) -> Vec<Option<String>> {
     let begin = format!("{PREFIX}{server_part}__");
     let max = MAX_ID.saturating_sub(begin.len());
     let is_exact = |name: &str| !name.is_empty() && name.len() <= max && name.chars().all(is_plain);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::elicit::Question;
+use super::elicit::Elicitation;
 use super::talk::{CallSession, Reply};
 
 /// So long a call is kept open for a person.
@@ -15,7 +15,7 @@ pub(super) const KEPT: Duration = Duration::from_hours(1);
 pub(super) struct WaitingCall {
     pub(super) run: String,
     pub(super) talk: CallSession,
-    pub(super) question: Question,
+    pub(super) question: Elicitation,
     pub(super) reply: Reply,
 }
 

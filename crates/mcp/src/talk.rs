@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::client::{CallError, Client};
-use super::elicit::{Question, declined};
+use super::elicit::{Elicitation, declined};
 use super::handler::Progress;
 use super::open::{OpenCall, Step};
 use aye_core::contract::progress::ProgressStatus;
@@ -34,7 +34,7 @@ pub(super) struct CallSession {
     asked: usize,
     rounds: usize,
     /// Questions that came together, for a server that takes the answers with the call sent again.
-    waiting: VecDeque<(String, Question)>,
+    waiting: VecDeque<(String, Elicitation)>,
     answers: BTreeMap<String, Value>,
     reported: Option<Instant>,
 }
@@ -51,7 +51,7 @@ pub(super) enum Reply {
 #[expect(clippy::large_enum_variant, reason = "one at a time, and taken apart at once")]
 pub(super) enum Said {
     Result(Result<ServerResult, CallError>),
-    Question(Question, Reply),
+    Question(Elicitation, Reply),
 }
 
 impl CallSession {
@@ -131,7 +131,7 @@ impl CallSession {
                 ));
             };
             self.client.shared.note_refused(&request.params);
-            match Question::read(request.params) {
+            match Elicitation::read(request.params) {
                 Ok(question) if self.asked < MAX_QUESTIONS => {
                     self.asked += 1;
                     self.waiting.push_back((key, question));

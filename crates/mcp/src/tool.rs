@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Surroundings;
 use super::client::CallError;
 use super::content::tool_result;
-use super::elicit::{Question, surface_id, surface_of};
+use super::elicit::{Elicitation, surface_id, surface_of};
 use super::list::Found;
 use super::questions::{KEPT, Questions, WaitingCall};
 use super::server::Server;
@@ -65,7 +65,7 @@ impl McpTool {
     /// Makes a server's question one to the person, and keeps the call open for the answer.
     fn ask(
         &self,
-        (talk, question, reply): (CallSession, Question, Reply),
+        (talk, question, reply): (CallSession, Elicitation, Reply),
         before: Option<(&Value, &str)>,
         args: Value,
         ctx: &ToolCallContext,

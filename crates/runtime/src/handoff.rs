@@ -10,7 +10,7 @@ use super::catalog::Catalog;
 use super::driver::Driver;
 use super::resolve::{ResolveError, ResolvedAgent, resolve_spec};
 use super::{RuntimeError, Shared};
-use aye_core::contract::activity::{Activity, KnownActivity, Notice};
+use aye_core::contract::activity::{Activity, KnownActivity, NoticeActivity};
 use aye_core::contract::handoff::{ActiveAgentKey, AgentOverlay, HandoffAction, HandoffBase, HandoffState};
 use aye_core::contract::message::{Message, Visibility};
 use aye_core::contract::record::RunRecord;
@@ -125,7 +125,7 @@ impl Driver {
     fn tell_handoff(&self, text: String) -> impl Future<Output = ()> + use<> {
         // The agent and its model are for front ends that show who answers.
         let agent = self.handoff.active.as_ref().unwrap_or(&self.handoff.base.spec.id).clone();
-        let notice = Notice {
+        let notice = NoticeActivity {
             source: SOURCE.to_owned(),
             text,
             level: None,

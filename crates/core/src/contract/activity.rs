@@ -14,7 +14,7 @@ use super::progress::{
 use super::summary::COMPACTED_ACTIVITY_TYPE;
 use crate::state::EffectSpec;
 
-/// The activity type of [`Notice`].
+/// The activity type of [`NoticeActivity`].
 pub const NOTICE_ACTIVITY_TYPE: &str = "notice";
 
 /// The activity type of [`SteeredMessage`].
@@ -33,7 +33,7 @@ pub struct Activity {
 #[derive(Clone, Debug, PartialEq)]
 pub enum KnownActivity {
     /// Text for the user that stays in the transcript.
-    Notice(Notice),
+    Notice(NoticeActivity),
     /// A message that a run took in between two steps.
     Steered(SteeredMessage),
     /// Progress of a tool.
@@ -49,7 +49,7 @@ pub enum KnownActivity {
 /// Text for the user that stays in the transcript.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Notice {
+pub struct NoticeActivity {
     /// Its source, such as `reminder`; empty for the runtime's own.
     pub source: String,
     /// The text.
@@ -166,13 +166,13 @@ impl Activity {
     /// Text for the user from a source such as `reminder`.
     pub fn notice(source: &str, text: impl Into<String>) -> Self {
         let (source, text) = (source.to_owned(), text.into());
-        KnownActivity::Notice(Notice { source, text, ..Notice::default() }).into()
+        KnownActivity::Notice(NoticeActivity { source, text, ..NoticeActivity::default() }).into()
     }
 
     /// The same, as something that needs care.
     pub fn warning(source: &str, text: impl Into<String>) -> Self {
         let (source, text, level) = (source.to_owned(), text.into(), Some("warning".to_owned()));
-        KnownActivity::Notice(Notice { source, text, level, ..Notice::default() }).into()
+        KnownActivity::Notice(NoticeActivity { source, text, level, ..NoticeActivity::default() }).into()
     }
 }
 

@@ -97,7 +97,7 @@ pub struct ChoiceQuestion {
     /// One to three words above it.
     pub header: Option<String>,
     /// The choices.
-    pub choices: Vec<Choice>,
+    pub choices: Vec<QuestionChoice>,
     /// Whether several may be selected.
     pub is_multi: bool,
     /// Whether text may be written instead.
@@ -106,7 +106,7 @@ pub struct ChoiceQuestion {
 
 /// One of the choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct QuestionChoice {
     /// The answer.
     pub label: String,
     /// Its explanation.
@@ -249,7 +249,7 @@ impl ChoiceQuestion {
         let choice = |entry: Value| {
             // An older version stored a choice without a description as its label.
             let label = entry.as_str().map(str::to_owned).or_else(|| member(&entry, "label"))?;
-            Some(Choice { label, description: text(&entry, "description") })
+            Some(QuestionChoice { label, description: text(&entry, "description") })
         };
         Self {
             question: text(parameters, "question"),

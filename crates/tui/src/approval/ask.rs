@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::composer::Composer;
-use aye_core::contract::question::{Choice, ChoiceQuestion};
+use aye_core::contract::question::{ChoiceQuestion, QuestionChoice};
 
 /// What is chosen and written so far.
 #[derive(Clone, Debug, Default)]
 pub struct AskState {
-    choices: Vec<Choice>,
+    choices: Vec<QuestionChoice>,
     multi: bool,
     free_text: bool,
     /// The row that the arrows are at: a choice, or the row for words behind them.
@@ -30,7 +30,7 @@ impl AskState {
     }
 
     /// The choices.
-    pub fn choices(&self) -> &[Choice] {
+    pub fn choices(&self) -> &[QuestionChoice] {
         &self.choices
     }
 

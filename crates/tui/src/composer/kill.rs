@@ -68,9 +68,4 @@ impl Composer {
     pub fn keep_piece(&mut self, piece: String) {
         self.killed.add(piece, false, false);
     }
-
-    /// What was deleted last.
-    pub fn last_piece(&self) -> &str {
-        self.killed.newest(0).map_or("", String::as_str)
-    }
 }

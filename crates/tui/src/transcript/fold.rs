@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{EntryKind, Level, Moment, Place, Progress, Retry, Todo, ToolEntry, ToolState, Transcript};
-use aye_core::contract::activity::{KnownActivity, Notice};
+use aye_core::contract::activity::{KnownActivity, NoticeActivity};
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::inference::TokenUsage;
 use aye_core::contract::lifecycle::TerminationReason;
@@ -213,7 +213,7 @@ impl Transcript {
                 });
             }
             Some(KnownActivity::Child(state)) => self.change_tool(call_id, |tool| tool.serve(at, *state)),
-            Some(KnownActivity::Notice(Notice { source, text, level, agent, model })) => {
+            Some(KnownActivity::Notice(NoticeActivity { source, text, level, agent, model })) => {
                 let level = match level.as_deref() {
                     Some("warning") => Level::Warning,
                     Some("error") => Level::Error,
