@@ -38,14 +38,11 @@ pub(super) async fn message(
     let command = command(app, text).await?;
     goes_with.extend(images::mentioned(app, typed).await?);
     goes_with.extend(mentions::attached(app, typed).await?);
-    match command {
-        Some(content) => Ok(joined(content, goes_with, Some(text))),
-        None => {
-            let is_more = goes_with.iter().any(|block| matches!(block, ContentBlock::Text { .. }));
-            let written = is_more.then_some(text);
-            Ok(joined(mcp::with_resources(app, text).await?, goes_with, written))
-        }
+    if let Some(content) = command {
+        return Ok(joined(content, goes_with, Some(text)));
     }
+    let is_more = goes_with.iter().any(|block| matches!(block, ContentBlock::Text { .. }));
+    Ok(joined(mcp::with_resources(app, text).await?, goes_with, is_more.then_some(text)))
 }
 
 /// One message of all that goes to the model; `written` is what the user wrote, when that is something else.

@@ -38,6 +38,24 @@ fn let_go(home: &Home, name: &str) {
     std::fs::write(home.work().join(name), "x").expect("written");
 }
 
+/// A model that asks for a command that ends with [`let_go`].
+fn with_pipe() -> (MockLlm, Home) {
+    let llm = asks_to_run("echo begun >> log.txt; cat pipe");
+    let home = Home::with(&llm);
+    fifo(&home, "pipe");
+    (llm, home)
+}
+
+/// A terminal in which that command runs.
+fn at_work(home: &Home, args: &[&str]) -> Pty {
+    let tty = terminal(home, args);
+    tty.say("do it");
+    tty.card("cat pipe");
+    tty.send("y");
+    until("the command", || home.works("cat pipe") && home.read("log.txt") == "begun\n");
+    tty
+}
+
 #[track_caller]
 fn has_no_card(tty: &Pty) {
     tty.wait("that no card is shown", |view| !view.screen().lines().any(|l| l.starts_with(['┃', '│'])));
@@ -175,14 +193,8 @@ fn two_terminals_show_the_same_and_either_answers() {
 
 #[test]
 fn who_looks_on_sees_who_drives_and_what_runs() {
-    let llm = asks_to_run("echo begun >> log.txt; cat pipe");
-    let home = Home::with(&llm);
-    fifo(&home, "pipe");
-    let mut one = terminal(&home, &[]);
-    one.say("do it");
-    one.card("cat pipe");
-    one.send("y");
-    until("the command", || home.works("cat pipe") && home.read("log.txt") == "begun\n");
+    let (_llm, home) = with_pipe();
+    let mut one = at_work(&home, &[]);
     let mut two = terminal(&home, &["-c"]);
     two.wait("who drives", |view| view.has(&format!("running in process {}", one.pid())));
     two.shows("I will.");
@@ -208,14 +220,8 @@ fn who_looks_on_sees_who_drives_and_what_runs() {
 
 #[test]
 fn the_owner_is_killed_and_the_other_terminal_takes_over() {
-    let llm = asks_to_run("echo begun >> log.txt; cat pipe");
-    let home = Home::with(&llm);
-    fifo(&home, "pipe");
-    let one = terminal(&home, &[]);
-    one.say("do it");
-    one.card("cat pipe");
-    one.send("y");
-    until("the command", || home.works("cat pipe") && home.read("log.txt") == "begun\n");
+    let (_llm, home) = with_pipe();
+    let one = at_work(&home, &[]);
     let mut two = terminal(&home, &["-c"]);
     two.wait("who drives", |view| view.has("running in process"));
     one.kill();
@@ -231,15 +237,9 @@ fn the_owner_is_killed_and_the_other_terminal_takes_over() {
 /// A process that is stopped keeps its terminal, but not its lease.
 #[test]
 fn the_owner_is_stopped_and_the_other_terminal_takes_over_when_its_lease_is_over() {
-    let llm = asks_to_run("echo begun >> log.txt; cat pipe");
-    let home = Home::with(&llm);
-    fifo(&home, "pipe");
+    let (llm, home) = with_pipe();
     let lease = ["--config", "lease=1s"];
-    let mut one = terminal(&home, &lease);
-    one.say("do it");
-    one.card("cat pipe");
-    one.send("y");
-    until("the command", || home.works("cat pipe") && home.read("log.txt") == "begun\n");
+    let mut one = at_work(&home, &lease);
     let mut two = terminal(&home, &[&["-c"][..], &lease].concat());
     two.wait("who drives", |view| view.has("running in process"));
     // As long as it lives and renews its lease, it drives.
@@ -266,14 +266,8 @@ fn the_owner_is_stopped_and_the_other_terminal_takes_over_when_its_lease_is_over
 
 #[test]
 fn a_message_from_who_looks_on_is_said_once() {
-    let llm = asks_to_run("echo begun >> log.txt; cat pipe");
-    let home = Home::with(&llm);
-    fifo(&home, "pipe");
-    let mut one = terminal(&home, &[]);
-    one.say("do it");
-    one.card("cat pipe");
-    one.send("y");
-    until("the command", || home.works("cat pipe"));
+    let (llm, home) = with_pipe();
+    let mut one = at_work(&home, &[]);
     let mut two = terminal(&home, &["-c"]);
     two.wait("who drives", |view| view.has("running in process"));
     two.queue("from the second");
@@ -302,14 +296,8 @@ fn a_message_from_who_looks_on_is_said_once() {
 /// The owner dies with messages in the queue: they begin when the run is over, in whoever drives then.
 #[test]
 fn what_is_queued_outlives_its_terminal() {
-    let llm = asks_to_run("echo begun >> log.txt; cat pipe");
-    let home = Home::with(&llm);
-    fifo(&home, "pipe");
-    let tty = terminal(&home, &[]);
-    tty.say("do it");
-    tty.card("cat pipe");
-    tty.send("y");
-    until("the command", || home.works("cat pipe"));
+    let (llm, home) = with_pipe();
+    let tty = at_work(&home, &[]);
     tty.queue("and then this");
     tty.wait("the queue", |view| view.has("queued and then this"));
     tty.queue("not this");

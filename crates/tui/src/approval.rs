@@ -93,7 +93,7 @@ pub enum Reply {
     /// The key means nothing here.
     NotMine,
     /// The answer.
-    Decide(Answer),
+    Decide(Box<Answer>),
     /// Look at edited arguments.
     Review(Value),
     /// Open a text in the person's editor.

@@ -80,7 +80,7 @@ impl Card {
     pub(super) fn decide(&mut self, mut answer: Answer, word: &'static str) -> Reply {
         self.stage = Stage::Deciding(word);
         answer.reason = answer.reason.or_else(|| self.comment.clone());
-        Reply::Decide(answer)
+        Reply::Decide(Box::new(answer))
     }
 
     /// What a key in a line leads to when it does not send it.

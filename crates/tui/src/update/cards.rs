@@ -79,7 +79,7 @@ impl App {
             Reply::NotMine => return false,
             Reply::Taken => {}
             Reply::Decide(answer) => {
-                cmds.push(Cmd::Decide(id, answer));
+                cmds.push(Cmd::Decide(id, *answer));
                 self.go_to_open_card();
             }
             Reply::PutAway => self.put_away(&id),
