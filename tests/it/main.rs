@@ -1,4 +1,5 @@
 //! The one integration binary: the crate and the program as a user meets them.
+#![allow(unreachable_pub, reason = "a test binary exports nothing")]
 
 mod acp;
 mod agents;

@@ -152,11 +152,11 @@ pub const PROVIDERS: &[BuiltInProvider] = &[
 ];
 
 /// The window of a model that nobody knows; small, so that what is sent fits in most.
-pub const UNKNOWN_CONTEXT_WINDOW: u64 = 128_000;
+pub(crate) const UNKNOWN_CONTEXT_WINDOW: u64 = 128_000;
 /// The answer of a model that nobody knows.
-pub const UNKNOWN_MAX_OUTPUT: u64 = 8_192;
+pub(crate) const UNKNOWN_MAX_OUTPUT: u64 = 8_192;
 
 /// The provider of a name.
-pub fn provider(name: &str) -> Option<&'static BuiltInProvider> {
+pub(crate) fn provider(name: &str) -> Option<&'static BuiltInProvider> {
     PROVIDERS.iter().find(|provider| provider.name == name)
 }

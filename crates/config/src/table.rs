@@ -22,7 +22,7 @@ const OPEN_WEIGHTS: [(&str, u64, u64); 3] =
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TableModel {
+pub(crate) struct TableModel {
     /// Provider that serves the model, by the table's name of it.
     pub provider: String,
     /// Name that the provider knows.
@@ -44,7 +44,7 @@ pub struct TableModel {
 /// Dollars per million tokens; 0 where the provider names no price.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Dollars {
+pub(crate) struct Dollars {
     /// Prompt tokens.
     pub input: f64,
     /// Answer tokens.
@@ -144,7 +144,7 @@ pub fn models_of(provider: &str) -> impl Iterator<Item = &'static str> {
 
 /// What is known about a model at a provider; names of gateways such as `vendor/model` are known by their last part
 /// too.
-pub fn known_model(provider: &str, model: &str) -> KnownModel {
+pub(crate) fn known_model(provider: &str, model: &str) -> KnownModel {
     let own = name_in_table(provider);
     let of_own = || rows().filter(move |row| row.provider == own);
     let of_makers = || rows().filter(|row| MAKERS.contains(&row.provider));
@@ -187,7 +187,7 @@ fn version_of(rows: impl Iterator<Item = Row>, model: &str) -> Option<Row> {
 }
 
 /// Whether a name is a dated or moving version of a model: `-20250929`, `-2024-08-06`, `-latest`.
-pub fn is_version_of(name: &str, model: &str) -> bool {
+pub(crate) fn is_version_of(name: &str, model: &str) -> bool {
     name.strip_prefix(model).is_some_and(|rest| {
         let digits = rest.bytes().filter(u8::is_ascii_digit).count();
         rest == "-latest"

@@ -20,11 +20,11 @@ use AgentEvent::{
     ToolCallDelta, ToolCallDone, ToolCallReady, ToolCallResumed, ToolCallStart, ToolCallStreamDelta,
 };
 
-pub fn run_start() -> AgentEvent {
+pub(crate) fn run_start() -> AgentEvent {
     RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None }
 }
 
-pub fn run_finish(termination: TerminationReason) -> AgentEvent {
+pub(crate) fn run_finish(termination: TerminationReason) -> AgentEvent {
     RunFinish {
         thread_id: "t".into(),
         run_id: "r".into(),
@@ -33,19 +33,19 @@ pub fn run_finish(termination: TerminationReason) -> AgentEvent {
     }
 }
 
-pub fn step_start(id: &str) -> AgentEvent {
+pub(crate) fn step_start(id: &str) -> AgentEvent {
     StepStart { message_id: id.into() }
 }
 
-pub fn text(delta: &str) -> AgentEvent {
+pub(crate) fn text(delta: &str) -> AgentEvent {
     TextDelta { delta: delta.into() }
 }
 
-pub fn thought(delta: &str) -> AgentEvent {
+pub(crate) fn thought(delta: &str) -> AgentEvent {
     ReasoningDelta { delta: delta.into() }
 }
 
-pub fn complete(stop_reason: StopReason) -> AgentEvent {
+pub(crate) fn complete(stop_reason: StopReason) -> AgentEvent {
     let usage = TokenUsage { prompt_tokens: Some(3), ..TokenUsage::default() };
     InferenceComplete {
         model: "m".into(),
@@ -55,12 +55,12 @@ pub fn complete(stop_reason: StopReason) -> AgentEvent {
     }
 }
 
-pub fn done(id: &str, result: ToolResult, outcome: ToolCallOutcome) -> AgentEvent {
+pub(crate) fn done(id: &str, result: ToolResult, outcome: ToolCallOutcome) -> AgentEvent {
     ToolCallDone { id: id.into(), message_id: "m1".into(), result, outcome }
 }
 
 /// A call of `Bash` with its arguments in two pieces.
-pub fn call(id: &str) -> Vec<AgentEvent> {
+pub(crate) fn call(id: &str) -> Vec<AgentEvent> {
     vec![
         ToolCallStart { id: id.into(), name: "Bash".into() },
         ToolCallDelta { id: id.into(), args_delta: "{\"command\":".into() },
@@ -69,7 +69,7 @@ pub fn call(id: &str) -> Vec<AgentEvent> {
     ]
 }
 
-pub fn ticket(id: &str, call: &str, action: &str) -> SuspendTicket {
+pub(crate) fn ticket(id: &str, call: &str, action: &str) -> SuspendTicket {
     SuspendTicket {
         suspension: Suspension {
             id: id.into(),
@@ -88,7 +88,7 @@ pub fn ticket(id: &str, call: &str, action: &str) -> SuspendTicket {
     }
 }
 
-pub fn question(id: &str, call: &str, action: &str) -> SuspensionRecord {
+pub(crate) fn question(id: &str, call: &str, action: &str) -> SuspensionRecord {
     SuspensionRecord {
         id: id.into(),
         thread_id: "t".into(),
@@ -102,13 +102,13 @@ pub fn question(id: &str, call: &str, action: &str) -> SuspensionRecord {
     }
 }
 
-pub fn asks(id: &str, call: &str, action: &str) -> AgentEvent {
+pub(crate) fn asks(id: &str, call: &str, action: &str) -> AgentEvent {
     let result = ToolResult::suspended_with("Bash", "Run ls?", ticket(id, call, action));
     done(call, result, ToolCallOutcome::Suspended)
 }
 
 /// A result that a user denied.
-pub fn declined() -> ToolResult {
+pub(crate) fn declined() -> ToolResult {
     let text = "The user denied this call. It did not run. Reason: not now";
     let mut result = ToolResult::error("Bash", text);
     result.details = Some(json!({"code": "declined", "shown": "not now"}));
@@ -116,7 +116,7 @@ pub fn declined() -> ToolResult {
 }
 
 /// Thoughts, text, one call, its result, then the answer.
-pub fn tool_run() -> Vec<AgentEvent> {
+pub(crate) fn tool_run() -> Vec<AgentEvent> {
     let mut events = vec![run_start(), step_start("m1"), thought("hm"), text("I look.")];
     events.extend(call("c1"));
     events.extend([
@@ -134,7 +134,7 @@ pub fn tool_run() -> Vec<AgentEvent> {
 }
 
 /// A question, up to where the run waits.
-pub fn question_run() -> Vec<AgentEvent> {
+pub(crate) fn question_run() -> Vec<AgentEvent> {
     let mut events = vec![run_start(), step_start("m1")];
     events.extend(call("c1"));
     events.extend([
@@ -147,7 +147,7 @@ pub fn question_run() -> Vec<AgentEvent> {
 }
 
 /// The rest of it, after an approval.
-pub fn resumed_run() -> Vec<AgentEvent> {
+pub(crate) fn resumed_run() -> Vec<AgentEvent> {
     vec![
         run_start(),
         ToolCallResumed { target_id: "c1".into(), result: Value::Null },
@@ -162,7 +162,7 @@ pub fn resumed_run() -> Vec<AgentEvent> {
 }
 
 /// Any event, with few different ids so that they meet.
-pub fn any_event() -> impl Strategy<Value = AgentEvent> {
+pub(crate) fn any_event() -> impl Strategy<Value = AgentEvent> {
     let id = || prop::sample::select(vec!["c1", "c2", "c3"]).prop_map(str::to_owned);
     let message = || prop::sample::select(vec!["m1", "m2"]).prop_map(str::to_owned);
     let name = || prop::sample::select(vec!["Bash", "Read"]).prop_map(str::to_owned);
@@ -239,6 +239,6 @@ pub fn any_event() -> impl Strategy<Value = AgentEvent> {
 }
 
 /// Any sequence of events.
-pub fn any_events() -> impl Strategy<Value = Vec<AgentEvent>> {
+pub(crate) fn any_events() -> impl Strategy<Value = Vec<AgentEvent>> {
     vec(any_event(), 0..60)
 }

@@ -15,7 +15,7 @@ use aye_core::contract::tool::Tool;
 use aye_core::phase::Plugin;
 
 /// A tool under its id.
-pub type NamedTool = (String, Arc<dyn Tool>);
+pub(crate) type NamedTool = (String, Arc<dyn Tool>);
 
 /// All registries of one runtime. Tools and plugins keep the order they were registered in, so that requests are
 /// byte-stable.

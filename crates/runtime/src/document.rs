@@ -10,7 +10,7 @@ use aye_core::contract::tool::ToolResult;
 use aye_core::run::Run;
 
 /// The format this version writes. A higher one is refused by name.
-pub const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 
 /// The result of one call of the current step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

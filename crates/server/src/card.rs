@@ -154,7 +154,7 @@ pub struct QuestionCard {
 }
 
 /// Stands for what is asked: another call, another reason or other files have another one.
-pub fn shown_hash(record: &SuspensionRecord) -> String {
+pub(crate) fn shown_hash(record: &SuspensionRecord) -> String {
     sha256_hex(json!([record.id, record.ticket]).to_string())
 }
 

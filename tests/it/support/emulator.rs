@@ -1,4 +1,5 @@
 //! A terminal as people have one: it keeps what scrolled away, and breaks long rows anew when its width changes.
+#![allow(unreachable_pub, reason = "crates include it for their own tests")]
 
 use alacritty_terminal::event::VoidListener;
 use alacritty_terminal::grid::Dimensions;

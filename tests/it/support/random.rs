@@ -1,4 +1,5 @@
 //! Random numbers that a seed gives again (splitmix64).
+#![allow(unreachable_pub, reason = "crates include it for their own tests")]
 
 pub struct Random(u64);
 

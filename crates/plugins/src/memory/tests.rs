@@ -39,7 +39,7 @@ mod shelf {
     type Entries = BTreeMap<(String, String), ProfileEntry>;
 
     #[derive(Default)]
-    pub struct Shelf(Mutex<(u64, Entries)>);
+    pub(super) struct Shelf(Mutex<(u64, Entries)>);
 
     #[async_trait]
     impl ProfileStore for Shelf {

@@ -185,7 +185,7 @@ impl<'r> Allowed<'r> {
 }
 
 /// The tool whose primary argument is a shell command.
-pub const SHELL_TOOL: &str = "Bash";
+pub(super) const SHELL_TOOL: &str = "Bash";
 
 /// The primary argument of the tools everybody knows.
 pub fn known_primary(tool: &str) -> Option<&'static str> {

@@ -19,7 +19,7 @@ pub struct Places<'a> {
 
 /// A path, looked at in every way that matters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub(super) struct Seen {
     /// The path as written and the one the system would open; more when `~` can be read in two ways.
     pub views: Vec<PathBuf>,
     /// The texts that rules are held against, for each view.
@@ -36,7 +36,7 @@ pub struct Seen {
 
 impl Seen {
     /// The bare repository that it lies in.
-    pub fn bare_repository(&self, workspace: &Path) -> Option<String> {
+    pub(super) fn bare_repository(&self, workspace: &Path) -> Option<String> {
         self.views.iter().find_map(|view| bare_repository(view, workspace))
     }
 }
@@ -48,7 +48,7 @@ const MAX_LINKS: usize = 40;
 ///
 /// # Errors
 /// When the text cannot be a path: empty, or with a NUL in it.
-pub fn look(text: &str, places: &Places<'_>) -> Result<Seen, String> {
+pub(super) fn look(text: &str, places: &Places<'_>) -> Result<Seen, String> {
     if text.is_empty() {
         return Err("the path is empty".into());
     }
@@ -99,7 +99,7 @@ pub fn look(text: &str, places: &Places<'_>) -> Result<Seen, String> {
 }
 
 /// Takes `.` and `..` away by the letters alone.
-pub fn normalise(path: &Path) -> PathBuf {
+pub(super) fn normalise(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for component in path.components() {
         match component {
@@ -116,7 +116,7 @@ pub fn normalise(path: &Path) -> PathBuf {
 /// Where the system would end up: links followed one by one, `..` taken after them. What does not exist yet is kept.
 ///
 /// The second answer is true when a link on the way leads to nothing.
-pub fn resolve(path: &Path) -> (PathBuf, bool) {
+pub(super) fn resolve(path: &Path) -> (PathBuf, bool) {
     let parts = |path: &Path, of_link: bool| -> Vec<(OsString, bool)> {
         path.components().rev().map(|c| (c.as_os_str().to_owned(), of_link)).collect()
     };
@@ -167,7 +167,7 @@ fn relative_part(path: &Path, places: &Places<'_>, real: &Path) -> PathBuf {
 
 /// The texts a rule is held against for one view of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Forms {
+pub(super) struct Forms {
     /// Relative to the workspace, when it is inside; the workspace itself is `.`.
     pub relative: Option<String>,
     /// Absolute.

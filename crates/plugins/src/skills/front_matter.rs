@@ -12,11 +12,11 @@ pub use aye_files::front_matter::{Issue as SkillIssue, Severity};
 use aye_pattern::Pattern;
 
 /// Characters of a name.
-pub const MAX_NAME: usize = 64;
+pub(super) const MAX_NAME: usize = 64;
 /// Characters of a description.
-pub const MAX_DESCRIPTION: usize = 1024;
+pub(super) const MAX_DESCRIPTION: usize = 1024;
 /// A larger `SKILL.md` is refused.
-pub const MAX_FILE: u64 = 512 * 1024;
+pub(super) const MAX_FILE: u64 = 512 * 1024;
 
 /// What the front matter says about a skill.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -44,7 +44,7 @@ impl<W: Write> Write for Output<W> {
 }
 
 /// The text in ASCII, with the same widths. Sequences that a terminal obeys are ASCII already.
-pub fn in_ascii(text: &str) -> String {
+pub(super) fn in_ascii(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for piece in text.graphemes(true) {
         if piece.is_ascii() {
