@@ -1,6 +1,6 @@
 //! The protocol of `aye permissions check`: one JSON question a line in, one JSON verdict a line out.
 
-use super::evaluate::{Held, Prepared, Question, Verdict};
+use super::evaluate::{HeldProfiles, Prepared, Question, Verdict};
 use super::rules::{Layer, RuleSet, ToolPermissionBehavior as Behavior};
 use aye_core::contract::address::DomainPattern;
 use aye_core::contract::judgement::Profile;
@@ -20,7 +20,7 @@ pub struct CheckContext<'a> {
     /// What commands in [`Profile::Workspace`] may reach.
     pub domains: &'a [DomainPattern],
     /// What the machine enforces.
-    pub held: Held,
+    pub held: HeldProfiles,
 }
 
 #[derive(Deserialize)]

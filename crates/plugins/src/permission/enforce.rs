@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use aye_core::contract::judgement::Profile;
 
-use super::evaluate::{AskKind, Decision, Held, Verdict};
+use super::evaluate::{AskKind, Decision, HeldProfiles, Verdict};
 use super::git_changes::{AskGit, ChangedByGit};
 use super::mode::Mode;
 
@@ -61,10 +61,10 @@ impl Enforcement {
     }
 
     /// What it enforces.
-    pub fn held(&self) -> Held {
+    pub fn held(&self) -> HeldProfiles {
         let can = |profile, namespaces| (self.problem)(Need { profile, namespaces }).is_none();
         // Without namespaces a command in the workspace reads denied files.
-        Held { read: can(Profile::Read, false), workspace: can(Profile::Workspace, true) }
+        HeldProfiles { read: can(Profile::Read, false), workspace: can(Profile::Workspace, true) }
     }
 
     /// Why nothing can run in a mode here.

@@ -1,7 +1,7 @@
 //! Which profile a command runs in, and what happens where it cannot be enforced.
 
 use super::enforce::{Enforcement, Need};
-use super::evaluate::{AskKind, Decision, Held, Prepared, Question, Verdict};
+use super::evaluate::{AskKind, Decision, HeldProfiles, Prepared, Question, Verdict};
 use super::file::Format;
 use super::mode::{Mode, evaluate_in};
 use super::plugin_tests::{World, world, yes};
@@ -168,7 +168,7 @@ fn where_the_kernel_holds_the_rest_reading_asks_nothing() {
     let mut rules = shipped_rules();
     rules
         .join(RuleSet::from_flags(&["Bash(npm *)", "Bash(grep *)"], &["Bash(rm *)", "Read(b.txt)"]).unwrap());
-    let judge = |command: &str, held: Held| {
+    let judge = |command: &str, held: HeldProfiles| {
         let args = json!({ "command": command });
         let question = Question { cwd: &root, workspace: &root, ..question(&args) };
         Prepared::of(&question).unwrap().held_by(held).verdict(&rules)
@@ -186,24 +186,28 @@ fn where_the_kernel_holds_the_rest_reading_asks_nothing() {
         "timeout 9 awk '/x/' a.txt",
         "wc --files0-from=list",
     ] {
-        let verdict = judge(line, Held::ALL);
+        let verdict = judge(line, HeldProfiles::ALL);
         let both = (verdict.decision, verdict.profile);
         assert_eq!(both, (Decision::Allow, Some(Profile::Read)), "{line}: {}", verdict.why);
     }
     // A rule of the user's that is about a file binds what names it, and the kernel masks it from what finds it.
     for (line, held, expected) in [
-        ("sed -n 1p b.txt", Held::ALL, Decision::Deny),
-        ("awk '{print}' .env", Held::ALL, Decision::Ask(AskKind::Rule)),
-        ("sed -n 1p ../x", Held::ALL, Decision::Ask(AskKind::Default)),
-        ("sed -i s/a/b/ a.txt", Held::ALL, Decision::Ask(AskKind::Default)),
-        ("grep -r x .", Held::ALL, Decision::Allow),
-        ("grep -r x .", Held { workspace: false, ..Held::ALL }, Decision::Ask(AskKind::Rule)),
-        ("rg -uu x", Held { read: false, ..Held::ALL }, Decision::Ask(AskKind::Rule)),
-        ("awk '{print $1}' a.txt", Held::default(), Decision::Ask(AskKind::Default)),
+        ("sed -n 1p b.txt", HeldProfiles::ALL, Decision::Deny),
+        ("awk '{print}' .env", HeldProfiles::ALL, Decision::Ask(AskKind::Rule)),
+        ("sed -n 1p ../x", HeldProfiles::ALL, Decision::Ask(AskKind::Default)),
+        ("sed -i s/a/b/ a.txt", HeldProfiles::ALL, Decision::Ask(AskKind::Default)),
+        ("grep -r x .", HeldProfiles::ALL, Decision::Allow),
+        ("grep -r x .", HeldProfiles { workspace: false, ..HeldProfiles::ALL }, Decision::Ask(AskKind::Rule)),
+        ("rg -uu x", HeldProfiles { read: false, ..HeldProfiles::ALL }, Decision::Ask(AskKind::Rule)),
+        ("awk '{print $1}' a.txt", HeldProfiles::default(), Decision::Ask(AskKind::Default)),
         // In one line with what may write, code may write too.
-        ("awk 'BEGIN{system(\"touch x\")}' && npm test", Held::ALL, Decision::Ask(AskKind::Undecided)),
-        ("sed -n 1p a.txt && npm test", Held::ALL, Decision::Allow),
-        ("timeout 60 npm test", Held::ALL, Decision::Allow),
+        (
+            "awk 'BEGIN{system(\"touch x\")}' && npm test",
+            HeldProfiles::ALL,
+            Decision::Ask(AskKind::Undecided),
+        ),
+        ("sed -n 1p a.txt && npm test", HeldProfiles::ALL, Decision::Allow),
+        ("timeout 60 npm test", HeldProfiles::ALL, Decision::Allow),
     ] {
         assert_eq!(judge(line, held).decision, expected, "{line}: {}", judge(line, held).why);
     }

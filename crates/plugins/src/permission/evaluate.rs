@@ -41,16 +41,16 @@ impl Question<'_> {
 /// What the kernel of this machine enforces: there the judge need not know what each option of a program does. Nothing
 /// by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldProfiles {
     /// [`Profile::Read`].
     pub read: bool,
     /// [`Profile::Workspace`], with files that rules deny or ask about masked.
     pub workspace: bool,
 }
 
-impl Held {
+impl HeldProfiles {
     /// All of it.
-    pub const ALL: Held = Held { read: true, workspace: true };
+    pub const ALL: HeldProfiles = HeldProfiles { read: true, workspace: true };
 
     fn masks_in(self, profile: Profile) -> bool {
         match profile {
@@ -223,7 +223,7 @@ pub struct Prepared<'a> {
     named: OnceLock<Vec<NamedFile>>,
     /// What the line would find on the disk, by the rules that were asked about it, and whether it is masked.
     reached: Mutex<Option<(Vec<Arc<Rule>>, bool, Reached)>>,
-    held: Held,
+    held: HeldProfiles,
 }
 
 impl<'a> Prepared<'a> {
@@ -240,13 +240,13 @@ impl<'a> Prepared<'a> {
             subject,
             named: OnceLock::new(),
             reached: Mutex::default(),
-            held: Held::default(),
+            held: HeldProfiles::default(),
         })
     }
 
     /// The same call on a machine that enforces this.
     #[must_use]
-    pub fn held_by(self, held: Held) -> Prepared<'a> {
+    pub fn held_by(self, held: HeldProfiles) -> Prepared<'a> {
         Prepared { held, ..self }
     }
 
@@ -257,7 +257,7 @@ impl<'a> Prepared<'a> {
 
     /// Judges it by the rules as if nothing was sandboxed.
     pub(super) fn verdict_outside(&self, rules: &RuleSet) -> Verdict {
-        Judge { held: Held::default(), ..self.judge(rules, None) }.verdict()
+        Judge { held: HeldProfiles::default(), ..self.judge(rules, None) }.verdict()
     }
 
     /// Judges it by the rules, without a look at the files that a command line would find.
@@ -426,7 +426,7 @@ pub(super) struct Judge<'a> {
     primary: Option<&'a str>,
     pub(super) subject: &'a Subject,
     call: &'a Prepared<'a>,
-    held: Held,
+    held: HeldProfiles,
     /// The disk is not looked at for what a command line would find.
     is_by_words: bool,
 }

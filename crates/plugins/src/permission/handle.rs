@@ -1,7 +1,7 @@
 //! What the composition root and a front end hold of the permissions of a program.
 
 use super::enforce::Enforcement;
-use super::evaluate::{Held, Question, Verdict};
+use super::evaluate::{HeldProfiles, Question, Verdict};
 use super::files::FileRules;
 use super::git_changes::AskGit;
 use super::mode::Mode;
@@ -135,8 +135,8 @@ impl Permissions {
     }
 
     /// What this machine enforces of the sandbox; the first call may start a process.
-    pub(super) fn held(&self) -> Held {
-        self.read(|now| now.enforcement.clone()).map(|enforcement| enforcement.held()).unwrap_or_default()
+    pub(super) fn held(&self) -> HeldProfiles {
+        self.read(|now| now.enforcement.clone()).as_ref().map(Enforcement::held).unwrap_or_default()
     }
 
     /// Gives a question the terms of its rules, and of the settings what they do not say.

@@ -62,7 +62,7 @@ pub use check::{CheckContext, check_line};
 pub use editing::{check_grant, check_grant_in};
 pub use enforce::{Enforcement, Need};
 pub use evaluate::{
-    AskKind, Decision, Held, Prepared, Question, Verdict, evaluate, is_file_edit, known_primary,
+    AskKind, Decision, HeldProfiles, Prepared, Question, Verdict, evaluate, is_file_edit, known_primary,
 };
 pub use file::{Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError};
 pub use files::FileRules;

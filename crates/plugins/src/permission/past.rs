@@ -1,6 +1,6 @@
 //! The calls of the past, as questions that other rules can be asked.
 
-use super::evaluate::{Decision, Held, Prepared, Question, Verdict};
+use super::evaluate::{Decision, HeldProfiles, Prepared, Question, Verdict};
 use super::rules::RuleSet;
 use aye_core::contract::audit::{PastAnswer, PastRow};
 use aye_core::contract::ids::{CallId, ThreadId};
@@ -124,7 +124,7 @@ impl Past {
         let judge = |chunk: &[usize]| -> Vec<Verdict> {
             // The files of today say nothing about what a command found then.
             let verdict = |question: Question<'_>| match Prepared::of(&question) {
-                Ok(call) => call.held_by(Held::ALL).verdict_by_words(rules, None),
+                Ok(call) => call.held_by(HeldProfiles::ALL).verdict_by_words(rules, None),
                 Err(why) => Verdict::error(&why),
             };
             chunk.iter().map(|question| verdict(self.question(*question, home))).collect()

@@ -2,7 +2,7 @@
 
 use super::does::does;
 use super::editing::check_grant_in;
-use super::evaluate::{AskKind, Decision, Held, Prepared, SHELL_TOOL, Verdict};
+use super::evaluate::{AskKind, Decision, HeldProfiles, Prepared, SHELL_TOOL, Verdict};
 use super::file::PermissionRulesConfig;
 use super::git_changes::with_protected;
 use super::grant::propose_grants;
@@ -103,7 +103,7 @@ impl PermissionPlugin {
         let primary = descriptor.and_then(|tool| tool.primary_argument.as_deref());
         let question = self.permissions.question(&call.name, &call.arguments, primary);
         let mode = self.permissions.mode();
-        let held = if call.name == SHELL_TOOL { self.permissions.held() } else { Held::default() };
+        let held = if call.name == SHELL_TOOL { self.permissions.held() } else { HeldProfiles::default() };
         let prepared = Prepared::of(&question).map(|prepared| prepared.held_by(held));
         let judged = match &prepared {
             Ok(prepared) => judge_in(&rules, prepared, mode),

@@ -1,6 +1,6 @@
 //! Rules against the parts of a shell command.
 
-use super::evaluate::{Allowed, Held, Question, SHELL_TOOL, excerpt, named};
+use super::evaluate::{Allowed, HeldProfiles, Question, SHELL_TOOL, excerpt, named};
 use super::files::FileRules;
 use super::grant::{pattern_word, rule_for_prefix};
 use super::path::{self, Places};
@@ -199,12 +199,12 @@ pub(super) fn allowed<'r>(
     analysis: &Analysis,
     question: &Question<'_>,
     all: &RuleSet,
-    held: Held,
+    held: HeldProfiles,
 ) -> Result<Allowed<'r>, String> {
     let allowed = allowed_by(rules, analysis, question, all, held)?;
     // The kernel keeps no part of a line from writing when another part may write: each is judged by its words.
     if held.read && allowed.profile != Profile::Read {
-        return allowed_by(rules, analysis, question, all, Held::default());
+        return allowed_by(rules, analysis, question, all, HeldProfiles::default());
     }
     Ok(allowed)
 }
@@ -214,7 +214,7 @@ fn allowed_by<'r>(
     analysis: &Analysis,
     question: &Question<'_>,
     all: &RuleSet,
-    held: Held,
+    held: HeldProfiles,
 ) -> Result<Allowed<'r>, String> {
     let is_whole = |rule: &&&Rule| rule.pattern.is_unconditional() && rule.origin.layer != Layer::Shipped;
     // The exact text of the whole line was allowed: what was seen is what runs.

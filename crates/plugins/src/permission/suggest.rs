@@ -1,6 +1,6 @@
 //! The fewest rules that would have answered what a person always answered in the same way.
 
-use super::evaluate::{Decision, Held, Prepared, SHELL_TOOL, evaluate, known_primary};
+use super::evaluate::{Decision, HeldProfiles, Prepared, SHELL_TOOL, evaluate, known_primary};
 use super::file::{PermissionRuleEntry, PermissionRulesConfig};
 use super::files::may_bind;
 use super::grant::propose_grants;
@@ -94,7 +94,7 @@ pub fn suggest(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Suggestions
     let verdicts = past.judge(rules, &all, home);
     let is_open = |question: &usize| matches!(verdicts[*question].decision, Decision::Ask(_));
     let prepare = |question: &usize| {
-        Some((*question, Prepared::of(&past.question(*question, home)).ok()?.held_by(Held::ALL)))
+        Some((*question, Prepared::of(&past.question(*question, home)).ok()?.held_by(HeldProfiles::ALL)))
     };
     let seen = answers.keys().filter_map(prepare).collect();
     let mut search = Search { past, base: rules.clone(), home, answers, seen };

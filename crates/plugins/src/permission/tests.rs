@@ -28,7 +28,7 @@ fn check(home: &Home, line: &Value) -> (String, String) {
         workspace: &home.root,
         home: None,
         domains: &[],
-        held: Held::default(),
+        held: HeldProfiles::default(),
     };
     let out: Value = serde_json::from_str(&check_line(&line.to_string(), &RuleSet::new(), ctx)).unwrap();
     (out["verdict"].as_str().unwrap().to_owned(), out["why"].as_str().unwrap().to_owned())

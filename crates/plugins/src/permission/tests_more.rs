@@ -666,7 +666,7 @@ fn check_lines_that_are_no_questions() {
         workspace: Path::new("/w"),
         home: None,
         domains: &[],
-        held: Held::default(),
+        held: HeldProfiles::default(),
     };
     let verdict = |line: &str| {
         let out: Value = serde_json::from_str(&check_line(line, &RuleSet::new(), ctx)).unwrap();
@@ -762,7 +762,7 @@ proptest! {
     /// No question makes the judge panic, and an answer is an answer.
     #[test]
     fn check_never_panics(line in ".{0,80}", command in ".{0,60}", pattern in ".{0,30}", path in ".{0,30}") {
-        let ctx = CheckContext { cwd: Path::new("/w"), workspace: Path::new("/w"), home: Some(Path::new("/h")), domains: &[], held: Held::default() };
+        let ctx = CheckContext { cwd: Path::new("/w"), workspace: Path::new("/w"), home: Some(Path::new("/h")), domains: &[], held: HeldProfiles::default() };
         for line in [
             line,
             json!({"tool": "Bash", "args": {"command": command}, "rules": {"deny": [pattern], "default": "allow"}}).to_string(),

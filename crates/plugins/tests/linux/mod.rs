@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use aye_plugins::permission::{
-    Decision, Format, Held, Layer, Prepared, Question, RuleSet, ToolPermissionBehavior, shipped_rules,
+    Decision, Format, HeldProfiles, Layer, Prepared, Question, RuleSet, ToolPermissionBehavior, shipped_rules,
 };
 use aye_sandbox::{LAUNCH_ARG, Launch, Layers, Policy, Profile, launch_main};
 use serde_json::json;
@@ -62,9 +62,10 @@ pub(super) fn main() -> ExitCode {
     for (at, layers) in all.iter().enumerate() {
         let place = Place::new(layers.clone(), &path);
         place.control();
-        let seed = number("AYE_SEED").unwrap_or(0x5eed) + at as u64;
+        let seed = number("AYE_SEED").unwrap_or(0x5eed) + u64::try_from(at).expect("two at most");
         let share = cases.map(|cases| cases.div_ceil(all.len()));
-        let (made, allowed) = place.run(seed, share, SLICE / all.len() as u32, &mut wrong);
+        let (made, allowed) =
+            place.run(seed, share, SLICE / u32::try_from(all.len()).expect("two at most"), &mut wrong);
         let with = if layers.bwrap.is_some() { "with" } else { "without" };
         println!("{with} bubblewrap: {made} lines made, {allowed} allowed and run, {} escaped", wrong.len());
         assert!(allowed > made / 20, "{allowed} of {made} were allowed: the lines say nothing");
@@ -214,7 +215,7 @@ impl Place {
             primary: None,
         };
         let Ok(call) = Prepared::of(&question) else { return false };
-        let verdict = call.held_by(Held::ALL).verdict(&self.rules);
+        let verdict = call.held_by(HeldProfiles::ALL).verdict(&self.rules);
         assert!(
             verdict.decision != Decision::Allow || verdict.profile == Some(Profile::Read),
             "{line}: {verdict:?}"
