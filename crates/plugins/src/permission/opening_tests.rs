@@ -116,6 +116,26 @@ fn a_grant_for_the_sandbox_is_none_for_outside() {
     assert!(checked(&out, "Bash(git *)", Some(Profile::Outside)).is_err(), "too broad");
 }
 
+#[tokio::test]
+async fn a_refused_domain_is_proposed() {
+    let world = world(&[], &[], &[]);
+    world.permissions.set_enforcement(Enforcement::by_kernel(|_| None, false));
+    let refused = [SandboxRefusal::Domain("docs.example.org".into()), SandboxRefusal::Domain("*".into())];
+    world.refused(World::info("load x"), &refused).await;
+    let ticket = asked(&world, retry("load x")).await;
+    let opening = SandboxGrant::Domain("docs.example.org".parse().unwrap()).pattern().to_string();
+    assert_eq!(opening, "Sandbox(domain = \"docs.example.org\")");
+    assert_eq!(patterns(&ticket), [opening.as_str(), "Bash(command = \"load x\")", "Bash(load *)"]);
+    let id = SuspensionId::from("perm_c1");
+    let given =
+        GrantRecord { pattern: opening, suspension_id: Some(id), ..grant("g", GrantScope::Everywhere, None) };
+    world.permissions.add_grant(given).unwrap();
+    let report = world.report(retry("load x").with_decision(yes(), Some(ticket))).await;
+    let judgement = report.judgement.expect("a judgement");
+    assert_eq!(judgement.profile, Some(Profile::Workspace));
+    assert_eq!(judgement.opened.domains, ["docs.example.org"]);
+}
+
 #[test]
 fn only_a_folder_of_the_users_own_is_opened() {
     let dir = tempfile::tempdir().unwrap();
