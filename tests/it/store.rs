@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 
-use crate::support::home::Home;
+use crate::support::home::{Home, id_of};
 use crate::support::llm::{Answer, MockLlm};
 
 const TOUCH: &str = "echo ran >> log.txt";
@@ -174,6 +174,38 @@ fn a_decided_call_of_an_import_may_have_run_elsewhere() {
     assert_eq!(home.ok(&["-r", &thread, "-p"]).stdout, "I looked.\n");
     assert_eq!(home.read("log.txt"), "ran\n", "it ran once");
     assert!(llm.last().result("c1").contains("may have run"), "{}", llm.last().result("c1"));
+}
+
+#[test]
+fn a_yes_that_waited_for_the_other_answers_of_its_batch_may_have_run_since() {
+    for answered in [1, 2] {
+        let llm = MockLlm::answers([
+            Answer::say("I will.").bash("c1", "echo one >> log.txt").bash("c2", "echo two >> log.txt"),
+            Answer::say("It is done."),
+            Answer::say("I looked."),
+        ]);
+        let home = Home::with(&llm);
+        home.aye(&["-p", "go", "--on-ask", "suspend"]).run().exits(3);
+        let thread = home.thread();
+        let questions: Vec<String> = home.open().iter().map(id_of).collect();
+        let approve = |at: usize| home.ok(&["approve", &questions[at]]);
+        (0..answered).for_each(|at| drop(approve(at)));
+        home.ok(&["store", "backup", "copy.db"]);
+        (answered..2).for_each(|at| drop(approve(at)));
+        home.ok(&["-r", &thread, "-p"]);
+        let log = home.read("log.txt");
+        assert_eq!(log.lines().count(), 2);
+        let out = home.ok(&["store", "restore", "copy.db"]);
+        let calls = if answered == 1 { "1 call may" } else { "2 calls may" };
+        assert!(out.stderr.contains(calls), "{answered}: {}", out.stderr);
+        home.ok(&["store", "check"]);
+        if answered == 1 {
+            home.ok(&["deny", &questions[1]]);
+        }
+        assert_eq!(home.ok(&["-r", &thread, "-p"]).stdout, "I looked.\n", "{answered}");
+        assert_eq!(home.read("log.txt"), log, "{answered}: nothing ran twice");
+        home.ok(&["audit", "--verify"]);
+    }
 }
 
 #[test]

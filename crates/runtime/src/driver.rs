@@ -327,6 +327,7 @@ impl Driver {
             | Fact::Gated { .. }
             | Fact::Settled { .. }
             | Fact::Expired { .. }
+            | Fact::MayHaveStarted { .. }
             | Fact::CancelRequested { .. }
             | Fact::LimitReached { .. }
             | Fact::Failed { .. }

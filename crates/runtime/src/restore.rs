@@ -12,7 +12,7 @@ use aye_core::contract::record::{
 use aye_core::contract::storage::{AcquireError, StoreError, SuspensionFilter, Term, ThreadRunStore};
 use aye_core::contract::suspension::{ResumeDecisionAction, SuspendTicket, ToolCallResume};
 use aye_core::contract::tool::ToolClass;
-use aye_core::run::{CallState, Directive, Fact, Gate};
+use aye_core::run::{CallState, Fact};
 
 /// Gives every call that was decided or started, and has no outcome, the outcome `unknown`: whoever resumes its run asks,
 /// or tells the model, before it runs again. Returns how many calls there were.
@@ -112,12 +112,13 @@ pub fn adopt(
     let is_asked = |ticket: &SuspendTicket| questions.iter().any(|question| question.ticket == *ticket);
     for call in machine.calls() {
         let is_known = match &call.state {
-            CallState::New | CallState::Closed { .. } => true,
+            // A call that was being judged is judged again.
+            CallState::New | CallState::Gating | CallState::Closed { .. } => true,
             CallState::Suspended { ticket } => !ticket.is_served() && is_asked(ticket),
+            CallState::Held { ticket, .. } | CallState::Regating { ticket, .. } => is_asked(ticket),
             CallState::Running { .. } => intents
                 .iter()
                 .any(|open| open.intent.id.call_id == call.id && open.intent.id.attempt == call.attempt),
-            CallState::Gating | CallState::Held { .. } | CallState::Regating { .. } => false,
         };
         if !is_known {
             return None;
@@ -166,15 +167,8 @@ fn started(
     let mut document = RunDocument::from_value(&run.machine).ok()?;
     let call = question.call_id.clone();
     let suspension = question.id.clone();
-    let gates = document.machine.apply(Fact::Decided { call: call.clone(), suspension, decision }).ok()?;
-    if !gates.iter().any(|directive| matches!(directive, Directive::Gate { .. })) {
-        return None;
-    }
-    let starts = document.machine.apply(Fact::Gated { call: call.clone(), gate: Gate::Proceed }).ok()?;
-    let is_start = |directive: &Directive| matches!(directive, Directive::Checkpoint { intent: Some(id) } if *id == call);
-    if !starts.iter().any(is_start) {
-        return None;
-    }
+    document.machine.apply(Fact::Decided { call: call.clone(), suspension, decision }).ok()?;
+    document.machine.apply(Fact::MayHaveStarted { call: call.clone() }).ok()?;
     let state = document.machine.call(&call)?;
     let asked = document.calls.iter().find(|asked| CallId::from(asked.id.as_str()) == call)?;
     let arguments = state.edited.clone().unwrap_or_else(|| asked.arguments.clone());

@@ -116,6 +116,7 @@ impl Run {
             Fact::Settled { call, outcome } => self.settled(&call, outcome),
             Fact::Decided { call, suspension, decision } => self.decided(&call, &suspension, decision),
             Fact::Expired { call, suspension } => self.expired(&call, &suspension),
+            Fact::MayHaveStarted { call } => self.may_have_started(&call),
             Fact::CancelRequested { superseded } => {
                 if self.is_over() {
                     return Ok(Vec::new());
@@ -392,6 +393,18 @@ impl Run {
         out.push(Directive::Emit(Notice::CallResumed(id.clone())));
         self.close(index, status, Some(closing), &mut out);
         Ok(out)
+    }
+
+    /// Whatever its batch waits for here, the others may have been answered there.
+    fn may_have_started(&mut self, id: &CallId) -> Next {
+        let index = self.at_tools(id)?;
+        let call = &mut self.calls[index];
+        let (CallState::Held { ticket, decision } | CallState::Regating { ticket, decision }) = &call.state else {
+            return Err(self.refuse_call(index));
+        };
+        call.state = CallState::Running { allowed_by: Some((ticket.clone(), decision.clone())) };
+        call.attempt += 1;
+        Ok(vec![Directive::Checkpoint { intent: Some(id.clone()) }])
     }
 
     fn expired(&mut self, id: &CallId, suspension: &SuspensionId) -> Next {

@@ -135,6 +135,11 @@ pub enum Fact {
         /// The question.
         suspension: SuspensionId,
     },
+    /// The run is a copy, and a call whose yes waits here may have begun where it was copied from.
+    MayHaveStarted {
+        /// The call.
+        call: CallId,
+    },
     /// The person gave up, or a new message takes the run's place (`superseded`).
     CancelRequested {
         /// A new message takes the run's place.

@@ -228,6 +228,23 @@ fn batch_approval_holds_answered_calls_until_all_are_answered() {
 }
 
 #[test]
+fn in_a_copy_of_a_run_a_kept_yes_may_have_started_its_call() {
+    let (mut run, _) = at_tools(ToolExecutionMode::ParallelBatchApproval, 2);
+    for n in 0..2 {
+        let gate = Gate::Suspend(ticket(&id(n), ToolCallResumeMode::ReplayToolCall));
+        run.apply(Fact::Gated { call: id(n), gate }).unwrap();
+    }
+    let copied = |n| Fact::MayHaveStarted { call: id(n) };
+    assert!(run.apply(copied(0)).is_err(), "nobody said yes");
+    let yes = decision("d1", ResumeDecisionAction::Resume);
+    run.apply(Fact::Decided { call: id(1), suspension: asked(1), decision: yes }).unwrap();
+    assert_eq!(run.apply(copied(1)).unwrap(), [Directive::Checkpoint { intent: Some(id(1)) }]);
+    let call = run.call(&id(1)).unwrap();
+    assert_eq!((call.status(), call.attempt), (ToolCallStatus::Running, 1));
+    assert!(run.apply(copied(1)).is_err(), "it is counted once");
+}
+
+#[test]
 fn streaming_approval_starts_an_answered_call_while_another_waits() {
     let (mut run, _) = at_tools(ToolExecutionMode::ParallelStreaming, 3);
     for n in [0, 2] {
@@ -383,6 +400,7 @@ enum Choice {
     Cancel(bool),
     Fail,
     Recover(u8),
+    Copied(usize),
     Stray(u8),
 }
 
@@ -393,6 +411,7 @@ fn choices() -> impl Strategy<Value = Vec<Choice>> {
         8 => (0..4usize, 0..5u8).prop_map(|(c, k)| Choice::Settle(c, k)),
         8 => (0..4usize, 0..6u8, any::<bool>()).prop_map(|(c, d, y)| Choice::Decide(c, d, y)),
         1 => (0..4usize).prop_map(Choice::Expire),
+        1 => (0..4usize).prop_map(Choice::Copied),
         1 => any::<bool>().prop_map(Choice::Cancel),
         1 => Just(Choice::Fail),
         2 => any::<u8>().prop_map(Choice::Recover),
@@ -443,6 +462,7 @@ fn fact_of(choice: &Choice, run: &Run, calls: usize) -> Fact {
             let n = n + 10 * run.steps() as usize;
             Fact::Expired { call: id(n), suspension: asked(n) }
         }
+        Choice::Copied(n) => Fact::MayHaveStarted { call: id(n + 10 * run.steps() as usize) },
         Choice::Cancel(superseded) => Fact::CancelRequested { superseded: *superseded },
         Choice::Fail => Fact::Failed { message: "failed".into() },
         Choice::Recover(kind) => Fact::Recovered {
