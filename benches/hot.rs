@@ -541,7 +541,7 @@ fn window(c: &mut Criterion) {
         b.iter(|| {
             let sizes = Sizes::of(&history);
             let plan = plan(&sizes, (0, 0, 0), &policy, &config, usize::MAX).unwrap();
-            let asked = prompt(&messages[plan.from..plan.upto], None, None, &config, 200_000);
+            let asked = prompt(&history.tail()[plan.from..plan.upto], None, None, &config, 200_000);
             (accept(&plan, 900, &config).unwrap(), asked)
         });
     });

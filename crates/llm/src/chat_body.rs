@@ -4,11 +4,14 @@
 //! way, and genai cannot be made right for it from outside: it cuts effort-like ends off model names, must have a key
 //! to send, echoes thoughts to servers that refuse the field, and its transport has no bound on the size of an event.
 
-use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::Value;
 
 use super::classify::Origin;
 use super::convert::{PICTURES, Prepared, cache_key, unseen};
-use aye_core::contract::content::{ContentBlock, text_of};
+use aye_core::contract::content::ContentBlock;
 use aye_core::contract::executor::InferenceRequest;
 use aye_core::contract::inference::ReasoningEffort;
 use aye_core::contract::message::{Message, Role};
@@ -40,66 +43,150 @@ impl Habits {
     }
 }
 
-/// The body.
-pub(super) fn build(prepared: &Prepared, request: &InferenceRequest, origin: &Origin) -> Value {
-    let habits = Habits::of(origin);
-    let model = request.wire_model();
-    let mut body = Map::new();
-    body.insert("model".into(), json!(model));
-    body.insert("stream".into(), json!(true));
-    body.insert("stream_options".into(), json!({"include_usage": true}));
-    // Tools stand before the messages, and in a stable order: what does not change comes first, for the cache.
-    if !request.tools.is_empty() {
-        let tools: Vec<Value> = request
-            .tools
-            .iter()
-            .map(|tool| {
-                json!({"type": "function", "function": {
-                    "name": tool.id,
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                }})
-            })
-            .collect();
-        body.insert("tools".into(), Value::Array(tools));
-    }
-    body.insert("messages".into(), Value::Array(messages(prepared, habits)));
-    let overrides = &request.overrides;
-    if let Some(temperature) = overrides.temperature {
-        body.insert("temperature".into(), json!(temperature));
-    }
-    if let Some(top_p) = overrides.top_p {
-        body.insert("top_p".into(), json!(top_p));
-    }
-    if let Some(max_tokens) = overrides.max_tokens {
-        let new_name = ["gpt-5", "gpt-6", "o1", "o3", "o4"].iter().any(|start| model.starts_with(start));
-        let key = if new_name { "max_completion_tokens" } else { "max_tokens" };
-        body.insert(key.into(), json!(max_tokens));
-    }
-    let effort = match overrides.reasoning_effort {
-        Some(ReasoningEffort::None) => Some("none"),
-        Some(ReasoningEffort::Low) => Some("low"),
-        Some(ReasoningEffort::Medium) => Some("medium"),
-        Some(ReasoningEffort::High) => Some("high"),
-        Some(ReasoningEffort::Max) => Some("xhigh"),
-        // There is no field for it here.
-        Some(ReasoningEffort::Budget(_)) | None => None,
-    };
-    if let Some(effort) = effort {
-        body.insert("reasoning_effort".into(), json!(effort));
-    }
-    if request.enable_prompt_cache && habits.openai {
-        body.insert("prompt_cache_key".into(), json!(cache_key(prepared, request)));
-    }
-    Value::Object(body)
+/// The body, in the order in which it goes out: what does not change comes first, for the cache.
+#[derive(Serialize)]
+pub(super) struct ChatBody<'a> {
+    model: &'a str,
+    stream: bool,
+    stream_options: StreamOptions,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Offer<'a>>,
+    messages: Vec<Said<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<String>,
 }
 
-fn messages(prepared: &Prepared, habits: Habits) -> Vec<Value> {
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+struct Offer<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: Offered<'a>,
+}
+
+#[derive(Serialize)]
+struct Offered<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+enum Said<'a> {
+    System {
+        content: String,
+    },
+    User {
+        content: Content<'a>,
+    },
+    Assistant {
+        content: Option<Cow<'a, str>>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<Call<'a>>,
+        #[serde(skip_serializing_if = "String::is_empty")]
+        reasoning_content: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_details: Option<&'a Value>,
+    },
+    Tool {
+        tool_call_id: Option<&'a str>,
+        content: Cow<'a, str>,
+    },
+}
+
+/// Plain text where it is enough: not every server takes lists.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<Part<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: ImageUrl },
+}
+
+#[derive(Serialize)]
+struct ImageUrl {
+    url: String,
+}
+
+#[derive(Serialize)]
+struct Call<'a> {
+    id: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: Called<'a>,
+}
+
+#[derive(Serialize)]
+struct Called<'a> {
+    name: &'a str,
+    arguments: String,
+}
+
+/// The body. It borrows what is said, of which a long conversation has much.
+pub(super) fn build<'a>(
+    prepared: &'a Prepared,
+    request: &'a InferenceRequest,
+    origin: &Origin,
+) -> ChatBody<'a> {
+    let habits = Habits::of(origin);
+    let model = request.wire_model();
+    let overrides = &request.overrides;
+    let has_new_name = ["gpt-5", "gpt-6", "o1", "o3", "o4"].iter().any(|start| model.starts_with(start));
+    let tools = request.tools.iter().map(|tool| Offer {
+        kind: "function",
+        function: Offered { name: &tool.id, description: &tool.description, parameters: &tool.parameters },
+    });
+    ChatBody {
+        model,
+        stream: true,
+        stream_options: StreamOptions { include_usage: true },
+        tools: tools.collect(),
+        messages: messages(prepared, habits),
+        temperature: overrides.temperature,
+        top_p: overrides.top_p,
+        max_completion_tokens: overrides.max_tokens.filter(|_| has_new_name),
+        max_tokens: overrides.max_tokens.filter(|_| !has_new_name),
+        reasoning_effort: match overrides.reasoning_effort {
+            Some(ReasoningEffort::None) => Some("none"),
+            Some(ReasoningEffort::Low) => Some("low"),
+            Some(ReasoningEffort::Medium) => Some("medium"),
+            Some(ReasoningEffort::High) => Some("high"),
+            Some(ReasoningEffort::Max) => Some("xhigh"),
+            // There is no field for it here.
+            Some(ReasoningEffort::Budget(_)) | None => None,
+        },
+        prompt_cache_key: (request.enable_prompt_cache && habits.openai)
+            .then(|| cache_key(prepared, request)),
+    }
+}
+
+fn messages(prepared: &Prepared, habits: Habits) -> Vec<Said<'_>> {
     let mut out = Vec::with_capacity(prepared.messages.len() + 1);
     if !prepared.system.is_empty() {
-        out.push(json!({"role": "system", "content": prepared.system.join("\n\n")}));
+        out.push(Said::System { content: prepared.system.join("\n\n") });
     }
-    let mut pictures: Vec<Value> = Vec::new();
+    let mut pictures: Vec<Part<'_>> = Vec::new();
     for message in &prepared.messages {
         if message.role != Role::Tool {
             show(&mut pictures, &mut out);
@@ -107,16 +194,16 @@ fn messages(prepared: &Prepared, habits: Habits) -> Vec<Value> {
         match message.role {
             // None is left here.
             Role::System => {}
-            Role::User => out.push(json!({"role": "user", "content": user_content(&message.content)})),
+            Role::User => out.push(Said::User { content: user_content(&message.content) }),
             Role::Assistant => out.push(assistant(message, habits)),
             Role::Tool => {
-                let found: Vec<Value> = message.content.iter().filter_map(image).collect();
-                let mut text = text_of(&message.content);
-                if text.is_empty() && !found.is_empty() {
-                    "The image follows.".clone_into(&mut text);
+                let before = pictures.len();
+                pictures.extend(message.content.iter().filter_map(image));
+                let mut content = joined(&message.content, "");
+                if content.is_empty() && pictures.len() > before {
+                    content = "The image follows.".into();
                 }
-                pictures.extend(found);
-                out.push(json!({"role": "tool", "tool_call_id": message.tool_call_id, "content": text}));
+                out.push(Said::Tool { tool_call_id: message.tool_call_id.as_deref(), content });
             }
         }
     }
@@ -125,84 +212,63 @@ fn messages(prepared: &Prepared, habits: Habits) -> Vec<Value> {
 }
 
 /// Results hold text only; their pictures come in a message of the user behind them.
-fn show(pictures: &mut Vec<Value>, out: &mut Vec<Value>) {
+fn show<'a>(pictures: &mut Vec<Part<'a>>, out: &mut Vec<Said<'a>>) {
     if pictures.is_empty() {
         return;
     }
-    let mut parts = vec![json!({"type": "text", "text": PICTURES})];
+    let mut parts = vec![Part::Text { text: PICTURES.into() }];
     parts.append(pictures);
-    out.push(json!({"role": "user", "content": parts}));
+    out.push(Said::User { content: Content::Parts(parts) });
 }
 
-fn image(block: &ContentBlock) -> Option<Value> {
+fn image(block: &ContentBlock) -> Option<Part<'_>> {
     let ContentBlock::Image { media_type, data } = block else {
-        return block.as_stored_image().map(|image| json!({"type": "text", "text": unseen(image)}));
+        return block.as_stored_image().map(|image| Part::Text { text: unseen(image).into() });
     };
-    Some(json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}}))
+    Some(Part::ImageUrl { image_url: ImageUrl { url: format!("data:{media_type};base64,{data}") } })
 }
 
-/// Plain text where it is enough: not every server takes lists.
-fn user_content(content: &[ContentBlock]) -> Value {
+/// The texts of a message as one.
+fn joined<'a>(content: &'a [ContentBlock], between: &str) -> Cow<'a, str> {
+    let mut texts = content.iter().filter_map(ContentBlock::as_text);
+    let Some(first) = texts.next() else { return Cow::Borrowed("") };
+    texts.fold(Cow::Borrowed(first), |whole, text| Cow::Owned([&whole, between, text].concat()))
+}
+
+fn user_content(content: &[ContentBlock]) -> Content<'_> {
     if content.iter().any(|block| matches!(block, ContentBlock::Image { .. } | ContentBlock::StoredImage(_)))
     {
-        let parts = content
-            .iter()
-            .filter_map(|block| match block {
-                ContentBlock::Text { text } => Some(json!({"type": "text", "text": text})),
-                _ => image(block),
-            })
-            .collect();
-        return Value::Array(parts);
+        let parts = content.iter().filter_map(|block| match block {
+            ContentBlock::Text { text } => Some(Part::Text { text: text.into() }),
+            _ => image(block),
+        });
+        return Content::Parts(parts.collect());
     }
-    let texts: Vec<&str> = content.iter().filter_map(ContentBlock::as_text).collect();
-    json!(texts.join("\n\n"))
+    Content::Text(joined(content, "\n\n"))
 }
 
-fn assistant(message: &Message, habits: Habits) -> Value {
-    let text = text_of(&message.content);
-    let mut out = Map::new();
-    out.insert("role".into(), json!("assistant"));
-    out.insert("content".into(), if text.is_empty() { Value::Null } else { json!(text) });
-    if !message.tool_calls.is_empty() {
-        let calls: Vec<Value> = message
-            .tool_calls
-            .iter()
-            .map(|call| {
-                json!({"id": call.id, "type": "function", "function": {
-                    "name": call.name,
-                    "arguments": call.arguments.to_string(),
-                }})
-            })
-            .collect();
-        out.insert("tool_calls".into(), Value::Array(calls));
-    }
-    if habits.echo_thoughts {
-        let thoughts: String = message
-            .content
-            .iter()
-            .filter_map(|block| match block {
-                ContentBlock::Thinking { thinking, .. } => Some(thinking.as_str()),
-                ContentBlock::Text { .. }
-                | ContentBlock::Image { .. }
-                | ContentBlock::StoredImage(_)
-                | ContentBlock::Opaque { .. } => None,
-            })
-            .collect();
-        if !thoughts.is_empty() {
-            out.insert("reasoning_content".into(), json!(thoughts));
+fn assistant(message: &Message, habits: Habits) -> Said<'_> {
+    let calls = message.tool_calls.iter().map(|call| Call {
+        id: &call.id,
+        kind: "function",
+        function: Called { name: &call.name, arguments: call.arguments.to_string() },
+    });
+    let thoughts = message.content.iter().filter_map(|block| match block {
+        ContentBlock::Thinking { thinking, .. } if habits.echo_thoughts => Some(thinking.as_str()),
+        _ => None,
+    });
+    let details = message.content.iter().rev().find_map(|block| match block {
+        ContentBlock::Opaque { provider, data } if habits.openrouter && provider == "openai" => {
+            data.get("reasoning_details")
         }
+        _ => None,
+    });
+    Said::Assistant {
+        content: Some(joined(&message.content, "")).filter(|text| !text.is_empty()),
+        tool_calls: calls.collect(),
+        reasoning_content: thoughts.collect(),
+        reasoning_details: details,
     }
-    if habits.openrouter {
-        for block in &message.content {
-            if let ContentBlock::Opaque { provider, data } = block
-                && provider == "openai"
-                && let Some(details) = data.get("reasoning_details")
-            {
-                out.insert("reasoning_details".into(), details.clone());
-            }
-        }
-    }
-    Value::Object(out)
 }
 
 #[cfg(test)]

@@ -28,9 +28,10 @@ fn request() -> InferenceRequest {
         model: "m".into(),
         system: vec![ContentBlock::text("be brief"), ContentBlock::text("be kind")],
         messages: vec![
-            Message::user_with(vec![ContentBlock::text("see"), ContentBlock::image("image/png", "AAAA")]),
-            Message::assistant_with(content, vec![ToolCall::new("1", "Read", json!({"a": 1}))]),
-            Message::tool_with("1", vec![ContentBlock::image("image/png", "BBBB")]),
+            Message::user_with(vec![ContentBlock::text("see"), ContentBlock::image("image/png", "AAAA")])
+                .into(),
+            Message::assistant_with(content, vec![ToolCall::new("1", "Read", json!({"a": 1}))]).into(),
+            Message::tool_with("1", vec![ContentBlock::image("image/png", "BBBB")]).into(),
         ],
         tools: vec![ToolDescriptor::new("Read", "Read", "reads")],
         enable_prompt_cache: true,
@@ -38,9 +39,13 @@ fn request() -> InferenceRequest {
     }
 }
 
+fn built(request: &InferenceRequest, base_url: &str) -> Value {
+    serde_json::to_value(build(&prepare(request), request, &origin(base_url))).expect("JSON")
+}
+
 fn body(base_url: &str) -> Value {
     let request = request();
-    build(&prepare(&request), &request, &origin(base_url))
+    built(&request, base_url)
 }
 
 #[test]
@@ -86,7 +91,7 @@ fn fields_of_one_server_are_not_sent_to_another() {
 fn the_cache_key_stays_while_the_conversation_grows() {
     let mut request = request();
     let before = cache_key(&prepare(&request), &request);
-    request.messages.push(Message::user("more"));
+    request.messages.push(Message::user("more").into());
     assert_eq!(cache_key(&prepare(&request), &request), before);
 }
 
@@ -95,9 +100,9 @@ fn parameters_go_out_under_the_names_of_the_model() {
     let mut request = request();
     request.overrides.max_tokens = Some(7);
     request.overrides.reasoning_effort = Some(ReasoningEffort::Low);
-    let old = build(&prepare(&request), &request, &origin("http://h/"));
+    let old = built(&request, "http://h/");
     assert_eq!((&old["max_tokens"], &old["reasoning_effort"]), (&json!(7), &json!("low")));
     request.model = "gpt-5-mini".into();
-    let new = build(&prepare(&request), &request, &origin("http://h/"));
+    let new = built(&request, "http://h/");
     assert_eq!(new["max_completion_tokens"], json!(7));
 }

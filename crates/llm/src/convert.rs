@@ -2,6 +2,8 @@
 //!
 //! [`prepare`] does what all of them need; what only one needs stands in the function of its wire form.
 
+use std::sync::Arc;
+
 use genai::chat::{
     CacheControl, ChatMessage, ChatOptions, ChatRequest, ChatRole, ContentPart, CustomPart, MessageContent,
     MessageOptions, Tool, ToolResponse,
@@ -25,7 +27,7 @@ pub struct Prepared {
     pub system: Vec<String>,
     /// User, assistant and tool messages: it begins with a user, never has two users in a row, does not end with an
     /// assistant, and each call has its result right behind it.
-    pub messages: Vec<Message>,
+    pub messages: Vec<Arc<Message>>,
 }
 
 /// Brings a conversation into shape.
@@ -37,15 +39,12 @@ pub struct Prepared {
 pub fn prepare(request: &InferenceRequest) -> Prepared {
     let mut system: Vec<String> =
         request.system.iter().filter_map(ContentBlock::as_text).map(str::to_owned).collect();
-    let mut messages: Vec<Message> = Vec::new();
-    for mut message in repair(request.messages.iter().map(bare).collect()) {
-        message.content.retain(|block| match block {
-            ContentBlock::Text { text } => !text.trim().is_empty(),
-            ContentBlock::Image { .. }
-            | ContentBlock::StoredImage(_)
-            | ContentBlock::Thinking { .. }
-            | ContentBlock::Opaque { .. } => true,
-        });
+    let mut messages: Vec<Arc<Message>> = Vec::with_capacity(request.messages.len() + 1);
+    // Most messages are shared with the conversation; only those that differ here are copied.
+    for mut message in repair(request.messages.clone()) {
+        if message.content.iter().any(is_blank) {
+            Arc::make_mut(&mut message).content.retain(|block| !is_blank(block));
+        }
         match message.role {
             Role::System if messages.is_empty() => {
                 let text = message.text();
@@ -59,9 +58,10 @@ pub fn prepare(request: &InferenceRequest) -> Prepared {
                 if text.is_empty() {
                     continue;
                 }
+                let text = format!("<system-reminder>\n{text}\n</system-reminder>");
+                let message = Arc::make_mut(&mut message);
                 message.role = Role::User;
-                message.content =
-                    vec![ContentBlock::text(format!("<system-reminder>\n{text}\n</system-reminder>"))];
+                message.content = vec![ContentBlock::text(text)];
             }
             Role::User if message.content.is_empty() => continue,
             Role::Assistant => {
@@ -72,35 +72,48 @@ pub fn prepare(request: &InferenceRequest) -> Prepared {
                 if !says && message.tool_calls.is_empty() {
                     continue;
                 }
-                for call in &mut message.tool_calls {
-                    call.name = wire_name(call, request);
-                    if call.invalid.is_some() || !call.arguments.is_object() {
-                        call.arguments = Value::Object(Map::new());
+                let is_odd = |call: &ToolCall| {
+                    call.invalid.is_some() || !call.arguments.is_object() || !is_offered(call, request)
+                };
+                if message.tool_calls.iter().any(is_odd) {
+                    for call in &mut Arc::make_mut(&mut message).tool_calls {
+                        call.name = wire_name(call, request);
+                        if call.invalid.is_some() || !call.arguments.is_object() {
+                            call.arguments = Value::Object(Map::new());
+                        }
                     }
                 }
             }
             Role::User | Role::Tool => {}
         }
         if messages.is_empty() && message.role != Role::User {
-            messages.push(Message::user("(The start of this conversation was left out.)"));
+            messages.push(Arc::new(Message::user("(The start of this conversation was left out.)")));
         }
         match messages.last_mut() {
             Some(last) if last.role == Role::User && message.role == Role::User => {
-                last.content.extend(message.content);
+                Arc::make_mut(last).content.extend(Arc::unwrap_or_clone(message).content);
             }
             _ => messages.push(message),
         }
     }
     if messages.last().is_none_or(|last| last.role == Role::Assistant) {
-        messages.push(Message::user("Continue."));
+        messages.push(Arc::new(Message::user("Continue.")));
     }
     Prepared { system, messages }
+}
+
+fn is_blank(block: &ContentBlock) -> bool {
+    matches!(block, ContentBlock::Text { text } if text.trim().is_empty())
+}
+
+fn is_offered(call: &ToolCall, request: &InferenceRequest) -> bool {
+    request.tools.iter().any(|tool| tool.id == call.name)
 }
 
 /// The name of a past call. Providers refuse the whole conversation for one odd name in it, and a model may have made
 /// up any.
 fn wire_name(call: &ToolCall, request: &InferenceRequest) -> String {
-    if request.tools.iter().any(|tool| tool.id == call.name) {
+    if is_offered(call, request) {
         return call.name.clone();
     }
     let name: String = call
@@ -397,19 +410,6 @@ fn show(pictures: Vec<ContentPart>) -> ChatMessage {
 pub(super) const PICTURES: &str = "Images from the tool results above:";
 
 /// A message without what only front ends read of it: a result would be copied with its whole text twice.
-fn bare(message: &Message) -> Message {
-    let Message { id, role, content, tool_calls, tool_call_id, visibility, metadata: _ } = message;
-    Message {
-        id: id.clone(),
-        role: *role,
-        content: content.clone(),
-        tool_calls: tool_calls.clone(),
-        tool_call_id: tool_call_id.clone(),
-        visibility: *visibility,
-        metadata: is_error(message).then(|| json!({"tool_result": {"status": "error"}})),
-    }
-}
-
 fn is_error(message: &Message) -> bool {
     message
         .metadata

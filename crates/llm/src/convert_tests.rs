@@ -7,7 +7,7 @@ fn request(messages: Vec<Message>) -> InferenceRequest {
     InferenceRequest {
         model: "m".into(),
         system: vec![ContentBlock::text("be brief")],
-        messages,
+        messages: messages.into_iter().map(Arc::new).collect(),
         tools: vec![
             ToolDescriptor::new("List", "List", "lists"),
             ToolDescriptor::new("Read", "Read", "reads"),
@@ -59,22 +59,22 @@ fn a_history_is_brought_into_shape() {
 }
 
 #[test]
-fn what_only_front_ends_read_is_not_copied() {
-    let with = |mut message: Message, metadata: Value| {
-        message.metadata = Some(metadata);
-        message
-    };
-    let result = |status: &str| json!({"tool_result": {"status": status, "message": "x".repeat(1000)}});
-    let calls = ["1", "2"].map(|id| ToolCall::new(id, "Read", json!({}))).to_vec();
-    let prepared = prepare(&request(vec![
+fn messages_are_shared_with_the_conversation_unless_they_differ() {
+    let mut odd = ToolCall::new("2", "Read", json!({}));
+    odd.invalid = Some("cut off".into());
+    let calls = vec![ToolCall::new("1", "Read", json!({})), odd];
+    let request = request(vec![
         Message::user("go"),
-        with(asked(calls), json!({"model": "m", "usage": {"prompt_tokens": 1}})),
-        with(Message::tool("1", "x"), result("success")),
-        with(Message::tool("2", "x"), result("error")),
-    ]));
-    let left: Vec<&Value> =
-        prepared.messages.iter().filter_map(|message| message.metadata.as_ref()).collect();
-    assert_eq!(left, [&json!({"tool_result": {"status": "error"}})]);
+        Message::assistant("  "),
+        asked(calls),
+        Message::tool("1", "x"),
+        Message::tool("2", "y"),
+    ]);
+    let prepared = prepare(&request);
+    let is_shared = |message: &Arc<Message>| request.messages.iter().any(|said| Arc::ptr_eq(said, message));
+    let shared: Vec<bool> = prepared.messages.iter().map(is_shared).collect();
+    assert_eq!(shared, [true, false, true, true]);
+    assert!(request.messages[2].tool_calls[1].invalid.is_some(), "the conversation stays as it is");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The built-in model: offline, scripted, honest about it. It understands a handful of commands and drives the same
 //! tools, rules and questions as any model, so that the product can be seen without a key.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -66,7 +68,8 @@ fn reply(request: &InferenceRequest) -> Reply {
     });
     let Some(at) = last_user else { return Reply::Text(greeting()) };
     let calls: Vec<&ToolCall> = messages[at..].iter().flat_map(|message| &message.tool_calls).collect();
-    let results: Vec<&Message> = messages[at..].iter().filter(|message| message.role == Role::Tool).collect();
+    let results: Vec<&Message> =
+        messages[at..].iter().map(Arc::as_ref).filter(|message| message.role == Role::Tool).collect();
     if results.is_empty() {
         return first(&messages[at].text(), request);
     }

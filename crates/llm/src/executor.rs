@@ -115,20 +115,19 @@ impl GenaiExecutor {
         let ends_at = Instant::now() + answer_timeout;
         let client = self.http.get(&origin, Some(&base))?;
         let prepared = convert::prepare(&request);
-        let own = match origin.adapter {
-            Adapter::OpenAi => {
-                Some((endpoint(&base, "chat/completions"), chat_body::build(&prepared, &request, &origin)))
-            }
-            Adapter::Gemini => {
+        let source = if let Adapter::OpenAi | Adapter::Gemini = origin.adapter {
+            let (headers, origin) = (headers(&origin)?, origin.clone());
+            let frames = if origin.adapter == Adapter::OpenAi {
+                let url = endpoint(&base, "chat/completions");
+                let body = chat_body::build(&prepared, &request, &origin);
+                http::send(&client, url, headers, &body, timeouts, origin).await
+            } else {
                 let mut url = endpoint(&base, &gemini_body::path(request.wire_model()));
                 url.query_pairs_mut().append_pair("alt", "sse");
-                Some((url, gemini_body::build(&prepared, &request)))
-            }
-            Adapter::OpenAiResponses | Adapter::Anthropic | Adapter::Ollama => None,
-        };
-        let source = if let Some((url, body)) = own {
-            let frames = http::send(&client, url, headers(&origin)?, &body, timeouts, origin.clone()).await?;
-            Source::Own(Box::new(frames))
+                http::send(&client, url, headers, &gemini_body::build(&prepared, &request), timeouts, origin)
+                    .await
+            };
+            Source::Own(Box::new(frames?))
         } else {
             let raw = Arc::new(Mutex::new(VecDeque::new()));
             let sink = Arc::clone(&raw);

@@ -17,11 +17,12 @@ fn request(model: &str, answer: Message) -> InferenceRequest {
         model: model.into(),
         system: vec![ContentBlock::text("be brief"), ContentBlock::text("be kind")],
         messages: vec![
-            Message::user_with(vec![ContentBlock::text("see"), ContentBlock::image("image/png", "AAAA")]),
-            answer,
-            Message::tool_with("1", vec![ContentBlock::image("image/png", "BBBB")]),
-            Message::tool("2", "two"),
-            Message::user("and now?"),
+            Message::user_with(vec![ContentBlock::text("see"), ContentBlock::image("image/png", "AAAA")])
+                .into(),
+            answer.into(),
+            Message::tool_with("1", vec![ContentBlock::image("image/png", "BBBB")]).into(),
+            Message::tool("2", "two").into(),
+            Message::user("and now?").into(),
         ],
         tools: vec![ToolDescriptor::new("Read", "Read", "reads")],
         ..InferenceRequest::default()

@@ -99,7 +99,7 @@ pub(super) async fn send(
     client: &reqwest::Client,
     url: reqwest::Url,
     headers: HeaderMap,
-    body: &Value,
+    body: &(impl serde::Serialize + ?Sized),
     timeouts: (Duration, Duration),
     origin: Origin,
 ) -> Result<Frames, InferenceExecutionError> {

@@ -169,7 +169,7 @@ pub(super) struct Driver {
     pub(super) state: StateStore,
     pub(super) phases: PhaseRuntime,
     pub(super) history: History,
-    pub(super) history_shared: Option<Arc<[Message]>>,
+    pub(super) history_shared: Option<Arc<[Arc<Message>]>>,
     pub(super) shape: InferenceShape,
     pub(super) unsaved: Unsaved,
     pub(super) in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
@@ -503,8 +503,7 @@ impl Driver {
     }
 
     pub(super) fn context(&mut self, phase: Phase) -> PhaseContext {
-        let messages =
-            Arc::clone(self.history_shared.get_or_insert_with(|| self.history.loaded().cloned().collect()));
+        let messages = Arc::clone(self.history_shared.get_or_insert_with(|| self.history.shared()));
         let progress = RunProgress {
             steps: self.machine.steps(),
             usage: self.record.usage,
@@ -512,11 +511,11 @@ impl Driver {
         };
         let mut ctx = PhaseContext::new(phase, self.identity.clone(), Arc::clone(&self.agent.spec))
             .with_snapshot(self.state.snapshot())
-            .with_messages(messages)
             .with_tools(Arc::clone(&self.agent.descriptors))
             .with_progress(progress)
             .with_profile(self.profile())
             .with_cancellation(self.slot.cancel.clone());
+        ctx.messages = messages;
         ctx.response.clone_from(&self.last_response);
         ctx
     }

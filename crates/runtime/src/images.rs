@@ -1,6 +1,8 @@
 //! Images of a request: their bytes are inserted right before it is sent. A loaded conversation contains only
 //! references.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -14,10 +16,13 @@ use aye_core::contract::storage::ThreadStore;
 const MOST: u64 = 20 << 20;
 
 /// Puts the bytes into messages.
-pub(super) async fn fill(store: &(impl ThreadStore + ?Sized), messages: &mut [Message]) {
+pub(super) async fn fill(store: &(impl ThreadStore + ?Sized), messages: &mut [Arc<Message>]) {
     let mut used = 0;
     for message in messages.iter_mut().rev() {
-        for block in message.content.iter_mut().rev() {
+        if !message.content.iter().any(|block| block.as_stored_image().is_some()) {
+            continue;
+        }
+        for block in Arc::make_mut(message).content.iter_mut().rev() {
             let ContentBlock::StoredImage(image) = &*block else { continue };
             used += image.bytes;
             if used > MOST {

@@ -101,7 +101,7 @@ impl Driver {
                 ContextTarget::Conversation => {
                     let mut message = Message::system(context.content.clone());
                     message.visibility = Visibility::Internal;
-                    messages.push(message);
+                    messages.push(Arc::new(message));
                 }
             }
         }
@@ -265,9 +265,12 @@ impl Driver {
 
     /// Call ids are unique in the thread: an id that was used before never binds to an old decision or result.
     async fn separate_ids(&mut self, calls: &mut [ToolCall]) -> Result<(), RuntimeError> {
+        if calls.is_empty() {
+            return Ok(());
+        }
         let mut seen: HashSet<String> =
             self.history.loaded().flat_map(|m| m.tool_calls.iter().map(|c| c.id.clone())).collect();
-        if self.history.base() > 0 && !calls.is_empty() {
+        if self.history.base() > 0 {
             let ids = calls.iter().map(|call| call.id.clone()).collect();
             let used = self.shared.store.used_call_ids(&self.record.thread_id, ids).await;
             seen.extend(used.map_err(|error| self.store_error(&error))?);

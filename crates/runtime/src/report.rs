@@ -5,7 +5,7 @@ use super::window::{answer_of, load, place, room};
 use super::{AgentRuntime, RuntimeError};
 use aye_core::context::{self, History, Limits, Sizes, estimate};
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::message::{Message, Role};
+use aye_core::contract::message::Role;
 use aye_core::contract::summary::SummaryRecord;
 
 /// What the next request of a conversation would hold, in tokens: estimates, corrected by what the provider counted.
@@ -87,7 +87,7 @@ impl AgentRuntime {
         for at in shown {
             let tokens = sizes.at(at, fit.marks.previewed);
             previews += usize::from(at < fit.marks.previewed && sizes.has_preview(at));
-            let is_result = history.get(at).is_some_and(|message: &Message| message.role == Role::Tool);
+            let is_result = history.get(at).is_some_and(|message| message.role == Role::Tool);
             *(if is_result { &mut results } else { &mut said }) += tokens;
         }
         Ok(ContextReport {

@@ -63,7 +63,7 @@ impl Script {
         messages
             .iter()
             .find(|m| m.tool_call_id.as_deref() == Some(call))
-            .map(Message::text)
+            .map(|message| message.text())
             .unwrap_or_default()
     }
 }

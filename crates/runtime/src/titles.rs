@@ -51,7 +51,7 @@ impl AgentRuntime {
             model: agent.model_id.clone(),
             upstream_model: agent.model.model_name.clone(),
             system: vec![ContentBlock::text(PROMPT)],
-            messages: vec![Message::user(asked)],
+            messages: vec![Message::user(asked).into()],
             tools: Vec::new(),
             overrides: InferenceOverride { max_tokens: Some(200), ..InferenceOverride::default() },
             enable_prompt_cache: false,

@@ -162,7 +162,7 @@ pub(super) struct Packing {
     is_fresh: bool,
     /// The outline of the conversation is not known of all its messages, and nobody sees to that yet.
     is_assumed: bool,
-    previews: HashMap<usize, Message>,
+    previews: HashMap<usize, Arc<Message>>,
     tools: Option<Weights>,
     /// What the request that is asked now was estimated at.
     estimated: usize,
@@ -275,7 +275,7 @@ impl Driver {
         &mut self,
         system: &[ContentBlock],
         tools: &[ToolDescriptor],
-    ) -> Result<Vec<Message>, StoreError> {
+    ) -> Result<Vec<Arc<Message>>, StoreError> {
         self.look_for_summary().await;
         let thread = self.record.thread_id.clone();
         let whispers: usize = self.shape.context_messages.iter().map(|c| c.content.len() / 4 + 4).sum();
@@ -365,7 +365,7 @@ impl Driver {
     /// Makes the previews that are needed and not there yet, off the runtime's threads.
     async fn shorten(&mut self, fit: &Fit) {
         let (sizes, known) = (&self.packing.sizes, &self.packing.previews);
-        let wanted: Vec<(usize, Message)> = (fit.pinned.iter().copied())
+        let wanted: Vec<(usize, Arc<Message>)> = (fit.pinned.iter().copied())
             .chain(fit.marks.cut..fit.marks.previewed)
             .filter(|at| sizes.has_preview(*at) && !known.contains_key(at))
             .filter_map(|at| Some((at, self.history.get(at)?.clone())))
@@ -375,9 +375,9 @@ impl Driver {
         }
         let (thread, artifacts) = (self.record.thread_id.clone(), self.shared.artifacts.clone());
         let work = move || {
-            let make = |(at, message): (usize, Message)| {
+            let make = |(at, message): (usize, Arc<Message>)| {
                 let how = way_to_the_rest(artifacts.as_ref(), &thread, &message);
-                (at, context::preview(&message, &how))
+                (at, Arc::new(context::preview(&message, &how)))
             };
             wanted.into_iter().map(make).collect::<Vec<_>>()
         };

@@ -209,7 +209,7 @@ async fn old_messages_are_summarised_as_the_section_says() {
     say("request 6".into()).await;
     let requests = agent.requests();
     let last = requests.last().expect("a request");
-    let texts: Vec<String> = last.messages.iter().map(Message::text).collect();
+    let texts: Vec<String> = last.messages.iter().map(|message| message.text()).collect();
     assert!(texts[0].contains("<conversation-summary") && texts[0].contains("They drank tea."), "{texts:?}");
     assert!(!texts.iter().any(|text| text == "request 0"), "the summary stands for it");
     assert!(texts.iter().any(|text| text == "request 6"));

@@ -1,5 +1,7 @@
 //! The messages of a request.
 
+use std::sync::Arc;
+
 use super::fit::Fit;
 use super::history::History;
 use super::repair::repair;
@@ -39,13 +41,13 @@ pub fn assemble(
     sizes: &Sizes,
     fit: &Fit,
     summary: Option<&str>,
-    mut short: impl FnMut(usize) -> Option<Message>,
-) -> Vec<Message> {
+    mut short: impl FnMut(usize) -> Option<Arc<Message>>,
+) -> Vec<Arc<Message>> {
     let sent = history.end().saturating_sub(fit.marks.cut) + sizes.leading() + fit.pinned.len() + 2;
     let mut messages = Vec::with_capacity(sent);
     messages.extend((0..sizes.leading()).filter_map(|at| history.get(at).cloned()));
-    messages.extend(summary.map(summary_message));
-    let mut take = |at: usize, messages: &mut Vec<Message>| {
+    messages.extend(summary.map(|text| Arc::new(summary_message(text))));
+    let mut take = |at: usize, messages: &mut Vec<Arc<Message>>| {
         let is_short = at < fit.marks.previewed && sizes.has_preview(at);
         let message = is_short.then(|| short(at)).flatten();
         messages.extend(message.or_else(|| history.get(at).cloned()));
@@ -54,7 +56,7 @@ pub fn assemble(
         take(*at, &mut messages);
     }
     if fit.left_out > 0 {
-        messages.push(gap(fit.left_out));
+        messages.push(Arc::new(gap(fit.left_out)));
     }
     for at in fit.marks.cut..history.end() {
         take(at, &mut messages);

@@ -1,6 +1,7 @@
 //! What a summary may stand for, how a model is asked for it, and whether it is worth having.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -177,7 +178,7 @@ pub fn accept(plan: &Plan, after: usize, config: &CompactionConfig) -> Result<us
 /// What the summariser is asked: the messages, the summary that there is, and what to take care of. `room`: how many
 /// tokens of conversation it can read.
 pub fn prompt(
-    messages: &[Message],
+    messages: &[Arc<Message>],
     existing: Option<&str>,
     hint: Option<&str>,
     config: &CompactionConfig,
@@ -200,7 +201,7 @@ pub fn prompt(
 }
 
 /// The conversation as text. What plugins add for the model is left out: it is added anew to each request.
-fn transcript(messages: &[Message], room: usize) -> String {
+fn transcript(messages: &[Arc<Message>], room: usize) -> String {
     let mut text = String::with_capacity(messages.len() * 256);
     for message in messages.iter().filter(|message| message.visibility == Visibility::All) {
         let who = match message.role {
@@ -210,12 +211,11 @@ fn transcript(messages: &[Message], room: usize) -> String {
             Role::Tool => "Result",
         };
         let short;
-        let message = if is_oversized(message) {
+        let mut message: &Message = message;
+        if is_oversized(message) {
             short = preview(message, "The rest is left out.");
-            &short
-        } else {
-            message
-        };
+            message = &short;
+        }
         let begins = text.len();
         let mut is_first = true;
         for block in &message.content {

@@ -1,5 +1,7 @@
 //! How many tokens something will be, before any provider has counted.
 
+use std::sync::Arc;
+
 use crate::contract::content::ContentBlock;
 use crate::contract::executor::InferenceRequest;
 use crate::contract::message::Message;
@@ -40,7 +42,9 @@ pub fn tool_tokens(tool: &ToolDescriptor) -> usize {
 /// The tokens of a whole request.
 pub fn request_tokens(request: &InferenceRequest) -> usize {
     let system: usize = request.system.iter().map(|text| PER_MESSAGE + block(text)).sum();
-    system + messages_tokens(&request.messages) + request.tools.iter().map(tool_tokens).sum::<usize>()
+    system
+        + messages_tokens(request.messages.iter().map(Arc::as_ref))
+        + request.tools.iter().map(tool_tokens).sum::<usize>()
 }
 
 /// The bytes of a value as compact JSON, without writing them anywhere.

@@ -1,6 +1,7 @@
 //! As much of a conversation as is loaded: its end, and what of the rest goes into each request.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::contract::message::Message;
 use crate::contract::outline::Outline;
@@ -11,20 +12,23 @@ pub struct History {
     outline: Outline,
     /// The place of the first message of the tail.
     base: usize,
-    tail: Vec<Message>,
+    tail: Vec<Arc<Message>>,
     /// Messages before the tail.
-    apart: BTreeMap<usize, Message>,
+    apart: BTreeMap<usize, Arc<Message>>,
 }
 
 impl From<Vec<Message>> for History {
     fn from(messages: Vec<Message>) -> Self {
-        Self { outline: Outline::of(&messages), base: 0, tail: messages, apart: BTreeMap::new() }
+        let outline = Outline::of(&messages);
+        Self::part(outline, 0, messages, BTreeMap::new())
     }
 }
 
 impl History {
     /// A part of a conversation: messages in order from a place on, and some from before it.
     pub fn part(outline: Outline, base: usize, tail: Vec<Message>, apart: BTreeMap<usize, Message>) -> Self {
+        let tail = tail.into_iter().map(Arc::new).collect();
+        let apart = apart.into_iter().map(|(at, message)| (at, Arc::new(message))).collect();
         Self { outline, base, tail, apart }
     }
 
@@ -54,22 +58,27 @@ impl History {
     }
 
     /// The messages that are loaded in order: the newest ones.
-    pub fn tail(&self) -> &[Message] {
+    pub fn tail(&self) -> &[Arc<Message>] {
         &self.tail
     }
 
     /// Those that are loaded from before the tail, with their places.
-    pub fn apart(&self) -> impl Iterator<Item = (usize, &Message)> {
+    pub fn apart(&self) -> impl Iterator<Item = (usize, &Arc<Message>)> {
         self.apart.range(..self.base).map(|(at, message)| (*at, message))
     }
 
     /// All that is loaded, in order.
     pub fn loaded(&self) -> impl DoubleEndedIterator<Item = &Message> {
-        self.apart.range(..self.base).map(|(_, message)| message).chain(&self.tail)
+        self.apart.range(..self.base).map(|(_, message)| message).chain(&self.tail).map(Arc::as_ref)
+    }
+
+    /// The same, to be kept beside this history: the messages are shared.
+    pub fn shared(&self) -> Arc<[Arc<Message>]> {
+        self.apart.range(..self.base).map(|(_, message)| message).chain(&self.tail).cloned().collect()
     }
 
     /// A message that is loaded.
-    pub fn get(&self, at: usize) -> Option<&Message> {
+    pub fn get(&self, at: usize) -> Option<&Arc<Message>> {
         match at.checked_sub(self.base) {
             Some(at) => self.tail.get(at),
             None => self.apart.get(&at),
@@ -77,7 +86,8 @@ impl History {
     }
 
     /// Appends a message.
-    pub fn push(&mut self, message: Message) {
+    pub fn push(&mut self, message: impl Into<Arc<Message>>) {
+        let message = message.into();
         self.outline.push(&message);
         self.tail.push(message);
     }
@@ -89,10 +99,9 @@ impl History {
     }
 
     /// Puts messages before the tail that end where it begins.
-    pub fn prepend(&mut self, mut messages: Vec<Message>) {
+    pub fn prepend(&mut self, messages: Vec<Message>) {
         self.base = self.base.saturating_sub(messages.len());
-        messages.append(&mut self.tail);
-        self.tail = messages;
+        self.tail.splice(..0, messages.into_iter().map(Arc::new));
         self.apart.split_off(&self.base);
     }
 

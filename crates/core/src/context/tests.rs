@@ -1,6 +1,7 @@
 //! Random histories, with and without summaries, in windows of all sizes.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -82,7 +83,7 @@ fn history(turns: &[Turn]) -> Vec<Message> {
     messages
 }
 
-fn unpaired(messages: &[Message]) -> Option<String> {
+fn unpaired(messages: &[Arc<Message>]) -> Option<String> {
     let mut rest = messages.iter();
     while let Some(message) = rest.next() {
         if message.role == Role::Tool {
@@ -108,11 +109,11 @@ struct Thread {
 }
 
 impl Thread {
-    fn request(&mut self, history: &[Message], limits: Limits) -> (Fit, Vec<Message>) {
+    fn request(&mut self, history: &[Message], limits: Limits) -> (Fit, Vec<Arc<Message>>) {
         self.sizes.take_in(&History::from(history.to_vec()));
         let fit = fit(&self.sizes, self.from, self.marks, limits);
         self.marks = fit.marks;
-        let short = |at: usize| Some(preview(&history[at], "Read /tmp/x."));
+        let short = |at: usize| Some(Arc::new(preview(&history[at], "Read /tmp/x.")));
         let messages =
             assemble(&History::from(history.to_vec()), &self.sizes, &fit, self.summary.as_deref(), short);
         (fit, messages)
@@ -171,7 +172,7 @@ proptest! {
             let history = &whole[..end];
             let (fit, messages) = thread.request(history, limits);
             prop_assert_eq!(unpaired(&messages), None);
-            let texts: Vec<String> = messages.iter().map(Message::text).collect();
+            let texts: Vec<String> = messages.iter().map(|message| message.text()).collect();
             for text in pinned(history) {
                 prop_assert!(texts.contains(&text), "{text:?} is lost of {texts:?}");
             }
@@ -199,7 +200,7 @@ proptest! {
                 let real: usize = messages
                     .iter()
                     .filter(|m| !is_summary(m) && !m.text().starts_with('['))
-                    .map(estimate::message_tokens)
+                    .map(|message| estimate::message_tokens(message))
                     .sum();
                 prop_assert!(real <= room + 40 * messages.len(), "{real} tokens in {room}");
             }
@@ -222,7 +223,7 @@ proptest! {
         let whole = history(&turns);
         let limits = Limits { room, recent: 6 };
         let mut thread = Thread { sizes: Sizes::default(), marks: Marks::default(), from: 0, summary: None };
-        let mut last: Option<(Fit, Vec<Message>)> = None;
+        let mut last: Option<(Fit, Vec<Arc<Message>>)> = None;
         for end in 1..=whole.len() {
             let (fit, messages) = thread.request(&whole[..end], limits);
             if let Some((before, earlier)) = &last
@@ -293,11 +294,11 @@ proptest! {
                 None => loaded(all, floor, limits, step),
             };
             let fit = fit(&sizes, thread.from, marks, limits);
-            let short = |at: usize| Some(preview(&all[at], "Read /tmp/x."));
+            let short = |at: usize| Some(Arc::new(preview(&all[at], "Read /tmp/x.")));
             let sent = assemble(&history, &sizes, &fit, thread.summary.as_deref(), short);
             // A result that is made up for a call without one has a new id each time.
-            let said = |messages: &[Message]| -> Vec<_> {
-                let one = |m: &Message| (m.role, m.content.clone(), m.tool_calls.clone(), m.tool_call_id.clone());
+            let said = |messages: &[Arc<Message>]| -> Vec<_> {
+                let one = |m: &Arc<Message>| (m.role, m.content.clone(), m.tool_calls.clone(), m.tool_call_id.clone());
                 messages.iter().map(one).collect()
             };
             prop_assert_eq!(
@@ -409,7 +410,7 @@ fn large_results_are_whole_while_they_are_new_and_previews_then() {
     assert_eq!(old.marks, Marks { cut: 0, previewed: 5 });
     assert!(old.tokens < 700, "{old:?}");
     let sent = assemble(&History::from(messages.clone()), &sizes, &old, None, |at| {
-        Some(preview(&messages[at], "Read /x."))
+        Some(Arc::new(preview(&messages[at], "Read /x.")))
     });
     assert!(sent[2].text().ends_with("Read /x.]"));
     // With no room for it even a new one is a preview.
@@ -458,7 +459,13 @@ fn a_message_that_cannot_be_read_at_once_is_read_in_excerpts() {
     let made =
         plan(&sizes_of(&messages), (0, 0, 0), &policy(), &CompactionConfig::default(), 10_000).unwrap();
     assert_eq!((made.from, made.upto), (0, 5), "it stops nothing");
-    let text = prompt(&messages[..5], None, None, &CompactionConfig::default(), 10_000);
+    let text = prompt(
+        History::from(messages[..5].to_vec()).tail(),
+        None,
+        None,
+        &CompactionConfig::default(),
+        10_000,
+    );
     assert!((19_000..24_000).contains(&text.len()), "{}", text.len());
     let said = "characters are left out here: the message is too large to be read at once]";
     assert!(text.contains("User: FIRST ää") && text.contains(said) && text.contains("ä LAST\n\nAgent: 1 x"));
@@ -504,7 +511,8 @@ fn the_prompt_holds_what_was_said_and_nothing_that_was_whispered() {
     ];
     let config =
         CompactionConfig { summarizer_user_prompt: "Here:\n{messages}\nEnd.".into(), ..Default::default() };
-    let text = prompt(&messages, Some("so far"), Some(" the tests "), &config, 10_000);
+    let text =
+        prompt(History::from(messages.to_vec()).tail(), Some("so far"), Some(" the tests "), &config, 10_000);
     assert!(text.contains("<summary-so-far>\nso far\n"), "{text}");
     assert!(text.contains(
         "Here:\nUser: do {messages} it\n\nAgent: I will.\nAgent calls Bash: {\"command\":\"ls\"}\n"

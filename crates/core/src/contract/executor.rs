@@ -1,5 +1,6 @@
 //! The interface to models, and how the calls of a step are executed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -54,7 +55,7 @@ pub struct InferenceRequest {
     /// System text, in order. Byte-stable from step to step, so that prompt caches hold.
     pub system: Vec<ContentBlock>,
     /// The conversation; no unpaired call and no unpaired result in it.
-    pub messages: Vec<Message>,
+    pub messages: Vec<Arc<Message>>,
     /// The tools on offer, in a stable order.
     pub tools: Vec<ToolDescriptor>,
     /// Changed parameters.

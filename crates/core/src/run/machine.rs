@@ -399,7 +399,8 @@ impl Run {
     fn may_have_started(&mut self, id: &CallId) -> Next {
         let index = self.at_tools(id)?;
         let call = &mut self.calls[index];
-        let (CallState::Held { ticket, decision } | CallState::Regating { ticket, decision }) = &call.state else {
+        let (CallState::Held { ticket, decision } | CallState::Regating { ticket, decision }) = &call.state
+        else {
             return Err(self.refuse_call(index));
         };
         call.state = CallState::Running { allowed_by: Some((ticket.clone(), decision.clone())) };

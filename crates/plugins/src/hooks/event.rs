@@ -45,8 +45,7 @@ pub fn event(hook: &HookSpec, ctx: &PhaseContext, cwd: &str) -> Value {
         }
         Phase::RunStart => {
             let asked = ctx.messages.iter().rev().find(|message| message.role == Role::User);
-            event["prompt"] =
-                json!(asked.map(aye_core::contract::message::Message::text).unwrap_or_default());
+            event["prompt"] = json!(asked.map(|message| message.text()).unwrap_or_default());
         }
         Phase::AfterInference | Phase::StepEnd => {
             if let Some(response) = &ctx.response {

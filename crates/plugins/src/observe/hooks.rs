@@ -189,7 +189,7 @@ fn bare(span: GenAISpan) -> GenAISpan {
     GenAISpan { input: None, output: None, ..span }
 }
 
-fn json(messages: &[Message]) -> String {
+fn json(messages: &[Arc<Message>]) -> String {
     let slim: Vec<Value> = messages
         .iter()
         .map(|message| {

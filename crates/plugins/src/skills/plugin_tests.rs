@@ -109,7 +109,7 @@ impl World {
         let ctx = PhaseContext::test_default().with_phase(Phase::StepStart);
         self.runtime.run_phase(&self.env, ctx).await.expect("phase");
         let mut ctx = PhaseContext::test_default().with_phase(Phase::BeforeInference);
-        ctx.messages = self.messages.lock().expect("lock").clone().into();
+        ctx = ctx.with_messages(self.messages.lock().expect("lock").clone());
         self.runtime.run_phase(&self.env, ctx).await.expect("phase");
         let shape = self.shape();
         shape.context_messages.into_iter().map(|message| (message.key, message.content)).collect()

@@ -63,7 +63,7 @@ impl Budget {
         from_newest.next();
         from_newest
             .take_while(|message| message.role != Role::Assistant)
-            .flat_map(ChildRunState::spent_below)
+            .flat_map(|message| ChildRunState::spent_below(message))
             .filter_map(|spent| Some(cost(&(self.prices)(&spent.model)?, &spent.usage)))
             .fold(0, u64::saturating_add)
     }

@@ -121,7 +121,8 @@ async fn a_child_works_in_a_thread_of_its_own_and_its_last_words_are_the_result(
     assert_eq!(parent.result_of("c1"), "All clear.");
     assert_eq!(house.executed(), 1);
     // The child knows its prompt and nothing else of the conversation.
-    let asked = scout.requests.lock().unwrap()[0].messages.iter().map(Message::text).collect::<Vec<_>>();
+    let asked =
+        scout.requests.lock().unwrap()[0].messages.iter().map(|message| message.text()).collect::<Vec<_>>();
     assert!(asked.contains(&"look around".to_owned()) && !asked.contains(&"go".to_owned()), "{asked:?}");
     let tasks = tasks(&house).await;
     let child = &tasks[0].child;
@@ -215,7 +216,7 @@ async fn a_child_of_a_child_asks_through_both_and_the_depth_has_an_end() {
     assert_eq!((result.response.as_str(), parent.result_of("c1").as_str()), ("Up.", "Surface."));
     let all: Vec<String> = {
         let requests = scout.requests.lock().unwrap();
-        requests.iter().flat_map(|r| r.messages.iter().map(Message::text)).collect()
+        requests.iter().flat_map(|r| r.messages.iter().map(|message| message.text())).collect()
     };
     assert!(all.iter().any(|text| text.contains("at most 3 deep")), "{all:?}");
     sound(&house).await;
@@ -464,7 +465,7 @@ struct Talk;
 #[async_trait]
 impl LlmExecutor for Talk {
     async fn execute(&self, request: InferenceRequest) -> Result<StreamResult, InferenceExecutionError> {
-        let said: Vec<String> = request.messages.iter().map(Message::text).collect();
+        let said: Vec<String> = request.messages.iter().map(|message| message.text()).collect();
         let results = request.messages.iter().filter(|m| m.role == Role::Tool).count();
         let is = |prompt: &str| said.iter().any(|text| text == prompt);
         Ok(if is("go") {

@@ -78,7 +78,7 @@ impl Room {
     }
 
     /// The messages of a request to the agent's model.
-    fn asked(&self, nth: usize) -> Vec<Message> {
+    fn asked(&self, nth: usize) -> Vec<Arc<Message>> {
         self.script.requests.lock().unwrap()[nth].messages.clone()
     }
 
@@ -97,7 +97,7 @@ impl Room {
     }
 }
 
-fn words(messages: &[Message]) -> Vec<String> {
+fn words(messages: &[Arc<Message>]) -> Vec<String> {
     messages.iter().map(|m| m.text().chars().take(9).collect()).collect()
 }
 
@@ -124,7 +124,7 @@ async fn old_messages_leave_and_requests_begin_alike_until_they_are_cut_again() 
         assert_eq!(pair[0].system, pair[1].system);
         assert_eq!(pair[0].tools, pair[1].tools);
         assert!(pair[1].messages.iter().any(|m| m.text() == format!("request {}", n + 1)));
-        let same = |(a, b): (&Message, &Message)| (a.role, &a.content) == (b.role, &b.content);
+        let same = |(a, b): (&Arc<Message>, &Arc<Message>)| (a.role, &a.content) == (b.role, &b.content);
         cuts += usize::from(!pair[0].messages.iter().zip(&pair[1].messages).all(same));
     }
     let last = &requests.last().unwrap().messages;
@@ -171,8 +171,8 @@ async fn a_summary_is_made_beside_the_run_and_stands_for_what_is_old() {
     say(&other, "request 7").await;
     assert!(is_summary(&room.last().messages[0]));
     assert_eq!(
-        room.last().messages[..3].iter().map(Message::text).collect::<Vec<_>>(),
-        request.messages[..3].iter().map(Message::text).collect::<Vec<_>>()
+        room.last().messages[..3].iter().map(|message| message.text()).collect::<Vec<_>>(),
+        request.messages[..3].iter().map(|message| message.text()).collect::<Vec<_>>()
     );
     room.writes("Tea, and then coffee.");
     let second = other.compact(&"t".into(), "a", Some("the drinks".into())).await.unwrap();
@@ -385,14 +385,14 @@ async fn a_run_reads_what_is_new_since_the_last_one() {
     // Another process says something.
     say(&other, "from elsewhere").await;
     say(&runtime, "request 4").await;
-    let said: Vec<_> = room.last().messages.iter().map(Message::text).collect();
+    let said: Vec<_> = room.last().messages.iter().map(|message| message.text()).collect();
     assert_eq!(said[8..], ["from elsewhere", "answer 4", "request 4"]);
     // Somebody put another conversation in its place.
     let replaced =
         "UPDATE message SET body = json_set(body, '$.id', 'm' || seq, '$.content[0].text', 'new ' || seq)";
     room.house.store.tamper(replaced).await;
     say(&runtime, "request 5").await;
-    let said: Vec<_> = room.last().messages.iter().map(Message::text).collect();
+    let said: Vec<_> = room.last().messages.iter().map(|message| message.text()).collect();
     let all = room.house.store.messages(&id).await.unwrap();
     let all: Vec<_> = all.iter().map(|stored| stored.message.text()).collect();
     assert!(all[0] == "new 1" && all.len() == 14);
@@ -419,7 +419,7 @@ async fn only_the_end_of_a_long_conversation_is_read() {
     let requests = room.script.requests.lock().unwrap().len();
     let asked = room.asked(requests - 2);
     let mut whole = all.clone();
-    whole.push(asked.last().unwrap().clone());
+    whole.push(Message::clone(asked.last().unwrap()));
     let whole = aye_core::context::History::from(whole);
     let sizes = aye_core::context::Sizes::of(&whole);
     // The room that is left beside the instructions and the tools is the one that makes the same cut.
