@@ -40,7 +40,7 @@ fn only_references(text: &str) -> String {
 }
 
 /// Arguments of a program: the values of options that are called keys, and passwords in URLs.
-fn arguments(args: &[String]) -> Vec<String> {
+pub(super) fn arguments(args: &[String]) -> Vec<String> {
     let is_key = |text: &str| {
         let lower = text.to_lowercase();
         text.starts_with('-')
@@ -62,7 +62,7 @@ fn arguments(args: &[String]) -> Vec<String> {
 }
 
 /// A URL without the user, the password and the query in it; any other text as it is.
-fn without_password(text: &str) -> String {
+pub(super) fn without_password(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let (host, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let host = match host.rsplit_once('@') {

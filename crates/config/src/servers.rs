@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use super::env::Env;
 use super::layer::{Origin, line_column};
 use super::layers::{Provenance, read_text};
+use super::redact::{arguments, without_password};
 use super::settings::{McpSettings, ServerSettings};
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::display::{shell_word, visible_line};
@@ -334,13 +335,16 @@ fn fill(text: &str, value: &mut dyn FnMut(&str, Option<&str>) -> Option<String>)
 }
 
 impl Written {
-    /// The command line or the address as it was written, the names of variables and headers behind it.
-    pub(super) fn shown(&self) -> String {
+    /// The command line or the address, the names of variables and headers behind it. The user's own files may hold
+    /// keys there, which are left out; of a project's file all is shown, because it is what the user agrees to.
+    fn shown(&self, is_own: bool) -> String {
         let mut text = match (&self.command, &self.url) {
             (Some(command), _) => {
-                let words = std::iter::once(command).chain(&self.args);
+                let args = if is_own { arguments(&self.args) } else { self.args.clone() };
+                let words = std::iter::once(command).chain(&args);
                 words.map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
             }
+            (None, Some(url)) if is_own => without_password(url),
             (None, Some(url)) => url.clone(),
             (None, None) => String::new(),
         };
@@ -464,7 +468,7 @@ impl Written {
             ServerTransport::Http { url: url.into(), headers: secrets(&self.headers)?, login }
         };
         Ok(ServerConfig {
-            shown: self.shown(),
+            shown: self.shown(!matches!(scope, ServerScope::Project(_))),
             digest: self.digest(),
             name: self.name,
             scope,
@@ -590,7 +594,7 @@ pub(super) fn summary(path: &Path, text: &str) -> String {
         .iter()
         .map(|server| {
             let verb = if server.command.is_some() { "starts" } else { "connects to" };
-            format!("{}: {verb} {}", visible_line(&server.name), server.shown())
+            format!("{}: {verb} {}", visible_line(&server.name), server.shown(false))
         })
         .collect();
     if !problems.is_empty() {

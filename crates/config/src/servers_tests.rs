@@ -62,6 +62,21 @@ fn the_form_that_others_use_is_read() {
 }
 
 #[test]
+fn keys_in_the_users_own_files_are_not_shown() {
+    let text = r#"{"mcpServers": {
+    "files": {"command": "server", "args": ["--api-key", "s3cret", "/srv"]},
+    "remote": {"url": "https://me:s3cret@example.test/mcp?k=s3cret"}
+  }}"#;
+    let (written, _) = read(text);
+    let shown = |is_own| written.iter().map(|server| server.shown(is_own)).collect::<Vec<_>>();
+    assert_eq!(
+        shown(true),
+        ["server --api-key '(redacted)' /srv", "https://(redacted)@example.test/mcp?(redacted)"]
+    );
+    assert_eq!(shown(false)[0], "server --api-key s3cret /srv", "a project's is agreed to as it is");
+}
+
+#[test]
 fn a_variable_without_value_keeps_one_server_from_starting() {
     let text = r#"{"mcpServers": {"a": {"command": "x", "args": ["${NOPE}"]}, "b": {"command": "x", "env": {"V": "${EMPTY:-d}"}}}}"#;
     let servers = all(text, &env());
