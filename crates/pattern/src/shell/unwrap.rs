@@ -67,12 +67,8 @@ const WRAPPERS: &[Wrapper] = &[
     ),
     wrapper(&["watch"], "nq", &["interval", "equexit"], 0),
     wrapper(&["strace", "ltrace"], "eopsuPaIObXE", &["trace", "output", "attach", "string-limit"], 0),
-    wrapper(
-        &["chroot", "faketime", "setarch", "proxychains", "proxychains4", "direnv-exec"],
-        "",
-        &["userspec", "groups"],
-        1,
-    ),
+    wrapper(&["chroot", "faketime", "setarch", "direnv-exec"], "", &["userspec", "groups"], 1),
+    wrapper(&["proxychains", "proxychains4"], "f", &[], 0),
     wrapper(
         &[
             "busybox",
@@ -488,6 +484,7 @@ fn wrapped(wrapper: &Wrapper, program: &str, words: &[Word]) -> Vec<Inner> {
         }
         if text == "--" {
             i += 1;
+            found.extend((i..i + own_words).filter_map(|at| instead_of_own(program, words, at)));
             i += own_words;
             break;
         }
@@ -531,6 +528,7 @@ fn wrapped(wrapper: &Wrapper, program: &str, words: &[Word]) -> Vec<Inner> {
                 return vec![Inner::None]; // it only says where the program is
             }
         } else if own_words > 0 {
+            found.extend(instead_of_own(program, words, i));
             own_words -= 1;
         } else if matches!(program, "env" | "sudo" | "doas") && is_assignment(text) {
             // env sets it and goes on
@@ -557,6 +555,14 @@ fn wrapped(wrapper: &Wrapper, program: &str, words: &[Word]) -> Vec<Inner> {
         found.push(Inner::Words(rest.to_vec()));
     }
     found
+}
+
+/// The command that begins where a wrapper's own word is expected: some leave that word out, as `setarch -R` does. A file
+/// and a number are never the program.
+fn instead_of_own(program: &str, words: &[Word], at: usize) -> Option<Inner> {
+    let is_own = matches!(program, "flock" | "chroot")
+        || words.get(at)?.text.starts_with(|c: char| c.is_ascii_digit());
+    (!is_own).then(|| Inner::Words(words[at..].to_vec()))
 }
 
 fn join_first(first: Word, rest: &[Word]) -> Word {

@@ -143,6 +143,9 @@ fn prefix(words: &[&str]) -> Option<GrantProposal> {
 
 /// A word of a command as a word of a pattern.
 pub(super) fn pattern_word(word: &str) -> String {
+    if word.is_empty() {
+        return "''".to_owned();
+    }
     let mut out = String::new();
     for c in escape_glob(word).chars() {
         if matches!(c, ' ' | '\t' | '(' | ')' | '"' | '\'') {

@@ -67,6 +67,15 @@ fn rules_about_tools_that_nobody_has_are_named() {
     );
 }
 
+#[test]
+fn an_empty_word_can_stand_in_a_rule() {
+    let rule = format!("Bash(mytool {} *)", super::grant::pattern_word(""));
+    assert_eq!(rule, "Bash(mytool '' *)");
+    let rules = RuleSet::from_flags(&[&rule], &[]).unwrap();
+    assert_eq!(judge(&rules, "mytool '' f", Mode::Ask).decision, Decision::Allow);
+    assert_ne!(judge(&rules, "mytool f f", Mode::Ask).decision, Decision::Allow);
+}
+
 /// In yolo nothing but a deny stands between a command and its start.
 #[test]
 fn an_unknown_program_with_a_denied_one_among_its_words_is_undecided() {
@@ -112,6 +121,13 @@ fn an_unknown_program_with_a_denied_one_among_its_words_is_undecided() {
         "nice prlimit rm x",
         "find . -exec prlimit rm {} +",
         "./run rm",
+        "setarch -R rm x",
+        "setarch x86_64 -R rm x",
+        "proxychains4 -q rm x",
+        "chrt --idle rm x",
+        "LESSOPEN='|rm x' less f",
+        "MAKEFLAGS='--eval=$(shell rm x)' make",
+        "BASH_ENV=/tmp/rm bash f",
     ] {
         let verdict = judge(&rules, command, Mode::Yolo);
         if !matches!(verdict.decision, Decision::Ask(AskKind::Undecided) | Decision::Deny) {
@@ -129,6 +145,8 @@ fn an_unknown_program_with_a_denied_one_among_its_words_is_undecided() {
         "foo rm.c",
         "cargo test rm",
         "make rm",
+        "timeout 5 ls",
+        "RUST_LOG=rm cargo test",
         "echo $HOME",
         "for f in *.rs; do cat \"$f\"; done",
         "ls | while read -r x; do echo \"$x\"; done",

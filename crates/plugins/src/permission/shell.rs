@@ -115,7 +115,14 @@ pub(super) fn matchers(rule: &Rule) -> Vec<&Matcher> {
 
 /// Whether a command is of a program that nobody knows here: it may run what its words say.
 pub(super) fn may_run_others(command: &Simple) -> bool {
-    command.program().is_some_and(|program| command.words.len() > 1 && !is_explained(program))
+    command.program().is_some_and(|program| {
+        command.words.len() > 1 && !is_explained(program) || variables(command).next().is_some()
+    })
+}
+
+/// What a command is given in variables, of which some name programs: `LESSOPEN`, `MAKEFLAGS`.
+fn variables(command: &Simple) -> impl Iterator<Item = &str> {
+    command.assignments.iter().filter(|set| !is_safe_assignment(set)).map(|set| set.value.text.as_str())
 }
 
 /// Whether the words of a command hold the program that a rule names, or anything that the rule matches.
@@ -125,7 +132,8 @@ pub(super) fn mentions(matcher: &Matcher, command: &Simple) -> bool {
     if let Some(program) = literal.first() {
         let program = program.rsplit('/').next().unwrap_or(program);
         return texts[1..].iter().any(|text| holds_program(text, program))
-            || !is_name(texts[0]) && holds_program(texts[0], program);
+            || !is_name(texts[0]) && holds_program(texts[0], program)
+            || variables(command).any(|text| holds_program(text, program));
     }
     // A comparison without a program of its own: does it match from any word on?
     (1..texts.len()).any(|at| {
@@ -135,7 +143,7 @@ pub(super) fn mentions(matcher: &Matcher, command: &Simple) -> bool {
                 .match_indices(|c: char| !c.is_alphanumeric())
                 .any(|(i, c)| matcher.is_match(&texts[at][i + c.len()..]))
             || texts[at].contains(' ') && matcher.is_match(texts[at])
-    })
+    }) || variables(command).any(|text| matcher.is_match(text))
 }
 
 /// Whether a word is the name of a program and nothing more.
