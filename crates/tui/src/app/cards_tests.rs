@@ -58,6 +58,12 @@ fn a_change_is_read_to_its_end_before_it_is_allowed() {
     test.draw();
     test.keys("y");
     assert!(test.decisions().is_empty(), "{}", test.live());
+    assert!(test.live().contains("a part of the change was skipped and is shown now"), "{}", test.live());
+    for _ in 0..20 {
+        test.keys("<pagedown>");
+    }
+    test.keys("y");
+    assert_eq!(test.decisions(), [&Answer::yes(Value::Null)], "{}", test.live());
     let mut test = long_edit(24);
     for _ in 0..20 {
         test.keys("<pagedown>");

@@ -276,8 +276,14 @@ impl Card {
 
     fn refuse_unread(&mut self, what: &str, again: &str, keymap: &Keymap) -> Reply {
         let down = keymap.chord_of(Place::Card, Action::ScrollDown);
-        self.problem =
-            Some(format!("the end of the {what} was not shown yet; press {down} for the rest, then {again}"));
+        // Several pages between two frames: what lay between them was never on the screen.
+        let missed = if self.scroll > self.read {
+            self.scroll = self.read;
+            format!("a part of the {what} was skipped and is shown now")
+        } else {
+            format!("the end of the {what} was not shown yet")
+        };
+        self.problem = Some(format!("{missed}; press {down} for the rest, then {again}"));
         Reply::Taken
     }
 
