@@ -126,6 +126,30 @@ fn what_is_wrong_is_said_with_its_place() {
 }
 
 #[test]
+fn a_published_component_has_what_its_kind_needs() {
+    let error = apply(json!([
+        create(),
+        components(json!([
+            {"id": "root", "component": {"Column": {"children": {"explicitList": ["a", "b", "c", "d"]}}}},
+            {"id": "a", "component": {"Text": {"texx": {"literalString": "a"}}}},
+            {"id": "b", "component": {"Button": {"child": "a"}}},
+            {"id": "c", "component": {"Text": {"text": {"literalString": 5}}}},
+            {"id": "d", "component": {"Chart": {"of": "this catalog"}}},
+        ])),
+    ]))
+    .expect_err("it is wrong");
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines[0], "3 errors:", "{error}");
+    for words in [
+        "components[1].component.Text.text is required",
+        "components[2].component.Button.action is required",
+        "components[3].text must be a string",
+    ] {
+        assert!(error.contains(words), "{words}: {error}");
+    }
+}
+
+#[test]
 fn every_error_is_reported_at_once() {
     let error = apply(json!([
         create(),

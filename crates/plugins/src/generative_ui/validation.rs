@@ -279,6 +279,9 @@ fn components(
         }
         match component_of(entry, &at) {
             Ok(component) => {
+                if entry["component"].is_object() {
+                    check_required(&component, &at, errors);
+                }
                 check_props(&component, &at, errors);
                 if let Some(name) = name {
                     surface.components.insert(name.clone(), component);
@@ -317,6 +320,35 @@ fn component_of(entry: &Value, at: &str) -> Result<Component, A2uiError> {
         }
         None | Some(Value::Null | Value::String(_)) => wrong(format!("{at}.component is required")),
     }
+}
+
+/// What the kinds of the standard catalog of A2UI v0.8 cannot do without. Other catalogs may have kinds of their own.
+const REQUIRED: &[(&str, &[&str])] = &[
+    ("Text", &["text"]),
+    ("Image", &["url"]),
+    ("Icon", &["name"]),
+    ("Video", &["url"]),
+    ("AudioPlayer", &["url"]),
+    ("Row", &["children"]),
+    ("Column", &["children"]),
+    ("List", &["children"]),
+    ("Card", &["child"]),
+    ("Tabs", &["tabItems"]),
+    ("Modal", &["entryPointChild", "contentChild"]),
+    ("Button", &["child", "action"]),
+    ("CheckBox", &["label", "value"]),
+    ("TextField", &["label"]),
+    ("DateTimeInput", &["value"]),
+    ("MultipleChoice", &["selections", "options"]),
+    ("Slider", &["value"]),
+];
+
+/// Whether a property is there that its kind needs.
+fn check_required(component: &Component, at: &str, errors: &mut Vec<String>) {
+    let kind = component.kind.as_str();
+    let needed = REQUIRED.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, needed)| *needed);
+    let missing = needed.iter().filter(|name| component.props.get(**name).is_none_or(Value::is_null));
+    errors.extend(missing.map(|name| format!("{at}.component.{kind}.{name} is required")));
 }
 
 /// What properties may be, whatever the kind. Others are passed on to whoever draws the surface.
@@ -361,11 +393,16 @@ fn is_action(value: &Value) -> bool {
 /// A literal, a path into the data, or one of the published literals.
 fn is_value(value: &Value) -> bool {
     let Some(object) = value.as_object() else { return true };
-    let is_literal =
-        |key: &str| key.starts_with("literal") || key == "call" || key == "returnType" || key == "args";
+    let is_literal = |(key, value): (&String, &Value)| match key.as_str() {
+        "literalString" => value.is_string(),
+        "literalNumber" => value.is_number(),
+        "literalBoolean" | "literalBool" => value.is_boolean(),
+        "literalArray" => value.is_array(),
+        name => matches!(name, "call" | "returnType" | "args"),
+    };
     match object.get("path") {
         Some(path) => path.is_string(),
-        None => !object.is_empty() && object.keys().all(|key| is_literal(key)),
+        None => !object.is_empty() && object.iter().all(is_literal),
     }
 }
 
