@@ -192,7 +192,13 @@ fn progress(event: &AgentEvent) {
                 ToolCallOutcome::Failed => "failed",
                 ToolCallOutcome::Cancelled => "cancelled",
             };
-            let why = result.message.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
+            let why = result
+                .shown()
+                .or(result.message.as_deref())
+                .unwrap_or_default()
+                .lines()
+                .next()
+                .unwrap_or_default();
             note(&format!("  {word}: {}", visible_line(why)));
         }
         AgentEvent::ActivitySnapshot { activity_type, content, .. } => {

@@ -77,6 +77,7 @@ impl Tool for HandoffTool {
             }
             None => format!("You are `{agent}` from here on; continue the conversation."),
         };
-        Ok(ToolOutput::with_command(ToolResult::text(HANDOFF_TOOL, text), command))
+        let result = ToolResult::text(HANDOFF_TOOL, text).with_shown(format!("{agent} goes on from here"));
+        Ok(ToolOutput::with_command(result, command))
     }
 }

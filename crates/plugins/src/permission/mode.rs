@@ -128,5 +128,5 @@ fn in_plan(rules: &RuleSet, call: &Prepared<'_>, verdict: Verdict) -> Verdict {
         }
         why = format!("this command is not known to be read-only ({})", reading.why);
     }
-    Verdict::new(Decision::Deny, format!("plan mode is read-only, and {why}; propose the change instead"))
+    Verdict::new(Decision::Deny, format!("plan mode is read-only, and {why}"))
 }
