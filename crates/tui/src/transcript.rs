@@ -273,6 +273,11 @@ impl Transcript {
         self.handed_to.as_ref().map(|(agent, model)| (agent.as_str(), model.as_str()))
     }
 
+    /// Another agent was chosen: no handoff counts any more.
+    pub fn forget_handoff(&mut self) {
+        self.handed_to = None;
+    }
+
     /// Adds what the person said.
     pub fn say(&mut self, text: impl Into<String>, images: Vec<ImageRef>) {
         self.say_as(text, None, images);

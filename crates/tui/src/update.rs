@@ -160,7 +160,12 @@ impl App {
             Msg::History(history) => self.fill_history(history),
             Msg::Draft(thread, draft) => self.drafted(&thread, draft, &mut cmds),
             Msg::Composed(text) => self.composed(text, &mut cmds),
-            Msg::Info(info) => self.info = *info,
+            Msg::Info(info) => {
+                if info.agent != self.info.agent {
+                    self.transcript.forget_handoff();
+                }
+                self.info = *info;
+            }
             Msg::Trusted(trusted) => self.trusted(trusted),
             Msg::Renewed(renewed) => self.renewed(renewed),
             Msg::Exported(Ok(path)) => {

@@ -22,7 +22,6 @@ impl Transcript {
             AgentEvent::RunStart { .. } => {
                 self.retry = None;
                 self.stopped = false;
-                self.handed_to = None;
                 self.saw_error = false;
                 self.step = self.entries.len();
             }
@@ -291,8 +290,6 @@ impl Transcript {
         if *termination == TerminationReason::Suspended {
             return;
         }
-        // What is said next begins with the agent that was chosen.
-        self.handed_to = None;
         // Calls that never arrived whole are dropped; those that never got a result did not run, or were stopped.
         self.drop_partial_calls();
         let from = self.settled;

@@ -345,7 +345,7 @@ fn words_on_trial_stand_behind_what_others_said_and_can_be_taken_away() {
 }
 
 #[test]
-fn a_handoff_is_a_notice_and_says_who_answers_until_the_next_run() {
+fn a_handoff_is_a_notice_and_says_who_answers_until_another_agent_is_chosen() {
     let start = || E::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None };
     let handed = E::ActivitySnapshot {
         message_id: "m".into(),
@@ -357,6 +357,8 @@ fn a_handoff_is_a_notice_and_says_who_answers_until_the_next_run() {
     assert_eq!(transcript.handed_to(), Some(("writer", "big-1")));
     let is_said = |entry: &Entry| matches!(&entry.kind, EntryKind::Notice { text, .. } if text == "handoff: handed off to writer, with big");
     assert!(transcript.entries().iter().any(is_said), "{:?}", transcript.entries());
-    assert_eq!(fold(&[start(), handed.clone(), start()]).handed_to(), None);
-    assert_eq!(fold(&[start(), handed, finish(TerminationReason::NaturalEnd)]).handed_to(), None);
+    let mut later = fold(&[start(), handed, finish(TerminationReason::NaturalEnd), start()]);
+    assert_eq!(later.handed_to(), Some(("writer", "big-1")));
+    later.forget_handoff();
+    assert_eq!(later.handed_to(), None);
 }
