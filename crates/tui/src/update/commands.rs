@@ -198,7 +198,11 @@ impl App {
             "export" => self.export(words, cmds),
             "rewind" | "fork" | "diff" | "rename" | "compare" => self.back_command(name, words, cmds),
             "screen" => self.toggle_screen(),
-            "quit" | "exit" => self.quit(cmds),
+            "quit" | "exit" => {
+                // The command is no draft.
+                self.composer.clear();
+                self.quit(cmds);
+            }
             _ => {
                 if !COMMANDS.iter().any(|command| command.is_page && command.name == name) {
                     return false;
