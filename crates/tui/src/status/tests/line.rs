@@ -133,5 +133,6 @@ fn a_missing_layer_of_the_sandbox_is_named() {
     test.send(Msg::Unsandboxed("no bwrap".into()));
     assert!(status(&test).contains("ask · no bwrap"), "{}", status(&test));
     test.app.info.mode = crate::host::Mode::Yolo;
+    test.draw();
     assert!(!status(&test).contains("bwrap"), "nothing is sandboxed there anyway");
 }
