@@ -143,6 +143,39 @@ mod names {
         assert_eq!(requests, ["GET /plain HTTP/1.1", "GET /tunnel HTTP/1.1"]);
     }
 
+    /// The card of the retry proposes the refused domain; its grant is enough for the command, in the sandbox.
+    #[test]
+    fn a_refused_domain_can_be_granted() {
+        if !has_all_layers() {
+            return;
+        }
+        let (address, requests) = server();
+        let line = "curl -sS http://docs.example.org/granted";
+        let out = json!({"command": line, "outside": true, "reason": "it needs the page"});
+        let llm = MockLlm::answers([
+            Answer::new().bash("c1", line),
+            Answer::new().call("c2", "Bash", out),
+            Answer::new().bash("c3", &format!("{line}; curl -sS http://evil.example.net/")),
+            Answer::say("Done."),
+        ]);
+        let home = Home::with(&llm);
+        home.rules("rules:\n  - {tool: Bash, behavior: allow}\n");
+        let names = format!("docs.example.org=93.184.216.34@{address}");
+        home.aye(&["-p", "go"]).env("AYE_TEST_NAMES", &names).run().exits(3);
+        let shown = home.ok(&["approvals", "show", "perm_c2"]).stdout;
+        assert!(shown.contains("Sandbox(domain = \"docs.example.org\")"), "{shown}");
+        let approve = ["approve", "perm_c2", "--grant", "1", "--scope", "thread", "--resume"];
+        home.aye(&approve).env("AYE_TEST_NAMES", &names).run().exits(0);
+        let last = llm.last();
+        assert_eq!(last.result("c2"), "the page");
+        let result = last.result("c3");
+        assert!(
+            result.starts_with("the page\n") && result.contains("evil.example.net is not listed"),
+            "{result}"
+        );
+        assert_eq!(requests.try_iter().count(), 2);
+    }
+
     /// What is not listed is refused by name, and so is what has no public address or was given as an address.
     #[test]
     fn nothing_else_is_reached() {
