@@ -41,16 +41,9 @@ fn without_brackets(script: &str) -> String {
         // What stands first is a letter even when it is `]`.
         let first = not + usize::from(inside[not..].starts_with(']'));
         out.push_str(before);
-        match inside[first..].find(']').filter(|_| slashes % 2 == 0) {
-            Some(end) => {
-                out.push('x');
-                rest = inside[first + end + 1..].trim_start_matches(']');
-            }
-            None => {
-                out.push('x');
-                rest = inside;
-            }
-        }
+        out.push('x');
+        let end = inside[first..].find(']').filter(|_| slashes % 2 == 0);
+        rest = end.map_or(inside, |end| inside[first + end + 1..].trim_start_matches(']'));
     }
     out + rest
 }

@@ -221,9 +221,18 @@ pub struct Prepared<'a> {
     pub(super) primary: Option<&'a str>,
     pub(super) subject: Subject,
     named: OnceLock<Vec<NamedFile>>,
-    /// What the line would find on the disk, by the rules that were asked about it, and whether it is masked.
-    reached: Mutex<Option<(Vec<Arc<Rule>>, bool, Reached)>>,
+    reached: Mutex<Option<KnownReach>>,
     held: HeldProfiles,
+}
+
+/// What a line would find on the disk.
+#[derive(Debug)]
+struct KnownReach {
+    /// The rules that were asked about it.
+    rules: Vec<Arc<Rule>>,
+    /// Whether the kernel masks their files.
+    is_masked: bool,
+    reached: Reached,
 }
 
 impl<'a> Prepared<'a> {
@@ -300,10 +309,11 @@ impl<'a> Prepared<'a> {
         // A walk costs more than everything else, and grants do not change what it finds.
         let mut known = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
         let reached = match &*known {
-            Some((of, masked, reached)) if *masked == is_masked && files.is_of(of) => reached.clone(),
+            Some(known) if known.is_masked == is_masked && files.is_of(&known.rules) => known.reached.clone(),
             _ => {
                 let reached = reach::reached(analysis, &self.question.places(), &files, is_masked);
-                *known = Some((files.rules().to_vec(), is_masked, reached.clone()));
+                let rules = files.rules().to_vec();
+                *known = Some(KnownReach { rules, is_masked, reached: reached.clone() });
                 reached
             }
         };
