@@ -53,7 +53,14 @@ impl Rows {
         let Some(row) = self.suspension_mut(id) else { return Ok(DecideOutcome::NotFound) };
         let is_same = row.decision.as_ref().is_some_and(|d| d.decision_id == decision.resume.decision_id);
         let known = Box::new(row.clone());
-        Ok(match row.status {
+        let status = row.status;
+        if status == SuspensionStatus::Open
+            && let Some(grant) = decision.grant.clone()
+        {
+            self.add_grant(grant)?;
+        }
+        let Some(row) = self.suspension_mut(id) else { return Ok(DecideOutcome::NotFound) };
+        Ok(match status {
             SuspensionStatus::Open => {
                 let entry = AuditEntry::decided(row, &decision, now_ms);
                 row.status = SuspensionStatus::Decided;
