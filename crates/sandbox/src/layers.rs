@@ -96,7 +96,6 @@ impl Layers {
                 ("utimens", "change times of your files outside the workspace"),
                 ("setxattr", "change extended attributes of your files outside the workspace"),
                 ("masked secret", "read files of the workspace that rules deny"),
-                ("git config", "change protected files of the workspace that exist, such as .git/config"),
             ]);
         }
         holes.extend([
