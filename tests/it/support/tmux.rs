@@ -59,7 +59,8 @@ impl Tmux {
         // One command line: a server without a session would end.
         let mut line: Vec<&str> = vec!["start-server", ";"];
         line.extend(settings.iter().flat_map(|setting| setting.split(' ').chain([";"])));
-        line.extend(["new-session", "-d"].into_iter().chain(size).chain(["sh"]));
+        // In place of the shell that starts it: what is killed is the child of the pane.
+        line.extend(["new-session", "-d"].into_iter().chain(size).chain(["exec sh"]));
         tmux.tell(&line);
         // Not every shell takes its prompt from the environment.
         tmux.send(&format!("PS1='{SHELL} '"));
@@ -74,7 +75,8 @@ impl Tmux {
         let mut command = Command::new("tmux");
         command.arg("-S").arg(&self.socket).args(["-f", "/dev/null"]).args(args);
         command.current_dir(self.home.work()).env_clear().envs(self.home.env());
-        command.env("PATH", path);
+        // Panes are started by the user's shell, which is none for a user who cannot log in.
+        command.env("PATH", path).env("SHELL", "/bin/sh");
         command
     }
 
