@@ -157,18 +157,6 @@ fn a_folder_that_is_too_large_is_said_and_the_step_runs() {
     pty.quit();
 }
 
-fn git(home: &Home, args: &[&str]) {
-    let done = std::process::Command::new("git")
-        .args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"])
-        .args(args)
-        .current_dir(home.work())
-        .env("HOME", home.root())
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .output()
-        .expect("git is there");
-    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
-}
-
 /// Whatever a repository names to be run, looking at what changed runs none of it.
 #[test]
 fn changes_against_git_run_nothing_of_the_repository() {
@@ -178,16 +166,16 @@ fn changes_against_git_run_nothing_of_the_repository() {
     home.write("staged.txt", "one\n");
     home.write("gone.txt", "gone\n");
     home.write("same.x", "same\n");
-    git(&home, &["init", "-q"]);
-    git(&home, &["add", "."]);
-    git(&home, &["commit", "-qm", "first"]);
+    home.git(&["init", "-q"]);
+    home.git(&["add", "."]);
+    home.git(&["commit", "-qm", "first"]);
     let evil = home.root().join("evil");
     let ran = home.root().join("ran");
     std::fs::write(&evil, format!("#!/bin/sh\necho $0 \"$@\" >> {}\ncat\n", ran.display())).expect("written");
     std::fs::set_permissions(&evil, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("set");
     let evil = evil.to_str().expect("a name").to_owned();
     home.write("staged.txt", "one\nstaged\n");
-    git(&home, &["add", "staged.txt"]);
+    home.git(&["add", "staged.txt"]);
     for name in [
         "filter.evil.clean",
         "filter.evil.process",
@@ -195,12 +183,12 @@ fn changes_against_git_run_nothing_of_the_repository() {
         "diff.evil.textconv",
         "diff.evil.command",
     ] {
-        git(&home, &["config", name, &evil]);
+        home.git(&["config", name, &evil]);
     }
     for name in ["core.fsmonitor", "diff.external", "core.pager", "core.sshCommand", "core.editor"] {
-        git(&home, &["config", name, &evil]);
+        home.git(&["config", name, &evil]);
     }
-    git(&home, &["config", "filter.a=b.required", "true"]);
+    home.git(&["config", "filter.a=b.required", "true"]);
     let hooks = home.work().join(".git/hooks");
     for hook in ["post-index-change", "fsmonitor-watchman", "reference-transaction"] {
         std::fs::copy(&evil, hooks.join(hook)).expect("copied");

@@ -1,7 +1,5 @@
 //! The world moves while a question waits: the old answer is not used for it.
 
-use std::process::Command;
-
 use serde_json::{Value, json};
 
 use crate::support::home::Home;
@@ -50,13 +48,6 @@ fn allow_and_finish(home: &Home) {
     home.ok(&["approvals", "approve", &home.question()]);
     let out = home.ok(&["-r", &home.thread(), "-p"]);
     assert_eq!(out.stdout, "It is done.\n");
-}
-
-fn git(home: &Home, args: &[&str]) {
-    let mut command = Command::new("git");
-    command.args(["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"]);
-    let out = command.args(args).current_dir(home.work()).env("HOME", home.root()).output().expect("git");
-    assert!(out.status.success(), "{out:?}");
 }
 
 #[test]
@@ -126,10 +117,10 @@ fn an_edit_that_cannot_be_made_any_more_is_told_to_the_model() {
 fn another_commit_or_branch_is_said() {
     let llm = bash("echo ran >> log.txt");
     let home = Home::with(&llm);
-    git(&home, &["init", "-q"]);
-    git(&home, &["commit", "-q", "--allow-empty", "-m", "one"]);
+    home.git(&["init", "-q"]);
+    home.git(&["commit", "-q", "--allow-empty", "-m", "one"]);
     home.aye(&["-p", "do it"]).run().exits(3);
-    git(&home, &["commit", "-q", "--allow-empty", "-m", "two"]);
+    home.git(&["commit", "-q", "--allow-empty", "-m", "two"]);
     let (_, told) = allow_and_be_asked_again(&home);
     assert!(told.contains("the branch main was at"), "{told}");
     let words = moved(&home);
@@ -138,14 +129,14 @@ fn another_commit_or_branch_is_said() {
         words[0].starts_with("the branch main was at ") && words[0].contains(", now it is at "),
         "{words:?}"
     );
-    git(&home, &["checkout", "-q", "-b", "fix"]);
+    home.git(&["checkout", "-q", "-b", "fix"]);
     allow_and_be_asked_again(&home);
     let words = moved(&home);
     assert!(
         words[0].starts_with("the branch was main at ") && words[0].contains(", now fix at "),
         "{words:?}"
     );
-    git(&home, &["pack-refs", "--all"]);
+    home.git(&["pack-refs", "--all"]);
     // The same commit, kept in another file.
     assert_eq!(home.read("log.txt"), "");
     allow_and_finish(&home);
@@ -217,7 +208,7 @@ fn what_did_not_move_is_asked_once() {
     let llm = bash("cat a.txt >> log.txt");
     let home = Home::with(&llm);
     home.write("a.txt", "one\n");
-    git(&home, &["init", "-q"]);
+    home.git(&["init", "-q"]);
     home.aye(&["-p", "do it"]).run().exits(3);
     home.write("a.txt", "one\n");
     home.write("other.txt", "new");

@@ -74,6 +74,19 @@ impl Home {
         std::fs::write(path, text).expect("written");
     }
 
+    /// Runs git in the workspace.
+    pub fn git(&self, args: &[&str]) {
+        let out = std::process::Command::new("git")
+            .args(["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"])
+            .args(args)
+            .current_dir(self.work())
+            .env("HOME", self.root())
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .output()
+            .expect("git is there");
+        assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    }
+
     /// A file of the workspace; empty when it is not there.
     pub fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.work().join(name)).unwrap_or_default()
