@@ -10,38 +10,19 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use rusqlite::{Connection, OpenFlags};
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::home::{Home, Out};
 use crate::support::llm::{Answer, Chat, MockLlm};
+use crate::support::random::{number_of, seed};
 
 const CONTESTANTS: u64 = 3;
 /// Calls of one answer of the model.
 const TURN: usize = 20;
 const LEASE_MS: u64 = 500;
-
-/// xorshift: the same numbers for the same seed everywhere.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-
-    fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
-        let sides = u64::try_from(of.len()).ok().filter(|n| *n > 0)?;
-        of.get(self.roll(sides) as usize)
-    }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
-}
 
 fn name(n: usize) -> String {
     format!("c{n:04}")
@@ -120,22 +101,22 @@ impl Contest {
         )
     }
 
-    fn trouble(dice: &mut Dice, what: &str, places: &[&str], length: u64) -> Trouble {
+    fn trouble(dice: &mut Rng, what: &str, places: &[&str], length: u64) -> Trouble {
         // Longer than a lease, and often longer than two.
-        let pause = Duration::from_millis(LEASE_MS * 6 / 5 + dice.roll(LEASE_MS * 2));
-        let after = Duration::from_millis(dice.roll(length));
+        let pause = Duration::from_millis(LEASE_MS * 6 / 5 + dice.u64(..LEASE_MS * 2));
+        let after = Duration::from_millis(dice.u64(..length));
         let has_places = cfg!(feature = "failpoints");
-        let place = dice.pick(places).expect("a place");
-        match dice.roll(20) {
+        let place = dice.choice(places).expect("a place");
+        match dice.u64(..20) {
             0 | 1 => Trouble::Kill(after),
             2 | 3 if has_places => {
-                let when = dice.pick(&["before", "after"]).expect("one");
-                Trouble::Die(format!("store.{place}.{when}:{}", 1 + dice.roll(6)))
+                let when = dice.choice(&["before", "after"]).expect("one");
+                Trouble::Die(format!("store.{place}.{when}:{}", 1 + dice.u64(..6)))
             }
             4 | 5 => Trouble::Pause(after, pause),
             // Not before a commit: that would only keep all others waiting for the same lock.
             6..=8 if has_places && what == "wake" => {
-                Trouble::Stop(format!("store.{place}.after:{}", 1 + dice.roll(6)), pause)
+                Trouble::Stop(format!("store.{place}.after:{}", 1 + dice.u64(..6)), pause)
             }
             _ => Trouble::None,
         }
@@ -177,8 +158,8 @@ impl Contest {
         (pid, Some(out))
     }
 
-    fn decide(&self, dice: &mut Dice, question: String) {
-        let allows = dice.roll(2) == 0;
+    fn decide(&self, dice: &mut Rng, question: String) {
+        let allows = dice.u64(..2) == 0;
         let trouble = Self::trouble(dice, "decide", &["decide"], 60);
         let word = if allows { "approve" } else { "deny" };
         let (pid, out) = self.run(&["approvals", word, &question], &trouble);
@@ -192,7 +173,7 @@ impl Contest {
         }
     }
 
-    fn wake(&self, dice: &mut Dice) {
+    fn wake(&self, dice: &mut Rng) {
         let trouble = Self::trouble(dice, "wake", &["checkpoint", "begin"], 400);
         let (_, out) = self.run(&["-r", &self.thread, "-p", "--output-format", "json"], &trouble);
         let Some(out) = out else { return };
@@ -214,17 +195,17 @@ impl Contest {
 
     /// One who answers what it finds, and wakes the run now and then.
     fn contestant(&self, seed: u64, end: Instant) {
-        let mut dice = Dice(seed);
+        let mut dice = Rng::with_seed(seed);
         let store = open(&self.home);
         while !self.done.load(Ordering::SeqCst) {
             assert!(Instant::now() < end, "it never ends");
             let mut asked = Self::questions(&store, "= 'open'");
-            if dice.roll(8) == 0 {
+            if dice.u64(..8) == 0 {
                 // Somebody answers what was answered long ago.
                 asked = Self::questions(&store, "IN ('decided', 'applied')");
             }
-            match dice.pick(&asked) {
-                Some(question) if dice.roll(4) > 0 => self.decide(&mut dice, question.clone()),
+            match dice.choice(&asked) {
+                Some(question) if dice.u64(..4) > 0 => self.decide(&mut dice, question.clone()),
                 _ => self.wake(&mut dice),
             }
         }
@@ -357,10 +338,8 @@ fn judge(store: &Connection, log: &str, calls: usize, tally: &Tally) -> (Vec<Str
 
 #[test]
 fn three_processes_decide_the_same_calls_once() {
-    let calls = number("AYE_CONTEST").unwrap_or(60) as usize;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
-    let seed = number("AYE_SEED").unwrap_or(now.as_nanos() as u64) | 1;
-    println!("seed: AYE_SEED={seed}");
+    let calls = number_of("AYE_CONTEST").unwrap_or(60) as usize;
+    let seed = seed();
     let llm = model(calls);
     let home = Home::with(&llm);
     let config = home.root().join("aye/config/config.toml");

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
+
 use crate::support::operator::{Operator, Plan, Step, Trouble};
+use crate::support::random::{number_of, seed};
 
 const FIRST: Plan = &[("c1", true), ("c2", false), ("c3", true)];
 const SECOND: Plan = &[("d1", true), ("d2", false)];
@@ -15,29 +18,10 @@ const PLACES: [&str; 6] = [
     "store.decide.after",
 ];
 
-/// xorshift: the same numbers for the same seed everywhere.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
-}
-
 #[test]
 fn a_hundred_random_kills_lose_no_decision_and_repeat_no_command() {
-    let kills = number("AYE_KILLS").unwrap_or(100) as usize;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
-    let seed = number("AYE_SEED").unwrap_or(now.as_nanos() as u64) | 1;
-    println!("seed: AYE_SEED={seed}");
-    let mut dice = Dice(seed);
+    let kills = number_of("AYE_KILLS").unwrap_or(100) as usize;
+    let mut dice = Rng::with_seed(seed());
     let (mut deaths, mut stories) = (0, 0);
     while deaths < kills {
         let mut story = Operator::new(FIRST, SECOND);
@@ -47,16 +31,16 @@ fn a_hundred_random_kills_lose_no_decision_and_repeat_no_command() {
                 break;
             }
             // Going on before all is answered is fine too.
-            if step == Step::Decide && dice.roll(5) == 0 {
+            if step == Step::Decide && dice.u64(..5) == 0 {
                 step = Step::Resume;
             }
-            let trouble = if cfg!(feature = "failpoints") && dice.roll(2) == 0 {
-                let place = PLACES[dice.roll(PLACES.len() as u64) as usize];
-                Trouble::At(format!("{place}:{}", 1 + dice.roll(5)))
+            let trouble = if cfg!(feature = "failpoints") && dice.u64(..2) == 0 {
+                let place = PLACES[dice.usize(..PLACES.len())];
+                Trouble::At(format!("{place}:{}", 1 + dice.u64(..5)))
             } else if step == Step::Decide {
-                Trouble::After(Duration::from_millis(dice.roll(60)))
+                Trouble::After(Duration::from_millis(dice.u64(..60)))
             } else {
-                Trouble::After(Duration::from_millis(dice.roll(300)))
+                Trouble::After(Duration::from_millis(dice.u64(..300)))
             };
             story.take(step, &trouble);
         }

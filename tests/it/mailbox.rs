@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
 use rusqlite::{Connection, OpenFlags};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -9,6 +10,7 @@ use serde_json::Value;
 use crate::support::home::{Home, Out, Running};
 use crate::support::llm::{Answer, Chat, Gate, MockLlm, Part, until};
 use crate::support::pty::Pty;
+use crate::support::random::{number_of, seed};
 
 /// Queues a message, and gives the number of its job and its conversation.
 fn add(home: &Home, more: &[&str], said: &str) -> (String, String) {
@@ -419,22 +421,6 @@ fn a_worker_that_was_paused_for_too_long_writes_nothing_any_more() {
     assert_eq!(states(&home), ["done"]);
 }
 
-/// xorshift: the same numbers for the same seed everywhere.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
-}
-
 const PLACES: [&str; 6] = [
     "store.checkpoint.before",
     "store.checkpoint.after",
@@ -449,12 +435,9 @@ const PLACES: [&str; 6] = [
 /// `AYE_KILLS=200 cargo test --features failpoints --test it mailbox` for more of them, `AYE_SEED` for the same dice.
 #[test]
 fn two_workers_that_are_killed_lose_no_job_and_begin_none_twice() {
-    let kills = number("AYE_KILLS").unwrap_or(12);
+    let kills = number_of("AYE_KILLS").unwrap_or(12);
     let jobs = 10 + kills as usize;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
-    let seed = number("AYE_SEED").unwrap_or(now.as_nanos() as u64) | 1;
-    println!("seed: AYE_SEED={seed}");
-    let mut dice = Dice(seed);
+    let mut dice = Rng::with_seed(seed());
     let llm = MockLlm::by(|chat: &Chat| {
         let job = chat.user();
         let call = format!("c-{job}");
@@ -481,19 +464,19 @@ fn two_workers_that_are_killed_lose_no_job_and_begin_none_twice() {
     while killed < kills && count(&home, "SELECT count(*) FROM mailbox WHERE status = 'queued'") > 0 {
         rounds += 1;
         assert!(rounds < 20 * kills, "nobody dies");
-        let run = |dice: &mut Dice| {
+        let run = |dice: &mut Rng| {
             let mut aye = home.aye(&args);
-            let has_place = cfg!(feature = "failpoints") && dice.roll(2) == 0;
+            let has_place = cfg!(feature = "failpoints") && dice.u64(..2) == 0;
             if has_place {
-                let place = PLACES[dice.roll(PLACES.len() as u64) as usize];
-                aye = aye.env("AYE_FAILPOINT", &format!("{place}:{}", 1 + dice.roll(6)));
+                let place = PLACES[dice.usize(..PLACES.len())];
+                aye = aye.env("AYE_FAILPOINT", &format!("{place}:{}", 1 + dice.u64(..6)));
             }
             (aye.spawn(), has_place)
         };
         let pair = [run(&mut dice), run(&mut dice)];
         for (mut run, has_place) in pair {
             if !has_place {
-                run.kill_after(Duration::from_millis(20 + dice.roll(500)));
+                run.kill_after(Duration::from_millis(20 + dice.u64(..500)));
             }
             killed += u64::from(run.end().was_killed());
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::support::home::Home;
 use crate::support::llm::{Answer, Chat, Gate, MockLlm};
 use crate::support::pty::Pty;
-use crate::support::random::Random;
+use fastrand::Rng;
 
 const ESC: &str = "\x1b";
 
@@ -34,18 +34,18 @@ struct Plan {
 }
 
 impl Plan {
-    fn random(random: &mut Random) -> Plan {
+    fn random(random: &mut Rng) -> Plan {
         let mut plan = Plan { answers: Vec::new(), asks: Vec::new(), count: 1 };
         // The first answer fills the screen.
         let lines: Vec<String> = (0..60).map(|_| format!("- {}\n", plan.next())).collect();
         let lines = lines.concat();
         plan.answers.push(vec![lines + "\n"]);
         plan.asks.push(false);
-        for turn in 0..=random.below(3) {
+        for turn in 0..=random.usize(..3) {
             plan.count += 1; // What the person says.
-            let pieces = (0..=random.below(8)).map(|_| plan.piece(random)).collect();
+            let pieces = (0..=random.usize(..8)).map(|_| plan.piece(random)).collect();
             plan.answers.push(pieces);
-            plan.asks.push(turn > 0 && random.below(3) == 0);
+            plan.asks.push(turn > 0 && random.usize(..3) == 0);
         }
         plan
     }
@@ -55,9 +55,9 @@ impl Plan {
         word(self.count - 1)
     }
 
-    fn some(&mut self, most: usize, random: &mut Random) -> String {
-        let words: Vec<String> = (0..=random.below(most))
-            .map(|_| match random.below(8) {
+    fn some(&mut self, most: usize, random: &mut Rng) -> String {
+        let words: Vec<String> = (0..=random.usize(..most))
+            .map(|_| match random.usize(..8) {
                 0 => format!("漢字 {}", self.next()),
                 1 => format!("**{}**", self.next()),
                 2 => format!("{} 👍", self.next()),
@@ -67,21 +67,21 @@ impl Plan {
         words.join(" ")
     }
 
-    fn piece(&mut self, random: &mut Random) -> String {
+    fn piece(&mut self, random: &mut Rng) -> String {
         let mut text = String::new();
-        match random.below(6) {
+        match random.usize(..6) {
             0 => {
                 let _ = write!(text, "## {}\n\n", self.some(4, random));
             }
             1 => {
-                for _ in 0..=random.below(6) {
+                for _ in 0..=random.usize(..6) {
                     let _ = writeln!(text, "- {}", self.some(8, random));
                 }
                 text.push('\n');
             }
             2 => {
                 text.push_str("```rust\n");
-                for _ in 0..=random.below(12) {
+                for _ in 0..=random.usize(..12) {
                     let _ = writeln!(text, "{}({});", self.next(), self.next());
                 }
                 text.push_str("```\n\n");
@@ -106,7 +106,7 @@ fn has_room(seed: u64) -> bool {
 
 /// Plays one conversation and gives what the terminal holds in the end, and how many words it should.
 fn play(seed: u64) -> (Vec<String>, usize) {
-    let mut random = Random::new(seed);
+    let mut random = Rng::with_seed(seed);
     let plan = Plan::random(&mut random);
     let gates: Vec<Vec<Gate>> =
         plan.answers.iter().map(|pieces| pieces.iter().map(|_| Gate::default()).collect()).collect();
@@ -145,7 +145,7 @@ fn play(seed: u64) -> (Vec<String>, usize) {
             tty.wait(&format!("{last}, seed {seed}"), |view| {
                 view.reflowing().lines().concat().contains(&last)
             });
-            for _ in 0..random.below(3) {
+            for _ in 0..random.usize(..3) {
                 resize(&tty, &mut random, has_room(seed));
             }
             gate.open();
@@ -154,7 +154,7 @@ fn play(seed: u64) -> (Vec<String>, usize) {
             tty.wait(&format!("a card, seed {seed}"), |view| {
                 view.reflowing().screen().iter().any(|line| line.contains("touch made"))
             });
-            for _ in 0..random.below(4) {
+            for _ in 0..random.usize(..4) {
                 resize(&tty, &mut random, has_room(seed));
             }
             // A key that is pressed sooner than a person can read is no answer.
@@ -181,15 +181,15 @@ fn play(seed: u64) -> (Vec<String>, usize) {
     (tty.look(|view| view.reflowing().lines()), plan.count)
 }
 
-fn resize(tty: &Pty, random: &mut Random, has_room: bool) {
+fn resize(tty: &Pty, random: &mut Rng, has_room: bool) {
     if has_room {
-        tty.resize_calmly(random.between(70, 140) as u16, 50);
+        tty.resize_calmly(random.usize(70..=140) as u16, 50);
         return;
     }
-    let columns = if random.below(3) == 0 { random.between(20, 400) } else { random.between(20, 120) };
-    let rows = if random.below(3) == 0 { random.between(5, 12) } else { random.between(12, 60) };
+    let columns = if random.usize(..3) == 0 { random.usize(20..=400) } else { random.usize(20..=120) };
+    let rows = if random.usize(..3) == 0 { random.usize(5..=12) } else { random.usize(12..=60) };
     tty.resize_calmly(columns as u16, rows as u16);
-    if random.below(2) == 0 {
+    if random.usize(..2) == 0 {
         std::thread::sleep(Duration::from_millis(30));
     }
 }
@@ -368,31 +368,31 @@ fn random_keys_sizes_and_signals_leave_no_raw_mode_behind() {
     let only = number("AYE_FUZZ_SEED");
     let (mut seed, mut steps) = (only.unwrap_or(1), 0);
     loop {
-        let mut random = Random::new(seed);
+        let mut random = Rng::with_seed(seed);
         let llm = MockLlm::by(|chat: &Chat| match chat.nth % 3 {
             0 => Answer::say("# One\n\ntext\n").bash(&format!("c{}", chat.nth), "true"),
             1 => Answer::say("- a\n- b\n\n```rust\nfn f() {}\n```\n"),
             _ => Answer::say("Two."),
         });
         let home = Home::with(&llm);
-        let args: &[&str] = if random.below(3) == 0 { &["--screen", "full"] } else { &[] };
+        let args: &[&str] = if random.usize(..3) == 0 { &["--screen", "full"] } else { &[] };
         let mut tty = Pty::start_with(&home, args, 80, 24, &[("EDITOR", "true")]);
         tty.ready();
-        let some = random.between(20, 150);
+        let some = random.usize(20..=150);
         steps += some;
         for _ in 0..some {
-            match random.below(16) {
-                0 => tty.resize(random.between(1, 200) as u16, random.between(1, 60) as u16),
-                1 => tty.paste(&"pasted\n".repeat(random.below(30))),
+            match random.usize(..16) {
+                0 => tty.resize(random.usize(1..=200) as u16, random.usize(1..=60) as u16),
+                1 => tty.paste(&"pasted\n".repeat(random.usize(..30))),
                 2 => tty.send("say it\r"),
-                3 => tty.try_signal([Signal::WINCH, Signal::CONT, Signal::PIPE][random.below(3)]),
-                _ => tty.send(KEYS[random.below(KEYS.len())]),
+                3 => tty.try_signal([Signal::WINCH, Signal::CONT, Signal::PIPE][random.usize(..3)]),
+                _ => tty.send(KEYS[random.usize(..KEYS.len())]),
             }
-            if random.below(8) == 0 {
+            if random.usize(..8) == 0 {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
-        tty.try_signal([Signal::TERM, Signal::HUP][random.below(2)]);
+        tty.try_signal([Signal::TERM, Signal::HUP][random.usize(..2)]);
         let status = tty.end();
         let raw = tty.raw();
         assert!(!String::from_utf8_lossy(&raw).contains("panicked"), "AYE_FUZZ_SEED={seed}: {status}");

@@ -1,28 +1,14 @@
-//! Random numbers that a seed gives again (splitmix64).
-#![allow(unreachable_pub, reason = "crates include it for their own tests")]
+//! How often random tests run, and with which seed.
 
-pub struct Random(u64);
+/// A number from the environment.
+pub fn number_of(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
 
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Less than `end`.
-    pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    /// From `first` to `last`.
-    pub fn between(&mut self, first: usize, last: usize) -> usize {
-        first + self.below(last - first + 1)
-    }
+/// The seed in `AYE_SEED`, or a new one; it is printed.
+#[expect(clippy::print_stdout, reason = "the harness shows it when the test fails")]
+pub fn seed() -> u64 {
+    let seed = number_of("AYE_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("seed: AYE_SEED={seed}");
+    seed
 }

@@ -1,5 +1,6 @@
 //! Lines over the options of programs: those that a program lists in its help, and single letters.
 
+use fastrand::Rng;
 use std::collections::BTreeMap;
 
 const OPERANDS: &[&str] = &[
@@ -126,24 +127,13 @@ const FIND: &[&str] = &[
     "-maxdepth 2",
 ];
 
-/// Numbers that look random and are the same for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 11).expect("64 bits") % end
-    }
-
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
-    }
+/// One of these.
+fn one<T: Copy>(random: &mut Rng, of: &[T]) -> T {
+    *random.choice(of).expect("there is one")
 }
 
 pub(super) struct Lines {
-    dice: Dice,
+    random: Rng,
     programs: Vec<String>,
     /// The long options of each program.
     options: BTreeMap<String, Vec<String>>,
@@ -170,40 +160,37 @@ impl Lines {
             (program.clone(), found)
         };
         let options = programs.iter().map(ask).collect();
-        // The seed of such dice must not be 0, and small ones begin alike.
-        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        for _ in 0..16 {
-            dice.below(2);
-        }
-        Lines { dice, programs, options }
+        let random = Rng::with_seed(seed);
+        Lines { random, programs, options }
     }
 
     fn word(&mut self, program: &str) -> String {
-        match self.dice.below(8) {
-            0..=3 => self.dice.one(OPERANDS).to_owned(),
+        match self.random.usize(..8) {
+            0..=3 => one(&mut self.random, OPERANDS).to_owned(),
             4 | 5 => {
                 let long = self.options.get(program).filter(|options| !options.is_empty());
                 let name = match long {
-                    Some(options) => options[self.dice.below(options.len())].clone(),
+                    Some(options) => options[self.random.usize(..options.len())].clone(),
                     None => "version".to_owned(),
                 };
-                let value = if self.dice.below(4) == 0 {
-                    format!(" {}", self.dice.one(OPERANDS))
+                let value = if self.random.usize(..4) == 0 {
+                    format!(" {}", one(&mut self.random, OPERANDS))
                 } else {
-                    self.dice.one(VALUES).to_owned()
+                    one(&mut self.random, VALUES).to_owned()
                 };
                 format!("--{name}{value}")
             }
             _ => {
-                let letters: String =
-                    (0..=self.dice.below(3)).map(|_| char::from(self.dice.one(LETTERS))).collect();
-                format!("-{letters}{}", self.dice.one(GLUED))
+                let letters: String = (0..=self.random.usize(..3))
+                    .map(|_| char::from(one(&mut self.random, LETTERS)))
+                    .collect();
+                format!("-{letters}{}", one(&mut self.random, GLUED))
             }
         }
     }
 
     fn command(&mut self) -> String {
-        let at = self.dice.below(self.programs.len());
+        let at = self.random.usize(..self.programs.len());
         let program = self.programs[at].clone();
         let first = program.split(' ').next().unwrap_or_default();
         let mut words = vec![program.clone()];
@@ -213,10 +200,10 @@ impl Lines {
             "find" => Some(FIND),
             _ => None,
         };
-        if let Some(special) = special.filter(|_| self.dice.below(5) > 0) {
-            words.push(self.dice.one(special).to_owned());
+        if let Some(special) = special.filter(|_| self.random.usize(..5) > 0) {
+            words.push(one(&mut self.random, special).to_owned());
         }
-        for _ in 0..self.dice.below(4) {
+        for _ in 0..self.random.usize(..4) {
             let word = self.word(&program);
             words.push(word);
         }
@@ -226,14 +213,14 @@ impl Lines {
     /// The next line.
     pub(super) fn line(&mut self) -> String {
         let line = self.command();
-        match self.dice.below(10) {
+        match self.random.usize(..10) {
             0 => format!("{line} | {}", self.command()),
             1 => format!("{line} && {}", self.command()),
             2 => format!("{line}; {}", self.command()),
             3 => format!("timeout 1 {line}"),
             4 => format!(
                 "cd {} && {line}",
-                self.dice.one(&["src", "src/deep", "link", "out", "nowhere", ".."])
+                one(&mut self.random, &["src", "src/deep", "link", "out", "nowhere", ".."])
             ),
             _ => line,
         }

@@ -8,9 +8,7 @@ use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 
 use super::*;
 
-#[path = "../../../../../tests/it/support/random.rs"]
-mod random;
-use random::Random;
+use fastrand::Rng;
 
 /// Steps of one conversation.
 const STEPS: usize = 400;
@@ -113,16 +111,16 @@ impl Drop for Tell {
     }
 }
 
-fn event(random: &mut Random) -> E {
-    let id = format!("c{}", random.below(3));
+fn event(random: &mut Rng) -> E {
+    let id = format!("c{}", random.usize(..3));
     let outcome =
-        [ToolCallOutcome::Succeeded, ToolCallOutcome::Failed, ToolCallOutcome::Cancelled][random.below(3)];
-    match random.below(12) {
+        [ToolCallOutcome::Succeeded, ToolCallOutcome::Failed, ToolCallOutcome::Cancelled][random.usize(..3)];
+    match random.usize(..12) {
         0 => E::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None },
         1 => E::StepStart { message_id: "m".into() },
         2 => E::StepEnd,
-        3 => E::ReasoningDelta { delta: TEXTS[random.below(TEXTS.len())].into() },
-        4 => E::ToolCallStart { id, name: ["Bash", "Edit", "TodoWrite"][random.below(3)].into() },
+        3 => E::ReasoningDelta { delta: TEXTS[random.usize(..TEXTS.len())].into() },
+        4 => E::ToolCallStart { id, name: ["Bash", "Edit", "TodoWrite"][random.usize(..3)].into() },
         5 => E::ToolCallReady {
             id,
             name: "Bash".into(),
@@ -131,14 +129,14 @@ fn event(random: &mut Random) -> E {
         6 => E::ToolCallDone {
             id,
             message_id: "m".into(),
-            result: ToolResult::text("Bash", TEXTS[random.below(TEXTS.len())].repeat(random.below(40))),
+            result: ToolResult::text("Bash", TEXTS[random.usize(..TEXTS.len())].repeat(random.usize(..40))),
             outcome,
         },
         7 => suspended(ticket(
             &id,
             "Bash",
             json!({"command": "git push"}),
-            [ACTION_PERMISSION, ACTION_ASK_USER, ACTION_UNKNOWN_OUTCOME][random.below(3)],
+            [ACTION_PERMISSION, ACTION_ASK_USER, ACTION_UNKNOWN_OUTCOME][random.usize(..3)],
             json!({"question": "which?", "choices": ["a", "b"], "rule": "ask"}),
         )),
         8 => E::RunFinish {
@@ -150,27 +148,27 @@ fn event(random: &mut Random) -> E {
                 TerminationReason::Cancelled,
                 TerminationReason::Suspended,
                 TerminationReason::Error("it broke".into()),
-            ][random.below(4)]
+            ][random.usize(..4)]
             .clone(),
         },
-        _ => E::TextDelta { delta: TEXTS[random.below(TEXTS.len())].into() },
+        _ => E::TextDelta { delta: TEXTS[random.usize(..TEXTS.len())].into() },
     }
 }
 
-fn step(test: &mut TestApp, random: &mut Random) {
-    match random.below(20) {
-        0 => test.wait(random.below(900) as u64),
+fn step(test: &mut TestApp, random: &mut Rng) {
+    match random.usize(..20) {
+        0 => test.wait(random.usize(..900) as u64),
         1 => {
             // Also sizes that no person has.
-            let (width, height) = match random.below(4) {
-                0 => (random.between(1, 19), random.between(1, 6)),
-                1 => (random.between(20, 400), random.between(5, 100)),
-                _ => (random.between(20, 120), random.between(5, 50)),
+            let (width, height) = match random.usize(..4) {
+                0 => (random.usize(1..=19), random.usize(1..=6)),
+                1 => (random.usize(20..=400), random.usize(5..=100)),
+                _ => (random.usize(20..=120), random.usize(5..=50)),
             };
             test.send(Msg::Resize(width as u16, height as u16));
         }
         2 => {
-            let text: String = (0..random.below(30)).map(|_| TEXTS[random.below(TEXTS.len())]).collect();
+            let text: String = (0..random.usize(..30)).map(|_| TEXTS[random.usize(..TEXTS.len())]).collect();
             test.send(Msg::Paste(text));
         }
         3 => {
@@ -181,15 +179,15 @@ fn step(test: &mut TestApp, random: &mut Random) {
                 MouseEventKind::Drag(MouseButton::Left),
                 MouseEventKind::Up(MouseButton::Left),
                 MouseEventKind::Moved,
-            ][random.below(6)];
-            let (column, row) = (random.below(200) as u16, random.below(80) as u16);
+            ][random.usize(..6)];
+            let (column, row) = (random.usize(..200) as u16, random.usize(..80) as u16);
             test.send(Msg::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }));
         }
-        4 => test.send(Msg::Focus(random.below(2) == 0)),
-        5..=11 => test.keys(KEYS[random.below(KEYS.len())]),
+        4 => test.send(Msg::Focus(random.usize(..2) == 0)),
+        5..=11 => test.keys(KEYS[random.usize(..KEYS.len())]),
         _ => test.event(event(random)),
     }
-    if test.app.thread.is_none() || random.below(50) == 0 {
+    if test.app.thread.is_none() || random.usize(..50) == 0 {
         test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
     }
     test.cmds.clear();
@@ -205,7 +203,7 @@ fn nothing_that_happens_breaks_the_screen() {
     let mut steps = 0;
     loop {
         let _tell = Tell(seed);
-        let mut random = Random::new(seed);
+        let mut random = Rng::with_seed(seed);
         let mut test = TestApp::new(80, 24);
         for _ in 0..STEPS {
             step(&mut test, &mut random);
