@@ -236,7 +236,7 @@ impl App {
         Ok(())
     }
 
-    /// Goes back; `None` takes the last going back back. What is left can be had again by the same way.
+    /// Rewinds to a message; `None` undoes the last rewind. Either can be undone.
     pub(super) async fn go_back(
         &self,
         thread: &ThreadId,

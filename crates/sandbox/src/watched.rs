@@ -153,7 +153,7 @@ fn read(path: &Path, metadata: &Metadata) -> Folder {
     folder
 }
 
-/// The files of entries, of which some are folders. No link is followed.
+/// The files among these entries and below those that are folders. No link is followed.
 fn files_of<'a>(entries: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
     let (mut open, mut found): (Vec<PathBuf>, Vec<PathBuf>) = (entries.cloned().collect(), Vec::new());
     while let Some(path) = open.pop() {

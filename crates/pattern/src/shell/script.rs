@@ -1,4 +1,4 @@
-//! Programs in the languages of `sed` and `awk`.
+//! Scripts of `sed` and code of `awk`: what they may run and write.
 
 use super::Word;
 use super::chars::visible;

@@ -120,7 +120,7 @@ pub(super) fn may_run_others(command: &Simple) -> bool {
     })
 }
 
-/// What a command is given in variables, of which some name programs: `LESSOPEN`, `MAKEFLAGS`.
+/// The values of variables that are set for a command. Some name programs: `LESSOPEN`, `MAKEFLAGS`.
 fn variables(command: &Simple) -> impl Iterator<Item = &str> {
     command.assignments.iter().filter(|set| !is_safe_assignment(set)).map(|set| set.value.text.as_str())
 }

@@ -19,7 +19,7 @@ const TWICE_MS: u64 = 1000;
 const NAMED: usize = 8;
 /// Letters that a search of all that was said begins with.
 const SEARCHED: usize = 3;
-/// The value of the row that takes the last going back back.
+/// The value of the row that undoes the last rewind.
 const UNDO: &str = "undo";
 
 impl App {
