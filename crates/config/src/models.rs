@@ -210,7 +210,9 @@ impl Chooser<'_> {
     /// A model that somebody asked for.
     fn named(&self, name: &str) -> Result<Selection, SelectError> {
         let why = |how: &str| format!("{}: {how}", self.origin);
-        if let Some(own) = self.settings.models.get(name) {
+        // A table that only says how large `provider/model` is makes no other model of it.
+        let own = self.settings.models.get(name);
+        if let Some(own) = own.filter(|own| own.provider.is_some() || own.model.is_some()) {
             let model = own.model.as_deref().unwrap_or(name);
             return match &own.provider {
                 Some(provider) => self.at_provider(name, provider, model, why("a model of your settings")),

@@ -155,6 +155,11 @@ fn settings_describe_providers_and_models() {
         (selection.adapter, selection.context_window),
         (Adapter::OpenAiResponses, UNKNOWN_CONTEXT_WINDOW)
     );
+    // Its size alone can be said under its full name.
+    let size = ModelSettings { context_window: Some(5000), ..ModelSettings::default() };
+    own.models.insert("gateway/other".into(), size);
+    let selection = select(&own, &[("GATEWAY_KEY", "k")], &[]).expect("set up");
+    assert_eq!((selection.full_name().as_str(), selection.context_window), ("gateway/other", 5000));
 }
 
 #[test]
