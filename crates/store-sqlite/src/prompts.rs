@@ -7,8 +7,9 @@ use rusqlite::Connection;
 use super::rows::{path_bytes, text};
 use super::{SqlFailure, Store, StoreError};
 
-/// So many are kept for each folder.
+/// So many are kept for each folder, and up to [`SPARE`] more: finding the oldest costs more than counting.
 const KEPT: i64 = 1000;
+const SPARE: i64 = 100;
 
 impl Store {
     /// Remembers what was typed. The same text again only moves to the front; blank text is not kept. It
@@ -49,6 +50,10 @@ impl Store {
 pub(super) fn remember(conn: &Connection, cwd: &[u8], text: &str) -> Result<(), SqlFailure> {
     conn.prepare_cached("DELETE FROM prompt WHERE cwd = ?1 AND text = ?2")?.execute((cwd, text))?;
     conn.prepare_cached("INSERT INTO prompt (cwd, text) VALUES (?1, ?2)")?.execute((cwd, text))?;
+    let mut count = conn.prepare_cached("SELECT count(*) FROM prompt WHERE cwd = ?1")?;
+    if count.query_row([cwd], |row| row.get::<_, i64>(0))? <= KEPT + SPARE {
+        return Ok(());
+    }
     conn.prepare_cached(
         "DELETE FROM prompt WHERE cwd = ?1 AND n <= \
          (SELECT n FROM prompt WHERE cwd = ?1 ORDER BY n DESC LIMIT 1 OFFSET ?2)",
