@@ -1,24 +1,24 @@
 //! The model: everything the screen shows, and nothing else. It changes in [`App::update`] only.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 
-use super::approval::{Batch, Card, CardKind, QUIET_MS};
+use super::approval::{Card, CardKind, QUIET_MS};
 use super::back::Back;
 use super::composer::Composer;
 use super::composer::vim::Vim;
 use super::diff::DiffLayout;
 use super::gallery::ImageCache;
-use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UntrustedRow, UserInput};
+use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UntrustedRow};
 use super::keymap::{Chord, Keymap};
-use super::palette::Palette;
 use super::picker::{Picker, PickerKind};
 use super::reader::Reader;
 use super::status::{Segment, StatusCommand};
-use super::theme::{Background, Theme, ThemeChoice, ThemeRow};
+use super::theme::Theme;
 use super::transcript::{Moment, Transcript};
+use super::update::{Completion, MessageQueue, QuestionCards, ThemeState, ThreadLoading};
 use aye_core::contract::event::AgentEvent;
-use aye_core::contract::ids::{RunId, SuspensionId, ThreadId};
-use aye_core::contract::record::{InboxRow, QueueId, ThreadRecord};
+use aye_core::contract::ids::{RunId, ThreadId};
+use aye_core::contract::record::{InboxRow, ThreadRecord};
 
 #[cfg(test)]
 mod back_tests;
@@ -158,28 +158,18 @@ pub struct App {
     pub run_id: Option<RunId>,
     /// Who is awake on the conversation, when it is another process.
     pub driver: Driver,
-    /// What will be said when the conversation is open.
-    pub queue: VecDeque<UserInput>,
-    /// What the store keeps to be said when the conversation is free.
-    pub queued: Vec<QueuedRow>,
-    /// The one of them that the arrows are at.
-    pub queued_at: Option<QueueId>,
-    /// Messages do not close open questions: they begin behind them.
-    pub keeps_waiting: bool,
-    /// Open questions, oldest first.
-    pub cards: Vec<Card>,
-    /// The card that is shown whole.
-    pub card: usize,
-    /// Several cards that are about to get one answer.
-    pub batch: Option<(Batch, Vec<SuspensionId>)>,
+    /// Messages that wait for their turn.
+    pub queue: MessageQueue,
+    /// Open questions.
+    pub cards: QuestionCards,
     /// Where keys go.
     pub focus: Focus,
     /// The text that is written.
     pub composer: Composer,
     /// The keys of vi, while they are in use.
     pub vim: Option<Vim>,
-    /// What is offered while it is written.
-    pub palette: Option<Palette>,
+    /// What is offered while text is written.
+    pub completion: Completion,
     /// What the status line shows, when the person chose it.
     pub segments: Option<Vec<Segment>>,
     /// A command that writes the status line.
@@ -206,12 +196,8 @@ pub struct App {
     pub inbox: Vec<InboxRow>,
     /// How many questions wait in other conversations.
     pub elsewhere: u64,
-    /// The colours in use.
-    pub theme: ThemeChoice,
-    /// Themes that can be chosen, while the list of them is open.
-    pub themes: Vec<ThemeRow>,
-    /// What is behind the text, as far as it is known.
-    pub background: Option<Background>,
+    /// Themes, and what is behind the text.
+    pub colours: ThemeState,
     /// Skills that can be called.
     pub skills: Vec<SkillRow>,
     /// Files that would grant or run something, and are not used: the folder is not trusted.
@@ -233,29 +219,9 @@ pub struct App {
     pub(super) quit_armed: Option<Moment>,
     /// The last key that went into the text.
     pub(super) typed_at: Option<Moment>,
-    /// When a card took the focus by itself.
-    pub(super) focused_at: Moment,
-    /// The last key that a card took.
-    pub(super) card_key_at: Option<Moment>,
-    /// The person left the cards for the text: they do not take the focus by themselves again.
-    pub(super) stays: bool,
-    /// The palette was closed for the word that begins here.
-    pub(super) dismissed: Option<usize>,
-    pub(super) files_asked: u64,
     /// The last entry that was shown whole.
     pub(super) unfolded: Option<u64>,
     pub(super) resumes_by_list: bool,
-    /// The question that was chosen from the list and is being fetched.
-    pub(super) chosen_question: Option<SuspensionId>,
-    /// What was queued here, as it was written.
-    pub(super) own_queued: HashMap<QueueId, UserInput>,
-    /// Queued messages that are taken back and not wanted any more.
-    pub(super) dropped: HashSet<QueueId>,
-    /// Ids a run consumed; a stale listing must not restore them.
-    pub(super) steered: HashSet<QueueId>,
-    /// Questions of the conversation that are over, with what became of them as far as it is known: a look at the store
-    /// from before that does not bring them back.
-    pub(super) over: HashMap<SuspensionId, String>,
     /// The place of the last message that the transcript has from the store.
     pub(super) seen: u64,
     /// The last run whose end was told.
@@ -268,20 +234,12 @@ pub struct App {
     pub(super) expiry_told: Option<Moment>,
     /// Whether the first frame was shown.
     pub(super) is_shown: bool,
-    /// When the terminal was asked for its background.
-    pub(super) asked_background: Option<Moment>,
     /// Models of the list that need a key first, with the provider that it is stored for.
     pub(super) need_key: Vec<(String, String)>,
-    /// How many conversations are being opened, and what was told that may belong to them.
-    pub(super) opening: usize,
-    pub(super) early: Vec<(ThreadId, Early)>,
-    /// Where the conversation began when it was opened, once more of it was fetched; whether some is on its way.
-    pub(super) fetched_from: Option<u64>,
-    pub(super) fetching: bool,
+    /// Conversations that are being opened, and earlier parts of them that are fetched.
+    pub loading: ThreadLoading,
     /// How many books were opened in the viewer.
     pub(super) books: u32,
-    /// Where the beginning of the conversation is cut off is being asked.
-    pub(super) cutting: bool,
     /// What is kept of the text that is written.
     pub(super) kept: KeptDraft,
     /// Pictures on their way into the text.
@@ -328,18 +286,12 @@ impl App {
             run: RunState::Idle,
             run_id: None,
             driver: Driver::Nobody,
-            queue: VecDeque::new(),
-            queued: Vec::new(),
-            queued_at: None,
-            dropped: HashSet::new(),
-            keeps_waiting: false,
-            cards: Vec::new(),
-            card: 0,
-            batch: None,
+            queue: MessageQueue::default(),
+            cards: QuestionCards::default(),
             focus: Focus::Composer,
             composer: Composer::default(),
             vim: None,
-            palette: None,
+            completion: Completion::default(),
             segments: None,
             feed: StatusCommand::default(),
             layout: DiffLayout::Auto,
@@ -353,9 +305,7 @@ impl App {
             pane: None,
             inbox: Vec::new(),
             elsewhere: 0,
-            theme: ThemeChoice::default(),
-            themes: Vec::new(),
-            background: None,
+            colours: ThemeState::default(),
             skills: Vec::new(),
             untrusted: Vec::new(),
             renews: None,
@@ -367,33 +317,19 @@ impl App {
             hint: None,
             quit_armed: None,
             typed_at: None,
-            focused_at: Moment(0),
-            card_key_at: None,
-            stays: false,
-            dismissed: None,
-            files_asked: 0,
             unfolded: None,
             resumes_by_list: false,
-            chosen_question: None,
-            own_queued: HashMap::new(),
-            steered: HashSet::new(),
-            over: HashMap::new(),
             seen: 0,
             ended: None,
             has_focus: true,
             rings: false,
             expiry_told: None,
             is_shown: false,
-            asked_background: None,
             need_key: Vec::new(),
-            opening: 0,
-            early: Vec::new(),
+            loading: ThreadLoading::default(),
             kept: KeptDraft::default(),
             attaching: Attaching::default(),
-            fetched_from: None,
-            fetching: false,
             books: 0,
-            cutting: false,
         };
         app.resize(size.0, size.1);
         app
@@ -401,16 +337,9 @@ impl App {
 
     pub(super) fn resize(&mut self, width: u16, height: u16) {
         self.size = (width, height);
-        self.cards_are_laid_out_anew();
+        self.cards.are_laid_out_anew();
         // The prompt mark and its blank, a column for the caret, one for a blank that hangs over.
         self.composer.set_width(width.saturating_sub(4));
-    }
-
-    /// Rows that were read of a card are other ones now: what was not shown to its end is read from its beginning.
-    pub(super) fn cards_are_laid_out_anew(&mut self) {
-        for card in self.cards.iter_mut().filter(|card| card.is_unread) {
-            card.read = 0;
-        }
     }
 
     /// Unix milliseconds now.
@@ -420,16 +349,16 @@ impl App {
 
     /// The card that is shown whole.
     pub fn current_card(&self) -> Option<&Card> {
-        self.cards.get(self.card)
+        self.cards.current()
     }
 
     /// The colours to draw with: those of the row that is chosen in the list of themes, else those in use.
     pub fn theme(&self) -> &Theme {
         let looked_at = self.picker.as_ref().filter(|picker| picker.kind == PickerKind::Themes);
         let row = looked_at.and_then(Picker::chosen);
-        let found = row.and_then(|row| self.themes.iter().find(|theme| theme.name == row.value));
-        let choice = found.and_then(|row| row.theme.as_ref().ok()).unwrap_or(&self.theme);
-        choice.on(self.background)
+        let found = row.and_then(|row| self.colours.listed.iter().find(|theme| theme.name == row.value));
+        let choice = found.and_then(|row| row.theme.as_ref().ok()).unwrap_or(&self.colours.theme);
+        choice.on(self.colours.background)
     }
 
     /// The card that keys are for. Beside an active run the question of trust waits in one row.
@@ -439,7 +368,7 @@ impl App {
 
     /// How many open questions of this conversation there are.
     pub fn own_cards(&self) -> usize {
-        self.cards.iter().filter(|card| card.elsewhere.is_none() && !card.is_own()).count()
+        self.cards.open.iter().filter(|card| card.elsewhere.is_none() && !card.is_own()).count()
     }
 
     /// Whether the terminal's other screen is wanted.
@@ -449,7 +378,7 @@ impl App {
 
     /// How many questions wait in other conversations and are not shown here.
     pub fn unseen_elsewhere(&self) -> u64 {
-        let shown = self.cards.iter().filter(|card| card.elsewhere.is_some()).count();
+        let shown = self.cards.open.iter().filter(|card| card.elsewhere.is_some()).count();
         self.elsewhere.saturating_sub(shown as u64)
     }
 
@@ -471,7 +400,7 @@ impl App {
     /// Whether the caret is only drawn: frames come by themselves, and nobody is in the middle of a text that an input
     /// method may write. What has only ASCII in it is typed without one.
     pub(super) fn parks_caret(&self) -> bool {
-        let is_plain = self.composer.text().is_ascii() && self.picker.is_none() && self.cards.is_empty();
+        let is_plain = self.composer.text().is_ascii() && self.picker.is_none() && self.cards.open.is_empty();
         let typed = self.typed_at.filter(|_| !is_plain);
         self.is_awake() && typed.is_none_or(|typed| self.now.since(typed) >= WRITING_MS)
     }
@@ -485,8 +414,8 @@ impl App {
         self.transcript.is_stopped()
             && matches!(self.run, RunState::Idle)
             && matches!(self.driver, Driver::Nobody | Driver::Own)
-            && self.cards.is_empty()
-            && self.queued.is_empty()
+            && self.cards.open.is_empty()
+            && self.queue.rows.is_empty()
     }
 
     /// The next time at which the picture changes without anybody doing anything; `None`: never.
@@ -530,7 +459,7 @@ impl App {
             && self.begun.is_empty()
             && self.picker.is_none()
             && self.viewer.is_none()
-            && !self.stays
+            && !self.cards.stays
             && !self.is_linear
     }
 
@@ -545,14 +474,14 @@ impl App {
         self.see_to_chosen_queued();
         self.see_to_late_cards();
         self.see_to_plan();
-        self.card = self.card.min(self.cards.len().saturating_sub(1));
-        if self.cards.is_empty() {
-            self.batch = None;
+        self.cards.at = self.cards.at.min(self.cards.open.len().saturating_sub(1));
+        if self.cards.open.is_empty() {
+            self.cards.batch = None;
             self.focus = Focus::Composer;
-            self.stays = false;
+            self.cards.stays = false;
         } else if self.wants_focus() && self.is_quiet() {
             self.focus = Focus::Card;
-            self.focused_at = self.now;
+            self.cards.focused_at = self.now;
         }
         self.leave_trust_to_run();
     }

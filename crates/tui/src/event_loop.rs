@@ -111,9 +111,9 @@ pub(super) async fn run(
         app.gallery = app.gallery.held(app.now);
     }
     app.is_calm = options.reduced_motion || options.screen_reader;
-    app.theme = options.theme.clone();
-    app.background = options.background;
-    app.keeps_waiting = options.keep_waiting;
+    app.colours.theme = options.theme.clone();
+    app.colours.background = options.background;
+    app.queue.keeps_waiting = options.keep_waiting;
     app.rings = options.rings;
     app.set_vim(options.vim);
     if options.full {

@@ -30,6 +30,12 @@ mod sync;
 mod theme;
 mod trust;
 
+pub use cards::QuestionCards;
+pub use compose::Completion;
+pub use queue::MessageQueue;
+pub use sync::ThreadLoading;
+pub use theme::ThemeState;
+
 impl App {
     /// Takes in what happened at that time, and says what is to be done.
     pub fn update(&mut self, at: Moment, msg: Msg) -> Vec<Cmd> {
@@ -69,7 +75,7 @@ impl App {
             }
             Msg::Tick => {}
             Msg::Opened(opened) => {
-                self.opening = self.opening.saturating_sub(1);
+                self.loading.opening = self.loading.opening.saturating_sub(1);
                 match opened {
                     Ok(opened) => {
                         self.opened(&opened, &mut cmds);
@@ -77,8 +83,8 @@ impl App {
                     }
                     Err(error) => self.transcript.note(Level::Error, error),
                 }
-                if self.opening == 0 {
-                    self.early.clear();
+                if self.loading.opening == 0 {
+                    self.loading.early.clear();
                 }
             }
             Msg::Earlier(thread, messages) => self.earlier_came(&thread, messages, &mut cmds),
@@ -211,7 +217,7 @@ impl App {
         if self.picker.is_none()
             && self.viewer.is_none()
             && let is_whole = self.is_card_whole()
-            && let Some(card) = self.cards.get_mut(self.card)
+            && let Some(card) = self.cards.open.get_mut(self.cards.at)
         {
             card.seen = card.seen.or(Some(now)).filter(|_| is_whole);
         }
@@ -225,13 +231,13 @@ impl App {
             && self.is_card_whole()
             && self.current_card().is_some_and(|card| {
                 let runs = matches!(card.kind, CardKind::Permission | CardKind::Unknown | CardKind::Trust);
-                (runs || self.batch.is_some()) && (card.read == 0 || card.is_unread)
+                (runs || self.cards.batch.is_some()) && (card.read == 0 || card.is_unread)
             });
         if !wants {
             return;
         }
         let Some((from, to, total)) = super::view::card_window(self) else { return };
-        if let Some(card) = self.cards.get_mut(self.card)
+        if let Some(card) = self.cards.open.get_mut(self.cards.at)
             && matches!(card.stage, Stage::Open)
         {
             if from <= card.read {

@@ -92,7 +92,7 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
     let mut top = feed.growing(app, look);
     if top.len() > left {
         top.drain(..top.len() - left);
-    } else if top.len() < left && !top.is_empty() && !app.cards.is_empty() {
+    } else if top.len() < left && !top.is_empty() && !app.cards.open.is_empty() {
         top.push(Line::default());
     }
     let mut picture: Picture = top.into();
@@ -144,7 +144,8 @@ fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Pic
     let queue = queued(app, width, left.min(4), theme);
     left -= queue.lines.len().min(left);
     // A question needs the room more than the plan.
-    let most = if app.cards.is_empty() { (rows / 4).min(PLAN_ROWS) } else { usize::from(rows >= 20) * 2 };
+    let most =
+        if app.cards.open.is_empty() { (rows / 4).min(PLAN_ROWS) } else { usize::from(rows >= 20) * 2 };
     let plan = if app.picker.is_none() { feed::plan(app, theme, most.min(left / 2)) } else { Vec::new() };
 
     let mut picture: Picture = plan.into();
@@ -159,7 +160,7 @@ fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Pic
 fn written(app: &App, left: usize, theme: &Theme) -> Picture {
     let (width, height) = app.size;
     let rows = usize::from(height.max(1));
-    let most = match (app.cards.is_empty(), &app.palette) {
+    let most = match (app.cards.open.is_empty(), &app.completion.palette) {
         // What can be chosen matters more than what was said before.
         (true, Some(_)) => (rows * 3 / 4).max(1),
         (true, None) => (rows / 2).max(1),
@@ -184,9 +185,9 @@ pub(super) fn card_window(app: &App) -> Option<(usize, usize, usize)> {
 fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
     let mut picture = Picture::default();
     let shown = |input: &UserInput| input.shown().map_or_else(|| input.written(), str::to_owned);
-    let early = app.queue.iter().map(|input| ("queued", String::new(), shown(input)));
-    let chosen = app.queued_at.and_then(|id| app.queued.iter().position(|row| row.id == id));
-    let kept = app.queued.iter().map(|row| {
+    let early = app.queue.unsent.iter().map(|input| ("queued", String::new(), shown(input)));
+    let chosen = app.queue.at.and_then(|id| app.queue.rows.iter().position(|row| row.id == id));
+    let kept = app.queue.rows.iter().map(|row| {
         let note = if row.note.is_empty() { String::new() } else { format!("({}) ", row.note) };
         let kind = if row.steers && app.is_awake() { "steers" } else { "queued" };
         (kind, note, row.shown.as_ref().unwrap_or(&row.text).clone())
@@ -200,7 +201,7 @@ fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
         let text = truncate(&visible_line(&format!("{note}{text}")), width.saturating_sub(11));
         let is_chosen = chosen == Some(at);
         let mark = if is_chosen { "▸" } else { " " };
-        if at < app.queued.len() {
+        if at < app.queue.rows.len() {
             let row = picture.lines.len() as u16;
             picture.targets.push(Target { row, columns: 0..width, press: Press::Queued(at) });
         }

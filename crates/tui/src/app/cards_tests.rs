@@ -50,11 +50,11 @@ fn a_change_is_read_to_its_end_before_it_is_allowed() {
         test.keys(key);
         assert!(test.decisions().is_empty(), "{key}");
         assert!(test.live().contains("the end of the change was not shown yet"), "{key}: {}", test.live());
-        assert!(test.app.cards[0].form().is_none(), "{key}: no rule is granted either");
+        assert!(test.app.cards.open[0].form().is_none(), "{key}: no rule is granted either");
     }
     // A jump over rows is no reading of them: pages follow each other without a gap.
     let mut test = long_edit(24);
-    test.app.cards[0].scroll = 200;
+    test.app.cards.open[0].scroll = 200;
     test.draw();
     test.keys("y");
     assert!(test.decisions().is_empty(), "{}", test.live());
@@ -295,7 +295,7 @@ fn a_bar_puts_a_change_side_by_side_and_back() {
     test.keys("|");
     assert!(!test.live().contains(" │ 1 + new 1"), "{}", test.live());
     test.keys("n|");
-    assert_eq!(test.app.cards[0].line().map(Composer::text), Some("|"), "in a text it is a character");
+    assert_eq!(test.app.cards.open[0].line().map(Composer::text), Some("|"), "in a text it is a character");
 }
 
 /// A run in plan mode that ended with words.
@@ -336,12 +336,12 @@ fn a_plan_ends_with_three_ways_to_go_on() {
         let go = Cmd::Start("t".into(), UserInput::text("Go ahead: carry out the plan."));
         let at = |wanted: &Cmd| test.cmds.iter().position(|cmd| cmd == wanted);
         assert!(at(&Cmd::SetMode(mode)) < at(&go), "{keys}: {:?}", test.cmds);
-        assert!(test.app.cards.is_empty(), "{keys}");
+        assert!(test.app.cards.open.is_empty(), "{keys}");
     }
     for keys in ["3", "<esc>"] {
         let mut test = planned();
         test.keys(keys);
-        assert_eq!((test.app.info.mode, test.app.cards.len()), (Mode::Plan, 0), "{keys}");
+        assert_eq!((test.app.info.mode, test.app.cards.open.len()), (Mode::Plan, 0), "{keys}");
         assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Start(..) | Cmd::Cancel(_))), "{keys}");
     }
     // Words are an answer, too, and no letter of them decides anything; Enter alone does not either.
@@ -349,12 +349,12 @@ fn a_plan_ends_with_three_ways_to_go_on() {
     test.keys("<enter>yes, and name it well");
     assert_eq!((test.app.composer.text(), test.app.info.mode), ("yes, and name it well", Mode::Plan));
     test.keys("<enter>");
-    assert!(test.app.cards.is_empty());
+    assert!(test.app.cards.open.is_empty());
     // Another mode needs no such card.
     let mut test = planned();
     test.app.info.mode = Mode::Ask;
     test.wait(10);
-    assert!(test.app.cards.is_empty());
+    assert!(test.app.cards.open.is_empty());
 }
 
 /// The colours of code on a card are those of a finished change.

@@ -63,8 +63,8 @@ fn a_theme_by_name_and_a_broken_one() {
 fn a_late_answer_of_the_terminal_changes_nothing() {
     let mut test = TestApp::new(80, 24);
     test.send(Msg::Background(Background::Light));
-    assert_eq!(test.app.background, None, "nobody asked");
-    test.app.theme = ThemeChoice::find("auto", Depth::True, |_| None).expect("right").expect("known");
+    assert_eq!(test.app.colours.background, None, "nobody asked");
+    test.app.colours.theme = ThemeChoice::find("auto", Depth::True, |_| None).expect("right").expect("known");
     test.app.is_shown = false;
     let cmds = test.app.update(test.app.now, Msg::Drawn);
     assert_eq!(cmds, [Cmd::AskBackground], "with the first frame");

@@ -104,17 +104,17 @@ fn any_queued_message_can_be_taken_back_or_dropped() {
     // Two are left again, and one is read while it is chosen.
     test.send(Msg::Enqueued(UserInput::text("four"), Ok(queued(4, "four"))));
     test.keys("<up><up><down>");
-    assert_eq!(test.app.queued_at, Some(4));
+    assert_eq!(test.app.queue.at, Some(4));
     test.send(Msg::Began("t".into(), queued(4, "four")));
-    assert_eq!(test.app.queued_at, None);
+    assert_eq!(test.app.queue.at, None);
     test.send(Msg::Enqueued(UserInput::text("five"), Ok(queued(5, "five"))));
     test.keys("<up>x");
-    assert_eq!((test.app.queued_at, test.app.composer.text()), (None, "x"), "what is written is no key");
+    assert_eq!((test.app.queue.at, test.app.composer.text()), (None, "x"), "what is written is no key");
     test.keys("<backspace><up><esc>");
-    assert_eq!(test.app.queued_at, None);
+    assert_eq!(test.app.queue.at, None);
     assert!(test.app.is_awake(), "Esc left the row, and the run goes on");
     test.keys("<up><down>");
-    assert_eq!(test.app.queued_at, None);
+    assert_eq!(test.app.queue.at, None);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_steering_message_that_was_queued_while_a_card_is_up_closes_nothing() {
     )));
     test.keys("<enter>");
     assert!(last_input(&test).steers && matches!(test.cmds.last(), Some(Cmd::Enqueue(..))));
-    assert_eq!(test.app.cards.len(), 1);
+    assert_eq!(test.app.cards.open.len(), 1);
 }
 
 #[test]
@@ -411,7 +411,7 @@ proptest! {
             if had_focus == Focus::Composer && is_key {
                 prop_assert!(!is_answered, "a key for the text answered");
                 let is_stray = matches!(step, Step::Type(c) if c.is_ascii_digit()) && before.is_empty();
-                if is_stray && !test.app.cards.is_empty() {
+                if is_stray && !test.app.cards.open.is_empty() {
                     prop_assert!(test.app.composer.is_empty(), "a digit began a message");
                 } else if let Step::Type(c) = step {
                     prop_assert!(test.app.composer.text().ends_with(c) && test.app.composer.text().len() == before.len() + 1);

@@ -107,7 +107,7 @@ fn an_edit_is_taken_back_and_the_proposed_call_is_what_is_allowed() {
     // Leaving the text keeps what was there; an unchanged one is no edit.
     let mut test = asked(100, 30, "git push");
     test.keys("e more<esc>");
-    assert!(test.app.cards[0].edit.is_none());
+    assert!(test.app.cards.open[0].edit.is_none());
     test.keys("e<enter>");
     assert!(test.live().contains("nothing changed"), "{}", test.live());
     test.keys("e<ctrl-u><enter>");
@@ -332,7 +332,7 @@ fn all_that_only_read_are_allowed_at_once_and_the_rest_denied_each_by_itself() {
     test.wait(400);
     // Another key goes back and answers nothing.
     test.keys("y");
-    assert!(decided(&test).is_empty() && test.app.batch.is_none(), "{}", test.live());
+    assert!(decided(&test).is_empty() && test.app.cards.batch.is_none(), "{}", test.live());
     test.wait(400);
     test.keys("R");
     test.wait(400);
@@ -352,7 +352,7 @@ fn a_card_that_comes_or_was_edited_is_not_answered_with_the_others() {
     let mut test = three(["reads", "reads", "runs"]);
     test.keys("e -l<enter>");
     test.wait(400);
-    assert!(test.live().contains("allow 1 read-only") || test.app.cards[0].edit.is_some());
+    assert!(test.live().contains("allow 1 read-only") || test.app.cards.open[0].edit.is_some());
     test.keys("R");
     test.wait(400);
     let late = json!({"risk": "reads"});

@@ -109,7 +109,7 @@ fn queued_messages_keep_their_pictures() {
         note: String::new(),
         steers: false,
     };
-    test.app.queued.push(row);
+    test.app.queue.rows.push(row);
     test.send(Msg::Unqueued { back: vec![9], gone: Vec::new() });
     assert_eq!(test.app.composer.attached(), [image("a.gif")]);
 }

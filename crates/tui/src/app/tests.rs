@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::highlight::Highlighter;
-use crate::host::{GrantRow, Mode, OpenedThread, QueuedRow};
+use crate::host::{GrantRow, Mode, OpenedThread, QueuedRow, UserInput};
 use crate::msg::{Cmd, Msg};
 use crate::theme::Theme;
 use crate::view::feed::Feed;
@@ -333,7 +333,7 @@ fn what_is_typed_behind_esc_is_not_eaten_by_the_card_that_closes() {
     assert_eq!(test.app.composer.text(), "no, y");
     test.finish(TerminationReason::Cancelled);
     test.keys("et");
-    assert_eq!((test.app.composer.text(), test.app.cards.len()), ("no, yet", 0));
+    assert_eq!((test.app.composer.text(), test.app.cards.open.len()), ("no, yet", 0));
 
     // The same behind an answer that is not stored yet; the answer pressed twice is no text.
     let mut test = TestApp::new(120, 40);
@@ -421,7 +421,7 @@ fn enter_and_escape_typed_ahead_do_not_reach_the_card() {
     let event = suspended(ticket("a", "Bash", json!({"command": "ls"}), ACTION_PERMISSION, Value::Null));
     test.send_undrawn(Msg::Agent(ThreadId::from("t"), Box::new(event)));
     test.send_undrawn(Msg::Key(named("enter")));
-    assert!(test.app.cards.iter().all(|card| !card.is_deciding()));
+    assert!(test.app.cards.open.iter().all(|card| !card.is_deciding()));
 }
 
 #[test]
@@ -593,7 +593,7 @@ fn escape_on_a_card_stops_the_run() {
     test.keys("<esc>");
     assert_eq!(test.cmds, [Cmd::Cancel("t".into())]);
     test.finish(TerminationReason::Cancelled);
-    assert!(test.app.cards.is_empty());
+    assert!(test.app.cards.open.is_empty());
     assert_eq!(test.app.run, RunState::Idle);
 }
 
@@ -610,7 +610,10 @@ fn several_cards_are_answered_alone_and_in_any_order() {
     test.keys("y");
     assert!(matches!(&test.cmds[..], [Cmd::Decide(id, _)] if id.as_str() == "perm_b"));
     test.event(E::ToolCallResumed { target_id: "b".into(), result: Value::Null });
-    assert_eq!(test.app.cards.iter().map(|card| card.id.as_str()).collect::<Vec<_>>(), ["perm_a", "perm_c"]);
+    assert_eq!(
+        test.app.cards.open.iter().map(|card| card.id.as_str()).collect::<Vec<_>>(),
+        ["perm_a", "perm_c"]
+    );
     // The same key pressed twice in a hurry does not answer the next card.
     test.wait(1000);
     test.cmds.clear();
@@ -627,7 +630,7 @@ fn an_answer_that_came_too_late_says_who_was_first() {
     test.keys("y");
     let ticket = ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null);
     test.send(Msg::Decided("perm_a".into(), Ok(DecideOutcome::AlreadyDecided(record(ticket)))));
-    assert!(test.app.cards.is_empty());
+    assert!(test.app.cards.open.is_empty());
     let said = "Bash was already allowed by ann through cli (process 7) at 12:03";
     assert!(test.screen().contains(said), "{}", test.screen());
 }
@@ -759,7 +762,7 @@ fn a_message_while_questions_wait_goes_through() {
     test.finish(TerminationReason::Cancelled);
     assert!(test.app.is_awake(), "the new run is on its way");
     assert!(!test.screen().contains("interrupted"), "{}", test.screen());
-    assert!(test.app.cards.is_empty());
+    assert!(test.app.cards.open.is_empty());
 }
 
 #[test]
@@ -863,11 +866,11 @@ fn events_that_overtake_the_opened_conversation_are_not_lost() {
     let event =
         suspended(ticket("a", "Bash", json!({"command": "make"}), ACTION_UNKNOWN_OUTCOME, Value::Null));
     test.send(Msg::Agent(other.clone(), Box::new(event)));
-    assert!(test.app.cards.is_empty());
+    assert!(test.app.cards.open.is_empty());
     let mut thread = opened(Vec::new());
     thread.thread.id = other;
     test.send(Msg::Opened(Ok(Box::new(thread))));
-    assert_eq!(test.app.cards.len(), 1);
+    assert_eq!(test.app.cards.open.len(), 1);
     assert!(test.live().contains("[r] run again"), "{}", test.live());
 }
 

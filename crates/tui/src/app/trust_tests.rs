@@ -59,16 +59,16 @@ fn the_card_of_trust_names_the_files_and_is_answered_by_digits() {
         assert!(test.live().contains("the disk is full"), "{keys}: {}", test.live());
         test.keys("1");
         test.send(Msg::Trusted(Ok(())));
-        assert_eq!((asks(&test), test.app.cards.len()), (2, 0), "{keys}");
+        assert_eq!((asks(&test), test.app.cards.open.len()), (2, 0), "{keys}");
         assert!(test.cmds.contains(&Cmd::Renew), "{keys}");
     }
     for keys in ["2", "<esc>", "<down><down><enter>"] {
         let mut test = one();
         test.keys(keys);
-        assert_eq!((asks(&test), test.app.cards.len()), (0, 0), "{keys}");
+        assert_eq!((asks(&test), test.app.cards.open.len()), (0, 0), "{keys}");
         assert!(test.live().contains("not used in this session"), "{keys}: {}", test.live());
         test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
-        assert!(test.app.cards.is_empty(), "{keys}: it is asked once");
+        assert!(test.app.cards.open.is_empty(), "{keys}: it is asked once");
     }
 }
 
@@ -89,7 +89,7 @@ fn a_first_message_is_no_answer_to_the_question_of_trust() {
     test.keys("<ctrl-c>");
     test.finish(TerminationReason::Cancelled);
     // A key right after the run's end is meant for the text.
-    assert_eq!(test.app.cards.len(), 1);
+    assert_eq!(test.app.cards.open.len(), 1);
     test.wait(1000);
     test.keys("1");
     assert_eq!(asks(&test), 1);

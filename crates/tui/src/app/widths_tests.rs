@@ -126,7 +126,7 @@ fn lists(width: u16) -> String {
     shown(&mut all, "commands", &test);
     test.keys("<ctrl-u>see @漢");
     let row = |label: &str, detail: &str| MentionRow { label: label.into(), detail: detail.into() };
-    let number = test.app.files_asked;
+    let number = test.app.completion.files_asked;
     test.send(Msg::Files(number, vec![row("src/漢字 e\u{301}.rs", ""), row("thread:t1", ODD)]));
     shown(&mut all, "files", &test);
     all

@@ -394,7 +394,7 @@ async fn what_an_update_asks_for_is_done_whatever_it_was_told() {
 async fn the_first_frame_asks_for_the_background_and_no_other_one_does() {
     let host = Arc::new(FakeHost::default());
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
-    app.theme = ThemeChoice::find("auto", Depth::True, |_| None).expect("right").expect("known");
+    app.colours.theme = ThemeChoice::find("auto", Depth::True, |_| None).expect("right").expect("known");
     let mut stage = stage(&host, app);
     for _ in 0..3 {
         assert_eq!(stage.show().await.expect("a vector takes everything"), (true, None));
@@ -425,7 +425,7 @@ async fn a_trusted_folder_gets_another_host_once_nothing_is_at_work() {
     assert!(told.iter().any(|msg| msg == "Trusted(Ok(()))"), "{told:?}");
     let asked = |host: &FakeHost| host.asked.lock().expect("not poisoned").clone();
     assert_eq!(asked(&host).iter().filter(|asked| *asked == "trust" || *asked == "renew").count(), 2);
-    assert_eq!(stage.app.cards.len(), 1, "what changed in the meantime is asked about");
+    assert_eq!(stage.app.cards.open.len(), 1, "what changed in the meantime is asked about");
     stage.performer.perform(Cmd::Remember("hi".into()));
     stage.performer.settle().await;
     assert!(asked(&next).contains(&"remember hi".to_owned()), "{:?}", asked(&next));

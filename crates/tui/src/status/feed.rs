@@ -116,7 +116,7 @@ pub fn told(app: &App) -> Value {
         "tokens": {"input": input, "output": output},
         "cost": cost(app),
         "last_run_ms": app.last_run_ms,
-        "queued": app.queue.len() + app.queued.len(),
+        "queued": app.queue.unsent.len() + app.queue.rows.len(),
         "tasks": app.tasks,
         "waiting": {"here": app.own_cards(), "elsewhere": app.unseen_elsewhere()},
         "columns": app.size.0,

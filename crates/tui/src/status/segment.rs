@@ -173,7 +173,9 @@ impl Segment {
                 (Some(_), _) | (None, None) => Vec::new(),
                 (None, Some(ms)) => one(format!("took {}", duration(ms)), Role::Status, 6),
             },
-            Segment::Queued => counted(app.queue.len() + app.queued.len(), "queued", Role::Warning, 2),
+            Segment::Queued => {
+                counted(app.queue.unsent.len() + app.queue.rows.len(), "queued", Role::Warning, 2)
+            }
             Segment::Tasks => {
                 let what = if app.tasks == 1 { "task" } else { "tasks" };
                 counted(app.tasks, what, Role::Accent, 2)

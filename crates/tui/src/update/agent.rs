@@ -17,8 +17,8 @@ impl App {
     pub(super) fn agent(&mut self, thread: &ThreadId, event: &AgentEvent, cmds: &mut Vec<Cmd>) {
         if self.thread_id() != Some(thread) {
             // It may belong to the conversation that is being opened.
-            if self.opening > 0 {
-                self.early.push((thread.clone(), Early::Agent(Box::new(event.clone()))));
+            if self.loading.opening > 0 {
+                self.loading.early.push((thread.clone(), Early::Agent(Box::new(event.clone()))));
             }
             return;
         }
@@ -111,11 +111,11 @@ impl App {
     }
 
     pub(super) fn ask(&mut self, card: Card) {
-        if self.cards.iter().all(|known| known.id != card.id) {
+        if self.cards.open.iter().all(|known| known.id != card.id) {
             // The question of trust comes last: what a run asks stops the run.
-            let trust = self.cards.iter().position(|card| card.kind == CardKind::Trust);
-            self.cards.insert(trust.unwrap_or(self.cards.len()), card);
-            self.stays = false;
+            let trust = self.cards.open.iter().position(|card| card.kind == CardKind::Trust);
+            self.cards.open.insert(trust.unwrap_or(self.cards.open.len()), card);
+            self.cards.stays = false;
         }
     }
 
@@ -136,29 +136,29 @@ impl App {
     /// sent, and says why it comes too late; unless it was the person who went over it.
     fn put_away_cards(&mut self, which: impl Fn(&Card) -> bool, cmds: &mut Vec<Cmd>) {
         let stay = !matches!(self.run, RunState::Starting(_));
-        for card in self.cards.iter().filter(|card| stay && which(card) && card.is_written_on()) {
-            self.over.entry(card.id.clone()).or_default();
+        for card in self.cards.open.iter().filter(|card| stay && which(card) && card.is_written_on()) {
+            self.cards.over.entry(card.id.clone()).or_default();
             cmds.push(Cmd::WhoAnswered(card.id.clone()));
         }
         self.remove_cards(|card| which(card) && !(stay && card.is_written_on()));
     }
 
     pub(super) fn remove_cards(&mut self, which: impl Fn(&Card) -> bool) {
-        let before = self.cards.iter().take(self.card).filter(|card| which(card)).count();
+        let before = self.cards.open.iter().take(self.cards.at).filter(|card| which(card)).count();
         let is_current = self.current_card().is_some_and(&which);
-        for card in self.cards.iter().filter(|card| which(card)) {
-            self.over.entry(card.id.clone()).or_default();
+        for card in self.cards.open.iter().filter(|card| which(card)) {
+            self.cards.over.entry(card.id.clone()).or_default();
         }
-        self.cards.retain(|card| !which(card));
-        if let Some((_, ids)) = &self.batch
-            && !self.cards.iter().any(|card| ids.contains(&card.id))
+        self.cards.open.retain(|card| !which(card));
+        if let Some((_, ids)) = &self.cards.batch
+            && !self.cards.open.iter().any(|card| ids.contains(&card.id))
         {
-            self.batch = None;
+            self.cards.batch = None;
         }
-        self.card = self.card.saturating_sub(before).min(self.cards.len().saturating_sub(1));
+        self.cards.at = self.cards.at.saturating_sub(before).min(self.cards.open.len().saturating_sub(1));
         if is_current {
             // A key that was meant for the one before is no answer to the one in its place.
-            self.show_card(self.card);
+            self.show_card(self.cards.at);
             if self.asking_card().is_none() {
                 self.focus = Focus::Composer;
             }
@@ -167,16 +167,16 @@ impl App {
 
     /// Says something, or queues it until the run is over; `behind`: also until open questions are answered.
     pub(super) fn submit(&mut self, mut input: UserInput, behind: bool, cmds: &mut Vec<Cmd>) {
-        self.stays = false;
+        self.cards.stays = false;
         // A command of the person's own withdraws no question.
         let behind = behind || (input.shell.is_some() && self.run == RunState::Waiting);
         let Some(thread) = self.thread_id().cloned() else {
-            self.queue.push_back(input);
+            self.queue.unsent.push_back(input);
             return;
         };
         let is_free = match self.run {
             // What was said before goes first.
-            RunState::Idle => self.queued.is_empty() && !behind,
+            RunState::Idle => self.queue.rows.is_empty() && !behind,
             RunState::Waiting => !behind,
             RunState::Starting(_) | RunState::Running(_) | RunState::Stopping(_) => false,
         };
@@ -205,7 +205,7 @@ impl App {
         } else {
             Vec::new()
         };
-        let earlier: VecDeque<UserInput> = std::mem::take(&mut self.queue);
+        let earlier: VecDeque<UserInput> = std::mem::take(&mut self.queue.unsent);
         self.transcript = Transcript::from_thread(opened);
         self.shows_another();
         for note in notes {
@@ -217,25 +217,25 @@ impl App {
         cmds.push(Cmd::Draft(opened.thread.id.clone(), said.is_empty()));
         self.composer.set_history(said);
         self.epoch += 1;
-        self.over.clear();
+        self.cards.over.clear();
         self.seen = opened.messages.last().map_or(0, |stored| stored.seq);
         self.driver = opened.driver;
         self.take_tasks(&opened.children, &opened.commands);
-        self.queued.clone_from(&opened.queued);
+        self.queue.rows.clone_from(&opened.queued);
         self.thread = Some(opened.thread.clone());
         self.run_id = opened.run.as_ref().map(|run| run.id.clone());
-        self.cards = opened
+        self.cards.open = opened
             .waiting
             .iter()
             .filter(|record| record.status == SuspensionStatus::Open)
             .map(|record| Card::of(record, &opened.children))
             .collect();
-        self.card = 0;
+        self.cards.at = 0;
         self.offer_trust();
         self.count_elsewhere(cmds);
-        self.batch = None;
+        self.cards.batch = None;
         self.focus = Focus::Composer;
-        self.stays = false;
+        self.cards.stays = false;
         self.run = match opened.run.as_ref().map(|run| run.status) {
             Some(RunStatus::Running) => RunState::Running(self.now),
             // It waits for nothing but its children.
@@ -260,7 +260,7 @@ impl App {
             self.transcript.say_stopped(why);
         }
         // Events that overtook the answer.
-        for (thread, told) in std::mem::take(&mut self.early) {
+        for (thread, told) in std::mem::take(&mut self.loading.early) {
             match told {
                 Early::Agent(event) => self.agent(&thread, &event, cmds),
                 Early::Synced(sync) => self.synced(sync, cmds),
@@ -272,7 +272,7 @@ impl App {
             }
         }
         for input in earlier {
-            self.submit(input, self.keeps_waiting, cmds);
+            self.submit(input, self.queue.keeps_waiting, cmds);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Decisions on questions, and their results.
 
+use std::collections::HashMap;
+
 use crossterm::event::KeyEvent;
 use serde_json::Value;
 
@@ -8,7 +10,7 @@ use super::super::approval::{Batch, BodyWindow, Card, CardKind, Reply, Stage};
 use super::super::host::{Mode, Review, UserInput};
 use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
-use super::super::transcript::{EntryKind, Level};
+use super::super::transcript::{EntryKind, Level, Moment};
 use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::lifecycle::TerminationReason;
@@ -17,6 +19,42 @@ use aye_core::contract::suspension::{Answer, ResumeDecisionAction};
 
 /// A key so soon after one that a card took is meant for the card before, not for the text.
 const DOUBLE_MS: u64 = 1500;
+
+/// Open questions, as cards.
+#[derive(Debug, Default)]
+pub struct QuestionCards {
+    /// The cards, oldest first.
+    pub open: Vec<Card>,
+    /// The place of the card that is shown whole.
+    pub at: usize,
+    /// Several cards that are about to get one answer.
+    pub batch: Option<(Batch, Vec<SuspensionId>)>,
+    /// The question that was chosen from the list and is being fetched.
+    pub(crate) chosen: Option<SuspensionId>,
+    /// Questions of the conversation that are over, with what became of them as far as it is known: a look at the store
+    /// from before that does not bring them back.
+    pub(crate) over: HashMap<SuspensionId, String>,
+    /// When a card took the focus by itself.
+    pub(crate) focused_at: Moment,
+    /// When a card last took a key.
+    pub(crate) key_at: Option<Moment>,
+    /// The user left the cards for the text: they do not take the focus by themselves again.
+    pub(crate) stays: bool,
+}
+
+impl QuestionCards {
+    /// The card that is shown whole.
+    pub fn current(&self) -> Option<&Card> {
+        self.open.get(self.at)
+    }
+
+    /// Rows that were read of a card are other ones now: what was not shown to its end is read from its beginning.
+    pub(crate) fn are_laid_out_anew(&mut self) {
+        for card in self.open.iter_mut().filter(|card| card.is_unread) {
+            card.read = 0;
+        }
+    }
+}
 
 impl App {
     /// A key while the focus is on the card. `false`: it is for the text.
@@ -27,19 +65,19 @@ impl App {
             // Esc stops the run, as it does beside the text.
             return false;
         }
-        let Some(card) = self.cards.get_mut(self.card) else { return false };
+        let Some(card) = self.cards.open.get_mut(self.cards.at) else { return false };
         if !card.was_seen(now) {
-            let was_answering = self.card_key_at.is_some_and(|at| now.since(at) < DOUBLE_MS);
+            let was_answering = self.cards.key_at.is_some_and(|at| now.since(at) < DOUBLE_MS);
             if was_answering && typed(key).is_some() {
                 self.say_hint("key ignored: new question");
             }
             // Pressed before the card could be read: no answer to it.
             return was_answering;
         }
-        if self.batch.is_some() {
-            self.card_key_at = Some(now);
+        if self.cards.batch.is_some() {
+            self.cards.key_at = Some(now);
             let window = self.body_window(key);
-            if let Some(card) = self.cards.get_mut(self.card) {
+            if let Some(card) = self.cards.open.get_mut(self.cards.at) {
                 card.window = window.unwrap_or(card.window);
             }
             self.batch_key(key, cmds);
@@ -54,17 +92,17 @@ impl App {
                 "this call belongs to another project; grant a rule in its own conversation ({chord} in the \
                  inbox opens it)"
             ));
-            self.card_key_at = Some(now);
+            self.cards.key_at = Some(now);
             return true;
         }
         let is_written = card.line().is_some() || matches!(card.stage, Stage::Edit(_));
         if !is_written && self.keymap.action(Place::Card, key) == Some(Action::ToggleSides) {
-            self.card_key_at = Some(now);
+            self.cards.key_at = Some(now);
             self.toggle_sides();
             return true;
         }
         let window = self.body_window(key);
-        let Some(card) = self.cards.get_mut(self.card) else { return false };
+        let Some(card) = self.cards.open.get_mut(self.cards.at) else { return false };
         card.window = window.unwrap_or(card.window);
         card.fit(self.size.0.saturating_sub(super::super::view::CARD_TEXT));
         let project = card.project(&self.info.project).to_path_buf();
@@ -73,7 +111,7 @@ impl App {
         let id = card.id.clone();
         self.ask_for_preview(cmds);
         if reply != Reply::NotMine {
-            self.card_key_at = Some(now);
+            self.cards.key_at = Some(now);
         }
         match reply {
             Reply::NotMine => return false,
@@ -99,13 +137,13 @@ impl App {
                     cmds.push(Cmd::Cancel(thread.clone()));
                 }
             }
-            Reply::Next if self.card + 1 < self.cards.len() => self.show_card(self.card + 1),
+            Reply::Next if self.cards.at + 1 < self.cards.open.len() => self.show_card(self.cards.at + 1),
             Reply::Next => {
                 self.focus = Focus::Composer;
-                self.stays = true;
-                self.card = 0;
+                self.cards.stays = true;
+                self.cards.at = 0;
             }
-            Reply::Previous => self.show_card(self.card.saturating_sub(1)),
+            Reply::Previous => self.show_card(self.cards.at.saturating_sub(1)),
         }
         true
     }
@@ -116,7 +154,7 @@ impl App {
         let is_plan = *termination == TerminationReason::NaturalEnd
             && self.info.mode == Mode::Plan
             && matches!(last, Some(EntryKind::Assistant { .. }))
-            && self.queued.is_empty()
+            && self.queue.rows.is_empty()
             && self.own_cards() == 0;
         if let (true, Some(thread), Some(run)) = (is_plan, self.thread_id().cloned(), self.run_id.clone()) {
             self.ask(Card::plan(thread, run));
@@ -155,7 +193,7 @@ impl App {
     }
 
     fn card_of(&mut self, id: &SuspensionId) -> Option<&mut Card> {
-        self.cards.iter_mut().find(|card| card.id == *id)
+        self.cards.open.iter_mut().find(|card| card.id == *id)
     }
 
     pub(super) fn reviewed(&mut self, id: &SuspensionId, arguments: &Value, review: Result<Review, String>) {
@@ -188,7 +226,7 @@ impl App {
     }
 
     fn batch_of(&self, which: Batch) -> impl Iterator<Item = &Card> {
-        self.cards.iter().filter(move |card| {
+        self.cards.open.iter().filter(move |card| {
             card.elsewhere.is_none()
                 && card.takes_batch()
                 && match which {
@@ -202,23 +240,23 @@ impl App {
     /// Shows what would be answered; the same key once more does it.
     fn begin_batch(&mut self, which: Batch) {
         let ids: Vec<SuspensionId> = self.batch_of(which).map(|card| card.id.clone()).collect();
-        if ids.is_empty() || self.cards.len() < 2 {
+        if ids.is_empty() || self.cards.open.len() < 2 {
             let text = match which {
                 Batch::AllowReads => "no pending call is read-only",
                 Batch::DenyRest => "no other call is pending",
             };
-            if let Some(card) = self.cards.get_mut(self.card) {
+            if let Some(card) = self.cards.open.get_mut(self.cards.at) {
                 card.problem = Some(text.to_owned());
             }
             return;
         }
-        self.batch = Some((which, ids));
+        self.cards.batch = Some((which, ids));
         self.card_looks_new();
     }
 
     fn batch_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
-        let Some((which, ids)) = self.batch.clone() else { return };
-        let Some(card) = self.cards.get_mut(self.card) else { return };
+        let Some((which, ids)) = self.cards.batch.clone() else { return };
+        let Some(card) = self.cards.open.get_mut(self.cards.at) else { return };
         card.problem = None;
         let action = self.keymap.action(Place::Card, key);
         let again = match which {
@@ -236,12 +274,12 @@ impl App {
                     card.problem = Some(format!("some calls were not shown yet; press {down} for the rest"));
                     return;
                 }
-                self.batch = None;
+                self.cards.batch = None;
                 let (answer, word) = match which {
                     Batch::AllowReads => (Answer::yes(Value::Null), "allowing"),
                     Batch::DenyRest => (Answer::no(None), "denying"),
                 };
-                for card in self.cards.iter_mut().filter(|card| ids.contains(&card.id)) {
+                for card in self.cards.open.iter_mut().filter(|card| ids.contains(&card.id)) {
                     // Each call by itself; one that somebody else answers meanwhile keeps their answer.
                     if card.takes_batch() {
                         card.stage = Stage::Deciding(word);
@@ -253,21 +291,21 @@ impl App {
                 self.go_to_open_card();
             }
             _ => {
-                self.batch = None;
+                self.cards.batch = None;
                 self.card_looks_new();
             }
         }
     }
 
     fn card_looks_new(&mut self) {
-        if let Some(card) = self.cards.get_mut(self.card) {
+        if let Some(card) = self.cards.open.get_mut(self.cards.at) {
             card.looks_new();
         }
     }
 
     /// Asks what the pattern on the card would have matched, when it is another one than before.
     pub(super) fn ask_for_preview(&mut self, cmds: &mut Vec<Cmd>) {
-        let Some(card) = self.cards.get_mut(self.card) else { return };
+        let Some(card) = self.cards.open.get_mut(self.cards.at) else { return };
         if let Some(pattern) = card.wants_preview() {
             cmds.push(Cmd::PreviewGrant(card.id.clone(), pattern));
         }
@@ -279,15 +317,15 @@ impl App {
         pattern: String,
         preview: Result<GrantPreview, String>,
     ) {
-        let Some(card) = self.cards.iter_mut().find(|card| card.id == *id) else { return };
+        let Some(card) = self.cards.open.iter_mut().find(|card| card.id == *id) else { return };
         let preview = preview
             .unwrap_or_else(|problem| GrantPreview { problem: Some(problem), ..GrantPreview::default() });
         card.previewed(pattern, preview);
     }
 
     pub(super) fn show_card(&mut self, card: usize) {
-        self.card = card;
-        if let Some(card) = self.cards.get_mut(card) {
+        self.cards.at = card;
+        if let Some(card) = self.cards.open.get_mut(card) {
             card.seen = None;
             card.choice = None;
         }
@@ -295,9 +333,9 @@ impl App {
 
     /// The next card that still needs an answer.
     fn go_to_open_card(&mut self) {
-        let count = self.cards.len();
-        let mut others = (1..count).map(|by| (self.card + by) % count);
-        let next = others.find(|at| !self.cards[*at].is_deciding() && !self.cards[*at].is_own());
+        let count = self.cards.open.len();
+        let mut others = (1..count).map(|by| (self.cards.at + by) % count);
+        let next = others.find(|at| !self.cards.open[*at].is_deciding() && !self.cards.open[*at].is_own());
         if let Some(next) = next {
             self.show_card(next);
         }
@@ -305,14 +343,14 @@ impl App {
 
     /// Goes to the question from the text.
     pub(super) fn focus_card(&mut self) {
-        if self.cards.is_empty() {
+        if self.cards.open.is_empty() {
             self.say_hint("no question is pending");
             return;
         }
         self.focus = Focus::Card;
-        self.stays = false;
-        self.card = self.cards.iter().position(|card| !card.is_deciding()).unwrap_or(0);
-        self.show_card(self.card);
+        self.cards.stays = false;
+        self.cards.at = self.cards.open.iter().position(|card| !card.is_deciding()).unwrap_or(0);
+        self.show_card(self.cards.at);
     }
 
     pub(super) fn decided(&mut self, id: &SuspensionId, outcome: Result<DecideOutcome, String>) {

@@ -30,10 +30,10 @@ impl App {
     pub fn say(&mut self, text: &str) -> Vec<Cmd> {
         let mut cmds = Vec::new();
         if dropped::mentions(text).is_empty() {
-            self.submit(UserInput::text(text), self.keeps_waiting, &mut cmds);
+            self.submit(UserInput::text(text), self.queue.keeps_waiting, &mut cmds);
         } else {
             self.composer.set(text);
-            self.send(self.keeps_waiting, &mut cmds);
+            self.send(self.queue.keeps_waiting, &mut cmds);
         }
         cmds
     }
@@ -56,8 +56,8 @@ impl App {
         if self.is_linear && self.answer_in_words(&written, cmds) {
             return;
         }
-        self.palette = None;
-        self.dismissed = None;
+        self.completion.palette = None;
+        self.completion.dismissed = None;
         if self.attach_mentioned(behind, cmds) {
             return;
         }
@@ -232,7 +232,7 @@ impl App {
         if self.is_awake() && !self.is_driven_elsewhere() {
             self.transcript.note(Level::Info, "the run of this conversation continues in the background");
         }
-        self.opening += 1;
+        self.loading.opening += 1;
         cmds.push(Cmd::Open(thread));
     }
 
@@ -336,7 +336,7 @@ impl App {
             }
             PickerKind::Inbox => {
                 let id = SuspensionId::from(row.value);
-                self.chosen_question = Some(id.clone());
+                self.cards.chosen = Some(id.clone());
                 cmds.push(Cmd::Question(id));
             }
             PickerKind::Models => cmds.push(Cmd::SetModel(row.value)),

@@ -7,9 +7,21 @@ use super::super::composer::paste::clean;
 use super::super::composer::vim::Vim;
 use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
+use super::super::palette::Palette;
 use super::super::picker::{PickRow, PickerKind};
 use super::super::transcript::Level;
 use super::edit;
+
+/// What is offered while text is written.
+#[derive(Debug, Default)]
+pub struct Completion {
+    /// The list below the text.
+    pub palette: Option<Palette>,
+    /// The list was closed for the word that begins here.
+    pub(crate) dismissed: Option<usize>,
+    /// The number of the last question for files.
+    pub(crate) files_asked: u64,
+}
 
 impl App {
     /// The table of the keymap that the text is written with.
@@ -23,13 +35,13 @@ impl App {
     /// The tables that count for the text, the first one first.
     pub(super) fn writing_layers(&self) -> Vec<Place> {
         let empty = self.composer.is_empty().then_some(Place::Empty);
-        let queue = empty.and(self.queued_at).map(|_| Place::Queue);
+        let queue = empty.and(self.queue.at).map(|_| Place::Queue);
         queue.into_iter().chain(empty).chain(self.writing().layers().iter().copied()).collect()
     }
 
     pub(super) fn writing_action(&self, key: KeyEvent) -> Option<Action> {
         let is_empty = self.composer.is_empty();
-        let queue = self.queued_at.filter(|_| is_empty).and_then(|_| self.keymap.own(Place::Queue, key));
+        let queue = self.queue.at.filter(|_| is_empty).and_then(|_| self.keymap.own(Place::Queue, key));
         let empty = || is_empty.then(|| self.keymap.own(Place::Empty, key)).flatten();
         queue.or_else(empty).or_else(|| self.keymap.action(self.writing(), key))
     }
@@ -42,14 +54,14 @@ impl App {
         match action {
             Some(Action::Send) => {
                 if !self.composer.newline_after_backslash() {
-                    let behind = self.keeps_waiting && !self.is_awake();
+                    let behind = self.queue.keeps_waiting && !self.is_awake();
                     self.send(behind, cmds);
                 }
             }
             Some(Action::SendBehind) => self.send(true, cmds),
             Some(Action::Interrupt) if self.leave_vim_mode() => {}
             Some(Action::Interrupt) if self.is_awake() => self.interrupt(cmds),
-            Some(Action::Interrupt) if !self.cards.is_empty() => {
+            Some(Action::Interrupt) if !self.cards.open.is_empty() => {
                 let chord = self.keymap.chord_of(Place::Composer, Action::FocusCard);
                 self.say_hint(format!("{chord} goes to the question"));
             }
@@ -57,7 +69,7 @@ impl App {
             Some(Action::FocusCard) if self.asking_card().is_none() && self.is_awake() => {
                 if !self.composer.is_empty() {
                     self.send(true, cmds);
-                } else if !self.cards.is_empty() {
+                } else if !self.cards.open.is_empty() {
                     self.focus_card();
                 }
             }
@@ -97,7 +109,7 @@ impl App {
             }
             None => self.composer.insert(c),
         }
-        self.stays = false;
+        self.cards.stays = false;
     }
 
     /// Takes the whole text out and is ready for the next one.

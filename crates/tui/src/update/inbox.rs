@@ -27,7 +27,7 @@ impl App {
         if self.picker.as_ref().is_some_and(|picker| picker.kind == PickerKind::Inbox) {
             cmds.push(Cmd::Inbox);
         }
-        let strangers = self.cards.iter().filter(|card| card.elsewhere.is_some() && !card.is_deciding());
+        let strangers = self.cards.open.iter().filter(|card| card.elsewhere.is_some() && !card.is_deciding());
         cmds.extend(strangers.map(|card| Cmd::Question(card.id.clone())));
     }
 
@@ -111,7 +111,7 @@ impl App {
 
     /// A question as it stands now: its card is opened, or brought up to date.
     pub(super) fn question(&mut self, id: &SuspensionId, found: Result<Option<Box<OpenedQuestion>>, String>) {
-        let is_chosen = self.chosen_question.take_if(|chosen| chosen == id).is_some();
+        let is_chosen = self.cards.chosen.take_if(|chosen| chosen == id).is_some();
         let opened = match found {
             Ok(Some(opened)) => opened,
             Ok(None) => {
@@ -123,7 +123,7 @@ impl App {
         };
         let record = opened.record;
         if record.status != SuspensionStatus::Open {
-            if self.cards.iter().any(|card| card.id == *id) {
+            if self.cards.open.iter().any(|card| card.id == *id) {
                 self.question_closed(&record);
             } else {
                 let what = self.what_became_of(&record);
@@ -135,7 +135,7 @@ impl App {
         if !is_chosen {
             return;
         }
-        if self.cards.iter().any(|card| card.id == *id) {
+        if self.cards.open.iter().any(|card| card.id == *id) {
             self.focus_question(id);
             return;
         }
@@ -146,18 +146,18 @@ impl App {
             card.elsewhere = Some(Elsewhere { title, project: opened.project });
         }
         // It may have been put away before.
-        self.over.remove(id);
-        self.cards.push(card);
+        self.cards.over.remove(id);
+        self.cards.open.push(card);
         self.focus_question(id);
     }
 
     /// Brings the card of a question before the person and gives it the keys.
     fn focus_question(&mut self, id: &SuspensionId) {
-        if let Some(at) = self.cards.iter().position(|card| card.id == *id) {
+        if let Some(at) = self.cards.open.iter().position(|card| card.id == *id) {
             self.focus = Focus::Card;
-            self.stays = false;
+            self.cards.stays = false;
             // It was asked for: a key that comes too soon is meant for it and is not text.
-            self.card_key_at = Some(self.now);
+            self.cards.key_at = Some(self.now);
             self.show_card(at);
         }
     }
@@ -170,7 +170,8 @@ impl App {
 
     /// What follows an answer to a question of another conversation.
     pub(super) fn answered_elsewhere(&mut self, outcome: &Result<DecideOutcome, String>, id: &SuspensionId) {
-        let Some(of) = self.cards.iter().find(|card| card.id == *id).and_then(|card| card.elsewhere.clone())
+        let Some(of) =
+            self.cards.open.iter().find(|card| card.id == *id).and_then(|card| card.elsewhere.clone())
         else {
             return;
         };

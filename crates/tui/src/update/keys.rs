@@ -130,7 +130,7 @@ impl App {
         let had_picker = self.picker.is_some() && self.viewer.is_none();
         let done = if self.viewer.take().is_some()
             || self.picker.take().is_some()
-            || self.palette.take().is_some_and(|known| !known.rows.is_empty())
+            || self.completion.palette.take().is_some_and(|known| !known.rows.is_empty())
         {
             "closed"
         } else if !self.composer.is_empty() {
@@ -197,7 +197,9 @@ impl App {
             picker.type_all(text.chars().filter(|c| !c.is_control()).take(most));
             return;
         }
-        if self.focus == Focus::Card && self.cards.get_mut(self.card).is_some_and(|card| card.paste(text)) {
+        if self.focus == Focus::Card
+            && self.cards.open.get_mut(self.cards.at).is_some_and(|card| card.paste(text))
+        {
             self.ask_for_preview(cmds);
             return;
         }
@@ -211,7 +213,7 @@ impl App {
 
     /// Keys of the offered list; others go on to the text.
     fn palette_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
-        let Some(palette) = &mut self.palette else { return false };
+        let Some(palette) = &mut self.completion.palette else { return false };
         if palette.rows.is_empty()
             || typed(key).is_some()
             || self.vim.as_ref().is_some_and(|vim| !vim.inserts())
@@ -222,8 +224,8 @@ impl App {
             Some(Action::Up) => palette.step(-1),
             Some(Action::Down) => palette.step(1),
             Some(Action::Close) => {
-                self.dismissed = Some(palette.range.start);
-                self.palette = None;
+                self.completion.dismissed = Some(palette.range.start);
+                self.completion.palette = None;
             }
             Some(Action::Complete) => {
                 self.complete(cmds);
@@ -234,7 +236,7 @@ impl App {
                 let is_command = palette.offer == Offer::Commands;
                 let takes_words = self.complete(cmds);
                 if is_command && !takes_words {
-                    self.send(self.keeps_waiting, cmds);
+                    self.send(self.queue.keeps_waiting, cmds);
                 }
             }
             _ => return false,
@@ -244,7 +246,7 @@ impl App {
 
     /// Puts the chosen row into the text. Whether words may follow it.
     fn complete(&mut self, cmds: &mut Vec<Cmd>) -> bool {
-        let Some(palette) = self.palette.take() else { return false };
+        let Some(palette) = self.completion.palette.take() else { return false };
         // The text may have changed without a key, such as by a message that came back from the queue.
         let wanted = palette::wanted(self.composer.text(), self.composer.caret());
         if wanted.is_none_or(|(offer, range, _)| offer != palette.offer || range != palette.range) {
@@ -261,18 +263,22 @@ impl App {
     /// Looks at what is written at the caret, and offers what fits.
     pub(super) fn refresh_palette(&mut self, cmds: &mut Vec<Cmd>) {
         let Some((offer, range, query)) = palette::wanted(self.composer.text(), self.composer.caret()) else {
-            self.palette = None;
-            self.dismissed = None;
+            self.completion.palette = None;
+            self.completion.dismissed = None;
             return;
         };
-        if self.dismissed == Some(range.start) {
+        if self.completion.dismissed == Some(range.start) {
             return;
         }
-        self.dismissed = None;
+        self.completion.dismissed = None;
         let query = query.to_owned();
-        let same = self.palette.as_ref().is_some_and(|known| known.offer == offer && known.query == query);
+        let same = self
+            .completion
+            .palette
+            .as_ref()
+            .is_some_and(|known| known.offer == offer && known.query == query);
         if same {
-            if let Some(palette) = &mut self.palette {
+            if let Some(palette) = &mut self.completion.palette {
                 palette.range = range;
             }
             return;
@@ -285,7 +291,7 @@ impl App {
             Offer::Words if unknown.is_some() => Vec::new(),
             Offer::Words => {
                 let Some((how, rows)) = palette::words(self.composer.text(), &query, &self.skills) else {
-                    self.palette = None;
+                    self.completion.palette = None;
                     return;
                 };
                 help = how;
@@ -293,24 +299,28 @@ impl App {
             }
             Offer::Commands => palette::commands(&query, &self.skills),
             Offer::Files => {
-                self.files_asked += 1;
-                cmds.push(Cmd::Files(self.files_asked, query.trim_start_matches('"').to_owned()));
+                self.completion.files_asked += 1;
+                cmds.push(Cmd::Files(self.completion.files_asked, query.trim_start_matches('"').to_owned()));
                 // The rows of the shorter query stand until the new ones come.
-                self.palette
+                self.completion
+                    .palette
                     .take()
                     .filter(|known| known.offer == Offer::Files)
                     .map(|known| known.rows)
                     .unwrap_or_default()
             }
         };
-        self.palette = Some(Palette { offer, range, query, rows, selected: 0, is_chosen: false, help });
+        self.completion.palette =
+            Some(Palette { offer, range, query, rows, selected: 0, is_chosen: false, help });
     }
 
     pub(super) fn offer_files(&mut self, number: u64, mentions: Vec<MentionRow>) {
-        if number != self.files_asked {
+        if number != self.completion.files_asked {
             return;
         }
-        if let Some(palette) = self.palette.as_mut().filter(|palette| palette.offer == Offer::Files) {
+        if let Some(palette) =
+            self.completion.palette.as_mut().filter(|palette| palette.offer == Offer::Files)
+        {
             let row = |MentionRow { label, detail }| Row { label, detail, takes_words: true };
             let rows = mentions.into_iter().map(row);
             palette.rows = rows.collect();

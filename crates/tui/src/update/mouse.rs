@@ -54,7 +54,7 @@ impl App {
         // What was marked stays as it is, and is not copied again when the button is let go.
         self.read(|reader, _| reader.mark = None);
         // Who clicks at the moment at which a question comes, clicked at something else.
-        let is_sudden = self.focus == Focus::Card && self.now.since(self.focused_at) < QUIET_MS;
+        let is_sudden = self.focus == Focus::Card && self.now.since(self.cards.focused_at) < QUIET_MS;
         match press {
             Press::Key(_) if is_sudden && self.picker.is_none() && self.viewer.is_none() => {}
             Press::Key(key) => self.key(key, cmds),
@@ -76,7 +76,7 @@ impl App {
             let by = by(picker.selected());
             picker.step(by);
             by == 0
-        } else if let Some(palette) = &mut self.palette {
+        } else if let Some(palette) = &mut self.completion.palette {
             let is_chosen = row == palette.selected && (palette.is_chosen || palette.offer != Offer::Words);
             palette.step(by(palette.selected));
             is_chosen

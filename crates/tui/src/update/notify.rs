@@ -13,7 +13,7 @@ const AGAIN_MS: u64 = 10_000;
 impl App {
     /// What is done for a question that has just been asked, and not only shown again.
     pub(super) fn born(&self, card: &Card, cmds: &mut Vec<Cmd>) {
-        if self.cards.iter().any(|known| known.id == card.id) {
+        if self.cards.open.iter().any(|known| known.id == card.id) {
             return;
         }
         let list = &card.question.notify;
@@ -32,7 +32,7 @@ impl App {
     /// Has the run go on whose question ended unanswered: nobody drives it while it waits.
     pub(super) fn see_to_expired(&mut self, cmds: &mut Vec<Cmd>) {
         let now = self.unix_now();
-        let is_due = self.cards.iter().any(|card| card.expires_at().is_some_and(|end| end <= now));
+        let is_due = self.cards.open.iter().any(|card| card.expires_at().is_some_and(|end| end <= now));
         if !is_due {
             self.expiry_told = None;
             return;
@@ -54,6 +54,6 @@ impl App {
             Some(left) => self.now.plus((left - 1) % 60_000 + 1),
             None => self.expiry_told.map_or(self.now, |told| told.plus(AGAIN_MS)),
         };
-        self.cards.iter().filter_map(Card::expires_at).map(next).min()
+        self.cards.open.iter().filter_map(Card::expires_at).map(next).min()
     }
 }

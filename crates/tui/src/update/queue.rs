@@ -1,5 +1,7 @@
 //! Messages queued until their conversation is free.
 
+use std::collections::{HashMap, HashSet, VecDeque};
+
 use super::super::app::{App, Early, Focus, RunState};
 use super::super::host::{QueuedRow, UserInput};
 use super::super::keymap::{Action, Place};
@@ -10,18 +12,101 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::record::QueueId;
 
+/// Messages that wait for their turn.
+#[derive(Debug, Default)]
+pub struct MessageQueue {
+    /// Those to be sent when the conversation is open.
+    pub unsent: VecDeque<UserInput>,
+    /// Those that the store keeps until the conversation is free.
+    pub rows: Vec<QueuedRow>,
+    /// The row that the arrows are at.
+    pub at: Option<QueueId>,
+    /// Messages do not close open questions: they begin behind them.
+    pub keeps_waiting: bool,
+    /// What was queued here, as it was written.
+    pub(crate) own: HashMap<QueueId, UserInput>,
+    /// Rows that are taken back and not wanted any more.
+    pub(crate) dropped: HashSet<QueueId>,
+    /// Rows that a run consumed; a stale listing must not restore them.
+    pub(crate) steered: HashSet<QueueId>,
+}
+
+impl MessageQueue {
+    /// Adds a row, with what was written here.
+    fn keep(&mut self, row: QueuedRow, input: Option<UserInput>) {
+        if self.steered.contains(&row.id) {
+            return;
+        }
+        if let Some(input) = input {
+            self.own.insert(row.id, input);
+        }
+        // It may have been told before the answer came.
+        if self.rows.iter().all(|known| known.id != row.id) {
+            self.rows.push(row);
+            self.rows.sort_by_key(|row| row.id);
+        }
+    }
+
+    /// Removes a row whose message begins, or was read by a run.
+    fn begin(&mut self, id: QueueId) {
+        self.rows.retain(|known| known.id != id);
+        self.own.remove(&id);
+    }
+
+    /// A key that is about the rows: the rows that it takes back. `None`: it is about something else, and no row is
+    /// chosen any more.
+    fn key(&mut self, action: Option<Action>) -> Option<Vec<QueueId>> {
+        let at = self.at.take().and_then(|id| self.rows.iter().position(|row| row.id == id));
+        let Some(at) = at else {
+            let last = self.rows.last().filter(|_| action == Some(Action::Up))?.id;
+            if self.rows.len() == 1 {
+                return Some(vec![last]);
+            }
+            self.at = Some(last);
+            return Some(Vec::new());
+        };
+        let id = self.rows[at].id;
+        match action? {
+            Action::Up => self.at = Some(self.rows[at.saturating_sub(1)].id),
+            Action::Down => self.at = self.rows.get(at + 1).map(|row| row.id),
+            Action::Accept => {
+                // It may be here still because dropping it did not work.
+                self.dropped.remove(&id);
+                return Some(vec![id]);
+            }
+            Action::Drop => {
+                let next = self.rows.get(at + 1).or_else(|| self.rows.get(at.checked_sub(1)?));
+                self.at = next.map(|row| row.id);
+                self.dropped.insert(id);
+                return Some(vec![id]);
+            }
+            Action::Close => {}
+            _ => return None,
+        }
+        Some(Vec::new())
+    }
+
+    /// What was written of a row: here if it was, else as the store has it.
+    fn input_of(&mut self, id: QueueId) -> Option<UserInput> {
+        let stored =
+            |row: &QueuedRow| UserInput { images: row.images.clone(), ..UserInput::text(row.text.clone()) };
+        let row = || self.rows.iter().find(|row| row.id == id).map(stored);
+        self.own.get(&id).cloned().or_else(row)
+    }
+}
+
 impl App {
     /// A message is in the queue now, or it is handed back.
     pub(super) fn enqueued(&mut self, input: UserInput, row: Result<QueuedRow, String>) {
         match row {
             Ok(row) => {
                 if self.run == RunState::Waiting {
-                    self.say_hint(match self.cards.len() {
+                    self.say_hint(match self.cards.open.len() {
                         1 => "queued after the pending question".to_owned(),
                         n => format!("queued after {n} pending questions"),
                     });
                 }
-                self.keep_row(row, Some(input));
+                self.queue.keep(row, Some(input));
             }
             Err(error) => {
                 self.transcript.note(Level::Error, error);
@@ -30,30 +115,15 @@ impl App {
         }
     }
 
-    fn keep_row(&mut self, row: QueuedRow, input: Option<UserInput>) {
-        if self.steered.contains(&row.id) {
-            return;
-        }
-        if let Some(input) = input {
-            self.own_queued.insert(row.id, input);
-        }
-        // It may have been told before the answer came.
-        if self.queued.iter().all(|known| known.id != row.id) {
-            self.queued.push(row);
-            self.queued.sort_by_key(|row| row.id);
-        }
-    }
-
     /// A message of the queue begins here.
     pub(super) fn began(&mut self, thread: &ThreadId, row: QueuedRow) {
         if self.thread_id() != Some(thread) {
-            if self.opening > 0 {
-                self.early.push((thread.clone(), Early::Began(row)));
+            if self.loading.opening > 0 {
+                self.loading.early.push((thread.clone(), Early::Began(row)));
             }
             return;
         }
-        self.queued.retain(|known| known.id != row.id);
-        self.own_queued.remove(&row.id);
+        self.queue.begin(row.id);
         self.transcript.say_as(row.text, row.shown, row.images);
         self.run = RunState::Starting(self.now);
     }
@@ -61,9 +131,8 @@ impl App {
     /// The run read what was said meanwhile.
     pub(super) fn steered(&mut self, message: SteeredMessage) {
         let SteeredMessage { queued: id, text, shown, images } = message;
-        self.steered.insert(id);
-        self.queued.retain(|known| known.id != id);
-        self.own_queued.remove(&id);
+        self.queue.steered.insert(id);
+        self.queue.begin(id);
         self.transcript.say_as(text, shown, images);
     }
 
@@ -76,14 +145,14 @@ impl App {
         if matches!(self.run, RunState::Starting(_) | RunState::Stopping(_)) {
             self.run = RunState::Idle;
         }
-        self.keep_row(row, Some(input));
+        self.queue.keep(row, Some(input));
     }
 
     /// When a run did not end by itself, the person should see what happened before more is sent.
     pub(super) fn take_back_own(&mut self, termination: &TerminationReason, cmds: &mut Vec<Cmd>) {
         let goes_on =
             matches!(termination, TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested);
-        let mut own: Vec<QueueId> = self.own_queued.keys().copied().collect();
+        let mut own: Vec<QueueId> = self.queue.own.keys().copied().collect();
         if !goes_on && !own.is_empty() {
             own.sort_unstable();
             cmds.push(Cmd::Unqueue(own));
@@ -93,55 +162,27 @@ impl App {
     /// A key in an empty text that is about what is queued: one message comes back at once, of several one is chosen
     /// first. `false`: it is about something else, and nothing is chosen any more.
     pub(super) fn queued_key(&mut self, action: Option<Action>, cmds: &mut Vec<Cmd>) -> bool {
-        if !self.composer.is_empty() || self.queued.is_empty() {
-            self.queued_at = None;
+        if !self.composer.is_empty() || self.queue.rows.is_empty() {
+            self.queue.at = None;
             return false;
         }
-        let at = self.queued_at.and_then(|id| self.queued.iter().position(|row| row.id == id));
-        let Some(at) = at else {
-            let Some(last) = self.queued.last().filter(|_| action == Some(Action::Up)) else { return false };
-            if self.queued.len() == 1 {
-                cmds.push(Cmd::Unqueue(vec![last.id]));
-            } else {
-                self.queued_at = Some(last.id);
-            }
-            return true;
-        };
-        let id = self.queued[at].id;
-        match action {
-            Some(Action::Up) => self.queued_at = Some(self.queued[at.saturating_sub(1)].id),
-            Some(Action::Down) => self.queued_at = self.queued.get(at + 1).map(|row| row.id),
-            Some(Action::Accept) => {
-                self.queued_at = None;
-                // It may be here still because dropping it did not work.
-                self.dropped.remove(&id);
-                cmds.push(Cmd::Unqueue(vec![id]));
-            }
-            Some(Action::Drop) => {
-                let next = self.queued.get(at + 1).or_else(|| self.queued.get(at.checked_sub(1)?));
-                self.queued_at = next.map(|row| row.id);
-                self.dropped.insert(id);
-                cmds.push(Cmd::Unqueue(vec![id]));
-            }
-            Some(Action::Close) => self.queued_at = None,
-            _ => {
-                self.queued_at = None;
-                return false;
-            }
+        let Some(back) = self.queue.key(action) else { return false };
+        if !back.is_empty() {
+            cmds.push(Cmd::Unqueue(back));
         }
         true
     }
 
     /// A click on one that is queued does what its keys do: of several it is chosen first.
     pub(super) fn press_queued(&mut self, at: usize, cmds: &mut Vec<Cmd>) {
-        let Some(id) = self.queued.get(at).map(|row| row.id) else { return };
+        let Some(id) = self.queue.rows.get(at).map(|row| row.id) else { return };
         if !self.composer.is_empty() {
             self.say_hint("send or clear the draft first, then edit the queued message");
             return;
         }
         self.focus = Focus::Composer;
-        let is_chosen = self.queued.len() == 1 || self.queued_at == Some(id);
-        self.queued_at = Some(id);
+        let is_chosen = self.queue.rows.len() == 1 || self.queue.at == Some(id);
+        self.queue.at = Some(id);
         if is_chosen {
             self.queued_key(Some(Action::Accept), cmds);
         }
@@ -149,34 +190,27 @@ impl App {
 
     /// What is chosen may have been read or begun meanwhile.
     pub(crate) fn see_to_chosen_queued(&mut self) {
-        let is_there = |id: &QueueId| self.queued.iter().any(|row| row.id == *id);
-        self.queued_at = self.queued_at.filter(|id| self.composer.is_empty() && is_there(id));
+        let is_there = |id: &QueueId| self.queue.rows.iter().any(|row| row.id == *id);
+        self.queue.at = self.queue.at.filter(|id| self.composer.is_empty() && is_there(id));
     }
 
     pub(super) fn unqueued(&mut self, back: &[QueueId], gone: &[QueueId]) {
         let mut inputs = Vec::new();
         for id in back {
-            let row = self
-                .queued
-                .iter()
-                .find(|row| row.id == *id)
-                .map(|row| UserInput { images: row.images.clone(), ..UserInput::text(row.text.clone()) });
-            let own = self.own_queued.remove(id);
-            if self.dropped.remove(id) {
-                let text =
-                    own.map(|input| input.written()).or_else(|| row.map(|row| row.text)).unwrap_or_default();
-                self.composer.keep_killed(text);
+            let input = self.queue.input_of(*id);
+            if self.queue.dropped.remove(id) {
+                self.composer.keep_killed(input.map(|input| input.written()).unwrap_or_default());
                 let chord = self.keymap.chord_of(Place::Composer, Action::Yank);
                 self.say_hint(format!("dropped; {chord} pastes its text"));
                 continue;
             }
-            inputs.extend(own.or(row));
+            inputs.extend(input);
         }
-        if gone.iter().any(|id| self.dropped.remove(id)) {
+        if gone.iter().any(|id| self.queue.dropped.remove(id)) {
             self.say_hint("the message is no longer queued; the model read it or its run started");
         }
-        self.queued.retain(|row| !back.contains(&row.id) && !gone.contains(&row.id));
-        self.own_queued.retain(|id, _| !gone.contains(id));
+        self.queue.rows.retain(|row| !back.contains(&row.id) && !gone.contains(&row.id));
+        self.queue.own.retain(|id, _| !back.contains(id) && !gone.contains(id));
         self.hand_back(&inputs);
         if !inputs.is_empty() {
             self.say_hint("queued message moved to the composer");

@@ -107,7 +107,7 @@ impl App {
 
     /// Another conversation is shown from now on.
     pub(super) fn shows_another(&mut self) {
-        (self.fetched_from, self.fetching) = (None, false);
+        (self.loading.fetched_from, self.loading.fetching) = (None, false);
         self.viewer = None;
         if self.pane.is_some() {
             self.pane = Some(Reader::new(false, &self.transcript));
@@ -122,33 +122,33 @@ impl App {
             return;
         };
         let Some(seq) = self.transcript.starts_at() else { return };
-        if self.fetching || !reader.is_within(&self.transcript, NEAR) {
+        if self.loading.fetching || !reader.is_within(&self.transcript, NEAR) {
             return;
         }
         if let Some(thread) = self.thread_id().cloned() {
-            self.fetching = true;
-            self.fetched_from.get_or_insert(seq);
+            self.loading.fetching = true;
+            self.loading.fetched_from.get_or_insert(seq);
             cmds.push(Cmd::Earlier(thread, seq));
         }
     }
 
     /// Nobody looks at what was fetched any more.
     fn forget_earlier(&mut self) {
-        if let Some(seq) = self.fetched_from.take() {
+        if let Some(seq) = self.loading.fetched_from.take() {
             self.transcript.forget_earlier(seq);
         }
     }
 
     /// Leaves the beginning of a conversation that has become long to the store, while nobody looks at it.
     pub(super) fn see_to_length(&mut self, cmds: &mut Vec<Cmd>) {
-        if self.cutting || self.opening > 0 || !self.is_at_the_end() {
+        if self.loading.cutting || self.loading.opening > 0 || !self.is_at_the_end() {
             return;
         }
         match self.transcript.cut() {
             Some(place @ transcript::Place::Seq(seq)) => self.transcript.cut_at(&place, seq),
             Some(transcript::Place::Message(message)) => {
                 let Some(thread) = self.thread_id().cloned() else { return };
-                self.cutting = true;
+                self.loading.cutting = true;
                 cmds.push(Cmd::Place(thread, message));
             }
             None => {}
@@ -157,7 +157,7 @@ impl App {
 
     /// The store said where a message stands: the conversation is cut there.
     pub(super) fn placed(&mut self, thread: &ThreadId, message: String, seq: Result<Option<u64>, String>) {
-        self.cutting = false;
+        self.loading.cutting = false;
         let place = transcript::Place::Message(message);
         if self.thread_id() != Some(thread) {
             return;
@@ -180,15 +180,15 @@ impl App {
         messages: Result<Vec<StoredMessage>, String>,
         cmds: &mut Vec<Cmd>,
     ) {
-        self.fetching = false;
-        if self.thread_id() != Some(thread) || self.fetched_from.is_none() {
+        self.loading.fetching = false;
+        if self.thread_id() != Some(thread) || self.loading.fetched_from.is_none() {
             return;
         }
         match messages {
             Ok(messages) => self.transcript.take_earlier(&messages),
             Err(error) => {
                 self.say_hint(error);
-                self.fetching = true;
+                self.loading.fetching = true;
             }
         }
         self.see_to_earlier(cmds);
@@ -273,7 +273,7 @@ impl App {
             return;
         }
         self.layout = self.layout.toggled(columns);
-        self.cards_are_laid_out_anew();
+        self.cards.are_laid_out_anew();
     }
 
     fn begin_input(&mut self, wanted: Wanted) {

@@ -14,6 +14,21 @@ use aye_core::contract::record::SuspensionRecord;
 #[cfg(test)]
 mod tests;
 
+/// Conversations that are being opened, and earlier parts of them that are fetched.
+#[derive(Debug, Default)]
+pub struct ThreadLoading {
+    /// How many conversations are being opened.
+    pub(crate) opening: usize,
+    /// What was told meanwhile and may belong to them.
+    pub(crate) early: Vec<(ThreadId, Early)>,
+    /// The place that the conversation began at when it was opened, once more of it was fetched.
+    pub(crate) fetched_from: Option<u64>,
+    /// Whether an earlier part is on its way.
+    pub(crate) fetching: bool,
+    /// Whether it is being asked where the beginning of the conversation is cut off.
+    pub(crate) cutting: bool,
+}
+
 impl App {
     /// Takes what works in the background.
     pub(super) fn take_tasks(&mut self, children: &[TaskRecord], commands: &[CommandRecord]) {
@@ -27,9 +42,9 @@ impl App {
     /// Brings the picture in line with the store.
     pub(super) fn synced(&mut self, sync: Box<ThreadSync>, cmds: &mut Vec<Cmd>) {
         let thread = &sync.thread.id;
-        if self.opening > 0 {
+        if self.loading.opening > 0 {
             // It belongs to the conversation that is being opened, or is told again after it.
-            self.early.push((thread.clone(), Early::Synced(sync)));
+            self.loading.early.push((thread.clone(), Early::Synced(sync)));
             return;
         }
         if self.thread_id() != Some(thread) {
@@ -37,8 +52,8 @@ impl App {
         }
         self.take_tasks(&sync.children, &sync.commands);
         self.moved = self.now;
-        self.queued.clone_from(&sync.queued);
-        self.queued.retain(|row| !self.steered.contains(&row.id));
+        self.queue.rows.clone_from(&sync.queued);
+        self.queue.rows.retain(|row| !self.queue.steered.contains(&row.id));
         self.look_after_cards(&sync, cmds);
         if sync.is_part {
             // What children ask is not told by the events of this conversation's run.
@@ -58,7 +73,7 @@ impl App {
     }
 
     fn ask_for(&mut self, record: &SuspensionRecord, sync: &ThreadSync) {
-        if !self.over.contains_key(&record.id) {
+        if !self.cards.over.contains_key(&record.id) {
             self.ask(Card::of(record, &sync.children));
         }
     }
@@ -102,7 +117,7 @@ impl App {
     /// Questions that seem not to be open any more. What is seen here may be older than a question that was just
     /// asked, so its row is looked at before the card goes away.
     fn look_after_cards(&self, sync: &ThreadSync, cmds: &mut Vec<Cmd>) {
-        let seem_over = self.cards.iter().filter(|card| {
+        let seem_over = self.cards.open.iter().filter(|card| {
             card.elsewhere.is_none()
                 && !card.is_own()
                 && !card.is_deciding()
@@ -114,13 +129,13 @@ impl App {
     /// A question is over that was not answered here: its card goes away, unless the person is writing on it.
     pub(super) fn question_closed(&mut self, record: &SuspensionRecord) {
         let what = self.what_became_of(record);
-        let Some(card) = self.cards.iter().find(|card| card.id == record.id) else { return };
+        let Some(card) = self.cards.open.iter().find(|card| card.id == record.id) else { return };
         if card.is_deciding() {
             return;
         }
         // What is being written on it is not thrown away under the hands; it comes too late all the same.
         let is_kept = card.is_written_on();
-        self.over.insert(record.id.clone(), format!("{what}: your decision came too late"));
+        self.cards.over.insert(record.id.clone(), format!("{what}: your decision came too late"));
         if !is_kept {
             self.remove_cards(|card| card.id == record.id);
             self.say_hint(what);
@@ -130,16 +145,16 @@ impl App {
     /// Cards of questions that are over stay for what is being written on them, and say why it comes too late; they go
     /// when it was given up.
     pub(in super::super) fn see_to_late_cards(&mut self) {
-        let over = std::mem::take(&mut self.over);
+        let over = std::mem::take(&mut self.cards.over);
         self.remove_cards(|card| over.contains_key(&card.id) && !card.is_written_on() && !card.is_deciding());
-        for card in &mut self.cards {
+        for card in &mut self.cards.open {
             if let Some(late) = over.get(&card.id).filter(|late| !late.is_empty())
                 && card.problem.is_none()
             {
                 card.problem = Some(late.clone());
             }
         }
-        self.over.extend(over);
+        self.cards.over.extend(over);
     }
 
     /// Another process took the conversation over: what is stored is shown anew.
@@ -148,9 +163,9 @@ impl App {
             return;
         }
         self.run = RunState::Idle;
-        self.opening += 1;
+        self.loading.opening += 1;
         // A notice in the transcript that is on screen now would go away with it.
-        self.early.push((thread.clone(), Early::TakenOver));
+        self.loading.early.push((thread.clone(), Early::TakenOver));
         cmds.push(Cmd::Open(Some(thread.clone())));
     }
 }

@@ -4,11 +4,24 @@ use super::super::app::App;
 use super::super::host::Choice;
 use super::super::msg::Cmd;
 use super::super::picker::{PickRow, PickerKind};
-use super::super::theme::{Background, ThemeRow};
-use super::super::transcript::Level;
+use super::super::theme::{Background, ThemeChoice, ThemeRow};
+use super::super::transcript::{Level, Moment};
 
 /// An answer of the terminal that comes later than this changes no colours any more.
 const ANSWER_MS: u64 = 2000;
+
+/// Themes, and what is behind the text.
+#[derive(Debug, Default)]
+pub struct ThemeState {
+    /// The colours in use.
+    pub theme: ThemeChoice,
+    /// Themes that can be chosen, while the list of them is open.
+    pub listed: Vec<ThemeRow>,
+    /// What is behind the text, as far as it is known.
+    pub background: Option<Background>,
+    /// When the terminal was asked for its background.
+    pub(crate) asked: Option<Moment>,
+}
 
 impl App {
     /// Opens the list of themes; the terminal is asked for its background, on which pairs depend.
@@ -19,25 +32,25 @@ impl App {
 
     /// The first frame is there: the terminal is asked for what is behind it, when the colours depend on that.
     pub(super) fn ask_first(&mut self, cmds: &mut Vec<Cmd>) {
-        if !std::mem::replace(&mut self.is_shown, true) && !self.theme.is_fixed() {
+        if !std::mem::replace(&mut self.is_shown, true) && !self.colours.theme.is_fixed() {
             self.ask_background(cmds);
         }
     }
 
     fn ask_background(&mut self, cmds: &mut Vec<Cmd>) {
-        self.asked_background = Some(self.now);
+        self.colours.asked = Some(self.now);
         cmds.push(Cmd::AskBackground);
     }
 
     pub(super) fn background_is(&mut self, background: Background) {
-        if self.asked_background.take().is_some_and(|asked| self.now.since(asked) <= ANSWER_MS) {
-            self.background = Some(background);
+        if self.colours.asked.take().is_some_and(|asked| self.now.since(asked) <= ANSWER_MS) {
+            self.colours.background = Some(background);
         }
     }
 
     /// The themes have come: for the list, or to use one of them.
     pub(super) fn list_themes(&mut self, themes: Vec<ThemeRow>, wanted: Option<String>, cmds: &mut Vec<Cmd>) {
-        self.themes = themes;
+        self.colours.listed = themes;
         if let Some(name) = wanted {
             self.use_theme(&name, cmds);
             return;
@@ -46,12 +59,12 @@ impl App {
             value: theme.name.clone(),
             label: theme.name.clone(),
             detail: theme.detail.clone(),
-            note: if theme.name == self.theme.name { "in use".into() } else { String::new() },
+            note: if theme.name == self.colours.theme.name { "in use".into() } else { String::new() },
             unusable: theme.theme.as_ref().err().cloned(),
             is_heading: false,
         };
-        let rows: Vec<PickRow> = self.themes.iter().map(row).collect();
-        let used = rows.iter().position(|row| row.value == self.theme.name).unwrap_or(0);
+        let rows: Vec<PickRow> = self.colours.listed.iter().map(row).collect();
+        let used = rows.iter().position(|row| row.value == self.colours.theme.name).unwrap_or(0);
         if let Some(picker) = self.picker.as_mut().filter(|picker| picker.kind == PickerKind::Themes) {
             let is_first = picker.is_loading();
             picker.fill(rows);
@@ -63,11 +76,11 @@ impl App {
 
     /// Uses a theme from now on, and has it kept.
     pub(super) fn use_theme(&mut self, name: &str, cmds: &mut Vec<Cmd>) {
-        match self.themes.iter().find(|row| row.name == name).map(|row| row.theme.clone()) {
+        match self.colours.listed.iter().find(|row| row.name == name).map(|row| row.theme.clone()) {
             Some(Ok(theme)) => {
-                self.theme = theme;
+                self.colours.theme = theme;
                 cmds.push(Cmd::Keep(Choice::Theme, name.to_owned()));
-                if !self.theme.is_fixed() {
+                if !self.colours.theme.is_fixed() {
                     self.ask_background(cmds);
                 }
             }

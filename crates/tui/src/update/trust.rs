@@ -12,10 +12,10 @@ const AGAIN_MS: u64 = 500;
 impl App {
     /// Puts the card last, unless there is nothing to trust.
     pub(super) fn offer_trust(&mut self) {
-        let is_asked = self.cards.iter().any(|card| card.kind == CardKind::Trust);
+        let is_asked = self.cards.open.iter().any(|card| card.kind == CardKind::Trust);
         if let Some(thread) = self.thread_id().filter(|_| !is_asked && !self.untrusted.is_empty()) {
             let card = Card::trust(thread.clone());
-            self.cards.push(card);
+            self.cards.open.push(card);
         }
     }
 
@@ -53,7 +53,7 @@ impl App {
                 }
             }
             Err(error) => {
-                for card in self.cards.iter_mut().filter(|card| card.kind == CardKind::Trust) {
+                for card in self.cards.open.iter_mut().filter(|card| card.kind == CardKind::Trust) {
                     card.stage = Stage::Open;
                     card.problem = Some(error.clone());
                 }
@@ -66,9 +66,9 @@ impl App {
         matches!(self.run, RunState::Idle | RunState::Waiting)
             && self.thread.is_some()
             && self.tasks == 0
-            && self.opening == 0
-            && self.queue.is_empty()
-            && !self.cards.iter().any(Card::is_deciding)
+            && self.loading.opening == 0
+            && self.queue.unsent.is_empty()
+            && !self.cards.open.iter().any(Card::is_deciding)
     }
 
     pub(super) fn see_to_renewal(&mut self, cmds: &mut Vec<Cmd>) {

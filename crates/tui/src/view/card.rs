@@ -54,7 +54,7 @@ pub(super) fn cards(
         return vec![Line::styled(truncate(&text, columns), theme.style(Role::Dim))].into();
     }
     let others: Vec<(usize, &Card)> =
-        app.cards.iter().enumerate().filter(|(at, _)| *at != app.card).collect();
+        app.cards.open.iter().enumerate().filter(|(at, _)| *at != app.cards.at).collect();
     let gap = usize::from(most >= 12);
     let mut picture = card(current, app, columns, most - gap, theme, code);
     // What is asked goes first; the others are counted in the title.
@@ -113,7 +113,7 @@ fn card(
 
     let room = room_for_body(card, app, inner, most, theme, &mut foot, &body, &mut about);
     let is_airy = room > body.len() + 2;
-    let writing = match (&card.stage, &app.batch) {
+    let writing = match (&card.stage, &app.cards.batch) {
         (Stage::Edit(text), None) => Some(edit::writing(text, inner, room, theme)),
         _ => None,
     };
@@ -230,11 +230,14 @@ fn title(card: &Card, app: &App, inner: u16, theme: &Theme) -> Line<'static> {
     } else if card.asked_again_as_edited() {
         left.push(Span::styled(" · as it was edited", theme.style(Role::Warning)));
     }
-    if app.batch.is_some() {
+    if app.cards.batch.is_some() {
         left = vec![Span::styled(edit::batch_title(app), theme.style(Role::CardTitle))];
     }
-    let right = if app.cards.len() > 1 {
-        vec![Span::styled(format!("{} of {} ", app.card + 1, app.cards.len()), theme.style(Role::Dim))]
+    let right = if app.cards.open.len() > 1 {
+        vec![Span::styled(
+            format!("{} of {} ", app.cards.at + 1, app.cards.open.len()),
+            theme.style(Role::Dim),
+        )]
     } else {
         Vec::new()
     };
@@ -315,7 +318,7 @@ fn scroll(rows: &mut Vec<Line<'static>>, from: usize, room: usize, inner: u16, t
 
 /// What is asked.
 fn body(card: &Card, app: &App, inner: u16, theme: &Theme, code: &[Option<Colours>]) -> Vec<Line<'static>> {
-    if app.batch.is_some() {
+    if app.cards.batch.is_some() {
         return edit::batch(app, inner, theme);
     }
     match &card.stage {
@@ -430,9 +433,11 @@ fn choices(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
 /// The row of the body that comes first: where the person scrolled to, below the piece that the arrows are at.
 fn first_row(card: &Card, app: &App, inner: u16, theme: &Theme) -> usize {
     match &card.stage {
-        Stage::Hunks(hunks) if app.batch.is_none() => edit::hunks(hunks, app, inner, theme).1 + card.scroll,
+        Stage::Hunks(hunks) if app.cards.batch.is_none() => {
+            edit::hunks(hunks, app, inner, theme).1 + card.scroll
+        }
         // What is pressed is on the screen: the rows follow the arrows.
-        _ if card.kind == CardKind::Form && app.batch.is_none() => {
+        _ if card.kind == CardKind::Form && app.cards.batch.is_none() => {
             let rows = form(card, inner, theme);
             let here = rows.iter().position(|row| row.spans.iter().any(|span| span.content == HERE));
             here.map_or(0, |row| row.saturating_sub(1)) + card.scroll
@@ -443,7 +448,7 @@ fn first_row(card: &Card, app: &App, inner: u16, theme: &Theme) -> usize {
 
 /// Who asks, and where it will run.
 fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
-    if app.batch.is_some() {
+    if app.cards.batch.is_some() {
         return Vec::new();
     }
     let mut lines = edit::comment(card, inner, theme);

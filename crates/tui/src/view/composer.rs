@@ -47,18 +47,23 @@ pub(super) fn composer(app: &App, width: u16, most: usize, theme: &Theme) -> Pic
     };
     let mut picture = Picture::default();
     let hint = status::hint(app, width, theme);
-    let is_airy = hint.is_none() && edge == Edge::Both && app.cards.is_empty();
+    let is_airy = hint.is_none() && edge == Edge::Both && app.cards.open.is_empty();
     match hint.or_else(|| status::tasks(app, width, theme)) {
         Some(line) if most > 1 => {
             picture.lines.extend(is_airy.then(Line::default));
             picture.lines.push(line);
         }
-        Some(_) | None if edge != Edge::None && app.cards.is_empty() => picture.lines.push(Line::default()),
+        Some(_) | None if edge != Edge::None && app.cards.open.is_empty() => {
+            picture.lines.push(Line::default());
+        }
         Some(_) | None => {}
     }
     let left = most - picture.lines.len();
-    let offered =
-        app.palette.as_ref().map_or(0, |palette| palette.rows.len() + usize::from(!palette.help.is_empty()));
+    let offered = app
+        .completion
+        .palette
+        .as_ref()
+        .map_or(0, |palette| palette.rows.len() + usize::from(!palette.help.is_empty()));
     let for_list = offered.min(left.saturating_sub(1 + edge.rows()));
     let for_text = (left - for_list).saturating_sub(edge.rows()).max(1);
 
@@ -84,7 +89,7 @@ pub(super) fn composer(app: &App, width: u16, most: usize, theme: &Theme) -> Pic
     if edge == Edge::Both {
         picture.lines.push(border);
     }
-    if let Some(palette) = app.palette.as_ref().filter(|_| for_list > 0) {
+    if let Some(palette) = app.completion.palette.as_ref().filter(|_| for_list > 0) {
         picture.stack(super::lists::palette(palette, width, for_list, theme));
     }
     picture
@@ -180,14 +185,14 @@ fn placeholder(app: &App) -> Cow<'static, str> {
         let chord = |action| app.keymap.chord_of(Place::Composer, action);
         let (answers, enter, behind) =
             (chord(Action::FocusCard), chord(Action::Send), chord(Action::SendBehind));
-        return Cow::Owned(if app.keeps_waiting || app.is_awake() {
+        return Cow::Owned(if app.queue.keeps_waiting || app.is_awake() {
             format!("{answers} answers; {enter} queues after it")
         } else if behind.is_empty() {
             format!("{answers} answers; {enter} supersedes it")
         } else {
             format!("{answers} answers; {enter} supersedes it, {behind} queues after it")
         });
-    } else if app.cards.iter().any(|card| !card.is_own()) {
+    } else if app.cards.open.iter().any(|card| !card.is_own()) {
         "Tab answers the other conversation's question"
     } else if app.can_go_on() {
         let enter = app.keymap.chord_of(Place::Composer, Action::Send);
@@ -195,15 +200,15 @@ fn placeholder(app: &App) -> Cow<'static, str> {
     } else if app.is_awake() {
         let chord = |action| app.keymap.chord_of(Place::Composer, action);
         let up = chord(Action::Up);
-        if app.queued_at.is_some() {
+        if app.queue.at.is_some() {
             let chord = |action| app.keymap.chord_of(Place::Queue, action);
             let (edit, drop, close) = (chord(Action::Accept), chord(Action::Drop), chord(Action::Close));
             return Cow::Owned(format!("{edit}: edit · {drop}: drop · {close}: keep"));
         }
-        if app.queued.len() > 1 {
+        if app.queue.rows.len() > 1 {
             return Cow::Owned(format!("{up}: edit or drop queued messages"));
         }
-        if !app.queued.is_empty() {
+        if !app.queue.rows.is_empty() {
             return Cow::Owned(format!("{up}: edit the last queued message"));
         }
         return Cow::Owned(format!(

@@ -298,7 +298,7 @@ pub(super) fn plan(app: &App, theme: &Theme, most: usize) -> Vec<Line<'static>> 
     let mut lines = entry::pinned(app.transcript.plan(), most.saturating_sub(1), page);
     if !lines.is_empty() {
         // A card has an empty line above it.
-        let at = if app.cards.is_empty() { 0 } else { lines.len() };
+        let at = if app.cards.open.is_empty() { 0 } else { lines.len() };
         lines.insert(at, Line::default());
     }
     lines

@@ -66,9 +66,9 @@ pub fn topics(app: &App) -> Vec<(&'static str, Vec<String>)> {
 }
 
 fn queue(app: &App) -> String {
-    match app.queue.len() + app.queued.len() {
+    match app.queue.unsent.len() + app.queue.rows.len() {
         0 => String::new(),
-        count => match app.queued.iter().enumerate().find(|(_, row)| Some(row.id) == app.queued_at) {
+        count => match app.queue.rows.iter().enumerate().find(|(_, row)| Some(row.id) == app.queue.at) {
             Some((at, row)) => {
                 let chord = |action| app.keymap.chord_of(Place::Queue, action);
                 let (edit, drop) = (chord(Action::Accept), chord(Action::Drop));
@@ -81,12 +81,12 @@ fn queue(app: &App) -> String {
 }
 
 fn card(app: &App) -> Vec<String> {
-    if app.cards.is_empty() || app.picker.is_some() {
+    if app.cards.open.is_empty() || app.picker.is_some() {
         return Vec::new();
     }
-    let count = app.cards.len();
+    let count = app.cards.open.len();
     if let Some(card) = super::spoken::says(app) {
-        let mut all = vec![format!("Question {} of {count}.", app.card + 1)];
+        let mut all = vec![format!("Question {} of {count}.", app.cards.at + 1)];
         all.extend(super::spoken::all(card, app));
         return all;
     }
@@ -96,7 +96,7 @@ fn card(app: &App) -> Vec<String> {
         let text = text.trim_start_matches('|').trim();
         text.to_owned()
     });
-    let mut all = vec![format!("Question {} of {count}.", app.card + 1)];
+    let mut all = vec![format!("Question {} of {count}.", app.cards.at + 1)];
     all.extend(lines.filter(|line| !line.is_empty()));
     if app.focus == Focus::Composer {
         all.push("Answer with yes, no, always, skip or stop, and Enter; Tab for its keys.".to_owned());
@@ -105,14 +105,18 @@ fn card(app: &App) -> Vec<String> {
 }
 
 fn here(app: &App) -> Vec<String> {
-    let card = app.current_card().filter(|_| app.picker.is_none() && app.batch.is_none());
+    let card = app.current_card().filter(|_| app.picker.is_none() && app.cards.batch.is_none());
     card.map(|card| super::spoken::here(card, app)).unwrap_or_default()
 }
 
 fn list(app: &App) -> Vec<String> {
     let Some(picker) = &app.picker else {
-        let row =
-            app.palette.as_ref().filter(|palette| palette.is_chosen).and_then(|palette| palette.chosen());
+        let row = app
+            .completion
+            .palette
+            .as_ref()
+            .filter(|palette| palette.is_chosen)
+            .and_then(|palette| palette.chosen());
         return row.map_or_else(Vec::new, |row| {
             vec![visible_line(&format!("{}: {}", row.label, row.detail)).into_owned()]
         });

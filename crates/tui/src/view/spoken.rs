@@ -9,7 +9,7 @@ use aye_core::contract::surface::{Field, Piece, text_of};
 
 /// The current card, when it is said in words here: a question or a form.
 pub(super) fn says(app: &App) -> Option<&Card> {
-    let card = app.current_card().filter(|_| app.batch.is_none())?;
+    let card = app.current_card().filter(|_| app.cards.batch.is_none())?;
     let is_said = matches!(card.stage, Stage::Open | Stage::Deciding(_));
     (matches!(card.kind, CardKind::Ask | CardKind::Form) && is_said).then_some(card)
 }

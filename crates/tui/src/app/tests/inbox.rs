@@ -165,7 +165,7 @@ fn a_question_of_another_conversation_is_answered_in_place() {
         perm_a(),
         Ok(DecideOutcome::Accepted(Box::new(question(SuspensionStatus::Decided).record))),
     ));
-    assert!(test.app.cards.is_empty() && test.app.focus == Focus::Composer);
+    assert!(test.app.cards.open.is_empty() && test.app.focus == Focus::Composer);
     assert!(test.screen().contains("“fix the parser” continues in the background"), "{}", test.screen());
     assert_eq!(test.cmds, [Cmd::CountElsewhere(Some("t".into()))]);
 }
@@ -175,7 +175,7 @@ fn escape_puts_the_card_of_another_conversation_away_and_stops_nothing() {
     let mut test = card(100, 24);
     test.wait(1000);
     test.keys("<esc>");
-    assert!(test.app.cards.is_empty());
+    assert!(test.app.cards.open.is_empty());
     assert!(test.cmds.is_empty(), "{:?}", test.cmds);
     assert!(test.screen().contains("still in the inbox"), "{}", test.screen());
 
@@ -192,7 +192,7 @@ fn escape_puts_the_card_of_another_conversation_away_and_stops_nothing() {
     assert!(test.screen().contains("fix the parser › Bash"), "{}", test.screen());
     test.keys("<esc><esc>");
     assert!(test.cmds.is_empty(), "{:?}", test.cmds);
-    assert_eq!(test.app.cards.len(), 1);
+    assert_eq!(test.app.cards.open.len(), 1);
     assert!(test.screen().contains("┃ $ git push"), "{}", test.screen());
 }
 
@@ -210,9 +210,9 @@ fn events_of_this_conversation_leave_the_others_cards_alone() {
         outcome: ToolCallOutcome::Succeeded,
     });
     test.finish(TerminationReason::NaturalEnd);
-    assert_eq!(test.app.cards.len(), 1);
+    assert_eq!(test.app.cards.open.len(), 1);
     test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
-    assert!(test.app.cards.is_empty(), "another conversation is another screen");
+    assert!(test.app.cards.open.is_empty(), "another conversation is another screen");
 }
 
 #[test]
@@ -223,9 +223,9 @@ fn what_happens_elsewhere_takes_the_card_away_and_says_who_it_was() {
     test.keys("<tab>");
     let focus = test.app.focus;
     test.send(found(SuspensionStatus::Open));
-    assert_eq!((test.app.cards.len(), test.app.focus), (1, focus), "it was only looked at");
+    assert_eq!((test.app.cards.open.len(), test.app.focus), (1, focus), "it was only looked at");
     test.send(found(SuspensionStatus::Decided));
-    assert!(test.app.cards.is_empty());
+    assert!(test.app.cards.open.is_empty());
     assert!(test.screen().contains("was allowed by ann through cli"), "{}", test.screen());
 
     // Chosen, and gone before it was fetched.
@@ -237,7 +237,7 @@ fn what_happens_elsewhere_takes_the_card_away_and_says_who_it_was() {
         let mut test = listed(100, 24, vec![row("perm_a", "t2", "make it")]);
         test.keys("<enter>");
         test.send(gone);
-        assert!(test.app.cards.is_empty());
+        assert!(test.app.cards.open.is_empty());
         assert!(test.screen().contains(text), "{text}: {}", test.screen());
     }
 }

@@ -130,16 +130,16 @@ fn a_queued_message_is_chosen_by_a_click_and_taken_back_by_another() {
         test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::Unqueue(_))).cloned().collect()
     };
     click(&mut test, "the first one");
-    assert_eq!((test.app.queued_at, taken(&test)), (Some(7), Vec::new()));
+    assert_eq!((test.app.queue.at, taken(&test)), (Some(7), Vec::new()));
     assert!(test.live().contains("▸ queued the first one"), "{}", test.live());
     click(&mut test, "the second one");
-    assert_eq!((test.app.queued_at, taken(&test)), (Some(8), Vec::new()));
+    assert_eq!((test.app.queue.at, taken(&test)), (Some(8), Vec::new()));
     click(&mut test, "the second one");
-    assert_eq!((test.app.queued_at, taken(&test)), (None, vec![Cmd::Unqueue(vec![8])]));
+    assert_eq!((test.app.queue.at, taken(&test)), (None, vec![Cmd::Unqueue(vec![8])]));
     test.send(Msg::Unqueued { back: vec![8], gone: Vec::new() });
     assert_eq!(test.app.composer.text(), "the second one");
     // What is written stays what it is; one alone needs no choice.
-    test.app.queued.retain(|row| row.id == 7);
+    test.app.queue.rows.retain(|row| row.id == 7);
     click(&mut test, "the first one");
     assert!(test.live().contains("send or clear the draft first"), "{}", test.live());
     test.keys("<ctrl-u>");

@@ -44,7 +44,7 @@ fn waits(ids: &[&str]) -> ThreadSync {
 }
 
 fn is_shown(test: &TestApp, id: &str) -> bool {
-    test.app.cards.iter().any(|card| card.id.as_str() == format!("perm_{id}"))
+    test.app.cards.open.iter().any(|card| card.id.as_str() == format!("perm_{id}"))
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_question_that_others_answered_goes_away_and_says_who() {
     tell(&mut test, waits(&["a", "b"]));
     assert!(is_shown(&test, "a") && is_shown(&test, "b"));
     tell(&mut test, waits(&["a", "b"]));
-    assert_eq!(test.app.cards.len(), 2, "it is told twice and shown once");
+    assert_eq!(test.app.cards.open.len(), 2, "it is told twice and shown once");
     // What was seen may be older than the question: its row is asked before the card goes.
     tell(&mut test, waits(&["b"]));
     assert_eq!(test.cmds, [Cmd::WhoAnswered("perm_a".into())]);
@@ -220,10 +220,10 @@ fn a_message_begins_behind_questions_when_that_is_wanted() {
     assert!(is_shown(&test, "a"));
     test.send(Msg::Enqueued(UserInput::text("and then this"), Ok(queued(6, "and then this"))));
     assert!(test.live().contains("queued after the pending question"), "{}", test.live());
-    test.app.keeps_waiting = true;
+    test.app.queue.keeps_waiting = true;
     test.keys("and that<enter>");
     assert_eq!(test.cmds.last(), Some(&Cmd::Enqueue("t".into(), UserInput::text("and that"))));
-    test.app.keeps_waiting = false;
+    test.app.queue.keeps_waiting = false;
     test.keys("never mind<enter>");
     assert_eq!(test.cmds.last(), Some(&Cmd::Start("t".into(), UserInput::text("never mind"))));
 }

@@ -135,7 +135,7 @@ pub(super) fn review(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static
 
 /// What is about to be answered at once, in words.
 pub(super) fn batch_title(app: &App) -> String {
-    match &app.batch {
+    match &app.cards.batch {
         Some((Batch::AllowReads, ids)) if ids.len() == 1 => "Allow this read-only call?".to_owned(),
         Some((Batch::AllowReads, ids)) => format!("Allow these {} read-only calls?", ids.len()),
         Some((Batch::DenyRest, ids)) if ids.len() == 1 => "Deny this call?".to_owned(),
@@ -146,9 +146,9 @@ pub(super) fn batch_title(app: &App) -> String {
 
 /// The calls that are about to be answered at once, each whole.
 pub(super) fn batch(app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let Some((_, ids)) = &app.batch else { return Vec::new() };
+    let Some((_, ids)) = &app.cards.batch else { return Vec::new() };
     let mut lines = Vec::new();
-    for (at, card) in app.cards.iter().enumerate().filter(|(_, card)| ids.contains(&card.id)) {
+    for (at, card) in app.cards.open.iter().enumerate().filter(|(_, card)| ids.contains(&card.id)) {
         let name = visible_line(&card.ticket.pending.name).into_owned();
         let text = format!("{}. {name}", at + 1);
         lines.push(Line::styled(truncate(&text, inner), theme.style(Role::CardTitle)));

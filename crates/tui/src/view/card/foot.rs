@@ -213,7 +213,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<Entry> {
     let key = |action: Action, what: &str| of(Place::Card, action, what);
     let esc = |what: &str| of(Place::Composer, Action::Interrupt, what);
     let enter = |what: &str| key(Action::Accept, what);
-    if let Some((which, ids)) = &app.batch {
+    if let Some((which, ids)) = &app.cards.batch {
         let yes = match which {
             Batch::AllowReads => key(Action::AllowReads, &format!("allow these {}", ids.len())),
             Batch::DenyRest => key(Action::DenyRest, &format!("deny these {}", ids.len())),
@@ -304,7 +304,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<Entry> {
             entry.keys.clear();
         }
         keys.insert(0, of(Place::Composer, Action::FocusCard, "to answer:"));
-    } else if app.cards.len() > 1 && matches!(card.stage, Stage::Open) {
+    } else if app.cards.open.len() > 1 && matches!(card.stage, Stage::Open) {
         keys.push(key(Action::NextCard, "next"));
         let (reads, rest) = (app.batch_count(Batch::AllowReads), app.batch_count(Batch::DenyRest));
         if reads > 0 {
