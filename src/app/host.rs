@@ -258,13 +258,9 @@ pub(super) fn with_open_results(
     mut messages: Vec<StoredMessage>,
     run: Option<&RunRecord>,
 ) -> Vec<StoredMessage> {
-    let Some(run) = run.filter(|run| run.status != RunStatus::Done) else { return messages };
-    let Ok(document) = RunDocument::from_value(&run.machine) else { return messages };
-    if document.recorded {
-        return messages;
-    }
+    let Some(run) = run else { return messages };
     let next = messages.last().map_or(0, |m| m.seq) + 1;
-    for (seq, message) in (next..).zip(document.tool_messages()) {
+    for (seq, message) in (next..).zip(RunDocument::unrecorded_results(run)) {
         messages.push(StoredMessage { seq, run_id: run.id.clone(), created_at: run.updated_at, message });
     }
     messages

@@ -150,10 +150,7 @@ impl AcpSession {
         let store = self.runtime().store();
         let Some(run) = store.latest_run(&self.thread).await? else { return Ok(()) };
         let (_, messages) = store.messages_of_run(&self.thread, &run.id).await?;
-        // Results of an open step are not in the conversation yet.
-        let document = RunDocument::from_value(&run.machine).ok();
-        let open = document.filter(|document| run.status != RunStatus::Done && !document.recorded);
-        let open = open.map(|document| document.tool_messages()).unwrap_or_default();
+        let open = RunDocument::unrecorded_results(&run);
         for message in messages.into_iter().map(|stored| stored.message).chain(open) {
             self.encode(|encoder| encoder.stored(&run.id, &message));
         }

@@ -130,7 +130,7 @@ impl HeadlessSession<'_> {
         let message_id = run
             .as_ref()
             .and_then(|run| RunDocument::from_value(&run.machine).ok())
-            .map(|document| document.message_id.to_string())
+            .map(|document| document.step.message_id.to_string())
             .unwrap_or_default();
         self.printer.emit(started(result, run.as_ref())).await;
         for question in &result.waiting {

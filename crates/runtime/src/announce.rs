@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::document::CurrentStep;
 use super::driver::Driver;
 use super::request::{AgentRunResult, RuntimeError};
 use aye_core::contract::event::AgentEvent;
@@ -31,17 +32,14 @@ impl Driver {
                 return;
             }
             Notice::StepStart => {
-                self.message_id = MessageId::fresh();
-                self.calls.clear();
-                self.results.clear();
-                self.recorded = false;
-                self.tickets.clear();
-                AgentEvent::StepStart { message_id: self.message_id.to_string() }
+                self.step = CurrentStep::new(MessageId::fresh(), Vec::new());
+                self.open.tickets.clear();
+                AgentEvent::StepStart { message_id: self.step.message_id.to_string() }
             }
             Notice::StepEnd => AgentEvent::StepEnd,
             Notice::CallResumed(call) => {
                 let decision = self.machine.call(&call).and_then(|c| c.decision());
-                let result = match decision.or_else(|| self.decisions_in_hand.get(&call)) {
+                let result = match decision.or_else(|| self.open.decisions.get(&call)) {
                     Some(ToolCallResume { arguments: Some(arguments), .. }) => json!({"edited": arguments}),
                     Some(decision) => decision.result.clone(),
                     None => Value::Null,
@@ -72,9 +70,9 @@ impl Driver {
 
     /// The calls that came with the run, as if a model had asked for them.
     async fn announce_given(&mut self) {
-        let message_id = self.message_id.to_string();
+        let message_id = self.step.message_id.to_string();
         self.sink.emit(AgentEvent::StepStart { message_id }).await;
-        for ToolCall { id, name, arguments, .. } in self.calls.clone() {
+        for ToolCall { id, name, arguments, .. } in self.step.calls.clone() {
             self.sink.emit(AgentEvent::ToolCallStart { id: id.clone(), name: name.clone() }).await;
             self.sink.emit(AgentEvent::ToolCallReady { id, name, arguments }).await;
         }
@@ -82,19 +80,19 @@ impl Driver {
 
     fn call_done(&self, call: &CallId, status: ToolCallStatus) -> AgentEvent {
         let tool = self.tool_call(call).map_or_else(|_| String::new(), |c| c.name.clone());
-        let (result, outcome) = match (status, self.tickets.get(call)) {
+        let (result, outcome) = match (status, self.open.tickets.get(call)) {
             (ToolCallStatus::Suspended, Some(ticket)) => (
                 ToolResult::suspended_with(tool, ticket.suspension.message.clone(), ticket.clone()),
                 ToolCallOutcome::Suspended,
             ),
-            _ => match self.results.iter().find(|r| r.call == *call) {
+            _ => match self.step.result(call) {
                 Some(done) => (done.result.clone(), done.outcome),
                 None => (ToolResult::error(tool, "no result"), ToolCallOutcome::Failed),
             },
         };
         AgentEvent::ToolCallDone {
             id: call.to_string(),
-            message_id: self.message_id.to_string(),
+            message_id: self.step.message_id.to_string(),
             result,
             outcome,
         }
@@ -113,7 +111,7 @@ impl Driver {
 
     /// Why the model stopped the last time.
     fn stop_reason(&self) -> Option<StopReason> {
-        match &self.last_response {
+        match &self.inference.last_response {
             Some(response) => response.stop_reason,
             None => self.history.loaded().rev().find(|m| m.role == Role::Assistant).and_then(stop_reason_of),
         }
@@ -126,7 +124,7 @@ impl Driver {
             .calls()
             .iter()
             .filter(|call| matches!(call.state, CallState::Suspended { .. }))
-            .filter_map(|call| self.tickets.get(&call.id))
+            .filter_map(|call| self.open.tickets.get(&call.id))
             .filter(|ticket| !ticket.is_served())
             .map(|ticket| ticket.suspension.id.clone());
         let mut suspensions = Vec::new();

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 
 use super::background::CallBackground;
-use super::driver::{Done, Driver};
+use super::driver::{CallBounds, Done, Driver};
 use super::edited::Came;
 use super::output::CallSink;
 use super::request::RuntimeError;
@@ -43,9 +43,7 @@ impl Driver {
 
     /// Shows hooks the result of a call that did not run.
     pub(super) async fn tell_unexecuted(&mut self, id: &CallId) {
-        let Some(result) =
-            self.results.iter().find(|known| known.call == *id).map(|known| known.result.clone())
-        else {
+        let Some(result) = self.step.result(id).map(|known| known.result.clone()) else {
             return;
         };
         let Ok(call) = self.effective_call(id) else { return };
@@ -143,15 +141,16 @@ impl Driver {
                 let result = ToolResult::error_with_code(&call.name, "grant_over", text);
                 report.intercept = Some(ToolInterceptPayload::SetResult(result));
             }
-            if judgement.guards_git && report.intercept.is_none() {
-                self.guarded.insert(id.clone());
+            if report.intercept.is_none() {
+                let bounds = CallBounds {
+                    guards_git: judgement.guards_git,
+                    profile: judgement.profile,
+                    opened: judgement.opened.clone(),
+                };
+                self.open.bounds.insert(id.clone(), bounds);
             } else {
-                self.guarded.remove(id);
+                self.open.bounds.remove(id);
             }
-            match judgement.profile.filter(|_| report.intercept.is_none()) {
-                Some(profile) => self.profiles.insert(id.clone(), (profile, judgement.opened.clone())),
-                None => self.profiles.remove(id),
-            };
             self.unsaved.judged.push(JudgedCall {
                 call_id: id.clone(),
                 tool: call.name.clone(),
@@ -186,10 +185,12 @@ impl Driver {
     fn not_offered(&self, name: &str) -> String {
         /// So many tools are named.
         const NAMED: usize = 50;
-        if let Some(why) = self.shape.why_not(name).filter(|_| self.agent.tools.contains_key(name)) {
+        if let Some(why) = self.inference.shape.why_not(name).filter(|_| self.agent.tools.contains_key(name))
+        {
             return format!("not run: the tool `{name}` {why}");
         }
-        let offered = self.agent.tools.keys().map(String::as_str).filter(|id| self.shape.offers(id));
+        let offered =
+            self.agent.tools.keys().map(String::as_str).filter(|id| self.inference.shape.offers(id));
         let mut names: Vec<_> = offered.take(NAMED + 1).collect();
         if names.len() > NAMED {
             names[NAMED] = "…";
@@ -198,7 +199,7 @@ impl Driver {
     }
 
     fn offered(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.agent.tools.get(name).filter(|_| self.shape.offers(name)).cloned()
+        self.agent.tools.get(name).filter(|_| self.inference.shape.offers(name)).cloned()
     }
 
     /// A result that was made without the tool.
@@ -309,12 +310,13 @@ impl Driver {
             sink: sink.clone(),
             moves: self.slot.moves.clone(),
         };
+        let bounds = self.open.bounds.get(id).cloned().unwrap_or_default();
         ToolCallContext {
             call_id: id.to_string(),
             tool_name: tool.to_owned(),
             run_identity: self.identity.clone(),
             agent_spec: Arc::clone(&self.agent.spec),
-            snapshot: self.state.snapshot(),
+            snapshot: self.phases.store().snapshot(),
             profile: Some(self.profile()),
             activity_sink: sink.map(|sink| sink as Arc<dyn aye_core::contract::event_sink::EventSink>),
             cancellation: self.slot.cancel.clone(),
@@ -322,9 +324,9 @@ impl Driver {
             agreed: state.map(agreed_files).unwrap_or_default(),
             attempt: state.map_or(1, |c| c.attempt),
             start_before: None,
-            guards_git: self.guarded.contains(id),
-            sandbox: self.profiles.get(id).map(|(profile, _)| *profile),
-            opened: self.profiles.get(id).map(|(_, opened)| opened.clone()).unwrap_or_default(),
+            guards_git: bounds.guards_git,
+            sandbox: bounds.profile,
+            opened: bounds.opened,
             background: Some(Arc::new(background)),
         }
     }
@@ -360,7 +362,7 @@ impl Driver {
             started_at: self.shared.clock.now_ms(),
         };
         let store = Arc::clone(&self.shared.store);
-        let fence = self.fence.clone();
+        let fence = self.lease.fence().clone();
         // What led here and the intent are one commit.
         let judged = std::mem::take(&mut self.unsaved.judged);
         let commands = std::mem::take(&mut self.unsaved.commands);
@@ -389,11 +391,11 @@ impl Driver {
         let sink = CallSink::new(
             Arc::clone(&self.sink),
             Arc::clone(&self.shared.store),
-            self.fence.clone(),
+            self.lease.fence().clone(),
             self.attempt(id, attempt),
         );
         let sink = Arc::new(sink);
-        self.outputs.insert(id.clone(), Arc::clone(&sink));
+        self.open.outputs.insert(id.clone(), Arc::clone(&sink));
         let prepared = self.effective_call(id).ok().and_then(|call| {
             let tool = self.agent.tools.get(&call.name).cloned()?;
             Some((tool, self.call_context(id, &call.name, Some(sink)), call.arguments))
@@ -425,7 +427,7 @@ impl Driver {
         output: Result<ToolOutput, ToolError>,
     ) -> Result<Fact, RuntimeError> {
         let call = self.effective_call(&id)?;
-        if let Some(sink) = self.outputs.remove(&id) {
+        if let Some(sink) = self.open.outputs.remove(&id) {
             sink.end();
         }
         if let Err(ToolError::Moved(why)) = &output
@@ -500,7 +502,7 @@ impl Driver {
         self.record_result(id, ToolResult::suspended(name, "it asks"), ToolCallOutcome::Suspended);
         let attempt = self.machine.call(id).map_or(1, |c| c.attempt);
         self.record_outcome(id, attempt, OutcomeKind::Returned);
-        self.results.retain(|r| r.call != *id);
+        self.step.remove_result(id);
     }
 }
 

@@ -178,7 +178,7 @@ impl Driver {
     /// Takes what came of a child.
     pub(super) async fn child_returned(&mut self, (call, result): Ended) -> Result<(), RuntimeError> {
         let Some((thread, _)) = self.children.at_work.remove(&call) else { return Ok(()) };
-        let Some(ticket) = self.tickets.get(&call).filter(|ticket| ticket.is_served()).cloned() else {
+        let Some(ticket) = self.open.tickets.get(&call).filter(|ticket| ticket.is_served()).cloned() else {
             return Ok(());
         };
         let agent = &child_request(&ticket).agent;
@@ -282,7 +282,7 @@ impl Driver {
     /// The run is over for a call that a child works on: it ends too, with all its questions, before that is written
     /// down.
     pub(super) async fn hand_down(&mut self, call: &CallId, closing: &Closing) -> Result<(), RuntimeError> {
-        let is_open = self.tickets.get(call).is_some_and(SuspendTicket::is_served)
+        let is_open = self.open.tickets.get(call).is_some_and(SuspendTicket::is_served)
             && !self.children.ended.contains(call);
         if !is_open || matches!(closing, Closing::Answered) {
             return Ok(());

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use aye_core::contract::ids::{CallId, MessageId};
-use aye_core::contract::lifecycle::ToolCallOutcome;
+use aye_core::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use aye_core::contract::message::{Message, ToolCall};
+use aye_core::contract::record::RunRecord;
 use aye_core::contract::tool::ToolResult;
 use aye_core::run::Run;
 
@@ -30,14 +31,67 @@ pub struct RunDocument {
     pub format: u32,
     /// The machine.
     pub machine: Run,
-    /// The calls of the current step, as the model asked for them.
+    /// The current step.
+    #[serde(flatten)]
+    pub step: CurrentStep,
+}
+
+/// One answer of the model, and what came of its calls so far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CurrentStep {
+    /// The calls, as the model asked for them.
     pub calls: Vec<ToolCall>,
     /// The results so far, in the order they came.
     pub results: Vec<CallResult>,
     /// The results stand in the thread already.
     pub recorded: bool,
-    /// The message of the current step.
+    /// The model's message.
     pub message_id: MessageId,
+}
+
+impl CurrentStep {
+    /// A step whose message has these calls.
+    pub fn new(message_id: MessageId, calls: Vec<ToolCall>) -> Self {
+        Self { calls, results: Vec::new(), recorded: false, message_id }
+    }
+
+    /// The call with this id.
+    pub fn call(&self, id: &CallId) -> Option<&ToolCall> {
+        self.calls.iter().find(|call| call.id == id.as_str())
+    }
+
+    /// What came of a call.
+    pub fn result(&self, id: &CallId) -> Option<&CallResult> {
+        self.results.iter().find(|result| result.call == *id)
+    }
+
+    /// Takes the calls of the answer.
+    pub(crate) fn answered(&mut self, calls: &[ToolCall]) {
+        self.calls = calls.to_vec();
+        self.results.clear();
+        self.recorded = calls.is_empty();
+    }
+
+    /// Sets what came of a call, in place of an earlier result.
+    pub(crate) fn set_result(&mut self, result: CallResult) {
+        self.remove_result(&result.call);
+        self.results.push(result);
+    }
+
+    pub(crate) fn remove_result(&mut self, id: &CallId) {
+        self.results.retain(|result| result.call != *id);
+    }
+
+    /// Whether every call has a result.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.calls.iter().all(|call| self.results.iter().any(|result| result.call.as_str() == call.id))
+    }
+
+    /// The results as the tool messages they will be, in call order: what a front end shows of an open step.
+    pub fn tool_messages(&self) -> Vec<Message> {
+        let result_of = |call: &ToolCall| self.results.iter().find(|result| result.call.as_str() == call.id);
+        self.calls.iter().filter_map(result_of).map(tool_message).collect()
+    }
 }
 
 /// Why a stored run cannot be read.
@@ -52,6 +106,14 @@ pub enum DocumentError {
 }
 
 impl RunDocument {
+    /// The results of a run's current step that are not in its conversation yet, as messages in call order. None when
+    /// the run is done or its document cannot be read.
+    pub fn unrecorded_results(run: &RunRecord) -> Vec<Message> {
+        let document = Self::from_value(&run.machine).ok().filter(|_| run.status != RunStatus::Done);
+        let open = document.filter(|document| !document.step.recorded);
+        open.map(|document| document.step.tool_messages()).unwrap_or_default()
+    }
+
     /// Writes it.
     pub fn to_value(&self) -> Value {
         serde_json::to_value(self).unwrap_or(Value::Null)
@@ -68,15 +130,6 @@ impl RunDocument {
             return Err(DocumentError::NewerFormat(format));
         }
         serde_json::from_value(value.clone()).map_err(|e| DocumentError::Unreadable(e.to_string()))
-    }
-
-    /// The results as the tool messages they will be, in call order: what a front end shows of an open step.
-    pub fn tool_messages(&self) -> Vec<Message> {
-        self.calls
-            .iter()
-            .filter_map(|call| self.results.iter().find(|r| r.call.as_str() == call.id))
-            .map(tool_message)
-            .collect()
     }
 }
 

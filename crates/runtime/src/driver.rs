@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use super::Shared;
 use super::children::Children;
-use super::document::{CallResult, RunDocument};
+use super::document::{CurrentStep, RunDocument};
 use super::frontend::ClientTools;
 use super::handoff::Handoff;
 use super::held::StoredThread;
-use super::infer::{Inferred, Partial};
+use super::infer::{InferenceState, Inferred};
 use super::journal::Unsaved;
 use super::lease::Lease;
 use super::live::Slot;
@@ -29,18 +29,18 @@ use aye_core::contract::activity::Activity;
 use aye_core::contract::child::ChildRecord;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink;
-use aye_core::contract::executor::{LlmExecutor, ToolExecutionMode};
+use aye_core::contract::executor::ToolExecutionMode;
 use aye_core::contract::identity::{RunIdentity, RunOrigin};
 use aye_core::contract::ids::{CallId, MessageId, SuspensionId};
-use aye_core::contract::inference::{InferenceOverride, StreamResult};
+use aye_core::contract::inference::InferenceOverride;
 use aye_core::contract::judgement::{Profile, SandboxOpening};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
-use aye_core::contract::message::{Message, ToolCall};
+use aye_core::contract::message::Message;
 use aye_core::contract::profile::ProfileAccess;
-use aye_core::contract::record::{Fence, JobClaim, RunRecord};
+use aye_core::contract::record::{JobClaim, RunRecord};
 use aye_core::contract::suspension::{SuspendTicket, ToolCallResume};
 use aye_core::contract::tool::{ToolError, ToolOutput};
-use aye_core::phase::{InferenceShape, PhaseContext, PhaseReport, PhaseRuntime, RunProgress, TimeLimit};
+use aye_core::phase::{PhaseContext, PhaseReport, PhaseRuntime, RunProgress, TimeLimit};
 use aye_core::run::{Closing, Directive, Fact, Gate, Run};
 use aye_core::state::{
     KeyRegistration, PersistedState, Phase, StateKeyOptions, StateStore, UnknownKeyPolicy,
@@ -70,10 +70,7 @@ pub(super) enum Done {
 pub(super) struct LoadedRun {
     record: RunRecord,
     machine: Run,
-    calls: Vec<ToolCall>,
-    results: Vec<CallResult>,
-    recorded: bool,
-    message_id: MessageId,
+    step: CurrentStep,
     messages: Vec<Message>,
     takes: Option<JobClaim>,
     begins: bool,
@@ -103,10 +100,7 @@ impl LoadedRun {
         Self {
             record,
             machine,
-            calls,
-            results: Vec::new(),
-            recorded: false,
-            message_id,
+            step: CurrentStep::new(message_id, calls),
             messages,
             takes,
             begins: true,
@@ -116,69 +110,60 @@ impl LoadedRun {
 
     /// A run from the store.
     pub(super) fn stored(record: RunRecord, document: RunDocument, held: StoredThread) -> Self {
-        let RunDocument { format: _, machine, calls, results, recorded, message_id } = document;
-        Self {
-            record,
-            machine,
-            calls,
-            results,
-            recorded,
-            message_id,
-            messages: Vec::new(),
-            takes: None,
-            begins: false,
-            held,
-        }
+        let RunDocument { format: _, machine, step } = document;
+        Self { record, machine, step, messages: Vec::new(), takes: None, begins: false, held }
     }
+}
+
+/// What is known of calls that are not closed, besides what the machine knows.
+#[derive(Default)]
+pub(super) struct OpenCalls {
+    /// Decisions that are being applied, until their call is closed or runs.
+    pub(super) decisions: HashMap<CallId, ToolCallResume>,
+    /// The question a call asked last, for closing its row and for the card.
+    pub(super) tickets: HashMap<CallId, SuspendTicket>,
+    /// What calls are kept to when they run.
+    pub(super) bounds: HashMap<CallId, CallBounds>,
+    /// The output of calls that run.
+    pub(super) outputs: HashMap<CallId, Arc<CallSink>>,
+}
+
+/// What a call is kept to when it runs.
+#[derive(Clone, Default)]
+pub(super) struct CallBounds {
+    /// Git runs nothing that a repository names: see [`Judgement`](aye_core::contract::judgement::Judgement).
+    pub(super) guards_git: bool,
+    /// What the kernel keeps it to, where it does.
+    pub(super) profile: Option<Profile>,
+    /// What its grants add to that profile.
+    pub(super) opened: SandboxOpening,
 }
 
 /// One run that is awake.
 pub(super) struct Driver {
     pub(super) shared: Arc<Shared>,
-    pub(super) fence: Fence,
     pub(super) lease: Arc<Lease>,
     pub(super) slot: Slot,
     pub(super) sink: Arc<dyn EventSink>,
     pub(super) agent: ResolvedAgent,
-    /// The state of the catalog that the agent's tools are from.
-    pub(super) catalog_revision: u64,
     pub(super) handoff: Handoff,
-    pub(super) overrides: InferenceOverride,
-    /// What asks the model that a plugin wants for the step at hand.
-    pub(super) step_executor: Option<Arc<dyn LlmExecutor>>,
     pub(super) identity: RunIdentity,
     pub(super) record: RunRecord,
     pub(super) machine: Run,
-    pub(super) message_id: MessageId,
-    pub(super) calls: Vec<ToolCall>,
-    pub(super) results: Vec<CallResult>,
-    pub(super) recorded: bool,
-    /// Decisions that are being applied, by call, until their call is closed or runs.
-    pub(super) decisions_in_hand: HashMap<CallId, ToolCallResume>,
-    /// The question a call asked last, for closing its row and for the card.
-    pub(super) tickets: HashMap<CallId, SuspendTicket>,
+    pub(super) step: CurrentStep,
+    pub(super) open: OpenCalls,
     /// Facts from outside, for when all that the last one led to is done: a checkpoint writes the machine as it is, and
     /// the machine must not be ahead of the rows that belong to it.
     pub(super) late: VecDeque<Fact>,
     /// Questions whose time ran out while the driver was awake.
     pub(super) overdue: HashSet<SuspensionId>,
-    /// The calls that run with git guarded: see [`Judgement`](aye_core::contract::judgement::Judgement).
-    pub(super) guarded: HashSet<CallId>,
-    /// What the kernel keeps a call to, where it does.
-    pub(super) profiles: HashMap<CallId, (Profile, SandboxOpening)>,
-    pub(super) state: StateStore,
     pub(super) phases: PhaseRuntime,
     pub(super) history: History,
     pub(super) history_shared: Option<Arc<[Arc<Message>]>>,
-    pub(super) shape: InferenceShape,
+    pub(super) inference: InferenceState,
     pub(super) unsaved: Unsaved,
     pub(super) in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
-    pub(super) outputs: HashMap<CallId, Arc<CallSink>>,
-    pub(super) partial: Arc<Partial>,
     pub(super) packing: Packing,
-    pub(super) last_response: Option<StreamResult>,
-    /// How the last answer ends the run by itself.
-    pub(super) ended_early: Option<TerminationReason>,
     pub(super) error_code: Option<String>,
     /// The questions that were closed as expired.
     pub(super) expired: Vec<SuspensionId>,
@@ -203,18 +188,7 @@ impl Driver {
         overrides: InferenceOverride,
         loaded: LoadedRun,
     ) -> Result<Self, RuntimeError> {
-        let LoadedRun {
-            record,
-            machine,
-            calls,
-            results,
-            recorded,
-            message_id,
-            messages,
-            takes,
-            begins,
-            held,
-        } = loaded;
+        let LoadedRun { record, machine, step, messages, takes, begins, held } = loaded;
         let StoredThread {
             state: saved_thread_state, mut history, sizes, is_assumed, lineage, summary, ..
         } = held;
@@ -257,40 +231,25 @@ impl Driver {
         )
         .with_depth(lineage.as_ref().map_or(0, |own| own.depth));
         let awake_since = shared.clock.now_ms();
-        let catalog_revision = shared.catalog().revision;
         let mut driver = Self {
             shared,
-            fence: lease.fence().clone(),
             lease,
             slot,
             sink,
-            overrides,
-            step_executor: None,
             identity,
             record,
             machine,
-            message_id,
-            calls,
-            results,
-            recorded,
-            decisions_in_hand: HashMap::new(),
-            tickets,
+            step,
+            open: OpenCalls { tickets, ..OpenCalls::default() },
             late: VecDeque::new(),
             overdue: HashSet::new(),
-            guarded: HashSet::new(),
-            profiles: HashMap::new(),
-            state,
             phases,
             history,
             history_shared: None,
-            shape: InferenceShape::default(),
+            inference: InferenceState { overrides, ..InferenceState::default() },
             unsaved: Unsaved { messages, takes, run: true, ..Unsaved::default() },
             in_flight: FuturesUnordered::new(),
-            outputs: HashMap::new(),
-            partial: Arc::default(),
             packing: Packing::of(summary, sizes, is_assumed),
-            last_response: None,
-            ended_early: None,
             error_code: None,
             expired: Vec::new(),
             awake_since,
@@ -300,7 +259,6 @@ impl Driver {
             children: Children::default(),
             shared_state: None,
             agent,
-            catalog_revision,
             handoff,
         };
         driver.offer_client_tools();
@@ -337,7 +295,7 @@ impl Driver {
             Ok(directives) => {
                 // One that was known before leads to nothing.
                 if let Some((call, decision)) = decided.filter(|_| !directives.is_empty()) {
-                    self.decisions_in_hand.insert(call, decision);
+                    self.open.decisions.insert(call, decision);
                 }
                 directives
             }
@@ -510,13 +468,13 @@ impl Driver {
             active: Duration::from_millis(self.active_ms()),
         };
         let mut ctx = PhaseContext::new(phase, self.identity.clone(), Arc::clone(&self.agent.spec))
-            .with_snapshot(self.state.snapshot())
+            .with_snapshot(self.phases.store().snapshot())
             .with_tools(Arc::clone(&self.agent.descriptors))
             .with_progress(progress)
             .with_profile(self.profile())
             .with_cancellation(self.slot.cancel.clone());
         ctx.messages = messages;
-        ctx.response.clone_from(&self.last_response);
+        ctx.response.clone_from(&self.inference.last_response);
         ctx
     }
 
@@ -539,10 +497,10 @@ impl Driver {
     fn refresh_tools(&mut self) {
         let shared = Arc::clone(&self.shared);
         let catalog = shared.catalog();
-        if catalog.revision == self.catalog_revision {
+        if catalog.revision == self.handoff.catalog_revision {
             return;
         }
-        self.catalog_revision = catalog.revision;
+        self.handoff.catalog_revision = catalog.revision;
         if let Err(error) = self.agent.refresh_tools(&catalog) {
             tracing::warn!(run = %self.record.id, %error, "the tools stay unchanged");
         }
@@ -550,7 +508,7 @@ impl Driver {
 
     /// Tells the person what plugins and tools reported.
     pub(super) fn tell(&self, activities: Vec<Activity>) -> impl Future<Output = ()> + use<> {
-        let (sink, message_id) = (Arc::clone(&self.sink), self.message_id.to_string());
+        let (sink, message_id) = (Arc::clone(&self.sink), self.step.message_id.to_string());
         async move {
             for Activity { activity_type, content } in activities {
                 let message_id = message_id.clone();
@@ -584,7 +542,7 @@ impl Driver {
                     (stop, by_answer) => stop.or(by_answer),
                 };
                 if phase == Phase::BeforeInference {
-                    self.shape = report.inference;
+                    self.inference.shape = report.inference;
                 }
                 if phase == Phase::StepEnd && stop.is_none() {
                     stop = self.rounds_used_up();
@@ -609,7 +567,7 @@ impl Driver {
     fn rounds_used_up(&self) -> Option<TerminationReason> {
         let limit = self.agent.spec.max_rounds;
         let used = usize::try_from(self.machine.steps()).unwrap_or(usize::MAX);
-        (limit > 0 && used >= limit && !self.calls.is_empty()).then(|| {
+        (limit > 0 && used >= limit && !self.step.calls.is_empty()).then(|| {
             TerminationReason::stopped("max_rounds", format!("the limit of {limit} rounds is reached"))
         })
     }
@@ -624,7 +582,7 @@ impl Driver {
         self.slot.cancel.cancel();
         let deadline = tokio::time::sleep(ABORT_GRACE);
         tokio::pin!(deadline);
-        let executing = !self.outputs.is_empty();
+        let executing = !self.open.outputs.is_empty();
         while executing && !self.in_flight.is_empty() {
             tokio::select! {
                 biased;

@@ -39,14 +39,14 @@ impl Driver {
         }
         let mut batch = MutationBatch::new();
         batch.update::<ClientTools>(tools);
-        self.state.commit_batch(batch)?;
+        self.phases.store().commit_batch(batch)?;
         self.offer_client_tools();
         Ok(())
     }
 
     /// Offers the client's tools beside those of the agent; a name that the agent has meanwhile is the agent's.
     pub(super) fn offer_client_tools(&mut self) {
-        for tool in self.state.read::<ClientTools>().unwrap_or_default() {
+        for tool in self.phases.store().read::<ClientTools>().unwrap_or_default() {
             if !self.agent.tools.contains_key(&tool.id) {
                 self.agent = self.agent.clone().with_tool(Arc::new(FrontendTool::new(tool)));
             }

@@ -29,6 +29,8 @@ pub(super) struct Handoff {
     active: Option<String>,
     /// Whether the person knows.
     is_told: bool,
+    /// The state of the catalog that the agent's tools are from.
+    pub(super) catalog_revision: u64,
 }
 
 impl Handoff {
@@ -53,7 +55,7 @@ impl Handoff {
         });
         let active = active.filter(|_| resolved.is_some());
         let agent = resolved.unwrap_or_else(|| base.clone());
-        (Self { base, active, is_told: false }, agent)
+        (Self { base, active, is_told: false, catalog_revision: shared.catalog().revision }, agent)
     }
 
     /// The agent that the run began with.
@@ -65,7 +67,7 @@ impl Handoff {
 impl Driver {
     /// Lets the agent that the state names go on, if it is another one than before.
     pub(super) async fn follow_handoff(&mut self) -> Result<(), RuntimeError> {
-        let state: HandoffState = self.state.read::<ActiveAgentKey>().unwrap_or_default();
+        let state: HandoffState = self.phases.store().read::<ActiveAgentKey>().unwrap_or_default();
         let wanted = state.active_agent.filter(|id| *id != self.handoff.base.spec.id);
         if wanted != self.handoff.active {
             return self.hand_over(wanted).await;
@@ -95,9 +97,9 @@ impl Driver {
         self.phases.install(&next.env)?;
         self.phases.hand_over((&self.agent.env, &self.agent.spec), (&next.env, &next.spec))?;
         self.agent = next;
-        self.catalog_revision = revision;
+        self.handoff.catalog_revision = revision;
         // What the person wanted of the first agent's model is not wanted of another one's.
-        self.overrides.model = None;
+        self.inference.overrides.model = None;
         let name = wanted.clone().unwrap_or_else(|| self.handoff.base.spec.id.clone());
         self.handoff.active = wanted;
         self.handoff.is_told = true;
@@ -113,7 +115,7 @@ impl Driver {
         };
         let mut batch = MutationBatch::new();
         batch.update::<ActiveAgentKey>(stays);
-        self.state.commit_batch(batch)?;
+        self.phases.store().commit_batch(batch)?;
         let text = format!("the conversation was not handed off to `{wanted}`: {why}");
         let mut message = Message::user(text.clone());
         message.visibility = Visibility::Internal;

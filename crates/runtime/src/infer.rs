@@ -18,11 +18,12 @@ use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStreamEvent};
 use aye_core::contract::ids::{CallId, MessageId};
-use aye_core::contract::inference::{StopReason, StreamResult};
+use aye_core::contract::inference::{InferenceOverride, StopReason, StreamResult};
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::{Message, ToolCall, Visibility};
 use aye_core::contract::spec::ModelEntry;
 use aye_core::contract::tool::ToolDescriptor;
+use aye_core::phase::InferenceShape;
 use aye_core::run::Fact;
 use aye_core::state::Phase;
 
@@ -61,15 +62,31 @@ impl Partial {
     }
 }
 
+/// What is asked of the model next, and what came of it last.
+#[derive(Default)]
+pub(super) struct InferenceState {
+    /// What the run was begun with.
+    pub(super) overrides: InferenceOverride,
+    /// What plugins want of the next request.
+    pub(super) shape: InferenceShape,
+    /// What asks the model that a plugin wants for the current step.
+    pub(super) executor: Option<Arc<dyn LlmExecutor>>,
+    /// The text of the answer so far.
+    pub(super) partial: Arc<Partial>,
+    pub(super) last_response: Option<StreamResult>,
+    /// How the last answer ends the run by itself.
+    pub(super) ended_early: Option<TerminationReason>,
+}
+
 impl Driver {
     /// Asks the model; the answer comes back as [`Done::Inferred`].
     pub(super) async fn infer(&mut self) {
-        self.partial.clear();
+        self.inference.partial.clear();
         let request = self.request().await;
-        let executor = self.step_executor.take().unwrap_or_else(|| Arc::clone(&self.agent.executor));
+        let executor = self.inference.executor.take().unwrap_or_else(|| Arc::clone(&self.agent.executor));
         let sink = Arc::clone(&self.sink);
-        let partial = Arc::clone(&self.partial);
-        let message_id = self.message_id.to_string();
+        let partial = Arc::clone(&self.inference.partial);
+        let message_id = self.step.message_id.to_string();
         self.in_flight.push(Box::pin(async move {
             let started = Instant::now();
             let outcome = match request {
@@ -81,17 +98,17 @@ impl Driver {
     }
 
     async fn request(&mut self) -> Result<InferenceRequest, String> {
-        let mut overrides = self.overrides.clone();
-        overrides.merge(std::mem::take(&mut self.shape.overrides));
+        let mut overrides = self.inference.overrides.clone();
+        overrides.merge(std::mem::take(&mut self.inference.shape.overrides));
         let (model_id, model) = self.model_of_step(overrides.model.as_deref());
         let (mut system, mut front) = (Vec::new(), 0);
         if !self.agent.spec.system_prompt.is_empty() {
             system.push(ContentBlock::text(self.agent.spec.system_prompt.clone()));
         }
-        let tools: Vec<ToolDescriptor> = self.shape.ordered(&self.agent.descriptors);
+        let tools: Vec<ToolDescriptor> = self.inference.shape.ordered(&self.agent.descriptors);
         let mut messages = self.pack(&system, &tools).await.map_err(|error| error.to_string())?;
         images::fill(&*self.shared.store, &mut messages).await;
-        for context in &self.shape.context_messages {
+        for context in &self.inference.shape.context_messages {
             match context.target {
                 ContextTarget::System => system.push(ContentBlock::text(context.content.clone())),
                 ContextTarget::SystemFront => {
@@ -126,11 +143,11 @@ impl Driver {
     /// The model of the step: the one that a plugin wants in it, else the agent's. One that is not registered is left
     /// aside.
     fn model_of_step(&mut self, wanted: Option<&str>) -> (String, ModelEntry) {
-        self.step_executor = None;
+        self.inference.executor = None;
         if let Some(id) = wanted.filter(|id| *id != self.agent.model_id) {
             match executor_of(&self.shared.catalog(), &self.shared.breaker, &self.agent.spec, id) {
                 Ok((model, executor)) => {
-                    self.step_executor = Some(executor);
+                    self.inference.executor = Some(executor);
                     return (id.to_owned(), model);
                 }
                 Err(error) => {
@@ -169,36 +186,34 @@ impl Driver {
                     })
                     .await;
                 let mut message = Message::assistant_with(result.content.clone(), result.tool_calls.clone());
-                message.id = self.message_id.clone();
+                message.id = self.step.message_id.clone();
                 message.metadata = Some(json!({
                     "model": model,
                     "usage": result.usage,
                     "duration_ms": u64::try_from(inferred.duration.as_millis()).unwrap_or(u64::MAX),
                     "stop_reason": result.stop_reason,
                 }));
-                self.calls.clone_from(&result.tool_calls);
-                self.results.clear();
-                self.recorded = result.tool_calls.is_empty();
+                self.step.answered(&result.tool_calls);
                 if !result.content.is_empty() || !result.tool_calls.is_empty() {
                     self.say(message);
                 }
-                self.partial.clear();
+                self.inference.partial.clear();
                 if result.has_incomplete_tool_calls && self.goes_on(&result).await {
                     return Ok(None);
                 }
-                self.ended_early = ended_early(&result, &model, stop_detail.as_deref());
-                if self.ended_early.is_none() && is_empty(&result) {
+                self.inference.ended_early = ended_early(&result, &model, stop_detail.as_deref());
+                if self.inference.ended_early.is_none() && is_empty(&result) {
                     if self.machine.steps() <= 1 {
                         let message = format!("{model} gave an empty answer; retry, or choose another model");
                         self.tell_error(&message, Some("empty_answer")).await;
-                        self.last_response = Some(result);
+                        self.inference.last_response = Some(result);
                         return Ok(Some(Fact::Failed { message }));
                     }
                     let words = format!("{model} ended without a closing message");
                     self.tell(vec![Activity::notice("", words)]).await;
                 }
                 let calls = result.tool_calls.iter().map(|call| CallId::from(call.id.as_str())).collect();
-                self.last_response = Some(result);
+                self.inference.last_response = Some(result);
                 Ok(Some(Fact::Inferred { calls }))
             }
             Err(error) => {
@@ -236,7 +251,7 @@ impl Driver {
             return false;
         }
         self.ask_to_go_on();
-        self.message_id = MessageId::fresh();
+        self.step.message_id = MessageId::fresh();
         self.infer().await;
         true
     }
@@ -245,7 +260,7 @@ impl Driver {
     /// answer was cut off at the output limit.
     pub(super) fn ended_by_answer(&self, phase: Phase) -> Option<TerminationReason> {
         match phase {
-            Phase::AfterInference => self.ended_early.clone(),
+            Phase::AfterInference => self.inference.ended_early.clone(),
             Phase::StepEnd if self.packing.is_exhausted => Some(cut_off()),
             _ => None,
         }
@@ -253,12 +268,12 @@ impl Driver {
 
     /// What was shown of an answer that broke off is kept, and marked.
     pub(super) fn keep_partial(&mut self) {
-        let text = self.partial.take();
+        let text = self.inference.partial.take();
         if text.trim().is_empty() {
             return;
         }
         let mut message = Message::assistant(text);
-        message.id = self.message_id.clone();
+        message.id = self.step.message_id.clone();
         message.metadata = Some(json!({"interrupted": true}));
         self.say(message);
     }

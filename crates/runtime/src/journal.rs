@@ -2,7 +2,7 @@
 
 use serde::Deserialize as _;
 
-use super::document::{CallResult, FORMAT, RunDocument, tool_message};
+use super::document::{CallResult, FORMAT, RunDocument};
 use super::driver::Driver;
 use super::edited::Came;
 use super::request::RuntimeError;
@@ -62,15 +62,14 @@ impl Driver {
     }
 
     pub(super) fn tool_call(&self, id: &CallId) -> Result<&ToolCall, RuntimeError> {
-        self.calls
-            .iter()
-            .find(|call| call.id == id.as_str())
+        self.step
+            .call(id)
             .ok_or_else(|| RuntimeError::Internal(format!("run {} has no call {id}", self.record.id)))
     }
 
     /// Keeps a ticket's row and what the card shows of it.
     pub(super) fn open(&mut self, call: &CallId, ticket: &SuspendTicket) {
-        self.tickets.insert(call.clone(), ticket.clone());
+        self.open.tickets.insert(call.clone(), ticket.clone());
         self.unsaved.opened.push(SuspensionRecord {
             id: ticket.suspension.id.clone(),
             thread_id: self.record.thread_id.clone(),
@@ -91,12 +90,11 @@ impl Driver {
 
     pub(super) fn record_result(&mut self, call: &CallId, result: ToolResult, outcome: ToolCallOutcome) {
         self.unsaved.run = true;
-        self.results.retain(|r| r.call != *call);
-        self.results.push(CallResult { call: call.clone(), outcome, result });
+        self.step.set_result(CallResult { call: call.clone(), outcome, result });
     }
 
     pub(super) fn record_outcome(&mut self, call: &CallId, attempt: u32, kind: OutcomeKind) {
-        let Some(result) = self.results.iter().find(|r| r.call == *call) else { return };
+        let Some(result) = self.step.result(call) else { return };
         self.unsaved.outcomes.push(OutcomeRecord {
             id: AttemptId { run_id: self.record.id.clone(), call_id: call.clone(), attempt },
             kind,
@@ -112,7 +110,8 @@ impl Driver {
         call: &CallId,
         closing: &Closing,
     ) -> Result<bool, RuntimeError> {
-        let (Closing::Declined { .. } | Closing::Skipped, Some(ticket)) = (closing, self.tickets.get(call))
+        let (Closing::Declined { .. } | Closing::Skipped, Some(ticket)) =
+            (closing, self.open.tickets.get(call))
         else {
             return Ok(false);
         };
@@ -123,10 +122,10 @@ impl Driver {
     /// Gives a call the result that goes with the way it was closed. `by_policy`: declined, and not by a person.
     pub(super) fn close(&mut self, call: &CallId, closing: &Closing, by_policy: bool) {
         let tool = self.tool_call(call).map_or_else(|_| String::new(), |c| c.name.clone());
-        let ticket = self.tickets.get(call).cloned();
+        let ticket = self.open.tickets.get(call).cloned();
         // The machine hands a decision over with its fact and forgets it with the closing.
-        let decision = self.decisions_in_hand.remove(call);
-        let printed = self.outputs.remove(call).map(|sink| {
+        let decision = self.open.decisions.remove(call);
+        let printed = self.open.outputs.remove(call).map(|sink| {
             sink.end();
             sink.tail()
         });
@@ -229,18 +228,14 @@ impl Driver {
     pub(super) fn record_step(&mut self) {
         // A result that the machine has not heard of may still be another one after a crash.
         let closed = self.machine.calls().iter().all(Call::is_closed);
-        let all = self.calls.iter().all(|call| self.results.iter().any(|r| r.call.as_str() == call.id));
-        if self.recorded || self.calls.is_empty() || !all || !closed {
+        if self.step.recorded || self.step.calls.is_empty() || !self.step.is_whole() || !closed {
             return;
         }
-        self.recorded = true;
-        let order = self.calls.clone();
-        for call in order {
-            if let Some(result) = self.results.iter().find(|r| r.call.as_str() == call.id) {
-                let mut message = tool_message(result);
-                message.visibility = self.visibility_of_step();
-                self.say(message);
-            }
+        self.step.recorded = true;
+        let visibility = self.visibility_of_step();
+        for mut message in self.step.tool_messages() {
+            message.visibility = visibility;
+            self.say(message);
         }
         if std::mem::take(&mut self.packing.was_cut) {
             self.ask_to_go_on();
@@ -258,7 +253,7 @@ impl Driver {
     }
 
     pub(super) fn take_checkpoint(&mut self) -> Result<Checkpoint, RuntimeError> {
-        let thread_state = self.state.export(Some(KeyScope::Thread))?.values;
+        let thread_state = self.phases.store().export(Some(KeyScope::Thread))?.values;
         let thread_state = (thread_state != self.saved_thread_state).then(|| {
             self.saved_thread_state.clone_from(&thread_state);
             thread_state
@@ -276,7 +271,7 @@ impl Driver {
         self.unsaved.opened = early;
         self.unsaved.closed = held;
         Ok(Checkpoint {
-            fence: self.fence.clone(),
+            fence: self.lease.fence().clone(),
             run,
             messages: unsaved.messages,
             thread_state,
@@ -298,16 +293,9 @@ impl Driver {
         self.record.updated_at = now;
         self.record.status = self.machine.status();
         self.record.termination = self.machine.termination().cloned();
-        self.record.state = self.state.export(Some(KeyScope::Run))?.values;
-        self.record.machine = RunDocument {
-            format: FORMAT,
-            machine: self.machine.clone(),
-            calls: self.calls.clone(),
-            results: self.results.clone(),
-            recorded: self.recorded,
-            message_id: self.message_id.clone(),
-        }
-        .to_value();
+        self.record.state = self.phases.store().export(Some(KeyScope::Run))?.values;
+        self.record.machine =
+            RunDocument { format: FORMAT, machine: self.machine.clone(), step: self.step.clone() }.to_value();
         Ok(self.record.clone())
     }
 

@@ -83,7 +83,7 @@ pub use delegate::{
     AgentBackend, AgentBackendError, AgentTool, DELEGATION_DEPTH, DelegateRunResult, DelegateRunStatus,
     LocalBackend, tool_name,
 };
-pub use document::{CallResult, DocumentError, RunDocument, tool_message};
+pub use document::{CallResult, CurrentStep, DocumentError, RunDocument, tool_message};
 pub use edited::{change_words, shown_payload};
 pub use follow::{CarriedOn, RunFollower};
 pub use frontend::FrontendTool;

@@ -3,7 +3,6 @@
 use super::document::RunDocument;
 use super::words;
 use aye_core::contract::digest::sha256_hex;
-use aye_core::contract::ids::CallId;
 use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::record::{
     AttemptId, Begin, Checkpoint, Fence, IntentRecord, OpenIntent, OutcomeKind, OutcomeRecord, Owner,
@@ -170,7 +169,7 @@ fn started(
     document.machine.apply(Fact::Decided { call: call.clone(), suspension, decision }).ok()?;
     document.machine.apply(Fact::MayHaveStarted { call: call.clone() }).ok()?;
     let state = document.machine.call(&call)?;
-    let asked = document.calls.iter().find(|asked| CallId::from(asked.id.as_str()) == call)?;
+    let asked = document.step.call(&call)?;
     let arguments = state.edited.clone().unwrap_or_else(|| asked.arguments.clone());
     let id = AttemptId { run_id: run.id.clone(), call_id: call, attempt: state.attempt };
     let intent = IntentRecord {

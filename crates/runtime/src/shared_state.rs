@@ -12,7 +12,8 @@ use aye_core::state::PersistedState;
 
 impl Driver {
     fn export_shared_state(&self) -> Option<PersistedState> {
-        self.state
+        self.phases
+            .store()
             .export(None)
             .inspect_err(|error| tracing::warn!(run = %self.record.id, %error, "the state cannot be shown"))
             .ok()
@@ -32,7 +33,7 @@ impl Driver {
     pub(super) async fn announce_state_change(&mut self) {
         // Before its first snapshot a sink cannot place a change, and one that wants none has no snapshot.
         let Some(known) = &self.shared_state else { return };
-        if known.revision == self.state.snapshot().revision {
+        if known.revision == self.phases.store().snapshot().revision {
             return;
         }
         let Some(state) = self.export_shared_state() else { return };

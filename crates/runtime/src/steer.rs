@@ -14,7 +14,7 @@ impl Driver {
     pub(super) async fn take_steering(&mut self) -> Result<(), RuntimeError> {
         let is_first = self.machine.steps() == 0;
         if is_first {
-            if !self.calls.is_empty() {
+            if !self.step.calls.is_empty() {
                 // The call of a person comes before anything else.
                 return Ok(());
             }

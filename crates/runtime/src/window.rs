@@ -278,7 +278,8 @@ impl Driver {
     ) -> Result<Vec<Arc<Message>>, StoreError> {
         self.look_for_summary().await;
         let thread = self.record.thread_id.clone();
-        let whispers: usize = self.shape.context_messages.iter().map(|c| c.content.len() / 4 + 4).sum();
+        let whispers: usize =
+            self.inference.shape.context_messages.iter().map(|c| c.content.len() / 4 + 4).sum();
         let system: usize =
             system.iter().map(|block| block.as_text().unwrap_or_default().len() / 4 + 4).sum();
         let fixed = whispers + system + self.packing.tools_tokens(&self.agent.descriptors, tools);
@@ -471,7 +472,7 @@ impl Driver {
             memory.ceiling = Some(refused - refused / 4);
             Arc::clone(&memory.bill)
         });
-        self.partial.clear();
+        self.inference.partial.clear();
         let retry = InferenceRetry {
             attempt: 1,
             max: 1,
@@ -480,7 +481,7 @@ impl Driver {
             reset: true,
             ..InferenceRetry::default()
         };
-        self.sink.emit(KnownActivity::Retry(retry).event(self.message_id.as_str())).await;
+        self.sink.emit(KnownActivity::Retry(retry).event(self.step.message_id.as_str())).await;
         let policy = self.agent.spec.context_policy.clone().unwrap_or_default();
         let compaction = self.compaction(policy, bill);
         self.in_flight.push(Box::pin(async move {

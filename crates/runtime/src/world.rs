@@ -394,9 +394,9 @@ impl Driver {
     /// it would be. A result may be still on its way.
     fn written_by_others(&self, id: &CallId, now: &[FilePreview]) -> Vec<String> {
         let path = |details: &Value| details.get("path").and_then(Value::as_str).map(str::to_owned);
-        let done = self.results.iter().filter(|result| result.call != *id && result.result.is_success());
+        let done = self.step.results.iter().filter(|result| result.call != *id && result.result.is_success());
         let done = done.filter_map(|other| other.result.details.as_ref().and_then(path));
-        let asked = self.tickets.iter().filter(|(other, _)| *other != id);
+        let asked = self.open.tickets.iter().filter(|(other, _)| *other != id);
         let as_shown = |file: &FilePreview| {
             now.iter().any(|now| now.path == file.path && now.before.as_ref() == Some(&file.after))
         };
