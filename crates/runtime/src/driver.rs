@@ -159,7 +159,6 @@ pub(super) struct Driver {
     pub(super) overdue: HashSet<SuspensionId>,
     pub(super) phases: PhaseRuntime,
     pub(super) history: History,
-    pub(super) history_shared: Option<Arc<[Arc<Message>]>>,
     pub(super) inference: InferenceState,
     pub(super) unsaved: Unsaved,
     pub(super) in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
@@ -245,7 +244,6 @@ impl Driver {
             overdue: HashSet::new(),
             phases,
             history,
-            history_shared: None,
             inference: InferenceState { overrides, ..InferenceState::default() },
             unsaved: Unsaved { messages, takes, run: true, ..Unsaved::default() },
             in_flight: FuturesUnordered::new(),
@@ -461,7 +459,7 @@ impl Driver {
     }
 
     pub(super) fn context(&mut self, phase: Phase) -> PhaseContext {
-        let messages = Arc::clone(self.history_shared.get_or_insert_with(|| self.history.shared()));
+        let messages = self.history.shared();
         let progress = RunProgress {
             steps: self.machine.steps(),
             usage: self.record.usage,

@@ -56,7 +56,6 @@ impl Unsaved {
 
 impl Driver {
     pub(super) fn say(&mut self, message: Message) {
-        self.history_shared = None;
         self.history.push(message.clone());
         self.unsaved.messages.push(message);
     }

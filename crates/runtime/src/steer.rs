@@ -50,7 +50,6 @@ impl Driver {
             Ok(()) => {}
             Err(RuntimeError::NotQueued { .. }) => {
                 self.history.back_to(before);
-                self.history_shared = None;
                 return Ok(());
             }
             Err(error) => return Err(error),

@@ -12,9 +12,11 @@ pub struct History {
     outline: Outline,
     /// The place of the first message of the tail.
     base: usize,
-    tail: Vec<Arc<Message>>,
-    /// Messages before the tail.
-    apart: BTreeMap<usize, Arc<Message>>,
+    /// The places of the messages before the tail, in order.
+    apart: Vec<usize>,
+    /// All messages in order: those apart, then the tail. What is kept beside the history shares it; a message that is
+    /// appended meanwhile costs a copy.
+    loaded: Arc<Vec<Arc<Message>>>,
 }
 
 impl From<Vec<Message>> for History {
@@ -27,9 +29,11 @@ impl From<Vec<Message>> for History {
 impl History {
     /// A part of a conversation: messages in order from a place on, and some from before it.
     pub fn part(outline: Outline, base: usize, tail: Vec<Message>, apart: BTreeMap<usize, Message>) -> Self {
-        let tail = tail.into_iter().map(Arc::new).collect();
-        let apart = apart.into_iter().map(|(at, message)| (at, Arc::new(message))).collect();
-        Self { outline, base, tail, apart }
+        let before = apart.into_iter().filter(|(at, _)| *at < base);
+        let (apart, mut loaded): (Vec<usize>, Vec<Arc<Message>>) =
+            before.map(|(at, message)| (at, Arc::new(message))).unzip();
+        loaded.extend(tail.into_iter().map(Arc::new));
+        Self { outline, base, apart, loaded: Arc::new(loaded) }
     }
 
     /// What the whole conversation amounts to.
@@ -54,34 +58,34 @@ impl History {
 
     /// The place after the last message of the tail.
     pub fn end(&self) -> usize {
-        self.base + self.tail.len()
+        self.base + self.tail().len()
     }
 
     /// The messages that are loaded in order: the newest ones.
     pub fn tail(&self) -> &[Arc<Message>] {
-        &self.tail
+        &self.loaded[self.apart.len()..]
     }
 
     /// Those that are loaded from before the tail, with their places.
     pub fn apart(&self) -> impl Iterator<Item = (usize, &Arc<Message>)> {
-        self.apart.range(..self.base).map(|(at, message)| (*at, message))
+        self.apart.iter().copied().zip(self.loaded.iter())
     }
 
     /// All that is loaded, in order.
     pub fn loaded(&self) -> impl DoubleEndedIterator<Item = &Message> {
-        self.apart.range(..self.base).map(|(_, message)| message).chain(&self.tail).map(Arc::as_ref)
+        self.loaded.iter().map(Arc::as_ref)
     }
 
     /// The same, to be kept beside this history: the messages are shared.
-    pub fn shared(&self) -> Arc<[Arc<Message>]> {
-        self.apart.range(..self.base).map(|(_, message)| message).chain(&self.tail).cloned().collect()
+    pub fn shared(&self) -> Arc<Vec<Arc<Message>>> {
+        Arc::clone(&self.loaded)
     }
 
     /// A message that is loaded.
     pub fn get(&self, at: usize) -> Option<&Arc<Message>> {
         match at.checked_sub(self.base) {
-            Some(at) => self.tail.get(at),
-            None => self.apart.get(&at),
+            Some(at) => self.tail().get(at),
+            None => self.apart.binary_search(&at).ok().map(|nth| &self.loaded[nth]),
         }
     }
 
@@ -89,20 +93,23 @@ impl History {
     pub fn push(&mut self, message: impl Into<Arc<Message>>) {
         let message = message.into();
         self.outline.push(&message);
-        self.tail.push(message);
+        Arc::make_mut(&mut self.loaded).push(message);
     }
 
     /// Takes back what was appended since the conversation had this outline.
     pub fn back_to(&mut self, outline: Outline) {
-        self.tail.truncate(outline.count.saturating_sub(self.base));
+        let left = self.apart.len() + outline.count.saturating_sub(self.base);
+        Arc::make_mut(&mut self.loaded).truncate(left);
         self.outline = outline;
     }
 
     /// Puts messages before the tail that end where it begins.
     pub fn prepend(&mut self, messages: Vec<Message>) {
         self.base = self.base.saturating_sub(messages.len());
-        self.tail.splice(..0, messages.into_iter().map(Arc::new));
-        self.apart.split_off(&self.base);
+        let kept = self.apart.partition_point(|at| *at < self.base);
+        let messages = messages.into_iter().map(Arc::new);
+        Arc::make_mut(&mut self.loaded).splice(kept..self.apart.len(), messages);
+        self.apart.truncate(kept);
     }
 
     /// Adds what was loaded later: a history whose tail contains the last message of this one. `None`: the two do not
@@ -110,13 +117,17 @@ impl History {
     pub fn extended_by(mut self, newer: History) -> Option<History> {
         let last = self.end().checked_sub(1)?;
         let new = (last + 1).checked_sub(newer.base).filter(|count| *count > 0)?;
-        if newer.get(last)?.id != self.tail.last()?.id {
+        if newer.get(last)?.id != self.tail().last()?.id {
             return None;
         }
-        self.tail.extend(newer.tail.into_iter().skip(new));
-        let mut apart = newer.apart;
-        apart.split_off(&self.base);
-        Some(Self { outline: newer.outline, base: self.base, tail: self.tail, apart })
+        let kept = newer.apart.partition_point(|at| *at < self.base);
+        let loaded = Arc::make_mut(&mut self.loaded);
+        loaded.extend(newer.tail().iter().skip(new).cloned());
+        loaded.splice(..self.apart.len(), newer.loaded[..kept].iter().cloned());
+        self.apart = newer.apart;
+        self.apart.truncate(kept);
+        self.outline = newer.outline;
+        Some(self)
     }
 
     /// Forgets what no request needs any more that is cut at this place.
@@ -125,13 +136,35 @@ impl History {
             return;
         };
         let needed = self.outline.needed();
-        let base = self.base;
-        for (at, message) in (base..).zip(self.tail.drain(..count)) {
-            if needed.binary_search(&at).is_ok() {
-                self.apart.insert(at, message);
-            }
-        }
+        let places = self.apart.iter().copied().chain(self.base..cut).enumerate();
+        let kept: Vec<(usize, usize)> = places.filter(|(_, at)| needed.binary_search(at).is_ok()).collect();
+        let messages: Vec<_> = kept.iter().map(|(nth, _)| Arc::clone(&self.loaded[*nth])).collect();
+        Arc::make_mut(&mut self.loaded).splice(..self.apart.len() + count, messages);
+        self.apart = kept.into_iter().map(|(_, at)| at).collect();
         self.base = cut;
-        self.apart.retain(|at, _| needed.binary_search(at).is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shared_stays_as_it_was_and_costs_nothing() {
+        let mut history = History::from(vec![Message::user("one"), Message::user("two")]);
+        let before = history.outline().clone();
+        let at = Arc::as_ptr(&history.shared());
+        history.push(Message::user("one more"));
+        assert_eq!(at, Arc::as_ptr(&history.shared()), "nobody has it any more: nothing is copied");
+        history.back_to(before.clone());
+        let shared = history.shared();
+        history.push(Message::user("three"));
+        assert_eq!((shared.len(), history.shared().len()), (2, 3));
+        history.back_to(before);
+        assert_eq!(history.shared().len(), 2);
+        history.forget_before(1);
+        assert_eq!(history.shared().len(), 1);
+        history.prepend(vec![Message::user("one")]);
+        assert_eq!(history.shared().len(), 2);
     }
 }

@@ -102,7 +102,7 @@ pub struct PhaseContext {
     /// The agent.
     pub agent_spec: Arc<AgentSpec>,
     /// The conversation so far, newest last.
-    pub messages: Arc<[Arc<Message>]>,
+    pub messages: Arc<Vec<Arc<Message>>>,
     /// The tools of the agent, whether or not the step offers them; filled in the phases of a step.
     pub tools: Arc<[ToolDescriptor]>,
     /// The call, in the two phases of a call.
@@ -132,7 +132,7 @@ impl PhaseContext {
             snapshot: Snapshot::default(),
             run_identity,
             agent_spec,
-            messages: Arc::from([]),
+            messages: Arc::default(),
             tools: Arc::from([]),
             tool: None,
             intercept: None,
@@ -202,7 +202,7 @@ impl PhaseContext {
     /// Sets the conversation.
     #[must_use]
     pub fn with_messages(mut self, messages: impl IntoIterator<Item = impl Into<Arc<Message>>>) -> Self {
-        self.messages = messages.into_iter().map(Into::into).collect();
+        self.messages = Arc::new(messages.into_iter().map(Into::into).collect());
         self
     }
 
