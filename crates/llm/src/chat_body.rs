@@ -5,19 +5,23 @@
 //! to send, echoes thoughts to servers that refuse the field, and its transport has no bound on the size of an event.
 
 use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::classify::Origin;
-use super::convert::{PICTURES, Prepared, cache_key, unseen};
+use super::convert::{PICTURES, Shaper, cache_key, joint, system_texts, unseen};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::executor::InferenceRequest;
 use aye_core::contract::inference::ReasoningEffort;
 use aye_core::contract::message::{Message, Role};
 
+/// More is not kept for the next request: then it is nearly all pictures.
+const KEPT: usize = 4 << 20;
+
 /// What the server behind an address is known to want or to refuse.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Habits {
     /// OpenAI itself.
     openai: bool,
@@ -43,15 +47,19 @@ impl Habits {
     }
 }
 
-/// The body, in the order in which it goes out: what does not change comes first, for the cache.
+/// What stands before the messages: what does not change comes first, for the cache of the provider.
 #[derive(Serialize)]
-pub(super) struct ChatBody<'a> {
+struct Head<'a> {
     model: &'a str,
     stream: bool,
     stream_options: StreamOptions,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Offer<'a>>,
-    messages: Vec<Said<'a>>,
+}
+
+/// What stands behind the messages.
+#[derive(Serialize)]
+struct Tail {
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,26 +151,118 @@ struct Called<'a> {
     arguments: String,
 }
 
-/// The body. It borrows what is said, of which a long conversation has much.
-pub(super) fn build<'a>(
-    prepared: &'a Prepared,
-    request: &'a InferenceRequest,
-    origin: &Origin,
-) -> ChatBody<'a> {
-    let habits = Habits::of(origin);
-    let model = request.wire_model();
-    let overrides = &request.overrides;
-    let has_new_name = ["gpt-5", "gpt-6", "o1", "o3", "o4"].iter().any(|start| model.starts_with(start));
+/// The messages of a request as they were sent. The next request of the conversation begins with them, and encoding
+/// them again would cost more with each turn.
+#[derive(Debug)]
+struct Encoded {
+    habits: Habits,
+    /// The tools that were offered: calls of others have other names.
+    tools: Vec<String>,
+    /// What was encoded.
+    messages: Vec<Arc<Message>>,
+    shaper: Shaper,
+    /// The first message that was sent.
+    first: Option<Arc<Message>>,
+    /// The members of the list, with commas between them.
+    items: Vec<u8>,
+}
+
+impl Encoded {
+    fn nothing(habits: Habits, request: &InferenceRequest) -> Self {
+        let tools = request.tools.iter().map(|tool| tool.id.clone()).collect();
+        let (messages, shaper) = (Vec::new(), Shaper::default());
+        Self { habits, tools, messages, shaper, first: None, items: Vec::new() }
+    }
+
+    /// Whether a request begins with exactly this.
+    fn begins(&self, habits: Habits, request: &InferenceRequest) -> bool {
+        let reads_same = |(known, said): (&Arc<Message>, &Arc<Message>)| {
+            Arc::ptr_eq(known, said)
+                || known.role == said.role
+                    && known.content == said.content
+                    && known.tool_calls == said.tool_calls
+                    && known.tool_call_id == said.tool_call_id
+        };
+        self.habits == habits
+            && self.messages.len() <= request.messages.len()
+            && self.tools.iter().eq(request.tools.iter().map(|tool| &tool.id))
+            && self.messages.iter().zip(&request.messages).all(reads_same)
+    }
+
+    /// Adds as much of a request as all later ones begin with.
+    fn extend(&mut self, request: &InferenceRequest) -> serde_json::Result<()> {
+        let new = &request.messages[self.messages.len()..];
+        let new = &new[..joint(new)];
+        let shaped = self.shaper.shape(new.to_vec(), request);
+        encode(&shaped, self.habits, &mut self.items)?;
+        self.first = self.first.take().or_else(|| shaped.first().cloned());
+        self.messages.extend_from_slice(new);
+        Ok(())
+    }
+}
+
+/// Builds request bodies, and remembers what the last one began with.
+#[derive(Debug, Default)]
+pub(super) struct ChatBodies(Mutex<Option<Encoded>>);
+
+impl ChatBodies {
+    /// Builds the body of a request.
+    pub(super) fn build(&self, request: &InferenceRequest, origin: &Origin) -> serde_json::Result<Vec<u8>> {
+        let habits = Habits::of(origin);
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let known = known.filter(|known| known.begins(habits, request));
+        let mut known = known.unwrap_or_else(|| Encoded::nothing(habits, request));
+        known.extend(request)?;
+        let mut shaper = known.shaper.clone();
+        let mut rest = shaper.shape(request.messages[known.messages.len()..].to_vec(), request);
+        rest.extend(shaper.end());
+        let system = [system_texts(request), shaper.system].concat();
+        let first = known.first.as_ref().or(rest.first()).map(Arc::as_ref);
+        let tail = serde_json::to_vec(&tail(request, habits, || cache_key(&system, &request.tools, first)))?;
+        let mut before = Vec::new();
+        if !system.is_empty() {
+            serde_json::to_writer(&mut before, &Said::System { content: system.join("\n\n") })?;
+        }
+        let mut behind = Vec::new();
+        encode(&rest, habits, &mut behind)?;
+        let head = serde_json::to_vec(&head(request))?;
+        let parts = [&before, &known.items, &behind];
+        let length = parts.iter().map(|part| part.len() + 1).sum::<usize>();
+        let mut body = Vec::with_capacity(head.len() + length + tail.len() + 16);
+        body.extend_from_slice(&head[..head.len() - 1]);
+        body.extend_from_slice(b",\"messages\":[");
+        for (nth, part) in parts.into_iter().filter(|part| !part.is_empty()).enumerate() {
+            body.extend_from_slice(if nth > 0 { b"," } else { b"" });
+            body.extend_from_slice(part);
+        }
+        body.push(b']');
+        body.extend_from_slice(if tail.len() > 2 { b"," } else { b"" });
+        body.extend_from_slice(&tail[1..]);
+        if known.items.len() <= KEPT {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        }
+        Ok(body)
+    }
+}
+
+fn head(request: &InferenceRequest) -> Head<'_> {
     let tools = request.tools.iter().map(|tool| Offer {
         kind: "function",
         function: Offered { name: &tool.id, description: &tool.description, parameters: &tool.parameters },
     });
-    ChatBody {
-        model,
+    Head {
+        model: request.wire_model(),
         stream: true,
         stream_options: StreamOptions { include_usage: true },
         tools: tools.collect(),
-        messages: messages(prepared, habits),
+    }
+}
+
+fn tail(request: &InferenceRequest, habits: Habits, key: impl FnOnce() -> String) -> Tail {
+    let model = request.wire_model();
+    let overrides = &request.overrides;
+    let has_new_name = ["gpt-5", "gpt-6", "o1", "o3", "o4"].iter().any(|start| model.starts_with(start));
+    Tail {
         temperature: overrides.temperature,
         top_p: overrides.top_p,
         max_completion_tokens: overrides.max_tokens.filter(|_| has_new_name),
@@ -176,18 +276,25 @@ pub(super) fn build<'a>(
             // There is no field for it here.
             Some(ReasoningEffort::Budget(_)) | None => None,
         },
-        prompt_cache_key: (request.enable_prompt_cache && habits.openai)
-            .then(|| cache_key(prepared, request)),
+        prompt_cache_key: (request.enable_prompt_cache && habits.openai).then(key),
     }
 }
 
-fn messages(prepared: &Prepared, habits: Habits) -> Vec<Said<'_>> {
-    let mut out = Vec::with_capacity(prepared.messages.len() + 1);
-    if !prepared.system.is_empty() {
-        out.push(Said::System { content: prepared.system.join("\n\n") });
+/// Appends messages to the members of a list.
+fn encode(messages: &[Arc<Message>], habits: Habits, items: &mut Vec<u8>) -> serde_json::Result<()> {
+    for said in said(messages, habits) {
+        if !items.is_empty() {
+            items.push(b',');
+        }
+        serde_json::to_writer(&mut *items, &said)?;
     }
+    Ok(())
+}
+
+fn said(messages: &[Arc<Message>], habits: Habits) -> Vec<Said<'_>> {
+    let mut out = Vec::with_capacity(messages.len());
     let mut pictures: Vec<Part<'_>> = Vec::new();
-    for message in &prepared.messages {
+    for message in messages {
         if message.role != Role::Tool {
             show(&mut pictures, &mut out);
         }

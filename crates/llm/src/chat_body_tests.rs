@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -40,7 +41,8 @@ fn request() -> InferenceRequest {
 }
 
 fn built(request: &InferenceRequest, base_url: &str) -> Value {
-    serde_json::to_value(build(&prepare(request), request, &origin(base_url))).expect("JSON")
+    let body = ChatBodies::default().build(request, &origin(base_url)).expect("a body");
+    serde_json::from_slice(&body).expect("JSON")
 }
 
 fn body(base_url: &str) -> Value {
@@ -90,9 +92,11 @@ fn fields_of_one_server_are_not_sent_to_another() {
 #[test]
 fn the_cache_key_stays_while_the_conversation_grows() {
     let mut request = request();
-    let before = cache_key(&prepare(&request), &request);
+    let key = |request: &_| built(request, "https://api.openai.com/v1/")["prompt_cache_key"].clone();
+    let before = key(&request);
+    assert!(before.is_string());
     request.messages.push(Message::user("more").into());
-    assert_eq!(cache_key(&prepare(&request), &request), before);
+    assert_eq!(key(&request), before);
 }
 
 #[test]
@@ -105,4 +109,104 @@ fn parameters_go_out_under_the_names_of_the_model() {
     request.model = "gpt-5-mini".into();
     let new = built(&request, "http://h/");
     assert_eq!(new["max_completion_tokens"], json!(7));
+}
+
+/// A message of a conversation that may be anything but in order.
+fn any_message() -> impl Strategy<Value = Arc<Message>> {
+    let id = || prop::sample::select(vec!["1", "2", "3"]);
+    let text = || prop::sample::select(vec!["", " ", "so", "\"quoted\"\n"]);
+    let call = (id(), prop::sample::select(vec!["Read", "Gone", "b\0d"]), any::<bool>());
+    let call = call.prop_map(|(id, name, is_odd)| {
+        ToolCall::new(id, name, if is_odd { json!("{\"cut") } else { json!({"a": 1}) })
+    });
+    let asks = (text(), prop::collection::vec(call, 0..3));
+    prop_oneof![
+        text().prop_map(Message::user),
+        text().prop_map(Message::system),
+        asks.prop_map(|(text, calls)| Message::assistant_with(vec![ContentBlock::text(text)], calls)),
+        (id(), text()).prop_map(|(id, text)| Message::tool(id, text)),
+        id().prop_map(|id| Message::tool_with(id, vec![ContentBlock::image("image/png", "BBBB")])),
+    ]
+    .prop_map(Arc::new)
+}
+
+/// A turn as it is nearly always: asked, called, answered.
+fn turn() -> impl Strategy<Value = Vec<Arc<Message>>> {
+    (0_usize..3).prop_map(|count| {
+        let ids = ["1", "2"][..count.min(2)].iter();
+        let calls: Vec<ToolCall> = ids.clone().map(|id| ToolCall::new(*id, "Read", json!({}))).collect();
+        let asked = vec![Message::user("go"), Message::assistant_with(vec![ContentBlock::text("x")], calls)];
+        let results = ids.map(|id| Message::tool(*id, "y"));
+        asked.into_iter().chain(results).map(Arc::new).collect()
+    })
+}
+
+proptest! {
+    /// What a body is does not depend on the requests before it: the conversation grew, went back, was summarised, or
+    /// its tools, instructions or server changed.
+    #[test]
+    fn a_body_is_the_same_after_any_other_request(
+        steps in prop::collection::vec(
+            (
+                prop_oneof![
+                    3 => turn(),
+                    1 => prop::collection::vec(any_message(), 0..4),
+                ],
+                0_usize..3,
+                0_u8..12,
+            ),
+            1..12,
+        ),
+    ) {
+        let bodies = ChatBodies::default();
+        let mut request = request();
+        request.messages.clear();
+        for (added, taken, change) in steps {
+            let left = request.messages.len().saturating_sub(if change == 0 { taken } else { 0 });
+            request.messages.truncate(left);
+            request.messages.extend(added);
+            match change {
+                1 => request.tools.clear(),
+                2 => request.tools = vec![ToolDescriptor::new("Read", "Read", "reads")],
+                3 => request.system.push(ContentBlock::text("more")),
+                4 if !request.messages.is_empty() => drop(request.messages.remove(0)),
+                // A summary is made anew for each request, and reads the same.
+                5 => request.messages.insert(0, Arc::new(Message::user("summary"))),
+                6 => request.messages = request.messages.iter().map(|m| Arc::new(Message::clone(m))).collect(),
+                _ => {}
+            }
+            let server = if change == 7 { "https://openrouter.ai/api/v1/" } else { "https://api.openai.com/v1/" };
+            let origin = origin(server);
+            let fresh = ChatBodies::default().build(&request, &origin).expect("a body");
+            let body = bodies.build(&request, &origin).expect("a body");
+            prop_assert_eq!(String::from_utf8(body), String::from_utf8(fresh.clone()));
+            // In pieces it is what it would be as a whole.
+            let mut whole = Vec::new();
+            encode(&prepare(&request).messages, Habits::of(&origin), &mut whole).expect("JSON");
+            let whole = String::from_utf8(whole).expect("text");
+            let fresh = String::from_utf8(fresh).expect("text");
+            prop_assert!(fresh.contains(&format!("{whole}]")), "{whole} in {fresh}");
+        }
+    }
+}
+
+#[test]
+fn only_what_is_new_of_a_conversation_is_encoded() {
+    let bodies = ChatBodies::default();
+    let origin = origin("http://h/");
+    let known = || {
+        let known = bodies.0.lock().expect("no panic");
+        known.as_ref().map(|known| (known.messages.len(), known.items.as_ptr(), known.items.len()))
+    };
+    let mut request = request();
+    request.messages = vec![Arc::new(Message::user("a")), Arc::new(Message::assistant("b".repeat(4096)))];
+    request.messages.push(Arc::new(Message::user("c")));
+    bodies.build(&request, &origin).expect("a body");
+    let before = known().expect("it is kept");
+    assert_eq!(before.0, 2, "the last message may still grow");
+    bodies.build(&request, &origin).expect("a body");
+    assert_eq!(known(), Some(before));
+    request.messages.push(Arc::new(Message::assistant("d")));
+    bodies.build(&request, &origin).expect("a body");
+    assert_eq!(known().expect("it is kept").0, 4);
 }

@@ -12,13 +12,14 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::provider::Adapter;
-use super::repair::repair;
+use super::repair::{self, repair};
 use aye_core::contract::content::{ContentBlock, text_of};
 use aye_core::contract::digest::{hex, sha256_hex};
 use aye_core::contract::executor::InferenceRequest;
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::inference::ReasoningEffort;
 use aye_core::contract::message::{Message, Role, ToolCall};
+use aye_core::contract::tool::ToolDescriptor;
 
 /// A conversation in the shape that every provider accepts.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,69 +38,115 @@ pub struct Prepared {
 ///   providers have one place for system text only, and changing that one would cost the whole prompt cache.
 /// - Calls that could not be used are shown as calls without arguments; their results say what was wrong.
 pub fn prepare(request: &InferenceRequest) -> Prepared {
-    let mut system: Vec<String> =
-        request.system.iter().filter_map(ContentBlock::as_text).map(str::to_owned).collect();
-    let mut messages: Vec<Arc<Message>> = Vec::with_capacity(request.messages.len() + 1);
-    // Most messages are shared with the conversation; only those that differ here are copied.
-    for mut message in repair(request.messages.clone()) {
-        if message.content.iter().any(is_blank) {
-            Arc::make_mut(&mut message).content.retain(|block| !is_blank(block));
-        }
-        match message.role {
-            Role::System if messages.is_empty() => {
-                let text = message.text();
-                if !text.is_empty() {
-                    system.push(text);
-                }
-                continue;
+    let mut shaper = Shaper { system: system_texts(request), ..Shaper::default() };
+    let mut messages = shaper.shape(request.messages.clone(), request);
+    messages.extend(shaper.end());
+    Prepared { system: shaper.system, messages }
+}
+
+/// The instructions of a request.
+pub(super) fn system_texts(request: &InferenceRequest) -> Vec<String> {
+    request.system.iter().filter_map(ContentBlock::as_text).map(str::to_owned).collect()
+}
+
+/// What is known of a conversation that is brought into shape piece by piece.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shaper {
+    /// System texts at its start, in order.
+    pub(super) system: Vec<String>,
+    /// Who spoke last.
+    last: Option<Role>,
+}
+
+impl Shaper {
+    /// Shapes the next piece of the conversation of `request`. The one before must have ended at a [`joint`].
+    pub(super) fn shape(
+        &mut self,
+        piece: Vec<Arc<Message>>,
+        request: &InferenceRequest,
+    ) -> Vec<Arc<Message>> {
+        let mut messages: Vec<Arc<Message>> = Vec::with_capacity(piece.len() + 1);
+        // Most messages are shared with the conversation; only those that differ here are copied.
+        for mut message in repair(piece) {
+            if message.content.iter().any(is_blank) {
+                Arc::make_mut(&mut message).content.retain(|block| !is_blank(block));
             }
-            Role::System => {
-                let text = message.text();
-                if text.is_empty() {
+            match message.role {
+                Role::System if self.last.is_none() => {
+                    let text = message.text();
+                    if !text.is_empty() {
+                        self.system.push(text);
+                    }
                     continue;
                 }
-                let text = format!("<system-reminder>\n{text}\n</system-reminder>");
-                let message = Arc::make_mut(&mut message);
-                message.role = Role::User;
-                message.content = vec![ContentBlock::text(text)];
-            }
-            Role::User if message.content.is_empty() => continue,
-            Role::Assistant => {
-                let says = message
-                    .content
-                    .iter()
-                    .any(|block| matches!(block, ContentBlock::Text { .. } | ContentBlock::Image { .. }));
-                if !says && message.tool_calls.is_empty() {
-                    continue;
+                Role::System => {
+                    let text = message.text();
+                    if text.is_empty() {
+                        continue;
+                    }
+                    let text = format!("<system-reminder>\n{text}\n</system-reminder>");
+                    let message = Arc::make_mut(&mut message);
+                    message.role = Role::User;
+                    message.content = vec![ContentBlock::text(text)];
                 }
-                let is_odd = |call: &ToolCall| {
-                    call.invalid.is_some() || !call.arguments.is_object() || !is_offered(call, request)
-                };
-                if message.tool_calls.iter().any(is_odd) {
-                    for call in &mut Arc::make_mut(&mut message).tool_calls {
-                        call.name = wire_name(call, request);
-                        if call.invalid.is_some() || !call.arguments.is_object() {
-                            call.arguments = Value::Object(Map::new());
+                Role::User if message.content.is_empty() => continue,
+                Role::Assistant if !says(&message) => continue,
+                Role::Assistant => {
+                    let is_odd = |call: &ToolCall| {
+                        call.invalid.is_some() || !call.arguments.is_object() || !is_offered(call, request)
+                    };
+                    if message.tool_calls.iter().any(is_odd) {
+                        for call in &mut Arc::make_mut(&mut message).tool_calls {
+                            call.name = wire_name(call, request);
+                            if call.invalid.is_some() || !call.arguments.is_object() {
+                                call.arguments = Value::Object(Map::new());
+                            }
                         }
                     }
                 }
+                Role::User | Role::Tool => {}
             }
-            Role::User | Role::Tool => {}
-        }
-        if messages.is_empty() && message.role != Role::User {
-            messages.push(Arc::new(Message::user("(The start of this conversation was left out.)")));
-        }
-        match messages.last_mut() {
-            Some(last) if last.role == Role::User && message.role == Role::User => {
-                Arc::make_mut(last).content.extend(Arc::unwrap_or_clone(message).content);
+            if self.last.is_none() && message.role != Role::User {
+                messages.push(Arc::new(Message::user("(The start of this conversation was left out.)")));
             }
-            _ => messages.push(message),
+            self.last = Some(message.role);
+            match messages.last_mut() {
+                Some(last) if last.role == Role::User && message.role == Role::User => {
+                    Arc::make_mut(last).content.extend(Arc::unwrap_or_clone(message).content);
+                }
+                _ => messages.push(message),
+            }
         }
+        messages
     }
-    if messages.last().is_none_or(|last| last.role == Role::Assistant) {
-        messages.push(Arc::new(Message::user("Continue.")));
+
+    /// What a conversation has to end with when it does not end with a user or a result.
+    pub(super) fn end(&self) -> Option<Arc<Message>> {
+        let is_open = self.last.is_none_or(|last| last == Role::Assistant);
+        is_open.then(|| Arc::new(Message::user("Continue.")))
     }
-    Prepared { system, messages }
+}
+
+/// The last place where a conversation can be shaped in two pieces that are what the whole would be: behind an answer or
+/// a result, where no call waits for one.
+pub(super) fn joint(messages: &[Arc<Message>]) -> usize {
+    let ordered = &messages[..repair::ordered(messages)];
+    let ends = |message: &Arc<Message>| match message.role {
+        Role::Assistant => says(message),
+        Role::Tool => true,
+        Role::System | Role::User => false,
+    };
+    ordered.iter().rposition(ends).map_or(0, |at| at + 1)
+}
+
+/// Whether an assistant's message has anything that is sent. Thoughts alone are not.
+fn says(message: &Message) -> bool {
+    let is_said = |block: &ContentBlock| match block {
+        ContentBlock::Text { .. } => !is_blank(block),
+        ContentBlock::Image { .. } => true,
+        _ => false,
+    };
+    !message.tool_calls.is_empty() || message.content.iter().any(is_said)
 }
 
 fn is_blank(block: &ContentBlock) -> bool {
@@ -141,15 +188,15 @@ fn wire_id(adapter: Adapter, id: &str) -> String {
 
 /// One word for conversations that share their beginning, so that a provider sends them where the beginning is
 /// cached.
-pub(super) fn cache_key(prepared: &Prepared, request: &InferenceRequest) -> String {
+pub(super) fn cache_key(system: &[String], tools: &[ToolDescriptor], first: Option<&Message>) -> String {
     let mut hash = Sha256::new();
-    for text in &prepared.system {
+    for text in system {
         hash.update(text.as_bytes());
     }
-    for tool in &request.tools {
+    for tool in tools {
         hash.update(tool.id.as_bytes());
     }
-    if let Some(first) = prepared.messages.first() {
+    if let Some(first) = first {
         hash.update(first.text().as_bytes());
     }
     format!("aye-{}", &hex(&hash.finalize())[..32])
@@ -228,7 +275,11 @@ pub(super) fn options(adapter: Adapter, request: &InferenceRequest, prepared: &P
         options = options.with_extra_body(json!({"model": model}));
     }
     if adapter == Adapter::OpenAiResponses && request.enable_prompt_cache {
-        options = options.with_prompt_cache_key(cache_key(prepared, request));
+        options = options.with_prompt_cache_key(cache_key(
+            &prepared.system,
+            &request.tools,
+            prepared.messages.first().map(Arc::as_ref),
+        ));
     }
     options
 }

@@ -15,13 +15,14 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue}
 use secrecy::ExposeSecret;
 use tokio::time::Instant;
 
+use super::chat_body::ChatBodies;
 use super::classify::Origin;
 use super::decode::Decoder;
 use super::fold::Fold;
 use super::http::{Frames, LazyClient};
 use super::provider::{Adapter, ProviderConfig, normalise_base_url};
 use super::scripted::{used_ids, whole};
-use super::{chat_body, convert, gemini_body, http};
+use super::{convert, gemini_body, http};
 use aye_core::contract::executor::{
     InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStream, LlmStreamEvent,
 };
@@ -37,6 +38,7 @@ pub struct GenaiExecutor {
     config: Option<ProviderConfig>,
     http: LazyClient,
     genai: OnceLock<genai::Client>,
+    chat_bodies: ChatBodies,
 }
 
 impl Default for GenaiExecutor {
@@ -58,7 +60,12 @@ impl GenaiExecutor {
     /// (`OPENAI_API_KEY`, `OPENAI_BASE_URL`, ...). This is the convenience of a library; programs with configuration
     /// use [`GenaiExecutor::with`].
     pub fn new() -> Self {
-        Self { config: None, http: LazyClient::default(), genai: OnceLock::new() }
+        Self {
+            config: None,
+            http: LazyClient::default(),
+            genai: OnceLock::new(),
+            chat_bodies: ChatBodies::default(),
+        }
     }
 
     /// Asks one provider. Reads nothing from the environment.
@@ -114,21 +121,19 @@ impl GenaiExecutor {
         let Target { origin, base, timeouts, answer_timeout } = target;
         let ends_at = Instant::now() + answer_timeout;
         let client = self.http.get(&origin, Some(&base))?;
-        let prepared = convert::prepare(&request);
         let source = if let Adapter::OpenAi | Adapter::Gemini = origin.adapter {
-            let (headers, origin) = (headers(&origin)?, origin.clone());
-            let frames = if origin.adapter == Adapter::OpenAi {
-                let url = endpoint(&base, "chat/completions");
-                let body = chat_body::build(&prepared, &request, &origin);
-                http::send(&client, url, headers, &body, timeouts, origin).await
+            let (url, body) = if origin.adapter == Adapter::OpenAi {
+                (endpoint(&base, "chat/completions"), self.chat_bodies.build(&request, &origin))
             } else {
                 let mut url = endpoint(&base, &gemini_body::path(request.wire_model()));
                 url.query_pairs_mut().append_pair("alt", "sse");
-                http::send(&client, url, headers, &gemini_body::build(&prepared, &request), timeouts, origin)
-                    .await
+                (url, serde_json::to_vec(&gemini_body::build(&convert::prepare(&request), &request)))
             };
-            Source::Own(Box::new(frames?))
+            let body = body.map_err(|error| InferenceExecutionError::InvalidRequest(error.to_string()))?;
+            let frames = http::send(&client, url, headers(&origin)?, body, timeouts, origin.clone()).await?;
+            Source::Own(Box::new(frames))
         } else {
+            let prepared = convert::prepare(&request);
             let raw = Arc::new(Mutex::new(VecDeque::new()));
             let sink = Arc::clone(&raw);
             let options = convert::options(origin.adapter, &request, &prepared)

@@ -94,17 +94,17 @@ pub(super) struct Frames {
     head: Vec<u8>,
 }
 
-/// Sends one request and waits for the headers of its answer.
+/// Sends one request, whose body is JSON, and waits for the headers of its answer.
 pub(super) async fn send(
     client: &reqwest::Client,
     url: reqwest::Url,
     headers: HeaderMap,
-    body: &(impl serde::Serialize + ?Sized),
+    body: Vec<u8>,
     timeouts: (Duration, Duration),
     origin: Origin,
 ) -> Result<Frames, InferenceExecutionError> {
     let (header_timeout, read_timeout) = timeouts;
-    let request = client.post(url).headers(headers).json(body);
+    let request = client.post(url).headers(headers).header(CONTENT_TYPE, "application/json").body(body);
     let response = tokio::time::timeout(header_timeout, request.send())
         .await
         .map_err(|_| origin.no_headers(header_timeout))?

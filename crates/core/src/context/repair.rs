@@ -17,7 +17,8 @@ pub const NO_RESULT: &str = "The result of this call is unknown. It may or may n
 /// - Of two calls with one id in one message the second is dropped; one in a later message takes the results that
 ///   come after it.
 pub fn repair(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
-    if is_in_order(&messages) {
+    // As nearly always: found without a table of calls.
+    if ordered(&messages) == messages.len() {
         return messages;
     }
     // Each result, by where it stands, waits for the nearest assistant message before it that asked for it.
@@ -72,28 +73,30 @@ pub fn repair(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     repaired
 }
 
-/// Whether there is nothing to repair, as nearly always: found without a table of calls.
-fn is_in_order(messages: &[Arc<Message>]) -> bool {
-    let mut rest = messages.iter();
-    while let Some(message) = rest.next() {
-        match message.role {
-            Role::Assistant => {
-                for (nth, call) in message.tool_calls.iter().enumerate() {
-                    let is_result = |next: &Arc<Message>| {
-                        next.role == Role::Tool && next.tool_call_id.as_deref() == Some(call.id.as_str())
-                    };
-                    let is_second = message.tool_calls[..nth].iter().any(|other| other.id == call.id);
-                    if is_second || !rest.next().is_some_and(is_result) {
-                        return false;
-                    }
-                }
-            }
-            Role::Tool => return false,
-            Role::System | Role::User if !message.tool_calls.is_empty() => return false,
-            Role::System | Role::User => {}
+/// Counts the messages at the start that need no repair, whatever comes after them: none of them is a call whose results
+/// are behind them.
+pub fn ordered(messages: &[Arc<Message>]) -> usize {
+    let mut at = 0;
+    while let Some(message) = messages.get(at) {
+        let calls = &message.tool_calls;
+        let results = messages.get(at + 1..at + 1 + calls.len());
+        let is_ordered = match message.role {
+            Role::Assistant => results.is_some_and(|results| {
+                calls.iter().zip(results).enumerate().all(|(nth, (call, result))| {
+                    let is_second = calls[..nth].iter().any(|other| other.id == call.id);
+                    let answers = result.tool_call_id.as_deref() == Some(call.id.as_str());
+                    !is_second && result.role == Role::Tool && answers
+                })
+            }),
+            Role::System | Role::User => calls.is_empty(),
+            Role::Tool => false,
+        };
+        if !is_ordered {
+            break;
         }
+        at += 1 + calls.len();
     }
-    true
+    at
 }
 
 #[cfg(test)]
@@ -187,7 +190,7 @@ mod tests {
             let spoken = messages.iter().filter(|m| m.role != Role::Tool).count();
             let kept = repaired.iter().filter(|m| m.role != Role::Tool).count();
             prop_assert_eq!(spoken, kept, "nothing that was said is lost");
-            prop_assert!(is_in_order(&repaired), "once is enough");
+            prop_assert_eq!(ordered(&repaired), repaired.len(), "once is enough");
         }
     }
 }
