@@ -53,7 +53,9 @@ impl StoredKey {
                 file.display()
             ));
         }
-        let Some(text) = read_private(file, 2 * MAX_KEY as u64)? else { return Ok(None) };
+        let Some(text) = read_private(file, 2 * MAX_KEY as u64).map_err(|error| error.to_string())? else {
+            return Ok(None);
+        };
         // The error of the parser would quote what it read.
         let stored: Option<Self> = serde_json::from_str(&text).ok();
         stored

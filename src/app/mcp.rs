@@ -225,7 +225,8 @@ impl AgreedTools {
         let fail = |why: String| {
             format!("{}: {why}; until this is fixed, no tool of an MCP server is used", self.path.display())
         };
-        let text = crate::config::read_private(&self.path, MAX_FILE).map_err(&fail)?;
+        let text =
+            crate::config::read_private(&self.path, MAX_FILE).map_err(|error| fail(error.to_string()))?;
         let Some(text) = text else { return Ok(AgreedFile { format: FORMAT, servers: BTreeMap::new() }) };
         let file: AgreedFile =
             serde_json::from_str(&text).map_err(|e| fail(format!("is not a list of trusted tools: {e}")))?;

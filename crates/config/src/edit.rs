@@ -2,12 +2,36 @@
 
 use toml::de::DeTable;
 
+/// Why a settings file was not changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsEditError {
+    /// The file is not TOML: the parser's words.
+    #[error("{0}")]
+    Syntax(String),
+    /// There is no place where the key could be set.
+    #[error("cannot insert `{key}` into it")]
+    NotInserted {
+        /// The key.
+        key: String,
+    },
+    /// The key cannot be removed without a change of the rest.
+    #[error("cannot remove `{key}` from it")]
+    NotRemoved {
+        /// The key.
+        key: String,
+    },
+}
+
+fn parsed(settings: &str) -> Result<toml::Spanned<DeTable<'_>>, SettingsEditError> {
+    DeTable::parse(settings).map_err(|error| SettingsEditError::Syntax(error.message().replace('\n', " ")))
+}
+
 /// The text with a key at the top of the file set to a text.
 ///
 /// # Errors
-/// A sentence, when the file cannot be read as TOML.
-pub fn set_text(settings: &str, key: &str, value: &str) -> Result<String, String> {
-    let table = DeTable::parse(settings).map_err(|error| error.message().replace('\n', " "))?;
+/// The file cannot be read as TOML, or has no place for the key.
+pub fn set_text(settings: &str, key: &str, value: &str) -> Result<String, SettingsEditError> {
+    let table = parsed(settings)?;
     let literal = toml::Value::String(value.to_owned()).to_string();
     let entries = table.get_ref();
     if let Some((_, old)) = entries.iter().find(|(name, _)| name.get_ref() == key) {
@@ -30,15 +54,19 @@ pub fn set_text(settings: &str, key: &str, value: &str) -> Result<String, String
     }
     let gap = if settings.is_empty() || settings.ends_with('\n') { "" } else { "\n" };
     let text = format!("{settings}{gap}{line}");
-    if is_set(&text, key, value) { Ok(text) } else { Err(format!("cannot insert `{key}` into it")) }
+    if is_set(&text, key, value) {
+        Ok(text)
+    } else {
+        Err(SettingsEditError::NotInserted { key: key.to_owned() })
+    }
 }
 
 /// The text without a key at the top of the file.
 ///
 /// # Errors
-/// A sentence, when the file cannot be read as TOML.
-pub fn unset(settings: &str, key: &str) -> Result<String, String> {
-    let table = DeTable::parse(settings).map_err(|error| error.message().replace('\n', " "))?;
+/// The file cannot be read as TOML, or the key cannot be removed alone.
+pub fn unset(settings: &str, key: &str) -> Result<String, SettingsEditError> {
+    let table = parsed(settings)?;
     let Some((name, old)) = table.get_ref().iter().find(|(name, _)| name.get_ref() == key) else {
         return Ok(settings.to_owned());
     };
@@ -48,7 +76,7 @@ pub fn unset(settings: &str, key: &str) -> Result<String, String> {
     let text = format!("{}{}", &settings[..start], &settings[end..]);
     let is_gone = DeTable::parse(&text)
         .is_ok_and(|table| table.get_ref().iter().all(|(name, _)| name.get_ref() != key));
-    if is_gone { Ok(text) } else { Err(format!("cannot remove `{key}` from it")) }
+    if is_gone { Ok(text) } else { Err(SettingsEditError::NotRemoved { key: key.to_owned() }) }
 }
 
 fn is_set(settings: &str, key: &str, value: &str) -> bool {

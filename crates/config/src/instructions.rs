@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::layers::read_text;
+use super::paths::{ReadTextError, read_private};
 use aye_core::contract::display::visible_line;
 
 /// Bytes of all instructions together.
@@ -98,16 +98,14 @@ fn first_file(
             warnings.push(format!("{}: links out of the repository; not followed", visible_line(&path)));
             continue;
         }
-        match read_text(&real, MAX_FILE) {
+        match read_private(&real, MAX_FILE) {
             Ok(Some(text)) if text.trim().is_empty() => {}
             Ok(Some(text)) => return Some((path, text)),
             Ok(None) => {}
-            Err((0, message)) => {
-                warnings.push(format!("{}: {message}", visible_line(&path.to_string_lossy())));
+            Err(error @ ReadTextError::NotText { line }) => {
+                warnings.push(format!("{}:{line}: {error}", visible_line(&path.to_string_lossy())));
             }
-            Err((line, message)) => {
-                warnings.push(format!("{}:{line}: {message}", visible_line(&path.to_string_lossy())));
-            }
+            Err(error) => warnings.push(format!("{}: {error}", visible_line(&path.to_string_lossy()))),
         }
     }
     None

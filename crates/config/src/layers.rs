@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::env::Env;
 use super::layer::{Key, Layer, LayerEntry, Origin, Problem, Value, parse_duration};
+use super::paths::read_private;
 use super::redact::redacted;
 use super::schema::{self, Kind, ProjectMay};
 use super::settings::Settings;
@@ -301,38 +300,14 @@ fn is_stricter(value: &Value, before: Option<&Value>, kind: Kind) -> bool {
 
 /// Reads a settings file; a missing one is an empty layer.
 pub(crate) fn read_layer(path: &Path) -> Layer {
-    match read_text(path, MAX_FILE) {
+    match read_private(path, MAX_FILE) {
         Ok(None) => Layer::default(),
         Ok(Some(text)) => Layer::from_toml(path, &text),
-        Err((line, message)) => {
-            let origin = Origin::File { path: path.to_path_buf(), line, column: usize::from(line > 0) };
+        Err(error) => {
+            let (origin, message) = (error.origin(path), error.to_string());
             Layer { entries: Vec::new(), problems: vec![Problem { origin, message }] }
         }
     }
-}
-
-/// Reads a regular UTF-8 file up to a size; `None` when there is none. The error is a line (0: the whole file) and words.
-pub(crate) fn read_text(path: &Path, max: u64) -> Result<Option<String>, (usize, String)> {
-    let refuse = |error: io::Error| (0, format!("cannot be read: {error}"));
-    let is_missing =
-        |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
-    // Looked at before it is opened: opening a pipe would wait for its other end.
-    match path.metadata() {
-        Ok(meta) if meta.is_file() => {}
-        Ok(_) => return Err((0, "is not a file".to_owned())),
-        Err(error) if is_missing(&error) => return Ok(None),
-        Err(error) => return Err(refuse(error)),
-    }
-    let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(max + 1).read_to_end(&mut bytes)).map_err(refuse)?;
-    if bytes.len() as u64 > max {
-        return Err((0, format!("is larger than {} KiB", max / 1024)));
-    }
-    String::from_utf8(bytes).map(Some).map_err(|error| {
-        let valid = error.utf8_error().valid_up_to();
-        let line = error.as_bytes()[..valid].split(|byte| *byte == b'\n').count();
-        (line, "is not UTF-8 text".to_owned())
-    })
 }
 
 #[cfg(test)]

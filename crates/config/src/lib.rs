@@ -20,7 +20,7 @@ mod tree;
 mod trust;
 mod zone;
 
-pub use edit::{set_text, unset};
+pub use edit::{SettingsEditError, set_text, unset};
 pub use endpoints::{
     OfferedModel, ProbeCandidate, ProbeHit, ResolvedProvider, normalise_base_url, probe_candidates,
     resolve_providers,
@@ -35,7 +35,9 @@ pub use models::{
     DEMO, KeySource, ModelRow, SelectError, Selection, gone, key_sources, list_models, needs_probe,
     select_model, wants_list,
 };
-pub use paths::{Paths, PathsError, PrivateFileError, create_private_dir, read_private, write_private};
+pub use paths::{
+    Paths, PathsError, PrivateFileError, ReadTextError, create_private_dir, read_private, write_private,
+};
 pub use providers::{BuiltInProvider, PROVIDERS};
 pub use schema::STATUS_SEGMENTS;
 pub use servers::{SERVERS_FILE, Servers, load_servers, server_files};

@@ -1,11 +1,12 @@
 //! Where aye keeps its files, computed from an [`Env`], and the way private files are made.
 
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::env::Env;
+use super::layer::Origin;
 
 /// The folders and files of one installation. Nothing is created until [`Paths::create`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -206,9 +207,63 @@ pub fn create_private_dir(dir: &Path) -> Result<(), PrivateFileError> {
     Ok(())
 }
 
-/// Reads a file of aye's own up to a size; `None` when there is none. The error is what is wrong with it.
-pub fn read_private(path: &Path, max: u64) -> Result<Option<String>, String> {
-    super::layers::read_text(path, max).map_err(|(_, why)| why)
+/// Why a file could not be read as text. The words go on after the file's name.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadTextError {
+    /// It is a folder, a pipe or another thing without a text.
+    #[error("is not a file")]
+    NotAFile,
+    /// The system refused.
+    #[error("cannot be read: {0}")]
+    Unreadable(#[from] io::Error),
+    /// It is larger than what is read of such a file.
+    #[error("is larger than {} KiB", max / 1024)]
+    TooLarge {
+        /// The limit in bytes.
+        max: u64,
+    },
+    /// It contains bytes that are not UTF-8.
+    #[error("is not UTF-8 text")]
+    NotText {
+        /// The line of the first such byte.
+        line: usize,
+    },
+}
+
+impl ReadTextError {
+    /// What is wrong in that file: a line, or the file as a whole.
+    pub(crate) fn origin(&self, path: &Path) -> Origin {
+        let line = match self {
+            Self::NotText { line } => *line,
+            Self::NotAFile | Self::Unreadable(_) | Self::TooLarge { .. } => 0,
+        };
+        Origin::File { path: path.to_path_buf(), line, column: usize::from(line > 0) }
+    }
+}
+
+/// Reads a regular UTF-8 file up to a size; `None` when there is none.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn read_private(path: &Path, max: u64) -> Result<Option<String>, ReadTextError> {
+    let is_missing =
+        |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+    // Looked at before it is opened: opening a pipe would wait for its other end.
+    match path.metadata() {
+        Ok(meta) if meta.is_file() => {}
+        Ok(_) => return Err(ReadTextError::NotAFile),
+        Err(error) if is_missing(&error) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(ReadTextError::TooLarge { max });
+    }
+    String::from_utf8(bytes).map(Some).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        ReadTextError::NotText { line: error.as_bytes()[..valid].split(|byte| *byte == b'\n').count() }
+    })
 }
 
 /// Writes a file with mode 0600 in one step: readers see the old content or the new one, also after a power cut.

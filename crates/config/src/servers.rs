@@ -14,7 +14,8 @@ use serde_json::value::RawValue;
 
 use super::env::Env;
 use super::layer::{Origin, line_column};
-use super::layers::{Provenance, read_text};
+use super::layers::Provenance;
+use super::paths::read_private;
 use super::redact::{arguments, without_password};
 use super::settings::{McpSettings, ServerSettings};
 use aye_core::contract::digest::sha256_hex;
@@ -551,12 +552,11 @@ pub fn load_servers(
         }
     }
     for file in project {
-        let text = match read_text(file, MAX_FILE) {
+        let text = match read_private(file, MAX_FILE) {
             Ok(Some(text)) => text,
             Ok(None) => continue,
-            Err((line, why)) => {
-                let origin = Origin::File { path: file.clone(), line, column: usize::from(line > 0) };
-                servers.problems.push(format!("{origin}: {why}"));
+            Err(error) => {
+                servers.problems.push(format!("{}: {error}", error.origin(file)));
                 continue;
             }
         };

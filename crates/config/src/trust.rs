@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::layer::{LayerEntry, Value};
-use super::layers::{defaults, project_config_files, project_refusal, read_layer, read_text};
-use super::paths::{PrivateFileError, write_private};
+use super::layers::{defaults, project_config_files, project_refusal, read_layer};
+use super::paths::{PrivateFileError, read_private, write_private};
 use super::schema::ProjectMay;
 use aye_core::contract::digest::hex;
 use aye_core::contract::display::{shortened, visible_line};
@@ -136,7 +136,7 @@ fn excerpt(text: &str) -> String {
 }
 
 fn text_of(path: &Path) -> String {
-    read_text(path, MAX_HASHED).ok().flatten().unwrap_or_default()
+    read_private(path, MAX_HASHED).ok().flatten().unwrap_or_default()
 }
 
 fn rules_item(path: &Path) -> Option<TrustItem> {
@@ -421,7 +421,7 @@ impl TrustStore {
 
     fn read(&self) -> Result<BTreeMap<PathBuf, TrustedFolder>, TrustError> {
         let fail = |message: String| TrustError::Unreadable { path: self.path.clone(), message };
-        let text = read_text(&self.path, MAX_STORE).map_err(|(_, message)| fail(message))?;
+        let text = read_private(&self.path, MAX_STORE).map_err(|error| fail(error.to_string()))?;
         let Some(text) = text else { return Ok(BTreeMap::new()) };
         let file: StoreFile = serde_json::from_str(&text)
             .map_err(|error| fail(format!("is not a list of trusted folders: {error}")))?;

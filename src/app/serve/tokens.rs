@@ -68,7 +68,7 @@ impl TokenFiles {
 
     fn kept(&self) -> Result<Kept, String> {
         let failed = |why: String| format!("cannot read {}: {why}", self.further.display());
-        let text = read_private(&self.further, MAX_FILE).map_err(failed)?;
+        let text = read_private(&self.further, MAX_FILE).map_err(|error| failed(error.to_string()))?;
         text.map_or_else(
             || Ok(Kept::default()),
             |text| serde_json::from_str(&text).map_err(|e| failed(e.to_string())),

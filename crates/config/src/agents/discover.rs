@@ -1,8 +1,7 @@
 //! Finds agents in folders, in the order of precedence.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::fields::{Form, read_fields};
 use super::{AgentIssue, AgentScope, Places, Severity, WrittenAgent, WrittenAgents};
+use crate::paths::{ReadTextError, read_private};
 use aye_files::front_matter::{Front, Reader, line_of};
 
 /// A larger file is refused.
@@ -142,14 +142,24 @@ fn files(root: &Path, boundary: Option<&Path>, agents: &mut WrittenAgents) -> Ve
 /// Reads the file of one agent.
 pub fn read_file(path: &Path, form: Form, scope: AgentScope) -> (Option<WrittenAgent>, Vec<AgentIssue>) {
     let file = path.to_string_lossy().into_owned();
-    let text = match read_text(path) {
-        Ok(text) => text,
-        Err(message) => {
-            return (None, vec![AgentIssue { place: file, severity: Severity::Error, message }]);
-        }
+    let message = match read_private(path, MAX_FILE) {
+        Ok(Some(text)) => return read_text(path, file, &text, form, scope),
+        Ok(None) => "cannot be read: it is gone".to_owned(),
+        Err(error @ ReadTextError::NotText { line }) => format!("{error} (line {line})"),
+        Err(error) => error.to_string(),
     };
+    (None, vec![AgentIssue { place: file, severity: Severity::Error, message }])
+}
+
+fn read_text(
+    path: &Path,
+    file: String,
+    text: &str,
+    form: Form,
+    scope: AgentScope,
+) -> (Option<WrittenAgent>, Vec<AgentIssue>) {
     let mut reader = Reader::new(path);
-    let front = reader.read::<Map<String, Value>>(&text);
+    let front = reader.read::<Map<String, Value>>(text);
     let place = |line: usize| if line == 0 { file.clone() } else { format!("{file}:{line}") };
     let mut issues: Vec<AgentIssue> = reader
         .issues
@@ -194,22 +204,4 @@ fn line_in(yaml: &str, pointer: &str) -> usize {
         }
     }
     line
-}
-
-fn read_text(path: &Path) -> Result<String, String> {
-    let cannot = |error: std::io::Error| format!("cannot be read: {error}");
-    // Looked at before it is opened: opening a pipe would wait for its other end.
-    if !path.metadata().map_err(cannot)?.is_file() {
-        return Err("is not a file".to_owned());
-    }
-    let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)).map_err(cannot)?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(format!("is larger than {} KiB", MAX_FILE / 1024));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let valid = error.utf8_error().valid_up_to();
-        let line = error.as_bytes()[..valid].split(|byte| *byte == b'\n').count();
-        format!("is not UTF-8 text (line {line})")
-    })
 }
