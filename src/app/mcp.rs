@@ -26,9 +26,9 @@ pub(super) use show::page;
 use super::agent::tool_env;
 use super::foundation::Foundation;
 use crate::cli::Cli;
-use crate::config::{Servers, load_servers, server_files, write_private};
+use crate::config::{ReadTextError, Servers, load_servers, read_private, server_files, write_private};
 use crate::contract::clock::SystemClock;
-use crate::mcp::{Guidance, Launch, Manager, PinStore, Pinned, Questions, Surroundings};
+use crate::mcp::{Guidance, KeepError, Launch, Manager, PinStore, Pinned, Questions, Surroundings};
 use crate::plugins::permission::Permissions;
 use crate::runtime::AgentRuntime;
 use crate::tools;
@@ -220,32 +220,49 @@ struct AgreedFile {
     servers: BTreeMap<String, BTreeMap<String, Pinned>>,
 }
 
+/// Why the file is not used.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {what}; until this is fixed, no tool of an MCP server is used", path.display())]
+struct AgreedFileError {
+    path: PathBuf,
+    what: AgreedFileFault,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum AgreedFileFault {
+    #[error("{0}")]
+    Unreadable(ReadTextError),
+    #[error("is not a list of trusted tools: {0}")]
+    NotAList(serde_json::Error),
+    #[error("was written by another version")]
+    OtherVersion,
+}
+
 impl AgreedTools {
-    fn read(&self) -> Result<AgreedFile, String> {
-        let fail = |why: String| {
-            format!("{}: {why}; until this is fixed, no tool of an MCP server is used", self.path.display())
-        };
+    fn read(&self) -> Result<AgreedFile, AgreedFileError> {
+        let fail = |what| AgreedFileError { path: self.path.clone(), what };
         let text =
-            crate::config::read_private(&self.path, MAX_FILE).map_err(|error| fail(error.to_string()))?;
+            read_private(&self.path, MAX_FILE).map_err(|error| fail(AgreedFileFault::Unreadable(error)))?;
         let Some(text) = text else { return Ok(AgreedFile { format: FORMAT, servers: BTreeMap::new() }) };
         let file: AgreedFile =
-            serde_json::from_str(&text).map_err(|e| fail(format!("is not a list of trusted tools: {e}")))?;
-        if file.format == FORMAT { Ok(file) } else { Err(fail("was written by another version".to_owned())) }
+            serde_json::from_str(&text).map_err(|error| fail(AgreedFileFault::NotAList(error)))?;
+        if file.format == FORMAT { Ok(file) } else { Err(fail(AgreedFileFault::OtherVersion)) }
     }
 }
 
 impl PinStore for AgreedTools {
-    fn load(&self, scope: &str, server: &str) -> Result<Option<Pinned>, String> {
-        Ok(self.read()?.servers.remove(scope).and_then(|mut servers| servers.remove(server)))
+    fn load(&self, scope: &str, server: &str) -> Result<Option<Pinned>, KeepError> {
+        let mut file = self.read().map_err(|error| KeepError::Unreadable(error.into()))?;
+        Ok(file.servers.remove(scope).and_then(|mut servers| servers.remove(server)))
     }
 
-    fn save(&self, scope: &str, server: &str, pinned: &Pinned) -> Result<(), String> {
+    fn save(&self, scope: &str, server: &str, pinned: &Pinned) -> Result<(), KeepError> {
         if !self.is_kept {
             return Ok(());
         }
-        let mut file = self.read()?;
+        let mut file = self.read().map_err(|error| KeepError::Unreadable(error.into()))?;
         file.servers.entry(scope.to_owned()).or_default().insert(server.to_owned(), pinned.clone());
-        let text = serde_json::to_vec_pretty(&file).map_err(|e| e.to_string())?;
-        write_private(&self.path, &text).map_err(|e| e.to_string())
+        let text = serde_json::to_vec_pretty(&file).map_err(|e| KeepError::NotWritten(e.into()))?;
+        write_private(&self.path, &text).map_err(|e| KeepError::NotWritten(e.into()))
     }
 }

@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use crate::contract::digest::sha256_hex;
 use crate::contract::server::{LoginConfig, ServerConfig, ServerScope, ServerTransport};
 use crate::contract::tool::Tool;
-use crate::mcp::{Launch, Manager, NoLogins, Phase, PinStore, Pinned, Surroundings};
+use crate::mcp::{KeepError, Launch, Manager, NoLogins, Phase, PinStore, Pinned, Surroundings};
 use crate::phase::{Plugin, PluginDescriptor, PluginRegistrar};
 use crate::state::StateError;
 
@@ -136,11 +136,11 @@ impl McpServerConnectionConfig {
 struct NoPins;
 
 impl PinStore for NoPins {
-    fn load(&self, _: &str, _: &str) -> Result<Option<Pinned>, String> {
+    fn load(&self, _: &str, _: &str) -> Result<Option<Pinned>, KeepError> {
         Ok(None)
     }
 
-    fn save(&self, _: &str, _: &str, _: &Pinned) -> Result<(), String> {
+    fn save(&self, _: &str, _: &str, _: &Pinned) -> Result<(), KeepError> {
         Ok(())
     }
 }

@@ -18,6 +18,7 @@ use secrecy::ExposeSecret as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
+use super::error::ConnectError;
 use super::handler::{Handler, Shared};
 use super::login::{Bearer, Session};
 use super::open::{CancelGuard, MAX_CALL, OpenCall, Step};
@@ -60,30 +61,23 @@ pub(super) struct Client {
 }
 
 /// Why a call has no result.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum CallError {
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CallError {
     /// The server refused it, in its words.
+    #[error("{0}")]
     Refused(String),
     /// Nothing came for so long.
+    #[error("no answer for {} s", .0.as_secs_f64())]
     Timeout(Duration),
     /// The connection ended.
+    #[error("the connection ended")]
     Gone,
     /// The answer is none.
+    #[error("an invalid answer: {0}")]
     Nonsense(String),
     /// It was cancelled here.
+    #[error("cancelled")]
     Cancelled,
-}
-
-impl std::fmt::Display for CallError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Refused(why) => f.write_str(why),
-            Self::Timeout(limit) => write!(f, "no answer for {} s", limit.as_secs_f64()),
-            Self::Gone => f.write_str("the connection ended"),
-            Self::Nonsense(why) => write!(f, "an invalid answer: {why}"),
-            Self::Cancelled => f.write_str("cancelled"),
-        }
-    }
 }
 
 /// A text of the other side for a person or a model: one line, bounded.
@@ -135,12 +129,12 @@ impl Client {
     /// Starts or reaches the server and agrees with it on a protocol.
     ///
     /// # Errors
-    /// A sentence: why that is not possible.
+    /// Why that is not possible.
     pub(super) async fn connect(
         config: &ServerConfig,
         around: &Surroundings,
         shared: Arc<Shared>,
-    ) -> Result<Client, String> {
+    ) -> Result<Client, ConnectError> {
         match &config.transport {
             ServerTransport::Stdio { command, args, env, cwd } => {
                 let launch = Launch {
@@ -157,7 +151,9 @@ impl Client {
                         client.is_supervised = is_supervised;
                         Ok(client)
                     }
-                    Err(error) => Err(why_not(&error, Some(&mut child), &shared).await),
+                    Err(error) => {
+                        Err(ConnectError::NotAgreed(why_not(&error, Some(&mut child), &shared).await))
+                    }
                 }
             }
             ServerTransport::Http { url, headers, .. } => {
@@ -165,7 +161,7 @@ impl Client {
                 let settings = StreamableHttpClientTransportConfig::with_uri(url)
                     .custom_headers(header_map(headers)?)
                     .max_sse_event_size(MAX_MESSAGE);
-                let client = http_client(url).map_err(|e| format!("cannot create an HTTP client: {e}"))?;
+                let client = http_client(url).map_err(ConnectError::HttpClient)?;
                 let handler = Handler { shared: Arc::clone(&shared), root: None };
                 let session = Session::of(config, &around.logins, &around.clock, &shared.wants_login);
                 let agreed = if let Some(session) = session.map(Arc::new) {
@@ -178,7 +174,10 @@ impl Client {
                 };
                 match agreed {
                     Ok(client) => Ok(client),
-                    Err(error) => Err(why_not(&error, None, &shared).await + &sse_hint(url)),
+                    Err(error) => {
+                        let why = why_not(&error, None, &shared).await + &sse_hint(url);
+                        Err(ConnectError::NotAgreed(why))
+                    }
                 }
             }
         }
@@ -412,22 +411,18 @@ async fn why_not(
 
 type Pipes = (tokio::process::ChildStdout, tokio::process::ChildStdin, tokio::process::Child, bool);
 
-fn start(around: &Surroundings, launch: Launch, shared: &Arc<Shared>) -> Result<Pipes, String> {
+fn start(around: &Surroundings, launch: Launch, shared: &Arc<Shared>) -> Result<Pipes, ConnectError> {
     let (program, cwd) = (launch.program.clone(), launch.cwd.clone());
     let (command, is_supervised) = (around.spawn)(launch);
     let mut command = tokio::process::Command::from(command);
     command.kill_on_drop(!is_supervised);
     let mut child = command.spawn().map_err(|error| {
-        if cwd.is_dir() {
-            format!("cannot start {}: {error}", visible_line(&program))
-        } else {
-            format!("its folder {} does not exist", visible_line(&cwd.to_string_lossy()))
-        }
+        if cwd.is_dir() { ConnectError::NotStarted { program, error } } else { ConnectError::NoFolder(cwd) }
     })?;
     let (Some(stdout), Some(stdin), Some(stderr)) =
         (child.stdout.take(), child.stdin.take(), child.stderr.take())
     else {
-        return Err("it has no pipes".to_owned());
+        return Err(ConnectError::NoPipes);
     };
     let shared = Arc::clone(shared);
     tokio::spawn(async move { read_stderr(stderr, &shared).await });
@@ -461,15 +456,15 @@ async fn read_stderr(mut stderr: tokio::process::ChildStderr, shared: &Shared) {
 
 fn header_map(
     headers: &std::collections::BTreeMap<String, secrecy::SecretString>,
-) -> Result<HashMap<HeaderName, HeaderValue>, String> {
+) -> Result<HashMap<HeaderName, HeaderValue>, ConnectError> {
     headers
         .iter()
         .map(|(name, value)| {
             let shown = visible_line(name).into_owned();
             let name = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| format!("invalid header name `{shown}`"))?;
-            let mut value = HeaderValue::from_str(value.expose_secret())
-                .map_err(|_| format!("the value of the header `{shown}` cannot be sent"))?;
+                .map_err(|_| ConnectError::HeaderName(shown.clone()))?;
+            let mut value =
+                HeaderValue::from_str(value.expose_secret()).map_err(|_| ConnectError::HeaderValue(shown))?;
             value.set_sensitive(true);
             Ok((name, value))
         })

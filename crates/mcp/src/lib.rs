@@ -9,6 +9,7 @@
 mod client;
 mod content;
 mod elicit;
+mod error;
 mod guidance;
 mod handler;
 mod list;
@@ -32,6 +33,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
+pub use client::CallError;
+pub use error::{ForeignError, KeepError, LoginError, LoginUrlError, McpServerError};
 pub use guidance::Guidance;
 pub use login::{
     CallbackServer, LoggedOut, Login, LoginState, LoginStore, NoLogins, NotLoggedIn, log_out, login_command,

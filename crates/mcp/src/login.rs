@@ -20,6 +20,7 @@ pub use kept::LoginState;
 pub use landing::CallbackServer;
 pub use revoke::{LoggedOut, log_out};
 
+use super::error::{KeepError, LoginError};
 use aye_core::contract::display::{shell_word, visible_line};
 use aye_core::contract::server::{LoginGrant, ServerConfig, ServerTransport};
 
@@ -29,44 +30,44 @@ pub trait LoginStore: Send + Sync {
     ///
     /// # Errors
     /// Why it cannot be read: then it counts as nothing, and is not written over.
-    fn load(&self, scope: &str, server: &str) -> Result<Option<SecretString>, String>;
+    fn load(&self, scope: &str, server: &str) -> Result<Option<SecretString>, KeepError>;
 
     /// Keeps a text instead of the one before.
     ///
     /// # Errors
     /// Why it is not kept.
-    fn save(&self, scope: &str, server: &str, text: &SecretString) -> Result<(), String>;
+    fn save(&self, scope: &str, server: &str, text: &SecretString) -> Result<(), KeepError>;
 
     /// Forgets the text; `false` when there was none.
     ///
     /// # Errors
     /// Why it is still there.
-    fn forget(&self, scope: &str, server: &str) -> Result<bool, String>;
+    fn forget(&self, scope: &str, server: &str) -> Result<bool, KeepError>;
 
     /// Waits until no other process changes this text. It is free again when the value is dropped.
     ///
     /// # Errors
     /// Why that cannot be known.
-    fn lock(&self, scope: &str, server: &str) -> Result<Box<dyn Send>, String>;
+    fn lock(&self, scope: &str, server: &str) -> Result<Box<dyn Send>, KeepError>;
 }
 
 /// Keeps nothing.
 pub struct NoLogins;
 
 impl LoginStore for NoLogins {
-    fn load(&self, _: &str, _: &str) -> Result<Option<SecretString>, String> {
+    fn load(&self, _: &str, _: &str) -> Result<Option<SecretString>, KeepError> {
         Ok(None)
     }
 
-    fn save(&self, _: &str, _: &str, _: &SecretString) -> Result<(), String> {
+    fn save(&self, _: &str, _: &str, _: &SecretString) -> Result<(), KeepError> {
         Ok(())
     }
 
-    fn forget(&self, _: &str, _: &str) -> Result<bool, String> {
+    fn forget(&self, _: &str, _: &str) -> Result<bool, KeepError> {
         Ok(false)
     }
 
-    fn lock(&self, _: &str, _: &str) -> Result<Box<dyn Send>, String> {
+    fn lock(&self, _: &str, _: &str) -> Result<Box<dyn Send>, KeepError> {
         Ok(Box::new(()))
     }
 }
@@ -93,7 +94,7 @@ fn is_unattended(config: &ServerConfig) -> bool {
 ///
 /// # Errors
 /// What is kept cannot be read.
-pub fn login_state(config: &ServerConfig, store: &dyn LoginStore) -> Result<Option<LoginState>, String> {
+pub fn login_state(config: &ServerConfig, store: &dyn LoginStore) -> Result<Option<LoginState>, LoginError> {
     match address(config) {
         Some(url) if !is_unattended(config) => kept::state(config, url, store).map(Some),
         Some(_) | None => Ok(None),

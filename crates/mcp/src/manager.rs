@@ -9,9 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
 use super::content::Content;
+use super::error::{ConnectError, McpServerError, needs_login};
 use super::handler::Shared;
 use super::resource_tools;
-use super::server::{self, Known, Phase, PromptView, Server, ServerView};
+use super::server::{Known, Phase, PromptView, Server, ServerView};
 use super::{Surroundings, list};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::display::visible_line;
@@ -150,7 +151,7 @@ impl Manager {
         self.servers.all.iter().map(|server| server.view(false)).collect()
     }
 
-    fn server(&self, name: &str) -> Result<Arc<Server>, String> {
+    fn server(&self, name: &str) -> Result<Arc<Server>, McpServerError> {
         self.servers.named(name)
     }
 
@@ -158,15 +159,15 @@ impl Manager {
     ///
     /// # Errors
     /// There is no such server.
-    pub fn look(&self, name: &str) -> Result<ServerView, String> {
+    pub fn look(&self, name: &str) -> Result<ServerView, McpServerError> {
         Ok(self.server(name)?.view(true))
     }
 
     /// Agrees to the tools of a server as [`Manager::look`] gave them.
     ///
     /// # Errors
-    /// A sentence: nothing was agreed to.
-    pub fn agree(&self, name: &str) -> Result<String, String> {
+    /// Why nothing was agreed to.
+    pub fn agree(&self, name: &str) -> Result<String, McpServerError> {
         self.server(name)?.agree(&self.around)
     }
 
@@ -174,7 +175,7 @@ impl Manager {
     ///
     /// # Errors
     /// There is no such server.
-    pub fn restart(&self, name: &str) -> Result<(), String> {
+    pub fn restart(&self, name: &str) -> Result<(), McpServerError> {
         self.server(name)?.again.notify_one();
         Ok(())
     }
@@ -194,8 +195,13 @@ impl Manager {
     /// What a prompt says, with words for its arguments in their order; the last one takes the rest.
     ///
     /// # Errors
-    /// A sentence.
-    pub async fn prompt(&self, server: &str, name: &str, words: &str) -> Result<Vec<ContentBlock>, String> {
+    /// There is no such server, or it does not give that.
+    pub async fn prompt(
+        &self,
+        server: &str,
+        name: &str,
+        words: &str,
+    ) -> Result<Vec<ContentBlock>, McpServerError> {
         let server = self.server(server)?;
         let client = server.client().await?;
         let mut known = server.view(false).prompts;
@@ -204,28 +210,27 @@ impl Manager {
             server.read_prompts(&client, &self.around).await;
             known = server.view(false).prompts;
         }
-        let prompt = known
-            .iter()
-            .find(|prompt| prompt.name == name)
-            .ok_or_else(|| format!("the server {} has no prompt `{}`", server.name(), visible_line(name)))?;
+        let prompt = known.iter().find(|prompt| prompt.name == name).ok_or_else(|| {
+            McpServerError::UnknownPrompt { server: server.name(), prompt: name.to_owned() }
+        })?;
         let arguments = arguments_of(prompt, words)?;
         let content = list::get_prompt(&client, name, arguments, server.config.timeout).await;
-        blocks(content.map_err(|why| format!("the server {}: {why}", server.name()))?)
+        blocks(content.map_err(|error| McpServerError::Call { server: server.name(), error })?)
     }
 
     /// The resources of a server, or of all: server, address, name, description.
     ///
     /// # Errors
-    /// A sentence.
-    pub async fn resources(&self, server: Option<&str>) -> Result<Vec<[String; 4]>, String> {
+    /// There is no such server, or it does not give that.
+    pub async fn resources(&self, server: Option<&str>) -> Result<Vec<[String; 4]>, McpServerError> {
         self.servers.resources(server).await
     }
 
     /// What a resource holds.
     ///
     /// # Errors
-    /// A sentence.
-    pub async fn resource(&self, server: &str, uri: &str) -> Result<Vec<ContentBlock>, String> {
+    /// There is no such server, or it does not give that.
+    pub async fn resource(&self, server: &str, uri: &str) -> Result<Vec<ContentBlock>, McpServerError> {
         blocks(self.servers.resource(server, uri).await?)
     }
 
@@ -247,16 +252,16 @@ impl Drop for Manager {
     }
 }
 
-fn blocks(content: Content) -> Result<Vec<ContentBlock>, String> {
+fn blocks(content: Content) -> Result<Vec<ContentBlock>, McpServerError> {
     let mut blocks = Vec::new();
     if !content.text.is_empty() {
         blocks.push(ContentBlock::text(content.text));
     }
     blocks.extend(content.images);
-    if blocks.is_empty() { Err("it is empty".to_owned()) } else { Ok(blocks) }
+    if blocks.is_empty() { Err(McpServerError::Empty) } else { Ok(blocks) }
 }
 
-fn arguments_of(prompt: &PromptView, words: &str) -> Result<Map<String, Value>, String> {
+fn arguments_of(prompt: &PromptView, words: &str) -> Result<Map<String, Value>, McpServerError> {
     let mut found = Map::new();
     let mut rest = words.trim();
     for (at, (name, _)) in prompt.arguments.iter().enumerate() {
@@ -271,13 +276,13 @@ fn arguments_of(prompt: &PromptView, words: &str) -> Result<Map<String, Value>, 
         found.insert(name.clone(), word.into());
         rest = behind;
     }
-    let missing: Vec<&str> = prompt
+    let missing: Vec<String> = prompt
         .arguments
         .iter()
         .filter(|(name, is_needed)| *is_needed && !found.contains_key(name))
-        .map(|(name, _)| name.as_str())
+        .map(|(name, _)| name.clone())
         .collect();
-    if missing.is_empty() { Ok(found) } else { Err(format!("it needs: {}", missing.join(", "))) }
+    if missing.is_empty() { Ok(found) } else { Err(McpServerError::MissingArguments(missing)) }
 }
 
 /// How a connection ended.
@@ -304,11 +309,7 @@ async fn keep(server: &Arc<Server>, all: &Arc<Known>, around: &Surroundings, sto
             End::Gone(why) => why,
             End::NeedsLogin => {
                 server.withdraw(around);
-                (around.tell)(format!(
-                    "MCP server {}: {}",
-                    server.name(),
-                    server::needs_login(&server.config.name)
-                ));
+                (around.tell)(format!("MCP server {}: {}", server.name(), needs_login(&server.config.name)));
                 server.set_phase(Phase::NeedsLogin);
                 // Only a person changes that.
                 tokio::select! {
@@ -357,7 +358,7 @@ async fn once(
     let starting = async {
         let client = Arc::new(Client::connect(&server.config, around, Arc::clone(&shared)).await?);
         read_tools(server, &client, around).await?;
-        Ok::<_, String>(client)
+        Ok::<_, ConnectError>(client)
     };
     let started = tokio::select! {
         () = stop.cancelled() => return End::Stop,
@@ -366,7 +367,7 @@ async fn once(
     let client = match started {
         Ok(Ok(client)) => client,
         Ok(Err(_)) if shared.wants_login.is_cancelled() => return End::NeedsLogin,
-        Ok(Err(why)) => return End::Gone(why),
+        Ok(Err(error)) => return End::Gone(error.to_string()),
         Err(_) => return End::Gone(format!("it was not ready after {} s", limit.as_secs_f64())),
     };
     *was_connected = true;
@@ -382,11 +383,13 @@ async fn once(
     end
 }
 
-async fn read_tools(server: &Arc<Server>, client: &Client, around: &Surroundings) -> Result<(), String> {
+async fn read_tools(
+    server: &Arc<Server>,
+    client: &Client,
+    around: &Surroundings,
+) -> Result<(), ConnectError> {
     let (tools, notes) = if client.info.has_tools {
-        list::tools(client, &server.part, server.config.start_timeout)
-            .await
-            .map_err(|why| format!("its tools cannot be listed: {why}"))?
+        list::tools(client, &server.part, server.config.start_timeout).await?
     } else {
         (Vec::new(), Vec::new())
     };

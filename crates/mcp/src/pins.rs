@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::error::KeepError;
+
 /// What was agreed to for one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pinned {
@@ -22,13 +24,13 @@ pub trait PinStore: Send + Sync {
     ///
     /// # Errors
     /// Why it cannot be read: then nothing counts as agreed to.
-    fn load(&self, scope: &str, server: &str) -> Result<Option<Pinned>, String>;
+    fn load(&self, scope: &str, server: &str) -> Result<Option<Pinned>, KeepError>;
 
     /// Keeps what was agreed to.
     ///
     /// # Errors
     /// Why it is not kept.
-    fn save(&self, scope: &str, server: &str, pinned: &Pinned) -> Result<(), String>;
+    fn save(&self, scope: &str, server: &str, pinned: &Pinned) -> Result<(), KeepError>;
 }
 
 /// How a tool stands to what was agreed to.

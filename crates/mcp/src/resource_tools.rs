@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
+use super::error::McpServerError;
 use super::server::Known;
 use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
@@ -29,6 +30,10 @@ fn text<'a>(args: &'a Value, name: &str) -> Result<Option<&'a str>, ToolError> {
         Some(Value::String(text)) => Ok(Some(text)),
         Some(_) => Err(ToolError::InvalidArguments(format!("`{name}` must be a string"))),
     }
+}
+
+fn failed(error: McpServerError) -> ToolError {
+    ToolError::ExecutionFailed(error.to_string())
 }
 
 fn needed<'a>(args: &'a Value, name: &str) -> Result<&'a str, ToolError> {
@@ -55,7 +60,7 @@ impl Tool for List {
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         let rows = tokio::select! {
-            rows = self.0.resources(text(&args, "server")?) => rows.map_err(ToolError::ExecutionFailed)?,
+            rows = self.0.resources(text(&args, "server")?) => rows.map_err(failed)?,
             () = ctx.cancellation.cancelled() => return Err(ToolError::ExecutionFailed("cancelled".to_owned())),
         };
         let mut out = String::new();
@@ -97,7 +102,7 @@ impl Tool for Read {
             content = self.0.resource(needed(&args, "server")?, needed(&args, "uri")?) => content,
             () = ctx.cancellation.cancelled() => return Err(ToolError::ExecutionFailed("cancelled".to_owned())),
         };
-        let content = content.map_err(ToolError::ExecutionFailed)?;
+        let content = content.map_err(failed)?;
         let mut result = ToolResult::text(READ, content.text);
         result.images = content.images;
         Ok(result.into())

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use super::client::Client;
+use super::error::{McpServerError, needs_login};
 use super::list::Found;
 use super::names::server_part;
 use super::pins::{Pinned, Standing};
@@ -156,23 +157,18 @@ impl Known {
         !self.has_resources.swap(true, Ordering::AcqRel)
     }
 
-    pub(super) fn named(&self, name: &str) -> Result<Arc<Server>, String> {
+    pub(super) fn named(&self, name: &str) -> Result<Arc<Server>, McpServerError> {
         let by = |is: &dyn Fn(&Server) -> bool| self.all.iter().find(|server| is(server)).cloned();
         by(&|server| server.config.name == name).or_else(|| by(&|server| server.part == name)).ok_or_else(
             || {
-                let names: Vec<String> = self.all.iter().map(|server| server.name()).collect();
-                let known = if names.is_empty() {
-                    "none are configured".to_owned()
-                } else {
-                    format!("there are {}", names.join(", "))
-                };
-                format!("unknown MCP server `{}`; {known}", visible_line(name))
+                let known = self.all.iter().map(|server| server.name()).collect();
+                McpServerError::UnknownServer { name: name.to_owned(), known }
             },
         )
     }
 
     /// Server, address, name and description of each resource.
-    pub(super) async fn resources(&self, server: Option<&str>) -> Result<Vec<[String; 4]>, String> {
+    pub(super) async fn resources(&self, server: Option<&str>) -> Result<Vec<[String; 4]>, McpServerError> {
         let servers = match server {
             Some(name) => vec![self.named(name)?],
             None => self.all.iter().filter(|server| server.phase() == Phase::Connected).cloned().collect(),
@@ -184,7 +180,7 @@ impl Known {
                 continue;
             }
             let found = list::resources(&client, server.config.start_timeout).await;
-            let found = found.map_err(|why| format!("the server {}: {why}", server.name()))?;
+            let found = found.map_err(|error| McpServerError::Call { server: server.name(), error })?;
             rows.extend(found.into_iter().map(|resource| {
                 [
                     server.config.name.clone(),
@@ -197,17 +193,16 @@ impl Known {
         Ok(rows)
     }
 
-    pub(super) async fn resource(&self, server: &str, uri: &str) -> Result<super::content::Content, String> {
+    pub(super) async fn resource(
+        &self,
+        server: &str,
+        uri: &str,
+    ) -> Result<super::content::Content, McpServerError> {
         let server = self.named(server)?;
         let client = server.client().await?;
         let content = list::read_resource(&client, uri, server.config.timeout).await;
-        content.map_err(|why| format!("the server {}: {why}", server.name()))
+        content.map_err(|error| McpServerError::Call { server: server.name(), error })
     }
-}
-
-/// That a login is needed, and how.
-pub(super) fn needs_login(name: &str) -> String {
-    format!("needs login: {}", super::login_command(name))
 }
 
 fn typed(name: &str, part: &str) -> String {
@@ -280,8 +275,8 @@ impl Server {
     /// The connection, when there is one; while it is being made, that is waited for.
     ///
     /// # Errors
-    /// A sentence: why there is none.
-    pub(super) async fn client(&self) -> Result<Arc<Client>, String> {
+    /// Why there is none.
+    pub(super) async fn client(&self) -> Result<Arc<Client>, McpServerError> {
         let mut moved = self.moved.subscribe();
         let wait = async {
             loop {
@@ -300,22 +295,26 @@ impl Server {
                             _,
                         ) => {}
                         (Phase::Failed { why, again: false }, _) => {
-                            return Err(format!("the server {} is unavailable: {why}", self.name()));
+                            return Err(McpServerError::Unavailable {
+                                server: self.name(),
+                                why: why.clone(),
+                            });
                         }
                         (Phase::NeedsLogin, _) => {
-                            return Err(format!("the server {} {}", self.name(), self.state_words()));
+                            let (server, name) = (self.name(), self.config.name.clone());
+                            return Err(McpServerError::NeedsLogin { server, name });
                         }
-                        (Phase::Stopped, _) => return Err(format!("the server {} was stopped", self.name())),
+                        (Phase::Stopped, _) => return Err(McpServerError::Stopped { server: self.name() }),
                     }
                 }
                 if moved.changed().await.is_err() {
-                    return Err("aye is exiting".to_owned());
+                    return Err(McpServerError::Exiting);
                 }
             }
         };
         match tokio::time::timeout(self.config.start_timeout, wait).await {
             Ok(found) => found,
-            Err(_) => Err(format!("the server {} is not connected: {}", self.name(), self.state_words())),
+            Err(_) => Err(McpServerError::NotConnected { server: self.name(), state: self.state_words() }),
         }
     }
 
@@ -403,7 +402,7 @@ impl Server {
                 })
                 .collect();
             now.notes = notes;
-            now.notes.extend(problem);
+            now.notes.extend(problem.map(|error| error.to_string()));
             let standing = pinned.standing_of_instructions(&digest, &hash);
             now.guiding = (standing, standing == Standing::Agreed || agrees);
             instructions.clone_into(&mut now.instructions);
@@ -529,14 +528,14 @@ impl Server {
     /// Agrees to the tools that were seen and are still the same, from now on.
     ///
     /// # Errors
-    /// A sentence: nothing was agreed to.
-    pub(super) fn agree(self: &Arc<Self>, around: &Surroundings) -> Result<String, String> {
+    /// Why nothing was agreed to.
+    pub(super) fn agree(self: &Arc<Self>, around: &Surroundings) -> Result<String, McpServerError> {
         let name = self.name();
         let (agreed, rest, instructions) = {
             let mut now = self.now();
             if now.tools.is_empty() {
                 drop(now);
-                return Err(format!("the server {name} offers no tools: {}", self.state_words()));
+                return Err(McpServerError::NoTools { server: name, state: self.state_words() });
             }
             let seen = now.seen.clone();
             let is_seen = |found: &Found| seen.get(&found.name) == Some(&found.hash);
@@ -556,7 +555,7 @@ impl Server {
             (agreed, rest, instructions)
         };
         if agreed.is_empty() {
-            return Err(format!("review the tools of {name} first: /mcp {}", self.typed()));
+            return Err(McpServerError::NotReviewed { server: name, typed: self.typed() });
         }
         let scope = self.config.scope.key();
         let mut pinned = around.pins.load(&scope, &self.config.name)?.unwrap_or_default();

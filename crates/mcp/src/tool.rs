@@ -45,7 +45,7 @@ impl McpTool {
     /// Makes the call ready, when it may be made.
     async fn begin(&self, args: Value, ctx: &ToolCallContext) -> Result<CallSession, ToolError> {
         let client = tokio::select! {
-            client = self.server.client() => client.map_err(ToolError::NotFound)?,
+            client = self.server.client() => client.map_err(|error| ToolError::NotFound(error.to_string()))?,
             () = ctx.cancellation.cancelled() => return Err(ToolError::ExecutionFailed("cancelled".to_owned())),
         };
         // It may have changed since it was offered; what a person agreed to is what is called.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::inside;
 use crate::app::agent::App;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
@@ -32,7 +33,7 @@ pub(in crate::app) async fn prompt(
     if !app.mcp.manager.knows(server) {
         return None;
     }
-    Some(app.mcp.manager.prompt(server, prompt, words).await)
+    Some(app.mcp.manager.prompt(server, prompt, words).await.map_err(inside::words))
 }
 
 /// The resources that a text names.
@@ -47,7 +48,7 @@ async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>, String> {
             continue;
         }
         blocks.push(ContentBlock::text(format!("[from the MCP server {}]", visible_line(server))));
-        blocks.extend(app.mcp.manager.resource(server, uri).await?);
+        blocks.extend(app.mcp.manager.resource(server, uri).await.map_err(inside::words)?);
     }
     Ok(blocks)
 }

@@ -16,7 +16,8 @@ use crate::cli::{JsonFlag, McpCommand};
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerScope};
 use crate::mcp::{
-    LoginState, Manager, Phase, PinStore, Pinned, ServerView, Surroundings, login_command, login_state,
+    KeepError, LoginState, Manager, Phase, PinStore, Pinned, ServerView, Surroundings, login_command,
+    login_state,
 };
 
 pub(in crate::app) async fn run(command: McpCommand, foundation: &Foundation) -> Result<u8, Failure> {
@@ -68,7 +69,7 @@ fn list(is_json: bool, foundation: &Foundation) -> Result<u8, Failure> {
         let is_project = matches!(server.scope, ServerScope::Project(_));
         let pinned = pins.load(&server.scope.key(), &server.name).ok().flatten();
         let tools = pinned.as_ref().map_or(0, |pinned| pinned.tools.len());
-        let login = login_state(server, &logins);
+        let login = login_state(server, &logins).map_err(|error| error.to_string());
         let state = if is_project && !foundation.is_trusted {
             "not started: this folder is not trusted".to_owned()
         } else if matches!(login, Ok(Some(login)) if login.needs_login()) {
@@ -138,11 +139,11 @@ pub(super) fn find(name: &str, foundation: &Foundation) -> Result<ServerConfig, 
 struct OnlyRead(AgreedTools);
 
 impl PinStore for OnlyRead {
-    fn load(&self, scope: &str, server: &str) -> Result<Option<Pinned>, String> {
+    fn load(&self, scope: &str, server: &str) -> Result<Option<Pinned>, KeepError> {
         self.0.load(scope, server)
     }
 
-    fn save(&self, _: &str, _: &str, _: &Pinned) -> Result<(), String> {
+    fn save(&self, _: &str, _: &str, _: &Pinned) -> Result<(), KeepError> {
         Ok(())
     }
 }

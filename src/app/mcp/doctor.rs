@@ -60,11 +60,11 @@ pub(in crate::app) fn rows(foundation: &Foundation) -> Vec<ServerRow> {
             let mut problems = Vec::new();
             let pinned = pins.load(&server.scope.key(), &server.name);
             let pinned = pinned.unwrap_or_else(|why| {
-                problems.push(why);
+                problems.push(why.to_string());
                 None
             });
             let state = login_state(&server, &logins).unwrap_or_else(|why| {
-                problems.push(why);
+                problems.push(why.to_string());
                 None
             });
             ServerRow {

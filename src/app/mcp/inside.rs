@@ -11,7 +11,7 @@ use super::servers;
 use crate::app::agent::App;
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerTransport};
-use crate::mcp::{CallbackServer, Login, NotLoggedIn, log_out};
+use crate::mcp::{CallbackServer, Login, LoginError, McpServerError, NotLoggedIn, log_out};
 use crate::tui::host::Page;
 
 /// So long is waited for a person with a browser.
@@ -25,10 +25,14 @@ fn begun(app: &App) -> std::sync::MutexGuard<'_, HashMap<String, mpsc::Unbounded
     app.mcp.begun.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+pub(super) fn words(error: McpServerError) -> String {
+    error.to_string()
+}
+
 /// The server of that name, as it may be used here.
 fn find(app: &App, name: &str) -> Result<ServerConfig, String> {
     // As the manager knows it: one that a person can type.
-    let name = app.mcp.manager.look(name)?.name;
+    let name = app.mcp.manager.look(name).map_err(words)?.name;
     let all = servers(&app.foundation, app.foundation.is_trusted).usable;
     let found = all.into_iter().find(|server| server.name == name);
     found.ok_or_else(|| format!("the server {} is no longer configured", visible_line(&name)))
@@ -55,7 +59,7 @@ pub(super) async fn login(app: &App, words: &str) -> Result<Page, String> {
         };
         return Ok(Page { title, text });
     }
-    let fail = |why: String| format!("{shown}: {why}");
+    let fail = |error: LoginError| format!("{shown}: {error}");
     let port = match &server.transport {
         ServerTransport::Http { login, .. } => login.port,
         ServerTransport::Stdio { .. } => None,
@@ -148,7 +152,9 @@ pub(super) async fn logout(app: &App, name: &str) -> Result<Page, String> {
     let server = find(app, name)?;
     begun(app).remove(&server.name);
     let logins = logins(&app.foundation);
-    let out = log_out(&server.scope, &server.name, Some(&server), &logins).await?;
-    app.mcp.manager.restart(&server.name)?;
+    let out = log_out(&server.scope, &server.name, Some(&server), &logins)
+        .await
+        .map_err(|error| error.to_string())?;
+    app.mcp.manager.restart(&server.name).map_err(words)?;
     Ok(Page { title: "MCP servers".to_owned(), text: ended(&visible_line(&server.name), &out) })
 }

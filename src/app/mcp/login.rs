@@ -15,7 +15,7 @@ use crate::app::{Failure, put, say};
 use crate::cli::McpLoginArgs;
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerScope, ServerTransport};
-use crate::mcp::{CallbackServer, LoggedOut, Login, LoginStore as _, NotLoggedIn, log_out};
+use crate::mcp::{CallbackServer, LoggedOut, Login, LoginError, LoginStore as _, NotLoggedIn, log_out};
 
 /// What is typed or pasted is not longer.
 const MAX_LINE: usize = 16 << 10;
@@ -28,14 +28,15 @@ pub(super) async fn login(args: McpLoginArgs, foundation: &Foundation) -> Result
     let server = find(&args.name, foundation)?;
     let shown = visible_line(&args.name).into_owned();
     let fail = |why: String| Failure::failed(format!("{shown}: {why}"));
+    let failed = |error: LoginError| fail(error.to_string());
     let port = match &server.transport {
         ServerTransport::Http { login, .. } => login.port,
         ServerTransport::Stdio { .. } => None,
     };
-    let landing = CallbackServer::open(port).await.map_err(fail)?;
+    let landing = CallbackServer::open(port).await.map_err(failed)?;
     let scopes: Vec<String> =
         args.scopes.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect();
-    let login = Login::begin(&server, &landing.address(), &scopes).await.map_err(fail)?;
+    let login = Login::begin(&server, &landing.address(), &scopes).await.map_err(failed)?;
     invite(&shown, &login, &landing, args.no_browser)?;
     let came_back = came_back(&login, &landing);
     let Ok(came_back) = tokio::time::timeout(Duration::from_secs(args.wait), came_back).await else {

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::config::{create_private_dir, read_private, write_private};
+use crate::config::{ReadTextError, create_private_dir, read_private, write_private};
 use crate::contract::digest::sha256_hex;
-use crate::mcp::LoginStore;
+use crate::mcp::{KeepError, LoginStore};
 
 const MAX_FILE: u64 = 1 << 20;
 
@@ -29,53 +29,79 @@ impl FileLogins {
 }
 
 /// Whether it is a file of ours that nobody else reads; `false` when there is none.
-fn is_private(path: &Path) -> Result<bool, String> {
+fn is_private(path: &Path) -> Result<bool, LoginFileFault> {
     let about = match path.symlink_metadata() {
         Ok(about) => about,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(format!("{} cannot be read: {error}", path.display())),
+        Err(error) => return Err(LoginFileFault::Unreadable(error.into())),
     };
     if !about.is_file() {
-        return Err(format!("{} is not a file; it is not used", path.display()));
+        return Err(LoginFileFault::NotAFile);
     }
     if about.mode() & 0o077 != 0 || about.uid() != rustix::process::geteuid().as_raw() {
-        return Err(format!(
-            "{} can be read by others and is not used; log in again, and end the old login at its server",
-            path.display()
-        ));
+        return Err(LoginFileFault::ReadByOthers);
     }
     Ok(true)
 }
 
+/// What is wrong with the file of a login.
+#[derive(Debug, thiserror::Error)]
+#[error("{} {what}", path.display())]
+struct LoginFileError {
+    path: PathBuf,
+    what: LoginFileFault,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum LoginFileFault {
+    #[error("{0}")]
+    Unreadable(#[from] ReadTextError),
+    #[error("is not a file; it is not used")]
+    NotAFile,
+    #[error("can be read by others and is not used; log in again, and end the old login at its server")]
+    ReadByOthers,
+    #[error("cannot be removed: {0}")]
+    NotRemoved(std::io::Error),
+    #[error("cannot be locked: {0}")]
+    NotLocked(std::io::Error),
+}
+
 impl LoginStore for FileLogins {
-    fn load(&self, scope: &str, server: &str) -> Result<Option<SecretString>, String> {
+    fn load(&self, scope: &str, server: &str) -> Result<Option<SecretString>, KeepError> {
         let path = self.file(scope, server, "json");
-        if !is_private(&path)? {
-            return Ok(None);
+        let read = || if is_private(&path)? { Ok(read_private(&path, MAX_FILE)?) } else { Ok(None) };
+        match read() {
+            Ok(text) => Ok(text.map(SecretString::from)),
+            Err(what) => Err(KeepError::Unreadable(LoginFileError { path, what }.into())),
         }
-        let text = read_private(&path, MAX_FILE).map_err(|why| format!("{} {why}", path.display()))?;
-        Ok(text.map(SecretString::from))
     }
 
-    fn save(&self, scope: &str, server: &str, text: &SecretString) -> Result<(), String> {
+    fn save(&self, scope: &str, server: &str, text: &SecretString) -> Result<(), KeepError> {
         let path = self.file(scope, server, "json");
         // A new file takes the place of whatever is there: nothing is written through a link.
-        write_private(&path, text.expose_secret().as_bytes()).map_err(|error| error.to_string())
+        let written = write_private(&path, text.expose_secret().as_bytes());
+        written.map_err(|error| KeepError::NotWritten(error.into()))
     }
 
-    fn forget(&self, scope: &str, server: &str) -> Result<bool, String> {
+    fn forget(&self, scope: &str, server: &str) -> Result<bool, KeepError> {
         let path = self.file(scope, server, "json");
         match std::fs::remove_file(&path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(format!("{} cannot be removed: {error}", path.display())),
+            Err(error) => {
+                let what = LoginFileFault::NotRemoved(error);
+                Err(KeepError::NotRemoved(LoginFileError { path, what }.into()))
+            }
         }
     }
 
-    fn lock(&self, scope: &str, server: &str) -> Result<Box<dyn Send>, String> {
-        create_private_dir(&self.folder).map_err(|error| error.to_string())?;
+    fn lock(&self, scope: &str, server: &str) -> Result<Box<dyn Send>, KeepError> {
+        create_private_dir(&self.folder).map_err(|error| KeepError::NotLocked(error.into()))?;
         let path = self.file(scope, server, "lock");
-        let fail = |error: std::io::Error| format!("{} cannot be locked: {error}", path.display());
+        let fail = |error: std::io::Error| {
+            let what = LoginFileFault::NotLocked(error);
+            KeepError::NotLocked(LoginFileError { path: path.clone(), what }.into())
+        };
         let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
         let file = OpenOptions::new()
             .write(true)
@@ -114,12 +140,12 @@ mod tests {
         assert_eq!((mode(&folder), mode(&path)), (0o700, 0o600));
 
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("set");
-        assert!(text("a/../b").expect_err("refused").contains("can be read by others"));
+        assert!(text("a/../b").expect_err("refused").to_string().contains("can be read by others"));
         // A link is not followed when read, and is replaced when written.
         let elsewhere = dir.path().join("elsewhere");
         std::fs::rename(&path, &elsewhere).expect("moved");
         std::os::unix::fs::symlink(&elsewhere, &path).expect("a link");
-        assert!(text("a/../b").expect_err("refused").contains("is not a file"));
+        assert!(text("a/../b").expect_err("refused").to_string().contains("is not a file"));
         logins.save("user", "a/../b", &"new".to_owned().into()).expect("kept");
         assert_eq!(std::fs::read_to_string(&elsewhere).expect("read"), "t0ken");
         assert_eq!(text("a/../b").expect("read").as_deref(), Some("new"));

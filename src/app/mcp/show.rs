@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::inside;
 use crate::app::agent::App;
 use crate::contract::display::visible_line;
 use crate::mcp::{Phase, ServerView, Standing, ToolView, login_command};
@@ -16,14 +17,14 @@ pub(in crate::app) async fn page(app: &App, words: &str) -> Result<Page, String>
     match (verb, name) {
         ("", _) => Ok(Page { title: "MCP servers".to_owned(), text: overview(&manager.views()) }),
         ("trust", name) if !name.is_empty() => {
-            let said = manager.agree(name)?;
+            let said = manager.agree(name).map_err(inside::words)?;
             Ok(Page {
                 title: "MCP servers".to_owned(),
                 text: format!("{said}.\n\n{}", overview(&manager.views())),
             })
         }
         ("restart", name) if !name.is_empty() => {
-            manager.restart(name)?;
+            manager.restart(name).map_err(inside::words)?;
             Ok(Page { title: "MCP servers".to_owned(), text: format!("Restarting {name}.\n") })
         }
         ("login", name) if !name.is_empty() => super::inside::login(app, name).await,
@@ -33,7 +34,7 @@ pub(in crate::app) async fn page(app: &App, words: &str) -> Result<Page, String>
             Err(format!("no server given; use /mcp {verb} NAME"))
         }
         _ => {
-            let view = manager.look(words)?;
+            let view = manager.look(words).map_err(inside::words)?;
             Ok(Page { title: format!("MCP server {}", visible_line(&view.name)), text: details(&view) })
         }
     }

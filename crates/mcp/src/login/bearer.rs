@@ -22,6 +22,7 @@ use super::http::Http;
 use super::kept::{Kept, Tokens};
 use super::{LoginStore, address, flow, login_command};
 use crate::client::words_of;
+use crate::error::LoginError;
 use aye_core::contract::clock::Clock;
 use aye_core::contract::server::{LoginConfig, LoginGrant, ServerConfig, ServerTransport};
 
@@ -45,8 +46,8 @@ pub(crate) struct Session {
     own: std::sync::Mutex<Option<Tokens>>,
 }
 
-fn store_error(why: String) -> AuthError {
-    AuthError::CredentialStoreError(why)
+fn store_error(error: &impl std::error::Error) -> AuthError {
+    AuthError::CredentialStoreError(error.to_string())
 }
 
 /// What of an answer with tokens is looked at here.
@@ -94,7 +95,7 @@ impl Session {
     }
 
     fn kept(&self) -> Result<Option<Kept>, AuthError> {
-        Kept::load(self.store.as_ref(), &self.scope, &self.name).map_err(store_error)
+        Kept::load(self.store.as_ref(), &self.scope, &self.name).map_err(|error| store_error(&error))
     }
 
     fn tokens(&self) -> Result<Option<Tokens>, AuthError> {
@@ -106,7 +107,7 @@ impl Session {
     }
 
     fn save(&self, kept: &Kept) -> Result<(), AuthError> {
-        kept.save(self.store.as_ref(), &self.scope, &self.name).map_err(store_error)
+        kept.save(self.store.as_ref(), &self.scope, &self.name).map_err(|error| store_error(&error))
     }
 
     fn is_ending(&self, tokens: &Tokens) -> bool {
@@ -143,7 +144,7 @@ impl Session {
         let store = Arc::clone(&self.store);
         let (scope, name) = (self.scope.clone(), self.name.clone());
         let held = tokio::task::spawn_blocking(move || store.lock(&scope, &name)).await;
-        let _held = held.map_err(|error| store_error(error.to_string()))?.map_err(store_error)?;
+        let _held = held.map_err(|error| store_error(&error))?.map_err(|error| store_error(&error))?;
         // Somebody else may have done it meanwhile.
         let Some(tokens) = self.tokens()? else { return Ok(None) };
         let now = access(&tokens);
@@ -173,7 +174,7 @@ impl Session {
     /// Tokens for the client itself (`client_credentials`).
     async fn obtained(&self, client: &LoginConfig) -> Result<Tokens, AuthError> {
         let (server, http, mut manager) = self.manager().await?;
-        let challenge = http.challenge(&server).await.map_err(AuthError::MetadataError)?;
+        let challenge = http.challenge(&server).await.map_err(|e| AuthError::MetadataError(e.to_string()))?;
         let (metadata, issuer) =
             flow::resolve(&manager, &http, challenge.as_deref(), LoginGrant::ClientCredentials).await?;
         manager.set_metadata(metadata);
@@ -201,7 +202,7 @@ impl Session {
 
     async fn manager(&self) -> Result<(reqwest::Url, Arc<Http>, AuthorizationManager), AuthError> {
         let server = reqwest::Url::parse(self.url.expose_secret())?;
-        let http = Arc::new(Http::of(&server).map_err(AuthError::MetadataError)?);
+        let http = Arc::new(Http::of(&server).map_err(|e| AuthError::MetadataError(e.to_string()))?);
         let manager =
             AuthorizationManager::new_with_oauth_http_client(server.clone(), Arc::clone(&http) as Arc<_>);
         Ok((server, http, manager.await?))
@@ -239,7 +240,7 @@ impl Session {
                 if kept.tokens.is_some() {
                     kept.save(self.store.as_ref(), &self.scope, &self.name)
                 } else {
-                    self.store.forget(&self.scope, &self.name).map(drop)
+                    self.store.forget(&self.scope, &self.name).map(drop).map_err(LoginError::from)
                 }
             }
             Ok(_) | Err(_) => Ok(()),

@@ -12,7 +12,8 @@ use std::time::Duration;
 use super::http::Http;
 use super::kept::{Kept, Tokens};
 use super::{LoginStore, address};
-use crate::client::{plainly, words_of};
+use crate::client::words_of;
+use crate::error::{LoginError, url_of};
 use aye_core::contract::server::{LoginConfig, LoginGrant, ServerConfig, ServerTransport};
 
 /// All that is looked up before a person can go anywhere.
@@ -40,22 +41,6 @@ pub struct Login {
     pub goes_to: Url,
 }
 
-/// What is said of an error of a login: in words of ours, of one line.
-pub(super) fn why(error: &AuthError) -> String {
-    match error {
-        AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer } => format!(
-            "refused: its login identifies as {}, not {}",
-            words_of(received_issuer),
-            words_of(expected_issuer)
-        ),
-        AuthError::AuthorizationServerMissingIssuer { .. } => "its login does not identify itself".to_owned(),
-        AuthError::PkceUnsupported => {
-            "its login does not support PKCE with S256, which is required".to_owned()
-        }
-        other => plainly(other),
-    }
-}
-
 /// What a server's login is, as far as it can be used.
 pub(super) async fn resolve(
     manager: &AuthorizationManager,
@@ -78,7 +63,7 @@ pub(super) async fn resolve(
     ];
     for end in ends.into_iter().flatten() {
         let url = Url::parse(end).map_err(|_| fail("its login contains an invalid URL".to_owned()))?;
-        http.may(&url).map_err(fail)?;
+        http.may(&url).map_err(|error| fail(error.to_string()))?;
     }
     // Its absence means that there is none (OAuth 2.1 as MCP has it). Where no code is exchanged, none is needed.
     if grant == LoginGrant::AuthorizationCode && metadata.code_challenge_methods_supported.is_none() {
@@ -91,37 +76,31 @@ impl Login {
     /// Finds out where to log in, and makes aye known there. `back` is where the browser is to come back to.
     ///
     /// # Errors
-    /// A sentence: why nobody can log in.
-    pub async fn begin(config: &ServerConfig, back: &str, scopes: &[String]) -> Result<Self, String> {
+    /// Why nobody can log in.
+    pub async fn begin(config: &ServerConfig, back: &str, scopes: &[String]) -> Result<Self, LoginError> {
         match tokio::time::timeout(PATIENCE, Self::found(config, back, scopes)).await {
             Ok(found) => found,
-            Err(_) => Err(format!("its login could not be found within {} s", PATIENCE.as_secs())),
+            Err(_) => Err(LoginError::NotFound(PATIENCE)),
         }
     }
 
-    async fn found(config: &ServerConfig, back: &str, scopes: &[String]) -> Result<Self, String> {
+    async fn found(config: &ServerConfig, back: &str, scopes: &[String]) -> Result<Self, LoginError> {
         let url = address(config).ok_or_else(|| match &config.transport {
-            ServerTransport::Http { .. } => {
-                "it has an `Authorization` in its `headers`, which is sent instead of a login".to_owned()
-            }
-            ServerTransport::Stdio { .. } => "it is a local program without a login".to_owned(),
+            ServerTransport::Http { .. } => LoginError::HasHeader,
+            ServerTransport::Stdio { .. } => LoginError::IsProgram,
         })?;
         let ServerTransport::Http { login, .. } = &config.transport else {
-            return Err("it is a local program without a login".to_owned());
+            return Err(LoginError::IsProgram);
         };
         if login.grant == LoginGrant::ClientCredentials {
-            return Err("aye logs in automatically with its client id and secret; `aye mcp test` checks it"
-                .to_owned());
+            return Err(LoginError::Automatic);
         }
-        let server = Url::parse(url.expose_secret()).map_err(|_| "its URL is invalid".to_owned())?;
+        let server = url_of(url.expose_secret(), LoginError::InvalidUrl)?;
         let http = Arc::new(Http::of(&server)?);
         let challenge = http.challenge(&server).await?;
         let mut manager =
-            AuthorizationManager::new_with_oauth_http_client(server, Arc::clone(&http) as Arc<_>)
-                .await
-                .map_err(|error| why(&error))?;
-        let (metadata, issuer) =
-            resolve(&manager, &http, challenge.as_deref(), login.grant).await.map_err(|error| why(&error))?;
+            AuthorizationManager::new_with_oauth_http_client(server, Arc::clone(&http) as Arc<_>).await?;
+        let (metadata, issuer) = resolve(&manager, &http, challenge.as_deref(), login.grant).await?;
         let registers = metadata.registration_endpoint.is_some();
         manager.set_metadata(metadata);
         let given = InMemoryCredentialStore::new();
@@ -133,8 +112,8 @@ impl Login {
         };
         let client = client(&mut manager, login, back, &scopes, registers).await?;
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
-        let goes_to = manager.get_authorization_url(&scopes).await.map_err(|error| why(&error))?;
-        let goes_to = Url::parse(&goes_to).map_err(|_| "its login has no URL".to_owned())?;
+        let goes_to = manager.get_authorization_url(&scopes).await?;
+        let goes_to = url_of(&goes_to, LoginError::NoUrl)?;
         let state = goes_to.query_pairs().find(|(name, _)| name == "state");
         let state = state.map(|(_, value)| value.into_owned()).unwrap_or_default();
         Ok(Self { manager, given, config: config.clone(), url: url.clone(), client, issuer, state, goes_to })
@@ -167,6 +146,7 @@ impl Login {
     pub async fn finish(&self, came_back: &str, store: &dyn LoginStore) -> Result<(), NotLoggedIn> {
         self.is_this(came_back)?;
         let over = |why: String| NotLoggedIn::Over(why);
+        let failed = |error: AuthError| over(LoginError::from(error).to_string());
         let url = Url::parse(came_back.trim()).map_err(|error| over(error.to_string()))?;
         let value = |wanted: &str| {
             let found = url.query_pairs().find(|(name, _)| name == wanted);
@@ -176,12 +156,12 @@ impl Login {
             let more = value("error_description").map(|more| format!(": {more}")).unwrap_or_default();
             return Err(over(format!("the login was refused ({error}{more})")));
         }
-        let back = AuthorizationCallback::from_redirect_url(url.as_str()).map_err(|e| over(why(&e)))?;
+        let back = AuthorizationCallback::from_redirect_url(url.as_str()).map_err(failed)?;
         self.manager
             .exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, back.issuer.as_deref())
             .await
-            .map_err(|error| over(why(&error)))?;
-        let credentials = self.given.load().await.map_err(|error| over(why(&error)))?;
+            .map_err(failed)?;
+        let credentials = self.given.load().await.map_err(failed)?;
         let tokens = Tokens {
             issuer: self.issuer.clone(),
             client_id: self.client.client_id.clone(),
@@ -189,8 +169,9 @@ impl Login {
             credentials: credentials.ok_or_else(|| over("no token was given".to_owned()))?,
         };
         let (scope, name) = (self.config.scope.key(), &self.config.name);
-        let _held = store.lock(&scope, name).map_err(over)?;
-        Kept::new(&self.url, Some(tokens)).save(store, &scope, name).map_err(over)
+        let _held = store.lock(&scope, name).map_err(|error| over(error.to_string()))?;
+        let kept = Kept::new(&self.url, Some(tokens)).save(store, &scope, name);
+        kept.map_err(|error| over(error.to_string()))
     }
 }
 
@@ -201,22 +182,18 @@ async fn client(
     back: &str,
     scopes: &[String],
     registers: bool,
-) -> Result<OAuthClientConfig, String> {
+) -> Result<OAuthClientConfig, LoginError> {
     let Some(id) = &login.client_id else {
         if !registers {
-            return Err(
-                "its login accepts registered clients only: register one with the provider and configure its \
-                 client id (`oauth_client_id`, in .mcp.json `oauth.clientId`)"
-                    .to_owned(),
-            );
+            return Err(LoginError::RegisteredOnly);
         }
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
-        return manager.register_client("aye", back, &scopes).await.map_err(|error| why(&error));
+        return Ok(manager.register_client("aye", back, &scopes).await?);
     };
     let mut client = OAuthClientConfig::new(id.clone(), back).with_scopes(scopes.to_vec());
     if let Some(secret) = &login.client_secret {
         client = client.with_client_secret(secret.expose_secret());
     }
-    manager.configure_client(client.clone()).map_err(|error| why(&error))?;
+    manager.configure_client(client.clone())?;
     Ok(client)
 }

@@ -7,6 +7,7 @@ use reqwest::Url;
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
 
 use crate::client::http_client;
+use crate::error::{LoginError, LoginUrlError};
 use aye_core::contract::address::is_this_machine;
 
 /// One answer, and how long it may take.
@@ -31,7 +32,7 @@ impl Http {
     ///
     /// # Errors
     /// The address can have no login.
-    pub(super) fn of(server: &Url) -> Result<Self, String> {
+    pub(super) fn of(server: &Url) -> Result<Self, LoginUrlError> {
         let http = Self { is_here: is_here(server), made: AtomicUsize::new(0) };
         http.may(server)?;
         Ok(http)
@@ -41,18 +42,18 @@ impl Http {
     ///
     /// # Errors
     /// Why not.
-    pub(super) fn may(&self, url: &Url) -> Result<(), String> {
+    pub(super) fn may(&self, url: &Url) -> Result<(), LoginUrlError> {
         let host = url.host_str().unwrap_or_default();
         if host.is_empty() || !url.username().is_empty() || url.password().is_some() {
-            return Err("a login URL needs a host and no password".to_owned());
+            return Err(LoginUrlError::NoHost);
         }
         match (url.scheme(), is_here(url)) {
             ("https" | "http", true) if self.is_here => Ok(()),
-            ("https" | "http", true) => {
-                Err(format!("a remote server cannot redirect to {host}, which is this machine"))
-            }
+            ("https" | "http", true) => Err(LoginUrlError::ThisMachine(host.to_owned())),
             ("https", false) => Ok(()),
-            (scheme, _) => Err(format!("a login needs https, not {scheme}, to {host}")),
+            (scheme, _) => {
+                Err(LoginUrlError::NotEncrypted { scheme: scheme.to_owned(), host: host.to_owned() })
+            }
         }
     }
 
@@ -95,9 +96,9 @@ impl Http {
         url: &Url,
         form: &[(&str, &str)],
         basic: Option<(&str, &str)>,
-    ) -> Result<u16, String> {
+    ) -> Result<u16, LoginError> {
         self.may(url)?;
-        let client = http_client(url.as_str()).map_err(|_| "cannot create an HTTP client".to_owned())?;
+        let client = http_client(url.as_str()).map_err(|_| LoginError::HttpClient)?;
         let mut request = client
             .post(url.clone())
             .header(reqwest::header::CONTENT_TYPE, "application/x-www-form-urlencoded")
@@ -108,16 +109,14 @@ impl Http {
             request = request.basic_auth(coded(name), Some(coded(password)));
         }
         match tokio::time::timeout(PATIENCE, request.send()).await {
-            Ok(answer) => {
-                answer.map(|answer| answer.status().as_u16()).map_err(|e| crate::client::plainly(&e))
-            }
-            Err(_) => Err(format!("no answer for {} s", PATIENCE.as_secs())),
+            Ok(answer) => answer.map(|answer| answer.status().as_u16()).map_err(LoginError::Request),
+            Err(_) => Err(LoginError::Timeout(PATIENCE)),
         }
     }
 
     /// What a server wants to be shown, when it does: the challenge in its answer to a request as a connection begins.
-    pub(super) async fn challenge(&self, server: &Url) -> Result<Option<String>, String> {
-        let client = http_client(server.as_str()).map_err(|_| "cannot create an HTTP client".to_owned())?;
+    pub(super) async fn challenge(&self, server: &Url) -> Result<Option<String>, LoginError> {
+        let client = http_client(server.as_str()).map_err(|_| LoginError::HttpClient)?;
         let hello = serde_json::json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {},
             "clientInfo": {"name": "aye", "version": env!("CARGO_PKG_VERSION")}}});
@@ -127,8 +126,8 @@ impl Http {
             .json(&hello)
             .send();
         let answer = match tokio::time::timeout(PATIENCE, asked).await {
-            Ok(answer) => answer.map_err(|error| crate::client::plainly(&error))?,
-            Err(_) => return Err(format!("no answer for {} s", PATIENCE.as_secs())),
+            Ok(answer) => answer.map_err(LoginError::Request)?,
+            Err(_) => return Err(LoginError::Timeout(PATIENCE)),
         };
         if answer.status() != reqwest::StatusCode::UNAUTHORIZED {
             return Ok(None);

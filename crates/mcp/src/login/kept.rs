@@ -5,6 +5,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
 use super::LoginStore;
+use crate::error::LoginError;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::server::ServerConfig;
 
@@ -64,21 +65,20 @@ impl Kept {
         self.address == sha256_hex(url.expose_secret())
     }
 
-    pub(super) fn load(store: &dyn LoginStore, scope: &str, server: &str) -> Result<Option<Self>, String> {
+    pub(super) fn load(
+        store: &dyn LoginStore,
+        scope: &str,
+        server: &str,
+    ) -> Result<Option<Self>, LoginError> {
         let Some(text) = store.load(scope, server)? else { return Ok(None) };
         // The error of the parser would quote what it read.
-        let kept: Self = serde_json::from_str(text.expose_secret())
-            .map_err(|_| "its stored login cannot be read; log in again".to_owned())?;
-        if kept.format == FORMAT {
-            Ok(Some(kept))
-        } else {
-            Err("its stored login was written by another version of aye; log in again".to_owned())
-        }
+        let kept: Self = serde_json::from_str(text.expose_secret()).map_err(|_| LoginError::Unreadable)?;
+        if kept.format == FORMAT { Ok(Some(kept)) } else { Err(LoginError::OtherVersion) }
     }
 
-    pub(super) fn save(&self, store: &dyn LoginStore, scope: &str, server: &str) -> Result<(), String> {
-        let text = serde_json::to_string(self).map_err(|_| "the login cannot be stored".to_owned())?;
-        store.save(scope, server, &text.into())
+    pub(super) fn save(&self, store: &dyn LoginStore, scope: &str, server: &str) -> Result<(), LoginError> {
+        let text = serde_json::to_string(self).map_err(|_| LoginError::NotStorable)?;
+        Ok(store.save(scope, server, &text.into())?)
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) fn state(
     config: &ServerConfig,
     url: &SecretString,
     store: &dyn LoginStore,
-) -> Result<LoginState, String> {
+) -> Result<LoginState, LoginError> {
     let kept = Kept::load(store, &config.scope.key(), &config.name)?;
     Ok(match kept {
         None => LoginState::None,

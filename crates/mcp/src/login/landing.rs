@@ -7,6 +7,8 @@ use futures::stream::FuturesUnordered;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::error::LoginError;
+
 const PATH: &str = "/callback";
 const MAX_REQUEST: usize = 16 << 10;
 const MAX_GUESTS: usize = 16;
@@ -23,10 +25,8 @@ impl CallbackServer {
     ///
     /// # Errors
     /// The port is taken.
-    pub async fn open(port: Option<u16>) -> Result<Self, String> {
-        let fail = |error: std::io::Error| {
-            format!("cannot listen on port {} of 127.0.0.1: {error}", port.unwrap_or_default())
-        };
+    pub async fn open(port: Option<u16>) -> Result<Self, LoginError> {
+        let fail = |error| LoginError::Port { port: port.unwrap_or_default(), error };
         let listener = TcpListener::bind(("127.0.0.1", port.unwrap_or(0))).await.map_err(fail)?;
         let port = listener.local_addr().map_err(fail)?.port();
         Ok(Self { listener, port })

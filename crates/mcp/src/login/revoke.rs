@@ -12,6 +12,7 @@ use super::bearer::given;
 use super::http::Http;
 use super::kept::{Kept, Tokens};
 use super::{LoginStore, address, flow};
+use crate::error::{LoginError, RevokeError, url_of};
 use aye_core::contract::server::{LoginGrant, ServerConfig, ServerScope};
 
 /// All that is looked up and told.
@@ -37,7 +38,7 @@ pub async fn log_out(
     name: &str,
     config: Option<&ServerConfig>,
     store: &dyn LoginStore,
-) -> Result<LoggedOut, String> {
+) -> Result<LoggedOut, LoginError> {
     let kept = {
         let _held = store.lock(&scope.key(), name)?;
         // What cannot be read can be forgotten all the same.
@@ -48,39 +49,39 @@ pub async fn log_out(
         kept
     };
     let told = async {
-        let Some(config) = config else { return Err("it is no longer configured".to_owned()) };
-        let url = address(config).ok_or("it has no login now")?;
-        let kept = kept?.ok_or("nothing was stored")?;
-        let Some(tokens) = kept.tokens.as_ref() else { return Err("there was no token".to_owned()) };
+        let Some(config) = config else { return Err(RevokeError::NotConfigured) };
+        let url = address(config).ok_or(RevokeError::NoLogin)?;
+        let kept = kept?.ok_or(RevokeError::NothingStored)?;
+        let Some(tokens) = kept.tokens.as_ref() else { return Err(RevokeError::NoToken) };
         if !kept.is_for(url) {
-            return Err("the login belonged to another URL".to_owned());
+            return Err(RevokeError::OtherUrl);
         }
-        let server = Url::parse(url.expose_secret()).map_err(|_| "its URL is invalid")?;
+        let server = url_of(url.expose_secret(), LoginError::InvalidUrl)?;
         take_back(server, tokens).await
     };
     Ok(match tokio::time::timeout(PATIENCE, told).await {
         Ok(Ok(())) => LoggedOut::TakenBack,
-        Ok(Err(why)) => LoggedOut::Forgotten(why),
-        Err(_) => LoggedOut::Forgotten(format!("no answer for {} s", PATIENCE.as_secs())),
+        Ok(Err(why)) => LoggedOut::Forgotten(why.to_string()),
+        Err(_) => LoggedOut::Forgotten(LoginError::Timeout(PATIENCE).to_string()),
     })
 }
 
 /// Asks who gave the tokens out to take them back.
-async fn take_back(server: Url, tokens: &Tokens) -> Result<(), String> {
-    let given = given(tokens).ok_or("the stored login cannot be read")?;
-    let http = Arc::new(Http::of(&server)?);
+async fn take_back(server: Url, tokens: &Tokens) -> Result<(), RevokeError> {
+    let given = given(tokens).ok_or(RevokeError::Unreadable)?;
+    let http = Arc::new(Http::of(&server).map_err(LoginError::from)?);
     let manager = AuthorizationManager::new_with_oauth_http_client(server, Arc::clone(&http) as Arc<_>)
         .await
-        .map_err(|error| flow::why(&error))?;
+        .map_err(LoginError::from)?;
     let (metadata, issuer) = flow::resolve(&manager, &http, None, LoginGrant::AuthorizationCode)
         .await
-        .map_err(|error| flow::why(&error))?;
+        .map_err(LoginError::from)?;
     if issuer != tokens.issuer {
-        return Err("its login has changed".to_owned());
+        return Err(RevokeError::OtherIssuer);
     }
     let end = metadata.additional_fields.get("revocation_endpoint").and_then(Value::as_str);
-    let end = end.ok_or("its login has no revocation URL")?;
-    let end = Url::parse(end).map_err(|_| "its login contains an invalid URL")?;
+    let end = end.ok_or(RevokeError::NoRevocation)?;
+    let end = url_of(end, LoginError::InvalidLoginUrl)?;
     let methods = metadata.additional_fields.get("revocation_endpoint_auth_methods_supported");
     let has = |name: &str| {
         methods.and_then(Value::as_array).is_some_and(|all| all.iter().any(|method| method == name))
@@ -98,7 +99,7 @@ async fn take_back(server: Url, tokens: &Tokens) -> Result<(), String> {
         let basic = secret.filter(|_| !is_posted).map(|secret| (tokens.client_id.as_str(), secret));
         let status = http.post(&end, &form, basic).await?;
         if status != 200 {
-            return Err(format!("its login answered HTTP {status}"));
+            return Err(RevokeError::Answered(status));
         }
     }
     Ok(())
