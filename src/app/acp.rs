@@ -198,7 +198,7 @@ impl FolderHost for Folder {
     }
 
     fn set_mode(&self, mode: Mode) -> Result<(), String> {
-        self.app.permission.set_mode(mode)
+        self.app.permission.set_mode(mode).map_err(|why| why.to_string())
     }
 
     fn commands(&self) -> Vec<PromptCommand> {

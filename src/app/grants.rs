@@ -13,7 +13,7 @@ use crate::contract::judgement::Profile;
 use crate::contract::record::{GrantRecord, GrantScope, SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::Actor;
 use crate::plugins::permission::{
-    Decision, Permissions, Prepared, Question, RuleSet, SandboxGrant, check_grant_in,
+    Decision, GrantRefusal, Permissions, Prepared, Question, RuleSet, SandboxGrant, check_grant_in,
 };
 use crate::store::{Change, ChangeKind, RecentCall, Store};
 
@@ -139,9 +139,12 @@ pub(super) fn check_pattern(
     let call = &asked.ticket.pending;
     let question = permission.question(&call.name, &call.arguments, primary.as_deref());
     if let Some(opened) = SandboxGrant::of(pattern) {
-        return opened.check(question.home);
+        return opened.check(question.home).map_err(|why| why.to_string());
     }
-    check_grant_in(&Prepared::of(&question)?, rules, pattern, profile_of(asked)).map(drop)
+    let rule = Prepared::of(&question)
+        .map_err(GrantRefusal::from)
+        .and_then(|call| check_grant_in(&call, rules, pattern, profile_of(asked)));
+    rule.map(drop).map_err(|why| why.to_string())
 }
 
 /// Nothing sandboxed reaches aye's own files, and a command is not counted for what it can reach.
@@ -296,15 +299,18 @@ fn preview(
     let asked = &past.asked.ticket.pending;
     let question = permission.question(&asked.name, &asked.arguments, primary.as_deref());
     if let Some(opened) = SandboxGrant::of(pattern) {
-        let problem = opened.check(question.home).err();
+        let problem = opened.check(question.home).err().map(|why| why.to_string());
         return GrantPreview { problem, ..GrantPreview::default() };
     }
     let sandbox = profile_of(&past.asked);
-    let rule = Prepared::of(&question).and_then(|call| check_grant_in(&call, rules, pattern, sandbox));
+    let rule = Prepared::of(&question)
+        .map_err(GrantRefusal::from)
+        .and_then(|call| check_grant_in(&call, rules, pattern, sandbox));
     let rule = match rule {
         Ok(rule) => rule,
         Err(problem) => {
-            return GrantPreview { problem: Some(problem), of: past.calls.len(), ..GrantPreview::default() };
+            let problem = Some(problem.to_string());
+            return GrantPreview { problem, of: past.calls.len(), ..GrantPreview::default() };
         }
     };
     let mut matches: Vec<PastMatch> = Vec::new();

@@ -590,7 +590,7 @@ impl Host for TerminalHost {
     }
 
     fn set_mode(&self, mode: Mode) -> Result<(), String> {
-        self.app.permission.set_mode(mode)
+        self.app.permission.set_mode(mode).map_err(|why| why.to_string())
     }
 
     fn models(&self) -> Vec<ModelRow> {

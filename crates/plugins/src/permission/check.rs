@@ -70,7 +70,7 @@ fn answer(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> Result<Verdict, 
         home: ctx.home,
         primary: None,
     };
-    let prepared = Prepared::of(&question)?.held_by(ctx.held);
+    let prepared = Prepared::of(&question).map_err(|why| why.to_string())?.held_by(ctx.held);
     Ok(prepared.verdict(own.as_ref().unwrap_or(base)))
 }
 

@@ -2,14 +2,15 @@
 //!
 //! Broader rules belong into a file, where they can be read again and come with examples.
 
-use super::evaluate::{AskKind, Decision, Prepared, SHELL_TOOL, is_file_edit, known_primary};
+use super::evaluate::{AskKind, Decision, InvalidCall, Prepared, SHELL_TOOL, is_file_edit, known_primary};
 use super::grant::{WITH_SUBCOMMAND, has_subject, is_anything};
+use super::opening::FolderRefusal;
 use super::path;
 use super::protected::protected_name;
 use super::rules::{Rule, RuleSet};
 use aye_core::contract::judgement::Profile;
 use aye_pattern::shell::suspicious;
-use aye_pattern::{Args, Matcher, is_glob};
+use aye_pattern::{Args, Matcher, PatternError, is_glob};
 use std::path::Path;
 
 /// Longer patterns are not read at a prompt.
@@ -18,12 +19,95 @@ const MOST: usize = 2_000;
 /// Where a rule that is too broad for a prompt belongs.
 const TO_A_FILE: &str = "such a rule belongs in permissions.yaml";
 
+/// Why a pattern cannot be granted at a question.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GrantRefusal {
+    /// There is no pattern.
+    #[error("the pattern is empty")]
+    Empty,
+    /// It is too long to be read at a prompt.
+    #[error("the pattern is longer than {MOST} bytes")]
+    TooLong,
+    /// It contains what cannot be seen.
+    #[error("the pattern contains invisible characters")]
+    Invisible,
+    /// It is not a pattern.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// It is for another tool.
+    #[error("this is a call of {called}, but the pattern is for {named}")]
+    OtherTool {
+        /// The tool that was called.
+        called: String,
+        /// The tool of the pattern.
+        named: String,
+    },
+    /// It is for more than one tool.
+    #[error("the tool must be written out: {0}(…)")]
+    AnyTool(String),
+    /// A rule is stronger than any grant.
+    #[error("{0}: no grant overrides that")]
+    Overruled(String),
+    /// It means the call, and more is needed.
+    #[error("it does not cover this call: {0}")]
+    NotCovered(String),
+    /// It does not mean the call, and what happens without it.
+    #[error("it does not match this call: {0}")]
+    NotMatched(String),
+    /// Something else allows the call.
+    #[error("it does not match this call")]
+    NotTheCall,
+    /// It binds nothing.
+    #[error("it would allow any call of {tool}; name {name}, {TO_A_FILE}")]
+    AnyCall {
+        /// The tool.
+        tool: String,
+        /// What has to be named.
+        name: &'static str,
+    },
+    /// It does not name the program.
+    #[error("the program name must be written out, followed by a space; {TO_A_FILE}")]
+    AnyProgram,
+    /// The program runs whatever its arguments say.
+    #[error("`{0}` with arbitrary arguments can do anything; write the whole command, or {TO_A_FILE}")]
+    AnyArguments(String),
+    /// It does not name a subcommand.
+    #[error("name a subcommand of `{0}`, such as `Bash({0} status *)`; {TO_A_FILE}")]
+    AnySubcommand(String),
+    /// Flags stand before the subcommand.
+    #[error("name a subcommand of `{0}` before its flags; {TO_A_FILE}")]
+    FlagsFirst(String),
+    /// The subcommand is as broad as a program.
+    #[error("name an argument of `{program} {subcommand}`; {TO_A_FILE}")]
+    AnySubject {
+        /// The program.
+        program: String,
+        /// Its subcommand.
+        subcommand: String,
+    },
+    /// It is for a protected file.
+    #[error("`{0}` is protected: {TO_A_FILE}")]
+    Protected(String),
+    /// It reaches too much outside of the project.
+    #[error("it is too broad outside the project; name a folder, or {TO_A_FILE}")]
+    Outside,
+    /// It does not name the host.
+    #[error("the host must be written out, such as `https://example.com/*`; {TO_A_FILE}")]
+    AnyHost,
+    /// The call itself makes no sense.
+    #[error(transparent)]
+    Call(#[from] InvalidCall),
+    /// It opens a folder that is not opened.
+    #[error(transparent)]
+    Folder(#[from] FolderRefusal),
+}
+
 /// Reads a pattern that is to be granted at the question about a call.
 ///
 /// # Errors
 /// Why it cannot be: it is no pattern, does not match the call, is beaten by a rule, or is broader than what may be
-/// granted at a question. A sentence for the person.
-pub fn check_grant(call: &Prepared<'_>, rules: &RuleSet, text: &str) -> Result<Rule, String> {
+/// granted at a question.
+pub fn check_grant(call: &Prepared<'_>, rules: &RuleSet, text: &str) -> Result<Rule, GrantRefusal> {
     check_grant_in(call, rules, text, None)
 }
 
@@ -36,46 +120,43 @@ pub fn check_grant_in(
     rules: &RuleSet,
     text: &str,
     sandbox: Option<Profile>,
-) -> Result<Rule, String> {
+) -> Result<Rule, GrantRefusal> {
     let text = text.trim();
     if text.is_empty() {
-        return Err("the pattern is empty".to_owned());
+        return Err(GrantRefusal::Empty);
     }
     if text.len() > MOST {
-        return Err(format!("the pattern is longer than {MOST} bytes"));
+        return Err(GrantRefusal::TooLong);
     }
     if text.chars().any(|c| c == '\n' || suspicious(c).is_some()) {
-        return Err("the pattern contains invisible characters".to_owned());
+        return Err(GrantRefusal::Invisible);
     }
-    let mut rule = Rule::granted(text).map_err(|error| error.to_string())?;
+    let mut rule = Rule::granted(text)?;
     rule.sandbox = sandbox;
     let tool = call.question.tool;
     match rule.pattern.exact_tool() {
         Some(name) if name == tool => {}
-        Some(name) => return Err(format!("this is a call of {tool}, but the pattern is for {name}")),
+        Some(name) => {
+            return Err(GrantRefusal::OtherTool { called: tool.to_owned(), named: name.to_owned() });
+        }
         // A pattern whose tool's own name holds such characters is a literal one when it was proposed.
         None if rule.pattern.to_string() == aye_pattern::Pattern::tool(tool).to_string() => {}
-        None => return Err(format!("the tool must be written out: {tool}(…)")),
+        None => return Err(GrantRefusal::AnyTool(tool.to_owned())),
     }
     narrow_enough(call, &rule)?;
     let verdict = call.verdict_with(rules, &rule);
     match verdict.decision {
         Decision::Allow => {}
-        Decision::Deny => return Err(format!("{}: no grant overrides that", verdict.why)),
-        Decision::Ask(AskKind::Rule | AskKind::BrokenRules) => {
-            return Err(format!("{}: no grant overrides that", verdict.why));
+        Decision::Deny | Decision::Ask(AskKind::Rule | AskKind::BrokenRules) => {
+            return Err(GrantRefusal::Overruled(verdict.why));
         }
-        Decision::Ask(_) | Decision::Error => {
-            let what = if call.is_matched_by(&rule) {
-                "it does not cover this call"
-            } else {
-                "it does not match this call"
-            };
-            return Err(format!("{what}: {}", verdict.why));
+        Decision::Ask(_) | Decision::Error if call.is_matched_by(&rule) => {
+            return Err(GrantRefusal::NotCovered(verdict.why));
         }
+        Decision::Ask(_) | Decision::Error => return Err(GrantRefusal::NotMatched(verdict.why)),
     }
     // Whatever else allows it: the grant itself has to mean the call.
-    if call.is_matched_by(&rule) { Ok(rule) } else { Err("it does not match this call".to_owned()) }
+    if call.is_matched_by(&rule) { Ok(rule) } else { Err(GrantRefusal::NotTheCall) }
 }
 
 /// The comparisons of a pattern that bind the tool's main argument. None: it binds nothing.
@@ -93,7 +174,7 @@ fn bounds<'r>(rule: &'r Rule, key: &str) -> Vec<&'r Matcher> {
     all.into_iter().filter(|matcher| !matches!(matcher, Matcher::Regex(_))).collect()
 }
 
-fn narrow_enough(call: &Prepared<'_>, rule: &Rule) -> Result<(), String> {
+fn narrow_enough(call: &Prepared<'_>, rule: &Rule) -> Result<(), GrantRefusal> {
     let tool = call.question.tool;
     if tool == SHELL_TOOL {
         return one_of(&bounds(rule, "command"), SHELL_TOOL, "`Bash(program subcommand *)`", command);
@@ -112,10 +193,10 @@ fn narrow_enough(call: &Prepared<'_>, rule: &Rule) -> Result<(), String> {
 fn one_of(
     bounds: &[&Matcher],
     tool: &str,
-    name: &str,
-    check: impl Fn(&Matcher) -> Result<(), String>,
-) -> Result<(), String> {
-    let mut refused = format!("it would allow any call of {tool}; name {name}, {TO_A_FILE}");
+    name: &'static str,
+    check: impl Fn(&Matcher) -> Result<(), GrantRefusal>,
+) -> Result<(), GrantRefusal> {
+    let mut refused = GrantRefusal::AnyCall { tool: tool.to_owned(), name };
     for matcher in bounds {
         match check(matcher) {
             Ok(()) => return Ok(()),
@@ -125,32 +206,29 @@ fn one_of(
     Err(refused)
 }
 
-fn command(matcher: &Matcher) -> Result<(), String> {
+fn command(matcher: &Matcher) -> Result<(), GrantRefusal> {
     let (front, all) = matcher.literal_words();
     if all {
         return Ok(());
     }
     let Some(program) = front.first() else {
-        return Err(format!("the program name must be written out, followed by a space; {TO_A_FILE}"));
+        return Err(GrantRefusal::AnyProgram);
     };
     let name = program.rsplit('/').next().unwrap_or(program);
     let has_subcommand = WITH_SUBCOMMAND.contains(&name);
     if !has_subcommand && is_anything(program) {
-        return Err(format!(
-            "`{name}` with arbitrary arguments can do anything; write the whole command, or {TO_A_FILE}"
-        ));
+        return Err(GrantRefusal::AnyArguments(name.to_owned()));
     }
     if has_subcommand {
         let Some(sub) = front.get(1) else {
-            return Err(format!(
-                "name a subcommand of `{name}`, such as `Bash({name} status *)`; {TO_A_FILE}"
-            ));
+            return Err(GrantRefusal::AnySubcommand(name.to_owned()));
         };
         if sub.starts_with('-') {
-            return Err(format!("name a subcommand of `{name}` before its flags; {TO_A_FILE}"));
+            return Err(GrantRefusal::FlagsFirst(name.to_owned()));
         }
         if has_subject(sub) && front.len() < 3 {
-            return Err(format!("name an argument of `{name} {sub}`; {TO_A_FILE}"));
+            let (program, subcommand) = (name.to_owned(), sub.clone());
+            return Err(GrantRefusal::AnySubject { program, subcommand });
         }
     }
     Ok(())
@@ -162,13 +240,13 @@ fn literal_folder(glob: &str) -> &str {
     glob[..end].rfind('/').map_or("", |at| &glob[..=at])
 }
 
-fn file(call: &Prepared<'_>, matcher: &Matcher) -> Result<(), String> {
+fn file(call: &Prepared<'_>, matcher: &Matcher) -> Result<(), GrantRefusal> {
     let question = &call.question;
     let text = matcher.text();
     if is_file_edit(question.tool)
         && let Some(name) = protected_name(Path::new(text))
     {
-        return Err(format!("`{name}` is protected: {TO_A_FILE}"));
+        return Err(GrantRefusal::Protected(name));
     }
     let is_exact = matches!(matcher, Matcher::Exact(_)) || !is_glob(text);
     if is_exact {
@@ -177,7 +255,7 @@ fn file(call: &Prepared<'_>, matcher: &Matcher) -> Result<(), String> {
     let folder = literal_folder(text);
     if !text.starts_with(['/', '~']) {
         // A relative allow reaches only what is inside the workspace.
-        return if folder.split('/').any(|part| part == "..") { Err(outside()) } else { Ok(()) };
+        return if folder.split('/').any(|part| part == "..") { Err(GrantRefusal::Outside) } else { Ok(()) };
     }
     let absolute = match (folder.strip_prefix("~/"), question.home) {
         (Some(rest), Some(home)) => home.join(rest),
@@ -187,17 +265,13 @@ fn file(call: &Prepared<'_>, matcher: &Matcher) -> Result<(), String> {
     let is_above = question.home.is_some_and(|home| home.starts_with(&absolute))
         || question.workspace.starts_with(&absolute) && question.workspace != absolute;
     if is_above || absolute.components().count() < 3 || !absolute.is_absolute() {
-        Err(outside())
+        Err(GrantRefusal::Outside)
     } else {
         Ok(())
     }
 }
 
-fn outside() -> String {
-    format!("it is too broad outside the project; name a folder, or {TO_A_FILE}")
-}
-
-fn url(matcher: &Matcher) -> Result<(), String> {
+fn url(matcher: &Matcher) -> Result<(), GrantRefusal> {
     let text = matcher.text();
     if matches!(matcher, Matcher::Exact(_)) || !is_glob(text) {
         return Ok(());
@@ -210,5 +284,5 @@ fn url(matcher: &Matcher) -> Result<(), String> {
     if host.is_some_and(is_plain) {
         return Ok(());
     }
-    Err(format!("the host must be written out, such as `https://example.com/*`; {TO_A_FILE}"))
+    Err(GrantRefusal::AnyHost)
 }

@@ -245,7 +245,9 @@ async fn what_cannot_be_sandboxed_asks() {
     assert_eq!(asked(&world, "ls -la").await, None, "the user's settings say so");
     world.permissions.set_enforcement(Enforcement::off());
     assert_eq!(asked(&world, "ls -la").await, None);
-    assert!(world.permissions.set_mode(Mode::Auto).is_err_and(|why| why.contains("the sandbox is off")));
+    assert!(
+        world.permissions.set_mode(Mode::Auto).is_err_and(|why| why.problem.contains("the sandbox is off"))
+    );
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use super::files::{FileRules, binds};
 use super::opening::wants_out;
-use super::path::{self, Forms, Places, Seen};
+use super::path::{self, Forms, NotAPath, Places, Seen};
 use super::protected::is_named_by;
 use super::reach::{self, Meets, NamedFile, Reached};
 use super::rules::{GrantMark, Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
@@ -240,7 +240,7 @@ impl<'a> Prepared<'a> {
     ///
     /// # Errors
     /// Why the call makes no sense.
-    pub fn of(question: &Question<'a>) -> Result<Prepared<'a>, String> {
+    pub fn of(question: &Question<'a>) -> Result<Prepared<'a>, InvalidCall> {
         let primary = question.primary.or_else(|| known_primary(question.tool));
         let subject = subject(question, primary)?;
         Ok(Prepared {
@@ -351,29 +351,92 @@ impl<'a> Prepared<'a> {
 pub fn evaluate(rules: &RuleSet, question: &Question<'_>) -> Verdict {
     match Prepared::of(question) {
         Ok(call) => call.verdict(rules),
-        Err(why) => Verdict::error(&why),
+        Err(why) => Verdict::error(&why.to_string()),
     }
 }
 
-fn subject(question: &Question<'_>, primary: Option<&str>) -> Result<Subject, String> {
+/// Why a call makes no sense, whatever the rules say.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidCall {
+    /// Its arguments have no names.
+    #[error("the arguments of {tool} are not an object")]
+    NotAnObject {
+        /// The tool.
+        tool: String,
+    },
+    /// An argument is missing.
+    #[error("{tool} needs the argument `{name}`")]
+    Missing {
+        /// The tool.
+        tool: String,
+        /// The argument.
+        name: String,
+    },
+    /// An argument is empty.
+    #[error("the argument `{name}` of {tool} is empty")]
+    Empty {
+        /// The tool.
+        tool: String,
+        /// The argument.
+        name: String,
+    },
+    /// An argument contains a NUL byte.
+    #[error("the argument `{name}` of {tool} contains a NUL byte")]
+    Nul {
+        /// The tool.
+        tool: String,
+        /// The argument.
+        name: String,
+    },
+    /// An argument is something else than a string.
+    #[error("the argument `{name}` of {tool} must be a string{}", found.map(|kind| format!(", not {kind}")).unwrap_or_default())]
+    NotAString {
+        /// The tool.
+        tool: String,
+        /// The argument.
+        name: String,
+        /// What it is, where that is said.
+        found: Option<&'static str>,
+    },
+    /// The path of a tool is not one.
+    #[error("{tool}: {why}")]
+    Path {
+        /// The tool.
+        tool: String,
+        /// Why.
+        why: NotAPath,
+    },
+    /// The folder of a glob is not one.
+    #[error(transparent)]
+    Folder(#[from] NotAPath),
+}
+
+fn subject(question: &Question<'_>, primary: Option<&str>) -> Result<Subject, InvalidCall> {
     let (tool, args) = (question.tool, question.args);
+    let of = |name: &str| (tool.to_owned(), name.to_owned());
     if !args.is_object() && !args.is_null() {
-        return Err(format!("the arguments of {tool} are not an object"));
+        return Err(InvalidCall::NotAnObject { tool: tool.to_owned() });
     }
     if let Some(name) = primary {
         let optional = tool == "List";
         match args.get(name) {
             None | Some(Value::Null) if optional => {}
-            None | Some(Value::Null) => return Err(format!("{tool} needs the argument `{name}`")),
+            None | Some(Value::Null) => {
+                let (tool, name) = of(name);
+                return Err(InvalidCall::Missing { tool, name });
+            }
             Some(Value::String(text)) if text.trim().is_empty() => {
-                return Err(format!("the argument `{name}` of {tool} is empty"));
+                let (tool, name) = of(name);
+                return Err(InvalidCall::Empty { tool, name });
             }
             Some(Value::String(text)) if text.contains('\0') => {
-                return Err(format!("the argument `{name}` of {tool} contains a NUL byte"));
+                let (tool, name) = of(name);
+                return Err(InvalidCall::Nul { tool, name });
             }
             Some(Value::String(_)) => {}
             Some(other) => {
-                return Err(format!("the argument `{name}` of {tool} must be a string, not {}", kind(other)));
+                let (tool, name) = of(name);
+                return Err(InvalidCall::NotAString { tool, name, found: Some(kind(other)) });
             }
         }
     }
@@ -385,9 +448,13 @@ fn subject(question: &Question<'_>, primary: Option<&str>) -> Result<Subject, St
         let text = match args.get(key) {
             Some(Value::String(text)) => text.as_str(),
             None | Some(Value::Null) if !required => ".",
-            _ => return Err(format!("the argument `{key}` of {tool} must be a string")),
+            _ => {
+                let (tool, name) = of(key);
+                return Err(InvalidCall::NotAString { tool, name, found: None });
+            }
         };
-        let mut seen = path::look(text, &question.places()).map_err(|why| format!("{tool}: {why}"))?;
+        let mut seen = path::look(text, &question.places())
+            .map_err(|why| InvalidCall::Path { tool: tool.to_owned(), why })?;
         // A glob names the folder that it starts in, which a link or `..` may take elsewhere.
         if tool == "Glob"
             && let Some(pattern) = args.get("pattern").and_then(Value::as_str)

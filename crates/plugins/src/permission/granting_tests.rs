@@ -27,7 +27,8 @@ impl Place {
     }
 
     fn check(&self, rules: &RuleSet, tool: &str, args: Value, pattern: &str) -> Result<(), String> {
-        check_grant(&Prepared::of(&self.question(tool, &args)).unwrap(), rules, pattern).map(drop)
+        let rule = check_grant(&Prepared::of(&self.question(tool, &args)).unwrap(), rules, pattern);
+        rule.map(drop).map_err(|why| why.to_string())
     }
 }
 

@@ -60,6 +60,16 @@ impl std::fmt::Debug for Permissions {
     }
 }
 
+/// Why a mode cannot be used on this machine.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("mode {mode} needs the whole sandbox: {problem}")]
+pub struct ModeRefusal {
+    /// The mode.
+    pub mode: Mode,
+    /// What the sandbox lacks.
+    pub problem: String,
+}
+
 impl Permissions {
     /// Rules and a mode for a workspace.
     pub fn new(workspace: Workspace, clock: Arc<dyn Clock>, rules: RuleSet, mode: Mode) -> Permissions {
@@ -84,12 +94,12 @@ impl Permissions {
     /// Changes the mode; the next call is judged by it.
     ///
     /// # Errors
-    /// A sentence when this machine does not have what [`Mode::Auto`] needs; the mode stays as it was.
-    pub fn set_mode(&self, mode: Mode) -> Result<(), String> {
+    /// This machine does not have what [`Mode::Auto`] needs; the mode stays as it was.
+    pub fn set_mode(&self, mode: Mode) -> Result<(), ModeRefusal> {
         let problem =
             self.read(|now| now.enforcement.clone()).and_then(|enforcement| enforcement.against(mode));
         if let Some(problem) = problem {
-            return Err(format!("mode {mode} needs the whole sandbox: {problem}"));
+            return Err(ModeRefusal { mode, problem });
         }
         self.write(|now| now.mode = mode);
         Ok(())

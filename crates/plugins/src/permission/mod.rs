@@ -59,20 +59,22 @@ mod tests_more;
 
 pub use aye_core::contract::question::GrantProposal;
 pub use check::{CheckContext, check_line};
-pub use editing::{check_grant, check_grant_in};
+pub use editing::{GrantRefusal, check_grant, check_grant_in};
 pub use enforce::{Enforcement, Need};
 pub use evaluate::{
-    AskKind, Decision, HeldProfiles, Prepared, Question, Verdict, evaluate, is_file_edit, known_primary,
+    AskKind, Decision, HeldProfiles, InvalidCall, Prepared, Question, Verdict, evaluate, is_file_edit,
+    known_primary,
 };
 pub use file::{Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError};
 pub use files::FileRules;
 pub use git_changes::{ChangedByGit, GitChange};
 pub use grant::propose_grants;
-pub use handle::Permissions;
+pub use handle::{ModeRefusal, Permissions};
 pub use mode::{Mode, evaluate_in};
 pub use names::BUILT_IN;
-pub use opening::SandboxGrant;
+pub use opening::{FolderFault, FolderRefusal, SandboxGrant};
 pub use past::{Past, PastFolder, PastMade, PastQuestion};
+pub use path::NotAPath;
 pub use plugin::{GrantedPatterns, PERMISSION_PLUGIN, PermissionPlugin, PermissionSection};
 pub use rules::{GrantMark, Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
 pub use shipped::{SHIPPED_RULES, shipped_rules};

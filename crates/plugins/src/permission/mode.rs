@@ -28,7 +28,7 @@ pub(super) fn is_read_only(tool: &str) -> bool {
 pub fn evaluate_in(rules: &RuleSet, question: &Question<'_>, mode: Mode) -> Verdict {
     match Prepared::of(question) {
         Ok(call) => bend(rules, &call, mode, by_rules(rules, &call, mode)),
-        Err(why) => Verdict::error(&why),
+        Err(why) => Verdict::error(&why.to_string()),
     }
 }
 

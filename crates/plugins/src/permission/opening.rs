@@ -100,8 +100,8 @@ impl SandboxGrant {
     /// Checks that it can be given, and opens nothing but a folder of the user's own.
     ///
     /// # Errors
-    /// A sentence for the person.
-    pub fn check(&self, home: Option<&Path>) -> Result<(), String> {
+    /// Why the folder is not opened.
+    pub fn check(&self, home: Option<&Path>) -> Result<(), FolderRefusal> {
         match self {
             SandboxGrant::Writable(folder) => check_folder(folder, home),
             // What a domain may be was checked when it was read.
@@ -128,20 +128,47 @@ impl SandboxGrant {
     }
 }
 
-fn check_folder(folder: &Path, home: Option<&Path>) -> Result<(), String> {
+/// Why a folder is not opened for what runs in the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{} {fault}", visible_line(&folder.to_string_lossy()))]
+pub struct FolderRefusal {
+    /// The folder.
+    pub folder: PathBuf,
+    /// What is wrong with it.
+    pub fault: FolderFault,
+}
+
+/// What is wrong with a folder that is to be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FolderFault {
+    /// It depends on where one stands.
+    #[error("is not an absolute path")]
+    NotAbsolute,
+    /// There is no such folder.
+    #[error("does not exist")]
+    Missing,
+    /// It is a file, or elsewhere.
+    #[error("is not a folder, or a link leads there")]
+    NotAFolder,
+    /// It contains more than a user means.
+    #[error("is too broad; name a folder below it, or use sandbox.writable")]
+    TooBroad,
+}
+
+fn check_folder(folder: &Path, home: Option<&Path>) -> Result<(), FolderRefusal> {
     const SYSTEM: &[&str] = &[
         "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/proc", "/run",
         "/sbin", "/sys", "/usr", "/var", "/root",
     ];
-    let shown = visible_line(&folder.to_string_lossy()).into_owned();
+    let refuse = |fault| Err(FolderRefusal { folder: folder.to_path_buf(), fault });
     if !folder.is_absolute() || folder.components().any(|part| part == Component::ParentDir) {
-        return Err(format!("{shown} is not an absolute path"));
+        return refuse(FolderFault::NotAbsolute);
     }
-    let Ok(real) = folder.canonicalize() else { return Err(format!("{shown} does not exist")) };
+    let Ok(real) = folder.canonicalize() else { return refuse(FolderFault::Missing) };
     if real != folder || !real.is_dir() {
-        return Err(format!("{shown} is not a folder, or a link leads there"));
+        return refuse(FolderFault::NotAFolder);
     }
-    let refused = Err(format!("{shown} is too broad; name a folder below it, or use sandbox.writable"));
+    let refused = refuse(FolderFault::TooBroad);
     if let Some(rest) = home.and_then(|home| real.strip_prefix(home).ok()) {
         // Hidden folders of the home folder have the settings of programs, which run what they say.
         let first = rest.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());

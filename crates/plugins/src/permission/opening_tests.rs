@@ -1,6 +1,6 @@
 //! What the sandbox refused, on the card of the retry, and the grants that it proposes.
 
-use super::editing::check_grant_in;
+use super::editing::{GrantRefusal, check_grant_in};
 use super::enforce::Enforcement;
 use super::opening::SandboxGrant;
 use super::plugin_tests::{World, grant, world, yes};
@@ -102,7 +102,7 @@ async fn a_grant_for_outside_is_one_for_that_command() {
     assert!(matches!(denied, Some(ToolInterceptPayload::SetResult(_))), "{denied:?}");
 }
 
-fn checked(args: &Value, pattern: &str, sandbox: Option<Profile>) -> Result<(), String> {
+fn checked(args: &Value, pattern: &str, sandbox: Option<Profile>) -> Result<(), GrantRefusal> {
     let place = Path::new("/workspace");
     let question = Question { tool: "Bash", args, cwd: place, workspace: place, home: None, primary: None };
     check_grant_in(&Prepared::of(&question)?, &RuleSet::new(), pattern, sandbox).map(drop)

@@ -125,7 +125,7 @@ impl Past {
             // The files of today say nothing about what a command found then.
             let verdict = |question: Question<'_>| match Prepared::of(&question) {
                 Ok(call) => call.held_by(HeldProfiles::ALL).verdict_by_words(rules, None),
-                Err(why) => Verdict::error(&why),
+                Err(why) => Verdict::error(&why.to_string()),
             };
             chunk.iter().map(|question| verdict(self.question(*question, home))).collect()
         };

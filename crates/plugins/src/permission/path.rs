@@ -44,16 +44,27 @@ impl Seen {
 /// How many links are followed before the path counts as a loop.
 const MAX_LINKS: usize = 40;
 
+/// Why a text cannot be a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotAPath {
+    /// It is empty.
+    #[error("the path is empty")]
+    Empty,
+    /// It contains a NUL byte.
+    #[error("the path contains a NUL byte")]
+    Nul,
+}
+
 /// Looks at a path from every side.
 ///
 /// # Errors
 /// When the text cannot be a path: empty, or with a NUL in it.
-pub(super) fn look(text: &str, places: &Places<'_>) -> Result<Seen, String> {
+pub(super) fn look(text: &str, places: &Places<'_>) -> Result<Seen, NotAPath> {
     if text.is_empty() {
-        return Err("the path is empty".into());
+        return Err(NotAPath::Empty);
     }
     if text.contains('\0') {
-        return Err("the path contains a NUL byte".into());
+        return Err(NotAPath::Nul);
     }
     let mut written = vec![places.cwd.join(text)];
     // A tool may or may not read `~` as the home folder: both places count.

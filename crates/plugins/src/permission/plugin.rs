@@ -107,7 +107,7 @@ impl PermissionPlugin {
         let prepared = Prepared::of(&question).map(|prepared| prepared.held_by(held));
         let judged = match &prepared {
             Ok(prepared) => judge_in(&rules, prepared, mode),
-            Err(why) => Verdict::error(why),
+            Err(why) => Verdict::error(&why.to_string()),
         };
         let asked = info.suspension.as_ref().filter(|_| is_answered).map(|ticket| &ticket.suspension.id);
         let (opened, is_opened) = self.permissions.opened(ctx, asked);

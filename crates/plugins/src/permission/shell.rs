@@ -444,7 +444,7 @@ impl<'r> Walk<'_, 'r> {
             return Err(format!("where `cd {}` leads is not certain", target.text));
         }
         let places = Places { cwd: &self.at, ..self.question.places() };
-        let seen = path::look(&target.text, &places)?;
+        let seen = path::look(&target.text, &places).map_err(|why| why.to_string())?;
         if seen.is_dangling || !seen.is_inside {
             return Err(format!("`cd {}` leaves the workspace", target.text));
         }
@@ -593,7 +593,7 @@ impl<'r> Walk<'_, 'r> {
             // `git show REVISION:PATH`, `git show :STAGE:PATH`, `git log -L 1,5:PATH`
             candidates.extend(word.text.match_indices(':').map(|(at, _)| &word.text[at + 1..]));
             for text in candidates.into_iter().filter(|text| !text.is_empty()) {
-                let seen = path::look(text, &places)?;
+                let seen = path::look(text, &places).map_err(|why| why.to_string())?;
                 if !seen.is_inside {
                     return Err(format!("`{text}` is outside the workspace"));
                 }
