@@ -30,8 +30,8 @@ use crate::plugins::observe::OBSERVABILITY_PLUGIN;
 use crate::plugins::permission::{Enforcement, Mode, PermissionPlugin, Permissions};
 use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
 use crate::plugins::skills::{
-    Discovery, ScriptOutput, ScriptRequest, ScriptRunner, Severity, SharedTargets, SkillSubsystem,
-    SkillTargets, bundled, discover, granted_patterns, project_roots, user_roots,
+    Discovery, ScriptNotRun, ScriptOutput, ScriptRequest, ScriptRunner, Severity, SharedTargets,
+    SkillSubsystem, SkillTargets, bundled, discover, granted_patterns, project_roots, user_roots,
 };
 use crate::plugins::stop::{StopConditionSpec, StopPlugin};
 use crate::runtime::{AgentRuntime, AgentRuntimeBuilder};
@@ -509,7 +509,11 @@ struct Scripts {
 
 #[async_trait]
 impl ScriptRunner for Scripts {
-    async fn run(&self, request: ScriptRequest, cancel: &CancellationToken) -> Result<ScriptOutput, String> {
+    async fn run(
+        &self,
+        request: ScriptRequest,
+        cancel: &CancellationToken,
+    ) -> Result<ScriptOutput, ScriptNotRun> {
         let exec = tools::exec::ExecRequest {
             program: request.program.into(),
             args: request.args.into_iter().map(Into::into).collect(),
@@ -520,8 +524,8 @@ impl ScriptRunner for Scripts {
             output_dir: None,
             on_behalf: request.on_behalf,
         };
-        let result =
-            tools::exec::run(&self.env.exec, exec, |_| {}, cancel).await.map_err(|e| e.to_string())?;
+        let result = tools::exec::run(&self.env.exec, exec, |_| {}, cancel).await;
+        let result = result.map_err(|error| ScriptNotRun::NotStarted(error.into()))?;
         let ended = if result.timed_out {
             Some(format!("killed after {} s", result.duration.as_secs()))
         } else if result.cancelled {

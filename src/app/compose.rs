@@ -23,7 +23,7 @@ pub(super) async fn command(app: &App, line: &str) -> Result<Option<Vec<ContentB
     if let Some(blocks) = mcp::prompt(app, name, words.trim()).await {
         return blocks.map(Some);
     }
-    let skill = invocation(&app.skills.registry(), line.trim_end())?;
+    let skill = invocation(&app.skills.registry(), line.trim_end()).map_err(|why| why.to_string())?;
     Ok(skill.map(|text| vec![ContentBlock::text(text)]))
 }
 

@@ -20,8 +20,8 @@ use crate::contract::message::ToolCall;
 use crate::contract::tool::SpawnContext;
 use crate::phase::{PhaseContext, ToolCallInfo};
 use crate::plugins::hooks::{
-    HookLayer, HookOutput, HookRequest, HookRunner, HookSpec, HooksPlugin, MAX_STDERR, Workplace, event,
-    load, phase_name, read, request,
+    HookLayer, HookNotRun, HookOutput, HookRequest, HookRunner, HookSpec, HooksPlugin, MAX_STDERR, Workplace,
+    event, load, phase_name, read, request,
 };
 use crate::tools::{self, ToolEnv};
 
@@ -88,7 +88,7 @@ struct Commands {
 
 #[async_trait]
 impl HookRunner for Commands {
-    async fn run(&self, request: HookRequest, cancel: &CancellationToken) -> Result<HookOutput, String> {
+    async fn run(&self, request: HookRequest, cancel: &CancellationToken) -> Result<HookOutput, HookNotRun> {
         let exec = tools::exec::ExecRequest {
             program: request.program.into(),
             args: request.args.into_iter().map(Into::into).collect(),
@@ -101,7 +101,7 @@ impl HookRunner for Commands {
         };
         let (result, said) = tools::exec::converse(&self.env.exec, exec, &request.input, cancel)
             .await
-            .map_err(|e| e.to_string())?;
+            .map_err(|error| HookNotRun::NotStarted(error.into()))?;
         let ended = if result.timed_out {
             Some(format!("stopped after {} s, its time limit", request.timeout.as_secs_f64()))
         } else if result.cancelled {
@@ -227,11 +227,10 @@ async fn test(name: &str, json: bool, foundation: &Foundation) -> Result<u8, Fai
     let began = Instant::now();
     let output = runner.run(asked, &CancellationToken::new()).await;
     let took = began.elapsed();
-    let answer = match &output {
-        Ok(output) => read(hook.phase, output),
-        Err(why) => Err(format!("could not be started: {why}")),
+    let (answer, output) = match output {
+        Ok(output) => (read(hook.phase, &output), output),
+        Err(why) => (Err(why.into()), HookOutput::default()),
     };
-    let output = output.unwrap_or_default();
     if json {
         put_json(&json!({
             "hook": hook.name,
@@ -242,7 +241,7 @@ async fn test(name: &str, json: bool, foundation: &Foundation) -> Result<u8, Fai
             "duration_ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             "stderr": output.stderr,
             "answer": answer.as_ref().ok(),
-            "failed": answer.as_ref().err(),
+            "failed": answer.as_ref().err().map(ToString::to_string),
         }))?;
     } else {
         let mut out = String::new();
@@ -268,7 +267,7 @@ async fn test(name: &str, json: bool, foundation: &Foundation) -> Result<u8, Fai
                 } else {
                     "a warning; the run would continue"
                 };
-                let _ = writeln!(out, "failed: it {}; {then}", visible_line(why));
+                let _ = writeln!(out, "failed: it {}; {then}", visible_line(&why.to_string()));
             }
         }
         for line in output.stderr.lines() {

@@ -70,7 +70,7 @@ pub(super) async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>,
         let word = word.trim_end_matches([',', ';', '.', ')', '"', '\'', '?', '!']);
         if let Some(name) = word.strip_prefix(SKILL).filter(|name| !name.is_empty()) {
             let (registry, line) = (app.skills.registry(), format!("/{name}"));
-            let skill = invocation(&registry, &line)?;
+            let skill = invocation(&registry, &line).map_err(|why| why.to_string())?;
             blocks.push(ContentBlock::text(skill.ok_or_else(|| format!("unknown skill `{name}`"))?));
         } else if let Some(id) = word.strip_prefix(THREAD).filter(|id| !id.is_empty()) {
             blocks.push(ContentBlock::text(conversation(app, id).await?));

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::config::phase_name;
-use super::runner::HookOutput;
+use super::runner::{HookNotRun, HookOutput};
 use aye_core::contract::context_message::ContextTarget;
 use aye_core::contract::display::{shortened, visible_line};
 use aye_core::state::Phase;
@@ -82,6 +82,54 @@ fn conversation() -> ContextTarget {
     ContextTarget::Conversation
 }
 
+/// Why a command has no answer, as words behind "the hook".
+#[derive(Debug, thiserror::Error)]
+pub enum HookFailure {
+    /// It did not end by itself.
+    #[error("was {0}")]
+    Ended(String),
+    /// It ended with a status that means neither yes nor no.
+    #[error("ended with exit status {status}{}", last_line.as_ref().map(|line| format!(": {line}")).unwrap_or_default())]
+    Status {
+        /// The status.
+        status: i32,
+        /// The last line of its stderr.
+        last_line: Option<String>,
+    },
+    /// How it ended is not known.
+    #[error("ended without an exit status")]
+    NoStatus,
+    /// It said no when the run had ended.
+    #[error("denied (exit status 2) a run that is already done: {0}")]
+    TooLate(String),
+    /// Its answer is longer than what is read.
+    #[error("wrote too much to stdout")]
+    TooLong,
+    /// Its answer is not JSON, or has other members.
+    #[error("wrote an invalid answer to stdout: {}", visible_line(&.0.to_string()))]
+    Invalid(#[from] serde_json::Error),
+    /// Its answer is another JSON value.
+    #[error("wrote an invalid answer to stdout: it must be a JSON object such as {{\"deny\": \"why\"}}")]
+    NotAnObject,
+    /// Its answer wants what cannot be at this phase.
+    #[error("answered `{part}`, which has no effect at {}", phase_name(*phase))]
+    NoEffect {
+        /// The member.
+        part: &'static str,
+        /// The phase.
+        phase: Phase,
+    },
+    /// Its answer has too many parts.
+    #[error("answered with more than {MAX_LIST} messages or tools")]
+    TooMany,
+    /// It did not run.
+    #[error("could not be started: {0}")]
+    NotRun(#[from] HookNotRun),
+    /// What runs it panicked.
+    #[error("failed inside aye")]
+    Panicked,
+}
+
 /// What a command that ended says.
 ///
 /// - 0: its stdout, which is empty or an [`Answer`] as JSON.
@@ -91,19 +139,16 @@ fn conversation() -> ContextTarget {
 /// - anything else, a signal, the time limit, an answer that cannot be read or is not for the phase: it failed.
 ///
 /// # Errors
-/// Why it failed, as words behind "the hook".
-pub fn read(phase: Phase, output: &HookOutput) -> Result<Answer, String> {
+/// Why it failed.
+pub fn read(phase: Phase, output: &HookOutput) -> Result<Answer, HookFailure> {
     if let Some(ended) = &output.ended {
-        return Err(format!("was {ended}"));
+        return Err(HookFailure::Ended(ended.clone()));
     }
     match output.exit_code {
         Some(0) => parse(phase, output),
         Some(2) => refused(phase, output),
-        Some(code) => Err(match last_line(&output.stderr) {
-            Some(line) => format!("ended with exit status {code}: {line}"),
-            None => format!("ended with exit status {code}"),
-        }),
-        None => Err("ended without an exit status".to_owned()),
+        Some(status) => Err(HookFailure::Status { status, last_line: last_line(&output.stderr) }),
+        None => Err(HookFailure::NoStatus),
     }
 }
 
@@ -112,7 +157,7 @@ fn last_line(text: &str) -> Option<String> {
     Some(visible_line(line.trim()).chars().take(200).collect())
 }
 
-fn refused(phase: Phase, output: &HookOutput) -> Result<Answer, String> {
+fn refused(phase: Phase, output: &HookOutput) -> Result<Answer, HookFailure> {
     let reason = match output.stderr.trim() {
         "" => "no reason given (exit status 2, empty stderr)".to_owned(),
         reason => shortened(reason, MAX_REASON).into_owned(),
@@ -123,7 +168,7 @@ fn refused(phase: Phase, output: &HookOutput) -> Result<Answer, String> {
             let context = Context { content: reason, target: ContextTarget::Conversation, persistent: false };
             Ok(Answer { context: vec![context], ..Answer::default() })
         }
-        Phase::RunEnd => Err(format!("denied (exit status 2) a run that is already done: {reason}")),
+        Phase::RunEnd => Err(HookFailure::TooLate(reason)),
         Phase::RunStart
         | Phase::StepStart
         | Phase::BeforeInference
@@ -132,24 +177,20 @@ fn refused(phase: Phase, output: &HookOutput) -> Result<Answer, String> {
     }
 }
 
-fn parse(phase: Phase, output: &HookOutput) -> Result<Answer, String> {
+fn parse(phase: Phase, output: &HookOutput) -> Result<Answer, HookFailure> {
     if output.is_cut {
-        return Err("wrote too much to stdout".to_owned());
+        return Err(HookFailure::TooLong);
     }
     let text = output.stdout.trim();
     if text.is_empty() {
         return Ok(Answer::default());
     }
-    let wrong = |why: &dyn std::fmt::Display| {
-        format!("wrote an invalid answer to stdout: {}", visible_line(&why.to_string()))
-    };
-    let answer: serde_json::Value = serde_json::from_str(text).map_err(|error| wrong(&error))?;
+    let answer: serde_json::Value = serde_json::from_str(text)?;
     // A list would be read as the members in their order.
     if !answer.is_object() {
-        return Err(wrong(&"it must be a JSON object such as {\"deny\": \"why\"}"));
+        return Err(HookFailure::NotAnObject);
     }
-    let answer = Answer::deserialize(answer).map_err(|error| wrong(&error))?;
-    answer.checked(phase)
+    Answer::deserialize(answer)?.checked(phase)
 }
 
 impl Answer {
@@ -159,7 +200,7 @@ impl Answer {
     }
 
     /// Refuses what makes no sense at the phase: a person who wrote it believes that it does something.
-    fn checked(mut self, phase: Phase) -> Result<Answer, String> {
+    fn checked(mut self, phase: Phase) -> Result<Answer, HookFailure> {
         let at_gate = phase == Phase::BeforeToolExecute;
         let at_end = phase == Phase::RunEnd;
         let parts = [
@@ -172,10 +213,10 @@ impl Answer {
             ("stop", self.stop.is_some(), !at_end),
         ];
         if let Some((part, _, _)) = parts.iter().find(|(_, said, fits)| *said && !fits) {
-            return Err(format!("answered `{part}`, which has no effect at {}", phase_name(phase)));
+            return Err(HookFailure::NoEffect { part, phase });
         }
         if self.context.len() > MAX_LIST || self.exclude_tools.len() > MAX_LIST {
-            return Err(format!("answered with more than {MAX_LIST} messages or tools"));
+            return Err(HookFailure::TooMany);
         }
         for reason in
             [&mut self.block, &mut self.deny, &mut self.notice, &mut self.stop].into_iter().flatten()

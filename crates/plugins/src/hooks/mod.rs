@@ -20,10 +20,10 @@ mod runner;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{Answer, Context, GivenResult, HookAsk, read};
+pub use answer::{Answer, Context, GivenResult, HookAsk, HookFailure, read};
 pub use config::{
     DEFAULT_TIMEOUT, HookFileError, HookLayer, HookSpec, MAX_TIMEOUT, PHASES, load, parse, phase_name,
 };
 pub use event::{EVENT_VERSION, event};
 pub use plugin::{HOOKS_PLUGIN, HooksPlugin, Workplace};
-pub use runner::{HookOutput, HookRequest, HookRunner, MAX_STDERR, request};
+pub use runner::{HookNotRun, HookOutput, HookRequest, HookRunner, MAX_STDERR, request};

@@ -10,7 +10,7 @@ use futures::future::join_all;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{Answer, read};
+use super::answer::{Answer, HookFailure, read};
 use super::config::HookSpec;
 use super::event::event;
 use super::runner::{HookRunner, request};
@@ -179,7 +179,7 @@ impl PhaseHook for Boundary {
 /// What came of one command.
 struct Outcome<'a> {
     hook: &'a HookSpec,
-    answer: Result<Answer, String>,
+    answer: Result<Answer, HookFailure>,
     ran: HookRan,
 }
 
@@ -225,8 +225,8 @@ impl Shared {
         let ended = AssertUnwindSafe(self.runner.run(request, &cancel)).catch_unwind().await;
         let (exit, answer) = match ended {
             Ok(Ok(output)) => (output.exit_code, read(hook.phase, &output)),
-            Ok(Err(why)) => (None, Err(format!("could not be started: {why}"))),
-            Err(_) => (None, Err("failed inside aye".to_owned())),
+            Ok(Err(why)) => (None, Err(why.into())),
+            Err(_) => (None, Err(HookFailure::Panicked)),
         };
         let at = clock.now_ms();
         let ran = HookRan {

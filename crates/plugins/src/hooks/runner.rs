@@ -46,14 +46,22 @@ pub struct HookOutput {
     pub ended: Option<String>,
 }
 
+/// Why a hook's command was not run.
+#[derive(Debug, thiserror::Error)]
+pub enum HookNotRun {
+    /// It was not started, or what became of it is not known.
+    #[error("{0}")]
+    NotStarted(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
 /// Runs commands. Dropping the future leaves nothing running.
 #[async_trait]
 pub trait HookRunner: Send + Sync {
     /// Runs one.
     ///
     /// # Errors
-    /// Why it was not started, as a sentence.
-    async fn run(&self, request: HookRequest, cancel: &CancellationToken) -> Result<HookOutput, String>;
+    /// Why it was not started.
+    async fn run(&self, request: HookRequest, cancel: &CancellationToken) -> Result<HookOutput, HookNotRun>;
 }
 
 /// What is to be run for a hook. `cwd` is where the run works, `home` what `~/` stands for.

@@ -26,12 +26,12 @@ use aye_core::state::{
 /// Answers each command as the test says, by the hook's name, and remembers what it was given.
 struct Scripted {
     seen: Mutex<Vec<Value>>,
-    answer: fn(&str) -> Result<HookOutput, String>,
+    answer: fn(&str) -> Said,
 }
 
 #[async_trait]
 impl HookRunner for Scripted {
-    async fn run(&self, request: HookRequest, _: &CancellationToken) -> Result<HookOutput, String> {
+    async fn run(&self, request: HookRequest, _: &CancellationToken) -> Said {
         let event: Value = serde_json::from_slice(&request.input).expect("an event");
         let name = event["hook"].as_str().expect("a name").to_owned();
         self.seen.lock().expect("no panic").push(event);
@@ -39,7 +39,7 @@ impl HookRunner for Scripted {
     }
 }
 
-type Said = Result<HookOutput, String>;
+type Said = Result<HookOutput, HookNotRun>;
 
 #[expect(clippy::unnecessary_wraps, reason = "an answer of a runner")]
 fn says(stdout: &str) -> Said {
@@ -90,7 +90,7 @@ struct Bench {
     env: ExecutionEnv,
 }
 
-fn bench(file: &str, answer: fn(&str) -> Result<HookOutput, String>) -> Bench {
+fn bench(file: &str, answer: fn(&str) -> Said) -> Bench {
     let hooks = parse(Path::new("/h/hooks.toml"), file, HookLayer::User, None).expect("a file of hooks");
     let runner = Arc::new(Scripted { seen: Mutex::default(), answer });
     let workplace = Workplace {
@@ -176,8 +176,11 @@ async fn the_strictest_answer_counts() {
 
 #[tokio::test]
 async fn a_runner_that_fails_or_panics_keeps_the_gate_closed() {
-    let broken: [fn(&str) -> Said; 3] =
-        [|_| Err("no such program".into()), |_| panic!("a bug"), |_| Ok(HookOutput::default())];
+    let broken: [fn(&str) -> Said; 3] = [
+        |_| Err(HookNotRun::NotStarted("no such program".into())),
+        |_| panic!("a bug"),
+        |_| Ok(HookOutput::default()),
+    ];
     for answer in broken {
         let bench = bench(&entry("h", "before_tool_execute"), answer);
         let report = bench.at(gate("ls")).await;

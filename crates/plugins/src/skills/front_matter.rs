@@ -294,9 +294,9 @@ impl SkillReader<'_> {
         let name: String = name.nfkc().collect();
         match (check_name(&name), is_usable(&name)) {
             (Ok(()), _) => {}
-            (Err(message), true) => self.say(Severity::Warning, line, message),
-            (Err(message), false) => {
-                self.say(Severity::Error, line, message);
+            (Err(error), true) => self.say(Severity::Warning, line, error.to_string()),
+            (Err(error), false) => {
+                self.say(Severity::Error, line, error.to_string());
                 return None;
             }
         }
@@ -386,24 +386,55 @@ fn is_usable(name: &str) -> bool {
         && name.chars().count() <= 4 * MAX_NAME
 }
 
+/// Why a name is not one of a skill.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the name `{}` {fault}", visible_line(name))]
+pub struct SkillNameError {
+    /// The name.
+    pub name: String,
+    /// What is wrong with it.
+    pub fault: SkillNameFault,
+}
+
+/// What is wrong with the name of a skill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SkillNameFault {
+    /// It has an upper-case letter.
+    #[error("has an upper-case letter; expected lower-case letters, digits and `-`")]
+    UpperCase,
+    /// It has another character.
+    #[error("has an invalid character; expected lower-case letters, digits and `-`")]
+    Character,
+    /// It is empty.
+    #[error("is empty")]
+    Empty,
+    /// It starts or ends with a hyphen.
+    #[error("starts or ends with `-`")]
+    Edge,
+    /// It has two hyphens in a row.
+    #[error("has two `-` in a row")]
+    Double,
+    /// It would fill the prompt.
+    #[error("is much too long")]
+    TooLong,
+}
+
 /// What a name may look like, its length aside.
 ///
 /// # Errors
-/// A sentence that says what is wrong.
-pub fn check_name(name: &str) -> Result<(), String> {
-    let refuse = |what: &str| Err(format!("the name `{}` {what}", visible_line(name)));
+/// What is wrong with it.
+pub fn check_name(name: &str) -> Result<(), SkillNameError> {
+    let refuse = |fault| Err(SkillNameError { name: name.to_owned(), fault });
     let is_wrong =
         |c: &char| !(*c == '-' || c.is_numeric() || c.is_alphabetic()) || c.to_lowercase().ne([*c]);
     match name.chars().find(is_wrong) {
-        Some(c) if c.is_alphabetic() => {
-            refuse("has an upper-case letter; expected lower-case letters, digits and `-`")
-        }
-        Some(_) => refuse("has an invalid character; expected lower-case letters, digits and `-`"),
-        None if name.is_empty() => refuse("is empty"),
-        None if name.starts_with('-') || name.ends_with('-') => refuse("starts or ends with `-`"),
-        None if name.contains("--") => refuse("has two `-` in a row"),
+        Some(c) if c.is_alphabetic() => refuse(SkillNameFault::UpperCase),
+        Some(_) => refuse(SkillNameFault::Character),
+        None if name.is_empty() => refuse(SkillNameFault::Empty),
+        None if name.starts_with('-') || name.ends_with('-') => refuse(SkillNameFault::Edge),
+        None if name.contains("--") => refuse(SkillNameFault::Double),
         // A name of several hundred letters is no name, and would fill the prompt.
-        None if name.chars().count() > 4 * MAX_NAME => refuse("is much too long"),
+        None if name.chars().count() > 4 * MAX_NAME => refuse(SkillNameFault::TooLong),
         None => Ok(()),
     }
 }

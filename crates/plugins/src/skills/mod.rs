@@ -18,15 +18,20 @@ mod tools;
 pub use bundled::bundled;
 pub use check::{CheckReport, CheckRow, SkillRow, check_dir, check_discovery, list_rows};
 pub use discover::{Discovery, FoundSkill, SkillRoot, SkillScope, discover, project_roots, user_roots};
-pub use front_matter::{Parsed, Severity, SkillDoc, SkillIssue, SkillMeta, check_name, parse};
+pub use front_matter::{
+    Parsed, Severity, SkillDoc, SkillIssue, SkillMeta, SkillNameError, SkillNameFault, check_name, parse,
+};
 pub use plugin::{
     ACTIVE_INSTRUCTIONS_PLUGIN, ActiveSkillInstructionsPlugin, DISCOVERY_PLUGIN, SharedTargets,
     SkillDiscoveryPlugin, SkillSubsystem, SkillTargets,
 };
 pub use registry::{
-    InMemorySkillRegistry, MAX_CATALOGUE_CHARS, MAX_CATALOGUE_ENTRIES, SkillRegistry, catalogue, invocation,
+    InMemorySkillRegistry, MAX_CATALOGUE_CHARS, MAX_CATALOGUE_ENTRIES, NotUserInvocable, SkillRegistry,
+    catalogue, invocation,
 };
-pub use runner::{SCRIPT_MAX_OUTPUT, SCRIPT_TIMEOUT, ScriptOutput, ScriptRequest, ScriptRunner};
+pub use runner::{
+    SCRIPT_MAX_OUTPUT, SCRIPT_TIMEOUT, ScriptNotRun, ScriptOutput, ScriptRequest, ScriptRunner,
+};
 pub use skill::{
     EmbeddedSkill, EmbeddedSkillData, FsDiscovery, FsSkill, Interpreter, Resource, Script, ScriptSource,
     Skill, SkillError,

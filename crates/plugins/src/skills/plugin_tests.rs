@@ -21,7 +21,7 @@ struct Recorder {
 
 #[async_trait]
 impl ScriptRunner for Recorder {
-    async fn run(&self, request: ScriptRequest, _: &CancellationToken) -> Result<ScriptOutput, String> {
+    async fn run(&self, request: ScriptRequest, _: &CancellationToken) -> Result<ScriptOutput, ScriptNotRun> {
         self.seen.lock().expect("lock").push(request);
         Ok(self.answer.clone())
     }
@@ -370,7 +370,7 @@ fn a_hidden_skill_is_the_models_alone() {
     let registry = registry_of(&world);
     for line in ["/a", "/a now"] {
         let refused = invocation(&registry, line).expect_err(line);
-        assert!(refused.contains("only the model can use the skill `a`"), "{refused}");
+        assert!(refused.to_string().contains("only the model can use the skill `a`"), "{refused}");
     }
     assert!(matches!((invocation(&registry, "/b"), invocation(&registry, "/ab")), (Ok(Some(_)), Ok(None))));
     let text = catalogue(&registry).expect("a catalogue");

@@ -122,19 +122,27 @@ pub(super) fn named(registry: &dyn SkillRegistry, line: &str) -> Option<(Arc<dyn
     found.max_by_key(|(skill, _)| skill.meta().name.len())
 }
 
+/// Why a user may not start a skill.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "only the model can use the skill `{}` (`user-invocable: false`); describe the task in your own words",
+    visible_line(skill)
+)]
+pub struct NotUserInvocable {
+    /// The skill.
+    pub skill: String,
+}
+
 /// What a user's `/name arguments` means: the message that has the model take the skill up. `None` when no skill has
 /// that name.
 ///
 /// # Errors
 /// Why a user may not start the skill.
-pub fn invocation(registry: &dyn SkillRegistry, line: &str) -> Result<Option<String>, String> {
+pub fn invocation(registry: &dyn SkillRegistry, line: &str) -> Result<Option<String>, NotUserInvocable> {
     let Some((skill, arguments)) = named(registry, line) else { return Ok(None) };
     let name = &skill.meta().name;
     if skill.meta().is_hidden {
-        return Err(format!(
-            "only the model can use the skill `{}` (`user-invocable: false`); describe the task in your own words",
-            visible_line(name)
-        ));
+        return Err(NotUserInvocable { skill: name.clone() });
     }
     Ok(Some(match arguments.as_str() {
         "" => format!("Use the skill `{name}`: call the tool `skill` with it and follow its instructions."),

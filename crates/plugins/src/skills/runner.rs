@@ -43,12 +43,24 @@ pub struct ScriptOutput {
     pub ended: Option<String>,
 }
 
+/// Why a script was not run, in words for the model.
+#[derive(Debug, thiserror::Error)]
+pub enum ScriptNotRun {
+    /// It was not started, or what became of it is not known.
+    #[error("{0}")]
+    NotStarted(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
 /// Runs scripts. Dropping the future leaves nothing running.
 #[async_trait]
 pub trait ScriptRunner: Send + Sync {
     /// Runs one.
     ///
     /// # Errors
-    /// Why it was not started, as a sentence for the model.
-    async fn run(&self, request: ScriptRequest, cancel: &CancellationToken) -> Result<ScriptOutput, String>;
+    /// Why it was not started.
+    async fn run(
+        &self,
+        request: ScriptRequest,
+        cancel: &CancellationToken,
+    ) -> Result<ScriptOutput, ScriptNotRun>;
 }

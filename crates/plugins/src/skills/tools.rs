@@ -498,7 +498,8 @@ impl Tool for SkillScriptTool {
             max_output: SCRIPT_MAX_OUTPUT,
             on_behalf: ctx.on_behalf(),
         };
-        let done = self.runner.run(request, &ctx.cancellation).await.map_err(ToolError::ExecutionFailed)?;
+        let done = self.runner.run(request, &ctx.cancellation).await;
+        let done = done.map_err(|error| ToolError::ExecutionFailed(error.to_string()))?;
         let how = match (&done.ended, done.exit_code) {
             (Some(ended), _) => ended.clone(),
             (None, Some(code)) => format!("exit status {code}"),
