@@ -55,7 +55,9 @@ const DELTAS: usize = 20_000;
 const PER_FRAME: usize = 400;
 
 fn look() -> Look {
-    Look { theme: Theme::default(), highlighter: Highlighter::in_thread(|| {}) }
+    let text = include_str!("../themes/default.toml");
+    let theme = Theme::parse("default", "default.toml", text, |_| None).expect("it can be read");
+    Look { theme, highlighter: Highlighter::in_thread(|| {}) }
 }
 
 /// The screen as the loop of the terminal draws it, into nothing.

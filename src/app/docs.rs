@@ -50,7 +50,7 @@ fn page(text: &str, columns: u16, depth: Depth) -> String {
     }
     let theme = match depth {
         Depth::None => Theme::plain(),
-        depth => Theme::builtin("default").unwrap_or_else(Theme::plain).mapped(depth),
+        depth => super::themes::default_theme().mapped(depth),
     };
     styled(&markdown::render(&shown, columns, &theme, &Highlighter::off()))
 }

@@ -1,11 +1,11 @@
-//! Built-in themes and the user's own, and where the choice is stored.
+//! The themes that come with aye and the user's own, and where the choice is stored.
 
 use std::path::PathBuf;
 
 use super::Failure;
 use super::foundation::Foundation;
 use crate::config::{set_text, unset, write_private};
-use crate::tui::theme::{AUTO, Background, Depth, Theme, ThemeChoice, ThemeRow};
+use crate::tui::theme::{AUTO, Background, Depth, Theme, ThemeChoice, ThemeError, ThemeRow};
 
 /// How many files of the person's own are listed.
 const MAX_OWN: usize = 200;
@@ -16,6 +16,44 @@ fn depth(foundation: &Foundation) -> Depth {
 
 fn folder(foundation: &Foundation) -> PathBuf {
     foundation.paths.config_dir.join("themes")
+}
+
+/// The themes that come with aye by name, in the order of the picker.
+const EMBEDDED: [(&str, &str); 16] = [
+    ("default", include_str!("../../themes/default.toml")),
+    ("dark", include_str!("../../themes/dark.toml")),
+    ("light", include_str!("../../themes/light.toml")),
+    ("solarized-dark", include_str!("../../themes/solarized-dark.toml")),
+    ("solarized-light", include_str!("../../themes/solarized-light.toml")),
+    ("gruvbox-dark", include_str!("../../themes/gruvbox-dark.toml")),
+    ("gruvbox-light", include_str!("../../themes/gruvbox-light.toml")),
+    ("catppuccin-dark", include_str!("../../themes/catppuccin-dark.toml")),
+    ("catppuccin-light", include_str!("../../themes/catppuccin-light.toml")),
+    ("nord", include_str!("../../themes/nord.toml")),
+    ("colour-blind-dark", include_str!("../../themes/colour-blind-dark.toml")),
+    ("colour-blind-light", include_str!("../../themes/colour-blind-light.toml")),
+    ("high-contrast-dark", include_str!("../../themes/high-contrast-dark.toml")),
+    ("high-contrast-light", include_str!("../../themes/high-contrast-light.toml")),
+    ("monochrome", include_str!("../../themes/monochrome.toml")),
+    ("plain", include_str!("../../themes/plain.toml")),
+];
+
+/// The file and text of a theme that comes with aye.
+fn embedded(name: &str) -> Option<(String, String)> {
+    let (name, text) = EMBEDDED.iter().find(|(known, _)| *known == name)?;
+    Some((format!("themes/{name}.toml"), (*text).to_owned()))
+}
+
+/// The theme that the settings begin with.
+pub(super) fn default_theme() -> Theme {
+    let read =
+        embedded("default").and_then(|(file, text)| Theme::parse("default", &file, &text, embedded).ok());
+    read.unwrap_or_default()
+}
+
+/// The theme of that name: one of the user's own, one that comes with aye, or a pair.
+fn find(foundation: &Foundation, name: &str, depth: Depth) -> Result<Option<ThemeChoice>, ThemeError> {
+    ThemeChoice::find(name, depth, |name| own(foundation, name).or_else(|| embedded(name)))
 }
 
 /// The file and text of a theme of the person's own.
@@ -33,9 +71,9 @@ pub(super) fn chosen(foundation: &Foundation) -> Result<ThemeChoice, Failure> {
         "" => "default",
         name => name,
     };
-    let found = ThemeChoice::find(name, depth(foundation), |name| own(foundation, name));
+    let found = find(foundation, name, depth(foundation));
     found.map_err(Failure::usage)?.ok_or_else(|| {
-        let known: Vec<_> = Theme::builtin_names().collect();
+        let known = EMBEDDED.map(|(name, _)| name);
         Failure::usage(format!(
             "unknown theme `{name}`; expected {AUTO}, {} or a file in {}",
             known.join(", "),
@@ -53,7 +91,7 @@ pub(super) fn background(foundation: &Foundation) -> Option<Background> {
 pub(super) fn list(foundation: &Foundation) -> Vec<ThemeRow> {
     let depth = depth(foundation);
     let row = |name: &str, detail: &str| {
-        let theme = match ThemeChoice::find(name, depth, |name| own(foundation, name)) {
+        let theme = match find(foundation, name, depth) {
             Ok(Some(theme)) => Ok(theme),
             Ok(None) => Err("it cannot be read".to_owned()),
             Err(error) => Err(error.to_string()),
@@ -69,7 +107,7 @@ pub(super) fn list(foundation: &Foundation) -> Vec<ThemeRow> {
         .collect();
     names.sort();
     rows.extend(names.iter().map(|name| row(name, "yours")));
-    for name in Theme::builtin_names().filter(|name| names.iter().all(|own| own != name)) {
+    for (name, _) in EMBEDDED.iter().filter(|(name, _)| names.iter().all(|own| own != name)) {
         if let Some(pair) = name.strip_suffix("-dark").filter(|pair| names.iter().all(|own| own != pair)) {
             rows.push(row(pair, "like the background"));
         }
@@ -108,4 +146,35 @@ pub(super) fn keep(foundation: &Foundation, key: &str, value: Option<&str>) -> R
         write_private(&file, changed.as_bytes()).map_err(|why| wrong(&why))?;
     }
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EMBEDDED, embedded};
+    use crate::tui::theme::{Role, Theme};
+
+    #[test]
+    fn every_theme_of_the_folder_is_embedded_and_can_be_read() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/themes");
+        let files =
+            std::fs::read_dir(folder).expect("the folder").map(|file| file.expect("a file").file_name());
+        let mut files: Vec<_> = files.map(|file| file.into_string().expect("a name")).collect();
+        let mut names = EMBEDDED.map(|(name, _)| format!("{name}.toml"));
+        files.sort();
+        names.sort();
+        assert_eq!(files, names);
+        for (name, text) in EMBEDDED {
+            let theme = Theme::parse(name, name, text, embedded);
+            assert_eq!(theme.expect("right").name(), name);
+        }
+    }
+
+    #[test]
+    fn the_theme_without_colours_is_what_its_file_says() {
+        let (file, text) = embedded("plain").expect("known");
+        let theme = Theme::parse("plain", &file, &text, embedded).expect("right");
+        for role in Role::ALL {
+            assert_eq!(theme.style(*role), Theme::plain().style(*role), "{}", role.name());
+        }
+    }
 }

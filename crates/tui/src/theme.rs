@@ -1,24 +1,21 @@
 //! Colours by meaning: a view asks for a role, a theme file defines how the role looks.
 //!
 //! A theme file has an optional `inherits`, a `[palette]` of named colours, and `[roles]`. Its palette applies to the
-//! roles that it inherits, too. The embedded themes are parsed like a user's own; `default` uses the terminal's
-//! sixteen colours only.
+//! roles that it inherits, too. The program hands over the themes that come with it, and they are read like a user's
+//! own; only the one without colours is part of this crate.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use ratatui::style::{Color, Modifier, Style};
 
 use super::links::Links;
 
-mod builtin;
 mod choice;
 mod depth;
 mod load;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
-use builtin::BUILTIN;
 pub use choice::{AUTO, Background, ThemeChoice, ThemeRow};
 pub use depth::Depth;
 pub use load::ThemeError;
@@ -142,6 +139,23 @@ roles! {
     Placeholder = "placeholder",
 }
 
+/// What `themes/plain.toml` says: a screen without any weight is hard to read.
+const PLAIN_ROLES: [(Role, Modifier); 13] = [
+    (Role::User, Modifier::BOLD),
+    (Role::Tool, Modifier::BOLD),
+    (Role::Error, Modifier::BOLD),
+    (Role::DiffAddWord, Modifier::UNDERLINED),
+    (Role::DiffDelWord, Modifier::UNDERLINED),
+    (Role::Heading, Modifier::BOLD),
+    (Role::Link, Modifier::UNDERLINED),
+    (Role::Strong, Modifier::BOLD),
+    (Role::Emphasis, Modifier::ITALIC),
+    (Role::Selection, Modifier::REVERSED),
+    (Role::Match, Modifier::BOLD),
+    (Role::CardTitle, Modifier::BOLD),
+    (Role::Key, Modifier::BOLD),
+];
+
 /// A style for every role.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Theme {
@@ -177,44 +191,28 @@ impl Theme {
         Arc::ptr_eq(&self.styles, &other.styles)
     }
 
-    /// The names of the embedded themes.
-    pub fn builtin_names() -> impl Iterator<Item = &'static str> {
-        BUILTIN.iter().map(|(name, _)| *name)
-    }
-
-    /// The embedded theme of that name.
-    pub fn builtin(name: &str) -> Option<Theme> {
-        static DEFAULT: OnceLock<Theme> = OnceLock::new();
-        let (name, text) = BUILTIN.iter().find(|(known, _)| *known == name)?;
-        let parse = || {
-            let theme = Theme::parse(name, &format!("themes/{name}.toml"), text, |_| None);
-            theme.expect("embedded themes are parsed by a test")
-        };
-        // Every start needs this one, more than once.
-        Some(if *name == "default" { DEFAULT.get_or_init(parse).clone() } else { parse() })
-    }
-
     /// No colours at all, only weight: for `NO_COLOR` and for snapshots. Made once.
     pub fn plain() -> Theme {
         static PLAIN: OnceLock<Theme> = OnceLock::new();
-        PLAIN.get_or_init(|| Theme::builtin("plain").expect("it is in the list")).clone()
+        let plain = || {
+            let mut styles = vec![Style::new(); Role::ALL.len()];
+            for (role, modifier) in PLAIN_ROLES {
+                styles[role as usize] = Style::new().add_modifier(modifier);
+            }
+            Theme { name: "plain".into(), styles: styles.into(), links: Links::default() }
+        };
+        PLAIN.get_or_init(plain).clone()
     }
 
-    /// Reads a theme file. `file` is what errors call it, `find` gives the text of a theme this one inherits
-    /// from when it is not an embedded one.
+    /// Reads a theme file. `file` is what errors call it; `find` gives the file and the text of a theme that this one
+    /// inherits from.
     pub fn parse(
         name: &str,
         file: &str,
         text: &str,
-        find: impl Fn(&str) -> Option<String>,
+        find: impl Fn(&str) -> Option<(String, String)>,
     ) -> Result<Theme, ThemeError> {
-        let mut styles: BTreeMap<Role, Style> = load::collect(name, file, text, &|wanted| {
-            let builtin = BUILTIN.iter().find(|(known, _)| *known == wanted);
-            find(wanted)
-                .filter(|_| wanted != name)
-                .map(|text| (wanted.to_owned(), text))
-                .or_else(|| builtin.map(|(name, text)| (format!("themes/{name}.toml"), (*text).to_owned())))
-        })?;
+        let mut styles = load::collect(name, file, text, &find)?;
         let styles = Role::ALL.iter().map(|role| styles.remove(role).unwrap_or_default()).collect();
         Ok(Theme { name: name.into(), styles, links: Links::default() })
     }
@@ -262,7 +260,7 @@ impl Theme {
 
 impl Default for Theme {
     fn default() -> Theme {
-        Theme::builtin("default").expect("it is in the list")
+        Theme::plain()
     }
 }
 

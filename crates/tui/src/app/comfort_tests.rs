@@ -6,13 +6,13 @@ use super::tests::TestApp;
 use crate::host::{Choice, ModelRow, Secret};
 use crate::keymap::Keymap;
 use crate::msg::{Cmd, Msg};
-use crate::theme::{Background, Depth, ThemeChoice, ThemeRow};
+use crate::theme::{Background, Depth, Theme, ThemeChoice, ThemeRow};
 
 fn themes() -> Vec<ThemeRow> {
     let row = |name: &str| ThemeRow {
         name: name.into(),
         detail: String::new(),
-        theme: ThemeChoice::find(name, Depth::True, |_| None)
+        theme: ThemeChoice::find(name, Depth::True, crate::theme::tests::from_folder)
             .map_err(|e| e.to_string())
             .map(|t| t.expect("known")),
     };
@@ -21,9 +21,16 @@ fn themes() -> Vec<ThemeRow> {
     vec![row("auto"), row("default"), row("nord"), row("solarized"), broken]
 }
 
+/// With the theme that the settings begin with.
+fn with_default_theme(width: u16, height: u16) -> TestApp {
+    let mut test = TestApp::new(width, height);
+    test.app.colours.theme = ThemeChoice::fixed(Theme::builtin("default").expect("known"));
+    test
+}
+
 #[test]
 fn a_theme_is_shown_while_it_is_looked_at_and_kept_by_enter() {
-    let mut test = TestApp::new(80, 24);
+    let mut test = with_default_theme(80, 24);
     test.keys("/theme<enter>");
     assert!(test.cmds.contains(&Cmd::Themes(None)) && test.cmds.contains(&Cmd::AskBackground));
     test.send(Msg::Themes(themes(), None));
@@ -64,7 +71,9 @@ fn a_late_answer_of_the_terminal_changes_nothing() {
     let mut test = TestApp::new(80, 24);
     test.send(Msg::Background(Background::Light));
     assert_eq!(test.app.colours.background, None, "nobody asked");
-    test.app.colours.theme = ThemeChoice::find("auto", Depth::True, |_| None).expect("right").expect("known");
+    test.app.colours.theme = ThemeChoice::find("auto", Depth::True, crate::theme::tests::from_folder)
+        .expect("right")
+        .expect("known");
     test.app.is_shown = false;
     let cmds = test.app.update(test.app.now, Msg::Drawn);
     assert_eq!(cmds, [Cmd::AskBackground], "with the first frame");
@@ -304,7 +313,7 @@ fn the_effort_is_chosen_like_a_model_and_shown_beside_it() {
 #[test]
 fn lists_of_themes_at_three_widths() {
     for width in [40, 80, 140] {
-        let mut test = TestApp::new(width, 16);
+        let mut test = with_default_theme(width, 16);
         test.keys("/theme<enter>");
         let mut rows = themes();
         rows[3].detail = "für 宽的 terminals, 👩‍👩‍👧 and e\u{301}\u{202e}x".into();

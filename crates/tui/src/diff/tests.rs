@@ -52,7 +52,7 @@ fn a_change_is_shown_with_its_surroundings() {
 
 #[test]
 fn changed_words_are_marked() {
-    let theme = Theme::default();
+    let theme = Theme::builtin("default").expect("it is there");
     let diff =
         diff_lines("let total = first + second;\n", "let total = first - second;\n", Show::whole(60, &theme));
     let marked: Vec<&str> = diff
@@ -190,7 +190,7 @@ fn code_has_its_colours_and_changed_words_stay_marked() {
     assert_eq!(keyword.bg, theme.style(Role::DiffAdd).bg);
     assert_eq!(span("first - second", "-").expect("marked").bg, theme.style(Role::DiffAddWord).bg);
     // Without backgrounds the colour of the line is what tells it apart.
-    let lines = painted(60, &Theme::default());
+    let lines = painted(60, &Theme::builtin("default").expect("it is there"));
     let line = lines.iter().find(|line| line.to_string().contains("first - second")).expect("the row");
     assert!(line.spans.iter().all(|span| span.content != "let"), "{line:?}");
 }

@@ -310,7 +310,8 @@ fn a_long_answer_is_in_the_scrollback_once_and_whole() {
 /// An answer in so many deltas, a frame for each chunk of them: the bytes that are written.
 fn written(deltas: usize, per_frame: usize) -> usize {
     let (width, height) = (120, 40);
-    let look = Look { theme: Theme::default(), highlighter: Highlighter::off() };
+    let look =
+        Look { theme: Theme::builtin("default").expect("it is there"), highlighter: Highlighter::off() };
     let terminal = LiveTerminal::new(Vec::new(), width, height, true);
     let mut screen = Screen::new(terminal, look, &TuiOptions::default(), Arc::default());
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
@@ -394,7 +395,9 @@ async fn what_an_update_asks_for_is_done_whatever_it_was_told() {
 async fn the_first_frame_asks_for_the_background_and_no_other_one_does() {
     let host = Arc::new(FakeHost::default());
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
-    app.colours.theme = ThemeChoice::find("auto", Depth::True, |_| None).expect("right").expect("known");
+    app.colours.theme = ThemeChoice::find("auto", Depth::True, crate::theme::tests::from_folder)
+        .expect("right")
+        .expect("known");
     let mut stage = stage(&host, app);
     for _ in 0..3 {
         assert_eq!(stage.show().await.expect("a vector takes everything"), (true, None));

@@ -110,7 +110,7 @@ fn a_list_with_blank_lines_keeps_them_and_its_numbers() {
 
 #[test]
 fn styles_come_from_roles() {
-    let theme = Theme::default();
+    let theme = Theme::builtin("default").expect("it is there");
     let lines = render("**b** `c`\n\n```rust\nfn x() {}\n```\n", 40, &theme, &Highlighter::waiting());
     assert_eq!(lines[0].spans[0].style, theme.style(Role::Text).patch(theme.style(Role::Strong)));
     assert_eq!(lines[0].spans[2].style, theme.style(Role::Text).patch(theme.style(Role::Code)));

@@ -51,24 +51,18 @@ pub struct ThemeChoice {
 }
 
 impl ThemeChoice {
-    /// The theme of that name: one of the person's own, an embedded one, or a pair `NAME-dark` and `NAME-light`.
-    /// `own` gives the file and text of a theme of the person's.
+    /// The theme of that name, or the pair `NAME-dark` and `NAME-light`. `find` gives the file and text of a theme.
     ///
     /// # Errors
     /// What is wrong with its file; `Ok(None)`: there is none of that name.
     pub fn find(
         name: &str,
         depth: Depth,
-        own: impl Fn(&str) -> Option<(String, String)>,
+        find: impl Fn(&str) -> Option<(String, String)>,
     ) -> Result<Option<ThemeChoice>, ThemeError> {
         let one = |name: &str| -> Result<Option<Theme>, ThemeError> {
-            let theme = match own(name) {
-                Some((file, text)) => {
-                    Some(Theme::parse(name, &file, &text, |wanted| own(wanted).map(|(_, text)| text))?)
-                }
-                None => Theme::builtin(name),
-            };
-            Ok(theme.map(|theme| theme.mapped(depth)))
+            let Some((file, text)) = find(name) else { return Ok(None) };
+            Ok(Some(Theme::parse(name, &file, &text, &find)?.mapped(depth)))
         };
         let named = |unknown: Theme, dark: Theme, light: Theme| ThemeChoice {
             name: name.to_owned(),

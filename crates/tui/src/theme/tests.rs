@@ -1,26 +1,46 @@
 use super::*;
 
+/// The file and text of a theme that comes with the program.
+pub(crate) fn from_folder(name: &str) -> Option<(String, String)> {
+    let file = format!("{}/../../themes/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&file).ok()?;
+    Some((format!("themes/{name}.toml"), text))
+}
+
+impl Theme {
+    /// The theme of that name that comes with the program.
+    pub(crate) fn builtin(name: &str) -> Option<Theme> {
+        let (file, text) = from_folder(name)?;
+        Some(Theme::parse(name, &file, &text, from_folder).expect("it can be read"))
+    }
+
+    fn builtin_names() -> Vec<String> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../themes");
+        let files = std::fs::read_dir(folder).expect("the folder");
+        let names: Vec<_> = files
+            .map(|file| file.expect("a file").file_name().to_string_lossy().replace(".toml", ""))
+            .collect();
+        assert!(names.len() > 10, "{names:?}");
+        names
+    }
+}
+
 fn refused(text: &str) -> String {
-    Theme::parse("mine", "mine.toml", text, |_| None).expect_err("it is wrong").to_string()
+    Theme::parse("mine", "mine.toml", text, from_folder).expect_err("it is wrong").to_string()
 }
 
 #[test]
-fn embedded_themes_are_readable_and_plain_has_no_colour() {
-    for name in Theme::builtin_names() {
-        assert_eq!(Theme::builtin(name).expect("known").name(), name);
-    }
+fn plain_has_no_colour() {
     let plain = Theme::plain();
     for role in Role::ALL {
         let style = plain.style(*role);
         assert_eq!((style.fg, style.bg, style.underline_color), (None, None, None), "{}", role.name());
     }
-    assert_eq!(Theme::default().style(Role::Error).fg, Some(Color::Red));
-    assert!(Theme::builtin("nope").is_none());
 }
 
 #[test]
 fn default_theme_names_every_role() {
-    let text = BUILTIN[0].1;
+    let (_, text) = from_folder("default").expect("known");
     for role in Role::ALL {
         assert!(text.contains(role.name()), "{} is not in themes/default.toml", role.name());
     }
@@ -28,7 +48,7 @@ fn default_theme_names_every_role() {
 
 #[test]
 fn default_theme_uses_the_terminals_own_colours() {
-    let theme = Theme::default();
+    let theme = Theme::builtin("default").expect("known");
     for role in Role::ALL {
         let style = theme.style(*role);
         for colour in [style.fg, style.bg].into_iter().flatten() {
@@ -40,7 +60,7 @@ fn default_theme_uses_the_terminals_own_colours() {
 #[test]
 fn a_theme_inherits_palette_and_roles() {
     let mother = "[palette]\nink = \"#102030\"\n[roles]\nerror = \"ink\"\ntool = \"blue\"\n";
-    let find = |name: &str| (name == "mother").then(|| mother.to_owned());
+    let find = |name: &str| (name == "mother").then(|| ("m.toml".to_owned(), mother.to_owned()));
     let text = "inherits = \"mother\"\n[roles]\ntool = { fg = \"ink\", modifiers = [\"bold\"] }\n";
     let theme = Theme::parse("mine", "mine.toml", text, find).expect("it is right");
     assert_eq!(theme.style(Role::Error).fg, Some(Color::Rgb(0x10, 0x20, 0x30)));
@@ -51,8 +71,12 @@ fn a_theme_inherits_palette_and_roles() {
 
 #[test]
 fn a_users_default_may_inherit_the_embedded_default() {
-    let theme =
-        Theme::parse("default2", "d.toml", "inherits = \"default\"\n[roles]\nerror = \"blue\"\n", |_| None);
+    let theme = Theme::parse(
+        "default2",
+        "d.toml",
+        "inherits = \"default\"\n[roles]\nerror = \"blue\"\n",
+        from_folder,
+    );
     assert_eq!(theme.expect("right").style(Role::Error).fg, Some(Color::Blue));
 }
 
@@ -84,7 +108,10 @@ fn complaints_name_file_and_line() {
 
 #[test]
 fn a_circle_of_themes_is_refused() {
-    let find = |name: &str| Some(format!("inherits = \"{}\"\n", if name == "a" { "b" } else { "a" }));
+    let find = |name: &str| {
+        let other = if name == "a" { "b" } else { "a" };
+        Some((format!("{name}.toml"), format!("inherits = \"{other}\"\n")))
+    };
     let error = Theme::parse("mine", "mine.toml", "inherits = \"a\"\n", find).expect_err("a circle");
     assert!(error.what.contains("inherits from itself"), "{error}");
 }
@@ -92,13 +119,16 @@ fn a_circle_of_themes_is_refused() {
 #[test]
 fn a_palette_counts_for_what_is_inherited() {
     let text = "inherits = \"dark\"\n[palette]\nmint = \"#010203\"\n";
-    let theme = Theme::parse("mine", "mine.toml", text, |_| None).expect("it is right");
+    let theme = Theme::parse("mine", "mine.toml", text, from_folder).expect("it is right");
     assert_eq!(theme.style(Role::Success).fg, Some(Color::Rgb(1, 2, 3)));
     assert_eq!(theme.style(Role::DiffAdd).fg, Some(Color::Rgb(1, 2, 3)));
     let dark = Theme::builtin("dark").expect("known");
     assert_eq!(theme.style(Role::Error), dark.style(Role::Error));
     // Two steps: the youngest palette counts everywhere.
-    let find = |name: &str| (name == "mother").then(|| text.to_owned());
+    let find = |name: &str| match name {
+        "mother" => Some(("m.toml".to_owned(), text.to_owned())),
+        name => from_folder(name),
+    };
     let child = "inherits = \"mother\"\n[palette]\nmint = \"#040506\"\n";
     let theme = Theme::parse("child", "c.toml", child, find).expect("it is right");
     assert_eq!(theme.style(Role::Success).fg, Some(Color::Rgb(4, 5, 6)));
@@ -201,8 +231,8 @@ fn every_theme_can_be_read() {
     };
     let mut faint = Vec::new();
     for name in Theme::builtin_names() {
-        let theme = Theme::builtin(name).expect("known");
-        for ground in grounds(name) {
+        let theme = Theme::builtin(&name).expect("known");
+        for ground in grounds(&name) {
             for role in Role::ALL.iter().copied().filter(|role| !matches!(role, Rule | ComposerBorder)) {
                 let style = theme.style(role);
                 let mut over = vec![style.bg.unwrap_or(Color::from_u32(*ground))];
@@ -242,7 +272,7 @@ fn high_contrast_is_high() {
 
 #[test]
 fn a_name_may_stand_for_a_pair() {
-    let find = |name: &str| ThemeChoice::find(name, Depth::True, |_| None).expect("no file is wrong");
+    let find = |name: &str| ThemeChoice::find(name, Depth::True, from_folder).expect("no file is wrong");
     let pair = find("solarized").expect("a pair");
     assert_eq!(pair.on(Some(Background::Light)).name(), "solarized-light");
     assert_eq!((pair.on(None).name(), pair.is_fixed()), ("solarized-dark", false));
