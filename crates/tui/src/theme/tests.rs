@@ -235,6 +235,8 @@ fn every_theme_can_be_read() {
         for ground in grounds(&name) {
             for role in Role::ALL.iter().copied().filter(|role| !matches!(role, Rule | ComposerBorder)) {
                 let style = theme.style(role);
+                // The terminal's own colour of text may be that of the band.
+                assert!(style.fg.is_some() || style.bg.is_none(), "{name}: {}", role.name());
                 let mut over = vec![style.bg.unwrap_or(Color::from_u32(*ground))];
                 if matches!(role, Placeholder | Accent | Error) {
                     over.extend([Composer, User].into_iter().filter_map(|band| theme.style(band).bg));
