@@ -10,7 +10,6 @@ pub use aye_files::{front_matter, walk};
 #[cfg(feature = "mcp")]
 pub use aye_mcp as mcp;
 pub use aye_pattern as pattern;
-pub use aye_plugins as plugins;
 pub use aye_runtime as runtime;
 #[cfg(feature = "server")]
 pub use aye_server as server;
@@ -31,6 +30,27 @@ pub mod contract {
     pub mod storage {
         pub use aye_core::contract::profile::ProfileStore;
         pub use aye_core::contract::storage::*;
+    }
+}
+
+mod bundled;
+
+/// Behaviour that hooks into the phases of a run, and the rules and skills that come with aye.
+pub mod plugins {
+    pub use aye_plugins::*;
+
+    /// Which calls run, which ask and which are denied.
+    pub mod permission {
+        pub use aye_plugins::permission::*;
+
+        /// The rules that come with aye, as their file.
+        pub const SHIPPED_RULES: &str = include_str!("../permissions.yaml");
+    }
+
+    /// Folders with instructions, resources and scripts.
+    pub mod skills {
+        pub use crate::bundled::bundled;
+        pub use aye_plugins::skills::*;
     }
 }
 

@@ -77,6 +77,6 @@ pub use past::{Past, PastFolder, PastMade, PastQuestion};
 pub use path::NotAPath;
 pub use plugin::{GrantedPatterns, PERMISSION_PLUGIN, PermissionPlugin, PermissionSection};
 pub use rules::{GrantMark, Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
-pub use shipped::{SHIPPED_RULES, shipped_rules};
+pub use shipped::shipped_rules;
 pub use simulate::{Difference, Simulation, Tally, simulate};
 pub use suggest::{SuggestedRule, Suggestions, suggest};

@@ -4,7 +4,6 @@
 //! bring.
 
 mod arguments;
-mod bundled;
 mod check;
 mod discover;
 mod front_matter;
@@ -15,7 +14,6 @@ mod skill;
 mod state;
 mod tools;
 
-pub use bundled::bundled;
 pub use check::{CheckReport, CheckRow, SkillRow, check_dir, check_discovery, list_rows};
 pub use discover::{Discovery, FoundSkill, SkillRoot, SkillScope, discover, project_roots, user_roots};
 pub use front_matter::{
