@@ -158,10 +158,6 @@ fn beneath(root: &Path, masks: &[PathBuf]) -> (Vec<PathBuf>, Vec<PathBuf>) {
     (whole, split)
 }
 
-/// A bit of the number of a system call of the 32-bit ABI with 64-bit registers. A kernel may have it.
-#[cfg(target_arch = "x86_64")]
-const X32: i64 = 0x4000_0000;
-
 /// System calls that no profile needs.
 const NEVER: &[i64] = &[
     libc::SYS_io_uring_setup,
@@ -258,16 +254,6 @@ const SYS_SETXATTRAT: i64 = 463;
 const SYS_REMOVEXATTRAT: i64 = 466;
 const SYS_FILE_SETATTR: i64 = 469;
 
-/// The same calls under other numbers, for programs of the 32-bit ABI with 64-bit registers.
-#[cfg(target_arch = "x86_64")]
-const X32_NUMBERS: &[(i64, i64)] = &[
-    (libc::SYS_ioctl, 514),
-    (libc::SYS_ptrace, 521),
-    (libc::SYS_kexec_load, 528),
-    (libc::SYS_process_vm_readv, 539),
-    (libc::SYS_process_vm_writev, 540),
-];
-
 type Filter = BTreeMap<i64, Vec<SeccompRule>>;
 
 fn condition(arg: u8, op: Op, value: u64) -> io::Result<SeccompCondition> {
@@ -340,34 +326,44 @@ fn refused(orders: &Orders) -> io::Result<Filter> {
     let namespaces: Vec<Vec<_>> = namespaces.into_iter().collect::<io::Result<_>>()?;
     let namespaces = namespaces.into_iter().map(|all| SeccompRule::new(all).map_err(io::Error::other));
     filter.insert(libc::SYS_clone, namespaces.collect::<io::Result<_>>()?);
-    #[cfg(target_arch = "x86_64")]
-    {
-        let renumbered =
-            X32_NUMBERS.iter().filter_map(|(call, other)| Some((*other, filter.get(call)?.clone())));
-        let renumbered: Filter = renumbered.collect();
-        let doubled: Filter =
-            filter.iter().chain(&renumbered).map(|(call, rules)| (call | X32, rules.clone())).collect();
-        filter.extend(doubled);
-    }
     Ok(filter)
 }
 
-fn install(filter: Filter, errno: i32) -> io::Result<()> {
-    let action = SeccompAction::Errno(errno.cast_unsigned());
+/// The first number of the calls of the 32-bit ABI with 64-bit registers. A kernel may have it.
+const X32: u32 = 0x4000_0000;
+
+/// What a program is told that such calls, and `clone3`, do not exist. The flags of `clone3` are behind a pointer, which a
+/// filter cannot read; libraries then use `clone`.
+fn missing() -> io::Result<seccompiler::BpfProgram> {
+    let clone3 = u32::try_from(libc::SYS_clone3).map_err(io::Error::other)?;
+    let line = |code: u32, jt, jf, k| {
+        Ok(seccompiler::sock_filter { code: u16::try_from(code).map_err(io::Error::other)?, jt, jf, k })
+    };
+    let errno = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
+    [
+        // The number is the first word of what a filter sees.
+        line(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        line(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, 0, X32),
+        line(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, clone3),
+        line(libc::BPF_RET | libc::BPF_K, 0, 0, errno),
+    ]
+    .into_iter()
+    .collect()
+}
+
+/// The filter as one program: the kernel tries each number out when it takes one, so that few instructions count.
+fn program(orders: &Orders) -> io::Result<seccompiler::BpfProgram> {
+    let action = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let arch = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
     // A program of another architecture, such as a 32-bit one, is ended: its calls have other numbers.
-    let filter = SeccompFilter::new(filter, SeccompAction::Allow, action, arch).map_err(io::Error::other)?;
-    let program: seccompiler::BpfProgram = filter.try_into().map_err(io::Error::other)?;
-    seccompiler::apply_filter(&program).map_err(io::Error::other)
+    let filter =
+        SeccompFilter::new(refused(orders)?, SeccompAction::Allow, action, arch).map_err(io::Error::other)?;
+    let rest: seccompiler::BpfProgram = filter.try_into().map_err(io::Error::other)?;
+    Ok([missing()?, rest].concat())
 }
 
 fn seccomp(orders: &Orders) -> io::Result<()> {
-    // Its flags are behind a pointer, which a filter cannot read; libraries then use `clone`.
-    let mut missing = Filter::from([(libc::SYS_clone3, Vec::new())]);
-    #[cfg(target_arch = "x86_64")]
-    missing.insert(libc::SYS_clone3 | X32, Vec::new());
-    install(missing, libc::ENOSYS)?;
-    install(refused(orders)?, libc::EPERM)
+    seccompiler::apply_filter(&program(orders)?).map_err(io::Error::other)
 }
 
 #[cfg(test)]
@@ -401,12 +397,8 @@ mod tests {
             (Profile::Workspace, false, false),
         ] {
             let policy = Policy { network, ..Policy::new(profile, "/srv") };
-            let filter = refused(&Orders { policy, inside }).expect("it has rules");
-            let arch = std::env::consts::ARCH.try_into().expect("a known architecture");
-            let action = SeccompAction::Errno(1);
-            let filter = SeccompFilter::new(filter, SeccompAction::Allow, action, arch).expect("it is valid");
-            let program: seccompiler::BpfProgram = filter.try_into().expect("it compiles");
-            assert!(program.len() < 4096, "{}", program.len());
+            let program = program(&Orders { policy, inside }).expect("it compiles");
+            assert!(program.len() < 512, "{}", program.len());
         }
     }
 }
