@@ -111,6 +111,39 @@ pub fn launch_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { NOT_STARTED })
 }
 
+/// What a launcher would do, done by a thread of the process that would have started the launcher.
+#[cfg(target_os = "linux")]
+pub struct ThreadLaunch {
+    orders: Orders,
+}
+
+#[cfg(target_os = "linux")]
+impl ThreadLaunch {
+    /// `args` are those of a launcher, with [`LAUNCH_ARG`] as the first one. Gives the program and its arguments, too.
+    /// `None` if it is none, or if only a process of its own can do it: inside of namespaces.
+    pub fn of(args: &[OsString]) -> Option<(ThreadLaunch, &OsStr, &[OsString])> {
+        let [first, orders, program, args @ ..] = args else { return None };
+        let orders =
+            (first == LAUNCH_ARG).then(|| serde_json::from_str::<Orders>(orders.to_str()?).ok())??;
+        (!orders.inside).then_some((ThreadLaunch { orders }, program.as_os_str(), args))
+    }
+
+    /// Calls `spawn` in a thread that is restricted before, and ends with it. What a thread starts inherits its
+    /// restrictions, and no others of the process have them.
+    ///
+    /// # Errors
+    /// They cannot be enforced, or `spawn` fails. Nothing was started then.
+    pub fn spawn<T: Send>(&self, spawn: impl FnOnce() -> std::io::Result<T> + Send) -> std::io::Result<T> {
+        std::thread::scope(|scope| {
+            let restricted = scope.spawn(|| {
+                crate::kernel::restrict(&self.orders)?;
+                spawn()
+            });
+            restricted.join().unwrap_or_else(|_| Err(std::io::Error::other("its thread ended")))
+        })
+    }
+}
+
 /// The launcher: there is none for this system.
 #[cfg(not(target_os = "linux"))]
 pub fn launch_main(_args: impl Iterator<Item = OsString>) -> ExitCode {

@@ -3,7 +3,8 @@
 //! A [`Policy`] says what a command may see and change. [`Launch::new`] turns a program and its arguments into the
 //! program that is started in its place: bubblewrap where the machine has it ([`Layers`]), and inside it, or alone,
 //! the launcher, which is aye started again with the hidden first argument [`LAUNCH_ARG`]. The launcher restricts its
-//! own process and becomes the program. Nothing happens between `fork` and `exec` of a process with threads.
+//! own process and becomes the program. Nothing happens between `fork` and `exec` of a process with threads. Where it
+//! would be started alone, a thread of the process above it can do the same: [`ThreadLaunch`].
 //!
 //! A command in namespaces has no network but its own. With a [`Relay`], its launcher stays and passes connections on to
 //! aye's [`NetHub`], which reaches listed domains, and ports of other commands of the conversation.
@@ -23,6 +24,8 @@ mod toolchains;
 mod watched;
 
 pub use aye_core::contract::judgement::Profile;
+#[cfg(target_os = "linux")]
+pub use launch::ThreadLaunch;
 pub use launch::{LAUNCH_ARG, Launch, launch_main};
 pub use layers::{Layers, MIN_LANDLOCK};
 pub use net::{Dialler, NetHub, NetSession, Relay, SystemDialler};

@@ -1,7 +1,7 @@
 #![allow(clippy::disallowed_methods, reason = "a program of its own, which reads its environment")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use aye_sandbox::{
     LAUNCH_ARG, Launch, Layers, NetHub, NetSession, Policy, Profile, ProtectedFiles, SystemDialler,
-    launch_main,
+    ThreadLaunch, launch_main,
 };
 
 /// The attempts: each must be reported.
@@ -127,18 +127,23 @@ pub(super) fn main() -> ExitCode {
             }
             let bare = Layers { bwrap: None, ..layers.clone() };
             if bare.can_enforce(profile) {
-                let escaped = run(profile, "bare");
-                println!("{profile}, no bwrap, {user:?}: {} of {COUNT} escape {escaped:?}", escaped.len());
                 let holes = bare.holes(profile);
                 let named: BTreeSet<String> = holes
                     .iter()
                     .map(|(name, _)| (*name).to_owned())
                     .filter(|name| control.contains(name))
                     .collect();
-                if escaped != named {
-                    failures.push(format!(
-                        "{profile} without bwrap, as {user:?}: {escaped:?}, named are {named:?}"
-                    ));
+                for kind in ["bare", "thread"] {
+                    let escaped = run(profile, kind);
+                    println!(
+                        "{profile}, no bwrap, {kind}, {user:?}: {} of {COUNT} escape {escaped:?}",
+                        escaped.len()
+                    );
+                    if escaped != named {
+                        failures.push(format!(
+                            "{profile} without bwrap, {kind}, as {user:?}: {escaped:?}, named are {named:?}"
+                        ));
+                    }
                 }
             } else {
                 println!("skipped: {profile} without bwrap, which this kernel cannot enforce");
@@ -245,7 +250,7 @@ fn drive(words: &[String]) {
         works(&policy, &layers, &own);
     }
     let args = [
-        outside.into_os_string(),
+        outside.clone().into_os_string(),
         workspace.clone().into_os_string(),
         target.id().to_string().into(),
         tcp.local_addr().expect("bound").port().to_string().into(),
@@ -255,12 +260,19 @@ fn drive(words: &[String]) {
     let launch = Launch::new(&policy, &layers, &own, &workspace, OsStr::new(probes), &args);
     let protected = ProtectedFiles::default();
     let before = protected.before(&[&workspace]);
-    let status = Command::new(&launch.program)
-        .args(&launch.args)
-        .envs(launch.env)
-        .current_dir(&workspace)
-        .status()
-        .expect("it starts");
+    let start = |program: &OsStr, args: &[OsString]| {
+        let mut command = Command::new(program);
+        command.args(args).envs(launch.env.clone()).current_dir(&workspace).spawn()
+    };
+    let child = if kind == "thread" {
+        let (launch, program, args) = ThreadLaunch::of(&launch.args).expect("it is a launcher");
+        launch.spawn(|| start(program, args))
+    } else {
+        start(&launch.program, &launch.args)
+    };
+    let status = child.and_then(|mut child| child.wait()).expect("it starts");
+    // What a thread did to itself, the process does not have.
+    fs::write(outside.join("by the process"), "").expect("it is not restricted");
     if profile == Profile::Workspace {
         before.set_aside(&protected).expect("it is possible");
     }

@@ -15,7 +15,7 @@
     reason = "its stdin, stdout and stderr are pipes to the tool that started it"
 )]
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use super::duty::SupervisorSpec;
 use super::proc_tree::{command_line, descendants, signal, signal_group};
 use aye_core::contract::clock::uptime_ms;
+use aye_sandbox::ThreadLaunch;
 
 /// The hidden first argument that makes aye a supervisor.
 pub const SUPERVISE_ARG: &str = "__supervise";
@@ -231,15 +232,27 @@ fn start(
         return Err(std::io::Error::other("it came too late: another process may resume the run"));
     }
     shed_ptrace();
-    let mut command = Command::new(&program);
-    command.args(args).process_group(0);
-    if input.is_some() {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    } else {
-        command.stdin(Stdio::null()).stdout(Stdio::from(output.try_clone()?));
-    }
-    let mut child = command.stderr(Stdio::from(output)).spawn()?;
-    drop(command);
+    let converses = input.is_some();
+    let spawn = |program: &OsStr, args: &[OsString]| {
+        let mut command = Command::new(program);
+        command.args(args);
+        command.process_group(0);
+        if converses {
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        } else {
+            command.stdin(Stdio::null()).stdout(Stdio::from(output.try_clone()?));
+        }
+        command.stderr(Stdio::from(output.try_clone()?)).spawn()
+    };
+    let args: Vec<OsString> = args.collect();
+    // A launcher costs a start of the program; if its thread fails, it says why.
+    let in_thread = ThreadLaunch::of(&args)
+        .and_then(|(launch, program, args)| launch.spawn(|| spawn(program, args)).ok());
+    let mut child = match in_thread {
+        Some(child) => child,
+        None => spawn(&program, &args)?,
+    };
+    drop(output);
     let said = input.map(|input| converse(&mut child, input));
     // From here on only the command's own processes hold the output, so its end means that they are gone.
     rustix::stdio::dup2_stderr(File::options().write(true).open("/dev/null")?)?;
