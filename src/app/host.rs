@@ -24,12 +24,15 @@ use crate::contract::grant::GrantPreview;
 use crate::contract::ids::{CallId, SuspensionId, ThreadId};
 use crate::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
 use crate::contract::inference::ReasoningEffort;
+use crate::contract::judgement::Profile;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::{Message, Role, ToolCall, Visibility};
+use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::record::{
     DecideOutcome, GrantScope, InboxRow, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
     ThreadSummary,
 };
+use crate::contract::spec::AgentSpec;
 use crate::contract::suspension::Answer;
 use crate::plugins::skills::list_rows;
 use crate::runtime::{DecideError, RunDocument, RunRequest, RuntimeError, UnknownPolicy};
@@ -730,13 +733,18 @@ impl Host for TerminalHost {
         self.app.mcp.start(move |text| drop(events.send(HostEvent::Note(text))));
         let store = self.app.store.clone();
         tokio::spawn(async move { store.warm().await });
-        // Looking what the machine can enforce starts a process.
+        // Looking what the machine can enforce starts a process, and a first command would wait for that and for a walk
+        // through the folder.
         if let Some(sandbox) = self.app.sandbox.clone() {
             let root = self.app.foundation.workspace.root.clone();
             let events = self.events.clone();
+            let rules = self.app.permission.policy(&AgentSpec::new(""));
             tokio::task::spawn_blocking(move || {
                 if let Some(lack) = sandbox.lack(&root) {
                     let _ = events.send(HostEvent::Unsandboxed(lack));
+                }
+                if sandbox.problem(Profile::Workspace, false, &root).is_none() {
+                    sandbox.prepare(&root, rules.as_ref());
                 }
             });
         }

@@ -65,7 +65,8 @@ pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString
         None => all.add(["--tmpfs", "/tmp"]),
     }
     all.add(["--tmpfs", "/var/tmp"]);
-    for path in policy.visible().filter(|path| path.exists()) {
+    let visible = once(policy.visible().filter(|path| path.exists()).collect());
+    for path in &visible {
         all.bind("--ro-bind", path);
     }
     let writable = policy.writable_folders();
@@ -81,7 +82,8 @@ pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString
             Held::Protected(path) => all.bind("--ro-bind", &path),
         }
     }
-    let shown: Vec<&Path> = policy.visible().chain(writable).chain([policy.workspace.as_path()]).collect();
+    let visible = visible.iter().map(PathBuf::as_path);
+    let shown: Vec<&Path> = visible.chain(writable).chain([policy.workspace.as_path()]).collect();
     let is_shown = |path: &Path| {
         path.starts_with("/etc")
             || SYSTEM.iter().any(|system| path.starts_with(system))
@@ -103,6 +105,21 @@ pub(crate) fn arguments(policy: &Policy, own: &Path, cwd: &Path) -> Vec<OsString
     all.0.push(cwd.into());
     all.add(["--"]);
     all.0
+}
+
+/// The paths without those that come with another one: the time for a mount grows with their number. A link that comes
+/// with its folder leads to its target, which may be elsewhere.
+fn once(paths: Vec<&Path>) -> Vec<PathBuf> {
+    let comes_along = |path: &Path| paths.iter().any(|folder| path != *folder && path.starts_with(folder));
+    let shown = |path: &&Path| match path.canonicalize() {
+        Ok(real) if comes_along(path) && !comes_along(&real) => Some(real),
+        Ok(_) if comes_along(path) => None,
+        Ok(_) | Err(_) => Some((*path).to_owned()),
+    };
+    let mut shown: Vec<PathBuf> = paths.iter().filter_map(shown).collect();
+    shown.sort_unstable();
+    shown.dedup();
+    shown
 }
 
 /// A mount that keeps a protected file as it is.
@@ -175,6 +192,22 @@ mod tests {
         let line = line(&Policy { masked, ..Policy::new(Profile::Read, root.join("w")) });
         assert!(line.contains(&format!("/dev/null {}/w/.env", root.display())), "{line}");
         assert!(!line.contains("elsewhere"), "{line}");
+    }
+
+    #[test]
+    fn a_folder_is_shown_once_and_a_link_in_it_by_its_target() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("it exists");
+        for name in ["tools/a/bin", "beside", "elsewhere"] {
+            std::fs::create_dir_all(root.join(name)).expect("written");
+        }
+        for (link, target) in [("tools/link", "elsewhere"), ("tools/near", "tools/a"), ("alone", "beside")] {
+            std::os::unix::fs::symlink(root.join(target), root.join(link)).expect("written");
+        }
+        let names = ["tools/link", "tools/near", "tools/a/bin", "tools", "alone", "tools", "elsewhere"];
+        let paths = names.map(|name| root.join(name));
+        let shown = once(paths.iter().map(PathBuf::as_path).collect());
+        assert_eq!(shown, ["alone", "elsewhere", "tools"].map(|name| root.join(name)));
     }
 
     #[test]

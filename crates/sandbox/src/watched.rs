@@ -30,6 +30,7 @@ const MAX_KEPT: usize = 16 * 1024 * 1024;
 struct Folder {
     /// When it last changed; `None` when that is too recent to rely on.
     changed: Option<SystemTime>,
+    is_repository: bool,
     protected: Vec<PathBuf>,
     folders: Vec<PathBuf>,
 }
@@ -88,6 +89,11 @@ pub struct SetAside {
 }
 
 impl ProtectedFiles {
+    /// Looks through `roots`, so that a first command does not have to.
+    pub fn prepare(&self, roots: &[&Path]) {
+        drop(self.entries(roots));
+    }
+
     /// Reads what exists below `roots`.
     pub fn before(&self, roots: &[&Path]) -> ProtectedBefore {
         let entries = self.entries(roots);
@@ -119,11 +125,8 @@ impl ProtectedFiles {
                     |folder: &Folder| folder.changed.is_some() && folder.changed == metadata.modified().ok();
                 let folder = before.remove(&path).filter(is_same).unwrap_or_else(|| read(&path, &metadata));
                 // What is inside of `.git` changes without its folder.
-                let below_git = if path.join(".git").is_dir() || path == *root {
-                    of_repository(&path)
-                } else {
-                    Vec::new()
-                };
+                let below_git =
+                    if folder.is_repository || path == *root { of_repository(&path) } else { Vec::new() };
                 for entry in folder.protected.iter().chain(&below_git) {
                     if let Ok(metadata) = entry.symlink_metadata() {
                         found.insert(entry.clone(), metadata.is_symlink());
@@ -145,6 +148,7 @@ fn read(path: &Path, metadata: &Metadata) -> Folder {
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         let name = entry.file_name();
+        folder.is_repository |= is_folder && name == ".git";
         let is_left_out = INSTALLED.iter().chain(&[".git", ".hg", ".svn", ".jj"]).any(|left| name == *left);
         if is_folder && !is_left_out && !folder.protected.contains(&entry.path()) {
             folder.folders.push(entry.path());

@@ -1,6 +1,7 @@
 //! [`Masks`]: the files of the workspace that rules keep from being read, found again quickly before each command.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -28,13 +29,25 @@ pub(super) struct Masked {
     pub(super) is_denied: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Known {
     rules: u64,
     folders: HashMap<PathBuf, Folder>,
+    /// Checks for the roots, each made with the first folder that is read: that takes a millisecond.
+    checks: HashMap<PathBuf, PathCheck>,
 }
 
-/// A cache of what the rules say about the files of one workspace and the folders beside it: only folders that changed are read again.
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Known")
+            .field("rules", &self.rules)
+            .field("folders", &self.folders.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A cache of what the rules say about the files of one workspace and the folders beside it: only folders that changed
+/// are read again.
 #[derive(Debug, Default)]
 pub(super) struct Masks(Mutex<Known>);
 
@@ -46,11 +59,12 @@ impl Masks {
         let mut before = std::mem::take(&mut known.folders);
         if known.rules != rules {
             before.clear();
+            known.checks.clear();
         }
         known.rules = rules;
         let mut found = Vec::new();
         for root in roots {
-            let check = policy.below(root);
+            let known = &mut *known;
             let mut open = vec![(*root).to_owned()];
             while let Some(path) = open.pop() {
                 let Ok(metadata) = path.symlink_metadata() else { continue };
@@ -63,7 +77,11 @@ impl Masks {
                     {
                         folder
                     }
-                    Some(_) | None => read(&path, &metadata, &check),
+                    Some(_) | None => {
+                        let check =
+                            known.checks.entry((*root).to_owned()).or_insert_with(|| policy.below(root));
+                        read(&path, &metadata, check)
+                    }
                 };
                 found.extend_from_slice(&folder.masked);
                 open.extend_from_slice(&folder.folders);

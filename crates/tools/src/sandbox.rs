@@ -168,6 +168,14 @@ impl Sandbox {
         layers.lack().or_else(here).map(str::to_owned)
     }
 
+    /// Looks through the project's folder, so that a first command does not have to.
+    pub fn prepare(&self, workspace: &Path, rules: &dyn PathPolicy) {
+        let folders = self.folders.readable.iter().chain(&self.folders.writable).map(PathBuf::as_path);
+        let roots: Vec<&Path> = std::iter::once(workspace).chain(folders).collect();
+        self.masks.below(&roots, rules);
+        self.protected.prepare(&roots);
+    }
+
     fn missing(&self, profile: Profile, namespaces: bool) -> Option<String> {
         let layers = &self.found().layers;
         let is_enough = layers.can_enforce(profile) && (!namespaces || layers.bwrap.is_some());

@@ -392,6 +392,8 @@ impl Supervisor {
 
     fn wait_until_alone(&mut self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
+        // The first process of a namespace ends a moment after bubblewrap, which is nearly always all there is to wait for.
+        let mut pause = Duration::from_micros(50);
         loop {
             if !self.reap() {
                 return true;
@@ -400,7 +402,8 @@ impl Supervisor {
             if now >= end {
                 return false;
             }
-            std::thread::sleep((end - now).min(Duration::from_millis(3)));
+            std::thread::sleep((end - now).min(pause));
+            pause = (2 * pause).min(Duration::from_millis(3));
         }
     }
 }
