@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::layers::Layers;
 use crate::namespaces;
 use crate::policy::Policy;
+use crate::seatbelt;
 use aye_core::contract::judgement::Profile;
 
 /// The hidden first argument that makes aye the launcher of one command.
@@ -54,6 +55,12 @@ impl Launch {
         if policy.profile == Profile::Outside {
             return Launch { program: program.to_owned(), args: args.to_vec(), env: Vec::new() };
         }
+        let tmp = policy.tmp.iter().map(|tmp| ("TMPDIR".into(), tmp.clone().into_os_string())).collect();
+        if layers.seatbelt {
+            let words = ["-p".into(), seatbelt::profile(policy).into(), program.to_owned()];
+            let args = words.into_iter().chain(args.iter().cloned()).collect();
+            return Launch { program: seatbelt::PROGRAM.into(), args, env: tmp };
+        }
         let mut all = Vec::new();
         let (first, orders) = match &layers.bwrap {
             Some(bwrap) => {
@@ -75,10 +82,7 @@ impl Launch {
         all.push(serde_json::to_string(&orders).unwrap_or_default().into());
         all.push(program.to_owned());
         all.extend(args.iter().cloned());
-        let env = match (&layers.bwrap, &policy.tmp) {
-            (None, Some(tmp)) => vec![("TMPDIR".into(), tmp.clone().into_os_string())],
-            _ => Vec::new(),
-        };
+        let env = if layers.bwrap.is_none() { tmp } else { Vec::new() };
         Launch { program: first, args: all, env }
     }
 }
@@ -165,6 +169,19 @@ mod tests {
     fn outside_is_the_program_itself() {
         let launch = launch(Profile::Outside, true);
         assert_eq!((launch.program, launch.args.len()), ("bash".into(), 2));
+    }
+
+    #[test]
+    fn on_macos_the_program_of_the_system_is_the_launcher() {
+        let layers = Layers { seatbelt: true, ..Layers::default() };
+        let policy = Policy { tmp: Some("/var/x".into()), ..Policy::new(Profile::Read, "/srv/w") };
+        let (own, cwd, args) = (Path::new("/opt/aye"), Path::new("/srv/w"), [OsString::from("-c")]);
+        let launch = Launch::new(&policy, &layers, own, cwd, OsStr::new("bash"), &args);
+        assert_eq!(launch.program, "/usr/bin/sandbox-exec");
+        assert_eq!(launch.args[0], "-p");
+        assert_eq!(launch.args[1].to_str(), Some(seatbelt::profile(&policy).as_str()));
+        assert_eq!(launch.args[2..], ["bash", "-c"]);
+        assert_eq!(launch.env, [("TMPDIR".into(), "/var/x".into())]);
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Layers {
     pub bwrap: Option<PathBuf>,
     /// Why bubblewrap is not used.
     pub no_bwrap: Option<String>,
+    /// `sandbox-exec`, which macOS has.
+    pub seatbelt: bool,
 }
 
 impl Layers {
@@ -42,19 +44,25 @@ impl Layers {
         Layers { landlock: crate::kernel::landlock_version(), seccomp, ..Layers::default() }
     }
 
-    /// The kernel's own layers: other systems have none of these.
+    /// The kernel's own layers: of other systems, macOS has one.
     #[cfg(not(target_os = "linux"))]
     pub fn of_kernel() -> Layers {
-        Layers::default()
+        let seatbelt = cfg!(target_os = "macos") && Path::new(crate::seatbelt::PROGRAM).is_file();
+        Layers { seatbelt, ..Layers::default() }
     }
 
     /// Whether a profile can be enforced. [`Profile::Outside`] always can.
     pub fn can_enforce(&self, profile: Profile) -> bool {
-        profile == Profile::Outside || self.seccomp && (self.landlock >= MIN_LANDLOCK || self.bwrap.is_some())
+        profile == Profile::Outside
+            || self.seatbelt
+            || self.seccomp && (self.landlock >= MIN_LANDLOCK || self.bwrap.is_some())
     }
 
     /// The layer that is missing, the one that matters most, in two words.
     pub fn lack(&self) -> Option<&'static str> {
+        if self.seatbelt {
+            return None;
+        }
         if !cfg!(target_os = "linux") {
             return Some("no sandbox");
         }
@@ -69,6 +77,9 @@ impl Layers {
     /// The layers that are missing, as sentences.
     pub fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
+        if self.seatbelt {
+            return self.no_bwrap.iter().map(|why| format!("no namespaces: {why}")).collect();
+        }
         if !self.seccomp {
             missing.push("the kernel has no seccomp filters: nothing can be sandboxed".to_owned());
         }
@@ -88,6 +99,10 @@ impl Layers {
     pub fn holes(&self, profile: Profile) -> Vec<(&'static str, &'static str)> {
         let mut holes = Vec::new();
         if profile == Profile::Outside || !self.can_enforce(profile) || self.bwrap.is_some() {
+            return holes;
+        }
+        if self.seatbelt {
+            holes.push(("process list", "see the names of other processes"));
             return holes;
         }
         if profile == Profile::Workspace {
@@ -153,6 +168,7 @@ mod tests {
             seccomp,
             bwrap: bwrap.then(|| "/usr/bin/bwrap".into()),
             no_bwrap: (!bwrap).then(|| "not installed".into()),
+            seatbelt: false,
         };
         assert!(of(6, true, false).can_enforce(Profile::Read));
         assert!(of(0, true, true).can_enforce(Profile::Workspace));
@@ -164,6 +180,9 @@ mod tests {
         let lacks = [of(6, true, true), of(6, true, false), of(2, true, true), of(6, false, true)];
         let words = [None, Some("no bwrap"), Some("no Landlock"), Some("no seccomp")];
         assert_eq!(lacks.map(|layers| layers.lack()), words);
+        let mac = Layers { seatbelt: true, ..of(0, false, false) };
+        assert!(mac.can_enforce(Profile::Workspace) && mac.lack().is_none());
+        assert_eq!(mac.missing(), ["no namespaces: not installed"]);
         let holes = |landlock| of(landlock, true, false).holes(Profile::Read).len();
         assert_eq!(holes(5), holes(6) + 1);
     }

@@ -9,6 +9,8 @@
 //! A command in namespaces has no network but its own. With a [`Relay`], its launcher stays and passes connections on to
 //! aye's [`NetHub`], which reaches listed domains, and ports of other commands of the conversation.
 //!
+//! On macOS, `sandbox-exec` enforces the same policy in place of all that.
+//!
 //! A launcher that cannot enforce what it was asked for does not start the program.
 
 #[cfg(target_os = "linux")]
@@ -20,6 +22,7 @@ mod net;
 mod policy;
 pub mod protected;
 mod refusal;
+mod seatbelt;
 mod toolchains;
 mod watched;
 

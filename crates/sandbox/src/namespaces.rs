@@ -122,15 +122,32 @@ fn once(paths: Vec<&Path>) -> Vec<PathBuf> {
     shown
 }
 
-/// A mount that keeps a protected file as it is.
-enum Held {
+/// What keeps a protected file as it is, such as a mount.
+pub(crate) enum Held {
     /// A folder between the root and the file: as a mount it cannot be renamed, and what is in it stays writable.
     Between(PathBuf),
     /// The file or folder itself.
     Protected(PathBuf),
 }
 
-fn held(root: &Path) -> Vec<Held> {
+impl Held {
+    pub(crate) fn between(&self) -> Option<&PathBuf> {
+        match self {
+            Held::Between(path) => Some(path),
+            Held::Protected(_) => None,
+        }
+    }
+
+    pub(crate) fn protected(&self) -> Option<&PathBuf> {
+        match self {
+            Held::Between(_) => None,
+            Held::Protected(path) => Some(path),
+        }
+    }
+}
+
+/// What of a folder is to stay as it is, as far as it exists.
+pub(crate) fn held(root: &Path) -> Vec<Held> {
     let mut held = Vec::new();
     let mut between: Vec<PathBuf> = Vec::new();
     // What a link points to outside is not writable.
