@@ -3,7 +3,6 @@
 use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
-use tokio_util::sync::CancellationToken;
 
 use super::agents::Agents;
 use super::budget::PriceList;
@@ -20,6 +19,7 @@ use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
+use crate::contract::tool::ToolCallContext;
 use crate::llm::{LlmRetryPolicy, RetryConfigKey};
 use crate::mcp::{Guidance, Questions};
 use crate::plugins::context::CompactionPlugin;
@@ -509,12 +509,8 @@ struct Scripts {
 
 #[async_trait]
 impl ScriptRunner for Scripts {
-    async fn run(
-        &self,
-        request: ScriptRequest,
-        cancel: &CancellationToken,
-    ) -> Result<ScriptOutput, ScriptNotRun> {
-        let exec = tools::exec::ExecRequest {
+    async fn run(&self, request: ScriptRequest, ctx: &ToolCallContext) -> Result<ScriptOutput, ScriptNotRun> {
+        let mut exec = tools::exec::ExecRequest {
             program: request.program.into(),
             args: request.args.into_iter().map(Into::into).collect(),
             cwd: request.cwd,
@@ -522,10 +518,30 @@ impl ScriptRunner for Scripts {
             timeout: request.timeout,
             max_output: request.max_output,
             output_dir: None,
-            on_behalf: request.on_behalf,
+            on_behalf: ctx.on_behalf(),
         };
-        let result = tools::exec::run(&self.env.exec, exec, |_| {}, cancel).await;
+        let mut confinement = tools::Confinement::default();
+        if let Some(profile) = ctx.sandbox {
+            let what = tools::Confined {
+                profile,
+                thread: ctx.run_identity.thread_id.clone(),
+                opened: ctx.opened.clone(),
+                // The skill's own files may be in the home folder.
+                readable: vec![exec.cwd.clone()],
+                serves: false,
+            };
+            let confined = self.env.confine(exec, what, &ctx.agent_spec).await;
+            (exec, confinement) = confined.map_err(|why| ScriptNotRun::NotConfined(why.into()))?;
+        }
+        let result = tools::exec::run(&self.env.exec, exec, |_| {}, &ctx.cancellation).await;
         let result = result.map_err(|error| ScriptNotRun::NotStarted(error.into()))?;
+        let mut notes = confinement.settle().await;
+        if let Some(profile) = ctx.sandbox
+            && notes.is_empty()
+            && !result.is_success()
+        {
+            notes.extend(tools::refused_line(profile, &result.output, &self.env.workspace.root));
+        }
         let ended = if result.timed_out {
             Some(format!("killed after {} s", result.duration.as_secs()))
         } else if result.cancelled {
@@ -533,7 +549,7 @@ impl ScriptRunner for Scripts {
         } else {
             result.signal.map(|signal| format!("signal {}", tools::exec::signal_name(signal)))
         };
-        Ok(ScriptOutput { output: result.output, exit_code: result.exit_code, ended })
+        Ok(ScriptOutput { output: result.output, exit_code: result.exit_code, ended, notes })
     }
 }
 

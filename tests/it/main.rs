@@ -36,6 +36,7 @@ mod memory;
 mod models;
 mod network;
 mod notify;
+mod programs;
 mod reminders;
 mod rendering;
 mod sandbox;

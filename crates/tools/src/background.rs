@@ -14,12 +14,11 @@ use tokio_util::sync::CancellationToken;
 use super::ToolEnv;
 use super::args::{Args, invalid};
 use super::exec::{self, ExecConfig, ExecError, ExecRequest, ExecResult};
-use super::sandbox::Unchanged;
+use super::sandbox::Confinement;
 use aye_core::contract::command::{BackgroundCommand, BackgroundHost, CommandEnd, CommandRecord};
 use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
-use aye_sandbox::NetSession;
 
 /// A program that runs while its future is polled, wherever that is.
 pub(super) struct Program {
@@ -34,7 +33,7 @@ impl Program {
     pub(super) fn new(
         config: ExecConfig,
         request: ExecRequest,
-        (network, unchanged): (Option<Arc<NetSession>>, Option<Unchanged>),
+        Confinement { network, unchanged }: Confinement,
     ) -> Self {
         // Unbounded, because `run` bounds what it hands out by time, and a slow screen must not stop the command.
         let (sender, output) = mpsc::unbounded_channel::<String>();

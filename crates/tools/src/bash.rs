@@ -15,7 +15,7 @@ use super::ToolEnv;
 use super::args::{Args, invalid};
 use super::background::{self, Program};
 use super::exec::{self, Env, ExecError, ExecRequest, ExecResult, signal_name};
-use super::sandbox::{Confined, Sandbox, Unchanged};
+use super::sandbox::{Confined, Confinement};
 use super::words;
 use aye_core::contract::address::domain_name;
 use aye_core::contract::display::visible_line;
@@ -123,29 +123,6 @@ impl Bash {
     }
 }
 
-/// The request as the kernel is to enforce it, and its way to the network.
-async fn confined(
-    sandbox: &Arc<Sandbox>,
-    mut request: ExecRequest,
-    (profile, serves): (Profile, bool),
-    env: &ToolEnv,
-    ctx: &ToolCallContext,
-) -> Result<(ExecRequest, Option<NetSession>, Option<Unchanged>), ToolError> {
-    let sandbox = Arc::clone(sandbox);
-    let workspace = env.workspace.root.clone();
-    let thread = ctx.run_identity.thread_id.clone();
-    let rules = env.policies.as_ref().map(|policies| policies.policy(&ctx.agent_spec));
-    let opened = ctx.opened.clone();
-    // It reads folders, and what the machine can enforce.
-    let confined = tokio::task::spawn_blocking(move || {
-        let what =
-            Confined { profile, workspace: &workspace, thread: &thread, opened: &opened, rules, serves };
-        sandbox.confine(&mut request, &what).map(|(network, unchanged)| (request, network, unchanged))
-    });
-    let confined = confined.await.unwrap_or_else(|error| Err(error.to_string()));
-    confined.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))
-}
-
 /// `bash` where there is one, else `sh`.
 fn shell(env: &Env) -> &'static str {
     let found = env.get(OsStr::new("PATH")).is_some_and(|path| {
@@ -198,13 +175,21 @@ impl Tool for Bash {
             let guarded = exec::guard_git(&mut request.env, &request.cwd).await;
             guarded.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))?;
         }
-        let (mut network, mut unchanged) = (None, None);
-        if let (Some(profile), Some(sandbox)) = (ctx.sandbox, &self.env.sandbox) {
-            let kept_to = (profile, call.in_background);
-            let (inside, way_out, before) = confined(sandbox, request, kept_to, &self.env, ctx).await?;
-            (request, network, unchanged) = (inside, way_out.map(Arc::new), before);
+        let mut kept = Confinement::default();
+        if let Some(profile) = ctx.sandbox {
+            let what = Confined {
+                profile,
+                thread: ctx.run_identity.thread_id.clone(),
+                opened: ctx.opened.clone(),
+                readable: Vec::new(),
+                serves: call.in_background,
+            };
+            let confined = self.env.confine(request, what, &ctx.agent_spec).await;
+            (request, kept) =
+                confined.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))?;
         }
-        let mut program = Program::new(self.env.exec.clone(), request, (network.clone(), unchanged));
+        let network = kept.network.clone();
+        let mut program = Program::new(self.env.exec.clone(), request, kept);
         if call.in_background {
             let id = program.move_to(background::host(ctx)?, call.command).await?;
             return Ok(background::started(NAME, &id, "Runs in the background as").into());
@@ -325,6 +310,15 @@ const NO_NETWORK: [&str; 7] = [
     "name or service not known",
     "eai_again",
 ];
+
+/// What the sandbox may have refused a program that failed, by its own words.
+pub fn refused_line(profile: Profile, output: &str, workspace: &Path) -> Option<String> {
+    let (line, _) = refused(output, workspace).filter(|_| profile != Profile::Outside)?;
+    let line = visible_line(line).chars().take(MAX_REFUSAL).collect::<String>();
+    Some(format!(
+        "the sandbox ({profile}) may have refused this: {line}; only the user can let it run outside"
+    ))
+}
 
 /// The last line in which a command says that it was refused something, or misses a file that the machine has.
 fn refused<'a>(output: &'a str, workspace: &Path) -> Option<(&'a str, SandboxRefusal)> {

@@ -49,9 +49,10 @@ use aye_core::contract::tool::{Tool, ToolCallContext, ToolClass, ToolDescriptor,
 use aye_core::contract::workspace::Workspace;
 use aye_core::state::KeyRegistration;
 pub use aye_sandbox::Dialler;
+pub use bash::refused_line;
 use exec::{Env, ExecConfig};
 use ledger::FileLedger;
-pub use sandbox::{Sandbox, SandboxFolders};
+pub use sandbox::{Confined, Confinement, Sandbox, SandboxFolders};
 
 /// Makes the beginnings of an HTTP client: roots, proxies, names. What guards against private addresses is added here.
 pub type HttpFactory = Arc<dyn Fn() -> reqwest::ClientBuilder + Send + Sync>;

@@ -10,11 +10,13 @@ use aye_core::contract::display::visible_line;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::judgement::SandboxOpening;
 use aye_core::contract::path_policy::PathPolicy;
+use aye_core::contract::spec::AgentSpec;
 use aye_sandbox::{
     Dialler, Launch, Layers, NetHub, NetSession, Policy, Profile, ProtectedBefore, ProtectedFiles, SetAside,
     SystemDialler, toolchains,
 };
 
+use super::ToolEnv;
 use super::exec::ExecRequest;
 use super::masks::Masks;
 
@@ -103,19 +105,67 @@ struct Found {
     toolchains: Vec<PathBuf>,
 }
 
-/// A command that is to be confined.
-pub(super) struct Confined<'a> {
-    pub(super) profile: Profile,
-    /// The project's root.
-    pub(super) workspace: &'a Path,
+/// How a program is confined.
+#[derive(Clone, Debug)]
+pub struct Confined {
+    /// How much of the machine it gets.
+    pub profile: Profile,
     /// Whose `/tmp` it gets.
-    pub(super) thread: &'a ThreadId,
-    /// What grants add, in [`Profile::Workspace`].
-    pub(super) opened: &'a SandboxOpening,
-    /// The rules about files.
-    pub(super) rules: Option<Arc<dyn PathPolicy>>,
+    pub thread: ThreadId,
+    /// What grants and trust add, in [`Profile::Workspace`].
+    pub opened: SandboxOpening,
+    /// Files and folders it can read besides, such as the folder of its script.
+    pub readable: Vec<PathBuf>,
     /// Whether other commands of the conversation may reach its ports.
-    pub(super) serves: bool,
+    pub serves: bool,
+}
+
+/// What a confined program needs until it ends: its way to the network, and the protected files as they were before.
+#[derive(Default)]
+pub struct Confinement {
+    pub(super) network: Option<Arc<NetSession>>,
+    pub(super) unchanged: Option<Unchanged>,
+}
+
+impl Confinement {
+    /// After the end of the program: sets changed protected files aside. Returns one sentence for each, and one for each
+    /// refused connection.
+    pub async fn settle(self) -> Vec<String> {
+        let refused = self.network.as_ref().map(|network| network.refusals()).unwrap_or_default();
+        let mut notes: Vec<String> = refused.into_iter().map(|(_, sentence)| sentence).collect();
+        if let Some(unchanged) = self.unchanged {
+            let settled = tokio::task::spawn_blocking(move || unchanged.settle(false)).await;
+            notes.extend(settled.unwrap_or_else(|error| vec![error.to_string()]));
+        }
+        notes
+    }
+}
+
+impl ToolEnv {
+    /// The request in a form that makes the kernel keep the program to `what`. Without a sandbox, or outside, it stays as
+    /// it is.
+    ///
+    /// # Errors
+    /// A sentence when that cannot be enforced: the program must not be started then.
+    pub async fn confine(
+        &self,
+        mut request: ExecRequest,
+        what: Confined,
+        agent: &AgentSpec,
+    ) -> Result<(ExecRequest, Confinement), String> {
+        let is_outside = self.sandbox.is_none() || what.profile == Profile::Outside;
+        let Some(sandbox) = self.sandbox.clone().filter(|_| !is_outside) else {
+            return Ok((request, Confinement::default()));
+        };
+        let workspace = self.workspace.root.clone();
+        let rules = self.policies.as_ref().map(|policies| policies.policy(agent));
+        // It reads folders, and what the machine can enforce.
+        let confined = tokio::task::spawn_blocking(move || {
+            let kept = sandbox.confine(&mut request, &what, &workspace, rules.as_deref());
+            kept.map(|kept| (request, kept))
+        });
+        confined.await.unwrap_or_else(|error| Err(error.to_string()))
+    }
 }
 
 impl Sandbox {
@@ -182,19 +232,18 @@ impl Sandbox {
         if is_enough { None } else { layers.missing().pop() }
     }
 
-    /// Changes a request so that the kernel enforces its profile. It reads the workspace's folders that changed. What is
-    /// returned is the command's way to the network, if it has one: it ends when that is dropped.
+    /// Changes a request so that the kernel enforces its profile. It reads the workspace's folders that changed. The
+    /// program's way to the network ends when what is returned is dropped.
     ///
     /// # Errors
     /// A sentence when that cannot be done: nothing may be started then.
-    pub(super) fn confine(
+    fn confine(
         &self,
         request: &mut ExecRequest,
-        what: &Confined<'_>,
-    ) -> Result<(Option<NetSession>, Option<Unchanged>), String> {
-        if what.profile == Profile::Outside {
-            return Ok((None, None));
-        }
+        what: &Confined,
+        workspace: &Path,
+        rules: Option<&dyn PathPolicy>,
+    ) -> Result<Confinement, String> {
         if let Some(missing) = self.missing(what.profile, false) {
             return Err(missing);
         }
@@ -202,33 +251,33 @@ impl Sandbox {
             return Err(format!("aye's program {} is gone; start aye again", self.own.display()));
         }
         let found = self.found();
-        let mut policy = self.policy(what.profile, what.workspace);
-        policy.tmp = Some(self.tmp(what.thread)?);
-        if let Some(rules) = &what.rules {
-            policy.masked = self.masked(what, rules.as_ref());
+        let mut policy = self.policy(what.profile, workspace);
+        policy.readable.extend(what.readable.iter().filter(|path| path.exists()).cloned());
+        policy.tmp = Some(self.tmp(&what.thread)?);
+        if let Some(rules) = rules {
+            policy.masked = self.masked(what, workspace, rules);
         }
         let mut unchanged = None;
         if what.profile == Profile::Workspace {
             policy.writable.extend(what.opened.writable.iter().filter(|path| path.is_dir()).cloned());
-            let roots: Vec<&Path> =
-                policy.writable.iter().map(PathBuf::as_path).chain([what.workspace]).collect();
+            let roots: Vec<&Path> = policy.writable.iter().map(PathBuf::as_path).chain([workspace]).collect();
             let before = self.protected.before(&roots);
-            let (protected, workspace) = (Arc::clone(&self.protected), what.workspace.to_path_buf());
+            let (protected, workspace) = (Arc::clone(&self.protected), workspace.to_path_buf());
             unchanged = Some(Unchanged { protected, before, workspace });
             request.env.extend(self.caches(&mut policy)?);
         }
         policy.check().map_err(|unusable| unusable.to_string())?;
-        let session = self.way_out(what)?;
-        policy.relay = session.as_ref().map(NetSession::relay);
+        let network = self.way_out(what)?.map(Arc::new);
+        policy.relay = network.as_ref().map(|network| network.relay());
         let Launch { program, args, env } =
             Launch::new(&policy, &found.layers, &self.own, &request.cwd, &request.program, &request.args);
         (request.program, request.args) = (program, args);
         request.env.extend(env);
-        Ok((session, unchanged))
+        Ok(Confinement { network, unchanged })
     }
 
     /// The command's way out of its network namespace, if there is something to reach.
-    fn way_out(&self, what: &Confined<'_>) -> Result<Option<NetSession>, String> {
+    fn way_out(&self, what: &Confined) -> Result<Option<NetSession>, String> {
         if what.profile != Profile::Workspace || self.found().layers.bwrap.is_none() {
             return Ok(None);
         }
@@ -265,14 +314,14 @@ impl Sandbox {
     }
 
     /// What rules keep from being read. Rules that ask are answered once and for all by what the user made readable.
-    fn masked(&self, what: &Confined<'_>, rules: &dyn PathPolicy) -> Vec<PathBuf> {
+    fn masked(&self, what: &Confined, workspace: &Path, rules: &dyn PathPolicy) -> Vec<PathBuf> {
         let is_readable = |path: &Path| {
             what.profile == Profile::Workspace
                 && self.folders.readable.iter().any(|readable| path.starts_with(readable))
         };
         let folders = self.folders.readable.iter().chain(&self.folders.writable).chain(&what.opened.writable);
-        let beside = folders.map(PathBuf::as_path);
-        let roots: Vec<&Path> = std::iter::once(what.workspace).chain(beside).collect();
+        let beside = folders.chain(&what.readable).map(PathBuf::as_path);
+        let roots: Vec<&Path> = std::iter::once(workspace).chain(beside).collect();
         let masked = self.masks.below(&roots, rules).into_iter();
         masked.filter(|it| it.is_denied || !is_readable(&it.path)).map(|it| it.path).collect()
     }

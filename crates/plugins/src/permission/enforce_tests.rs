@@ -58,6 +58,31 @@ fn the_rules_that_allow_a_line_say_what_it_is_kept_to() {
 }
 
 #[test]
+fn a_script_of_a_skill_has_a_profile() {
+    let args = json!({"skill": "a", "script": "x.sh"});
+    let script = |rules: &RuleSet, mode| {
+        let verdict = evaluate_in(rules, &Question { tool: "skill_script", ..question(&args) }, mode);
+        (verdict.decision, verdict.profile)
+    };
+    let rules = |text: &str| with_file(&format!("rules:\n  - {text}\n"));
+    let shipped = shipped_rules();
+    let (workspace, outside) = (Some(Profile::Workspace), Some(Profile::Outside));
+    assert_eq!(script(&shipped, Mode::Ask), (Decision::Ask(AskKind::Default), workspace));
+    assert_eq!(script(&shipped, Mode::Auto), (Decision::Allow, workspace));
+    assert_eq!(script(&shipped, Mode::Yolo), (Decision::Allow, outside));
+    assert_eq!(script(&shipped, Mode::Plan).0, Decision::Deny);
+    assert_eq!(
+        script(&rules("{tool: skill_script, behavior: allow}"), Mode::Ask),
+        (Decision::Allow, workspace)
+    );
+    let out = rules("{tool: 'skill_script(x.sh)', behavior: allow, sandbox: outside}");
+    let primary = Question { tool: "skill_script", primary: Some("script"), ..question(&args) };
+    assert_eq!(evaluate_in(&out, &primary, Mode::Ask).profile, outside);
+    let asked = rules("{tool: skill_script, behavior: ask}");
+    assert_eq!(script(&asked, Mode::Auto), (Decision::Ask(AskKind::Rule), workspace));
+}
+
+#[test]
 fn a_line_is_not_half_outside() {
     let verdict = judge(&with_file(FILE), "git commit -m x && git push", Mode::Ask);
     assert_eq!(verdict.decision, Decision::Ask(AskKind::Default));

@@ -186,6 +186,13 @@ impl<'r> Allowed<'r> {
 
 /// The tool whose primary argument is a shell command.
 pub(super) const SHELL_TOOL: &str = "Bash";
+/// The tool that runs scripts of skills.
+pub(super) const SCRIPT_TOOL: &str = "skill_script";
+
+/// True for the tools whose programs the kernel keeps to a profile.
+pub(super) fn runs_program(tool: &str) -> bool {
+    matches!(tool, SHELL_TOOL | SCRIPT_TOOL)
+}
 
 /// The primary argument of the tools everybody knows.
 pub fn known_primary(tool: &str) -> Option<&'static str> {
@@ -522,7 +529,8 @@ impl<'a> Judge<'a> {
         let default = self.rules.default_behavior();
         let verdict = self.undenied(maybe_denied, default);
         let verdict = self.asks_out(verdict);
-        let runs = matches!(verdict.decision, Decision::Allow | Decision::Ask(_)) && self.is_command();
+        let runs = matches!(verdict.decision, Decision::Allow | Decision::Ask(_))
+            && runs_program(self.question.tool);
         let profile = verdict.profile.or(runs.then_some(Profile::Workspace));
         let verdict = Verdict { profile, ..verdict };
         // A default of deny is not softened by a doubt: only an ask rule turns it into a question.
@@ -552,10 +560,6 @@ impl<'a> Judge<'a> {
         Verdict { decision, why, profile: Some(Profile::Outside), grants: Vec::new(), ..verdict }
     }
 
-    fn is_command(&self) -> bool {
-        matches!(self.subject, Subject::Shell(_))
-    }
-
     fn undenied(&self, maybe_denied: Option<&Rule>, default: Behavior) -> Verdict {
         if let Some(why) = self.rules.refused() {
             let why = format!("the rules could not be loaded, so every call asks: {why}");
@@ -571,7 +575,7 @@ impl<'a> Judge<'a> {
         match self.allowed() {
             Ok(Allowed { rule, grants, guards_git, profile }) => {
                 let reached = self.reaches(profile);
-                let profile = self.is_command().then_some(profile);
+                let profile = runs_program(self.question.tool).then_some(profile);
                 let allow = Verdict { grants, guards_git, profile, ..Verdict::by(Decision::Allow, rule) };
                 return reached.unwrap_or(allow);
             }

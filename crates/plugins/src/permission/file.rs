@@ -1,6 +1,6 @@
 //! Rules in files: YAML and JSON, every mistake refused with its file and line.
 
-use super::evaluate::{Decision, Question, SHELL_TOOL, evaluate, known_primary};
+use super::evaluate::{Decision, Question, SCRIPT_TOOL, SHELL_TOOL, evaluate, known_primary};
 use super::names::check_name;
 use super::rules::{Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
 use aye_core::contract::judgement::Profile;
@@ -355,9 +355,10 @@ fn notify_of(value: &Value, rule: &Rule) -> Result<Vec<Notify>, String> {
 
 /// The `sandbox` of a rule. A repository must not open the sandbox that keeps its own commands.
 fn sandbox_of(profile: Profile, rule: &Rule) -> Result<Profile, String> {
-    if !rule.pattern.matches_tool(SHELL_TOOL) || rule.behavior == ToolPermissionBehavior::Deny {
+    let is_about_programs = [SHELL_TOOL, SCRIPT_TOOL].iter().any(|tool| rule.pattern.matches_tool(tool));
+    if !is_about_programs || rule.behavior == ToolPermissionBehavior::Deny {
         return Err(format!(
-            "`sandbox` is for rules that allow {SHELL_TOOL} or ask about it; rule `{}` is not one",
+            "`sandbox` is for rules that allow {SHELL_TOOL} or {SCRIPT_TOOL}, or ask about them; rule `{}` is not one",
             rule.pattern
         ));
     }

@@ -1,6 +1,8 @@
 //! What the permission mode of a run makes of a verdict.
 
-use super::evaluate::{AskKind, Decision, Prepared, Question, SHELL_TOOL, Subject, Verdict, edits_inside};
+use super::evaluate::{
+    AskKind, Decision, Prepared, Question, SHELL_TOOL, Subject, Verdict, edits_inside, runs_program,
+};
 use super::rules::{Layer, RuleSet, ToolPermissionBehavior as Behavior};
 use aye_core::contract::judgement::Profile;
 pub use aye_core::contract::mode::Mode;
@@ -58,7 +60,7 @@ fn bend(rules: &RuleSet, call: &Prepared<'_>, mode: Mode, verdict: Verdict) -> V
             Mode::Ask | Mode::AcceptEdits | Mode::Auto => verdict,
         };
     };
-    let profile = (question.tool == SHELL_TOOL).then_some(Profile::Outside);
+    let profile = runs_program(question.tool).then_some(Profile::Outside);
     let allow = |why: &str| Verdict { profile, ..Verdict::new(Decision::Allow, why) };
     match mode {
         Mode::Ask => verdict,
@@ -89,9 +91,12 @@ fn bend(rules: &RuleSet, call: &Prepared<'_>, mode: Mode, verdict: Verdict) -> V
 }
 
 impl Prepared<'_> {
-    /// Whether it is a command line that aye understood, and no rule asks about it or may deny it.
+    /// Whether mode `auto` covers this call: a skill's script, or a command line that was understood, which no rule asks
+    /// about or may deny.
     fn is_open(&self, kind: AskKind, verdict: &Verdict, rules: &RuleSet) -> bool {
-        let Subject::Shell(analysis) = &self.subject else { return false };
+        let Subject::Shell(analysis) = &self.subject else {
+            return kind == AskKind::Default && runs_program(self.question.tool);
+        };
         let is_open = match kind {
             AskKind::Default => true,
             // What the rules that come with aye deny destroys a machine, and the sandbox holds it as well as they do.

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use tokio_util::sync::CancellationToken;
 
 /// Takes requests down and answers what the test says.
 struct Recorder {
@@ -21,7 +20,7 @@ struct Recorder {
 
 #[async_trait]
 impl ScriptRunner for Recorder {
-    async fn run(&self, request: ScriptRequest, _: &CancellationToken) -> Result<ScriptOutput, ScriptNotRun> {
+    async fn run(&self, request: ScriptRequest, _: &ToolCallContext) -> Result<ScriptOutput, ScriptNotRun> {
         self.seen.lock().expect("lock").push(request);
         Ok(self.answer.clone())
     }
@@ -50,7 +49,8 @@ impl World {
         }
         let root = SkillRoot { dir: dir.path().into(), scope: SkillScope::User, boundary: None };
         let registry = Arc::new(discover(&[root], Vec::new()).registry());
-        let answer = ScriptOutput { output: "done\u{1b}[2J\n".into(), exit_code: Some(0), ended: None };
+        let answer =
+            ScriptOutput { output: "done\u{1b}[2J\n".into(), exit_code: Some(0), ..ScriptOutput::default() };
         let runner = Arc::new(Recorder { seen: Mutex::default(), answer });
         let targets = SharedTargets::default();
         let subsystem = SkillSubsystem::new(registry)
@@ -287,7 +287,7 @@ async fn a_script_that_fails_is_an_error_result() {
         World::new(&[("s/SKILL.md", b"---\nname: s\ndescription: d\n---\nx"), ("s/scripts/go.sh", b"x")]);
     for (answer, expected) in [
         (
-            ScriptOutput { output: "bad".into(), exit_code: Some(3), ended: None },
+            ScriptOutput { output: "bad".into(), exit_code: Some(3), ..ScriptOutput::default() },
             "bad\n[scripts/go.sh: exit status 3]",
         ),
         (

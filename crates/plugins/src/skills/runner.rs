@@ -4,9 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio_util::sync::CancellationToken;
-
-use aye_core::contract::tool::SpawnContext;
+use aye_core::contract::tool::ToolCallContext;
 
 /// Time that a script may take.
 pub const SCRIPT_TIMEOUT: Duration = Duration::from_mins(1);
@@ -28,8 +26,6 @@ pub struct ScriptRequest {
     pub timeout: Duration,
     /// Bytes of each stream, or of both together, that are kept.
     pub max_output: usize,
-    /// For whom.
-    pub on_behalf: SpawnContext,
 }
 
 /// How a script ended.
@@ -41,11 +37,16 @@ pub struct ScriptOutput {
     pub exit_code: Option<i32>,
     /// How it ended when not by itself, for people: `killed after 60 s`, `signal SIGSEGV`.
     pub ended: Option<String>,
+    /// What else the model and the user have to know.
+    pub notes: Vec<String>,
 }
 
 /// Why a script was not run, in words for the model.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptNotRun {
+    /// The kernel cannot keep it to its profile.
+    #[error("not run: {0}")]
+    NotConfined(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// It was not started, or what became of it is not known.
     #[error("{0}")]
     NotStarted(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -54,13 +55,9 @@ pub enum ScriptNotRun {
 /// Runs scripts. Dropping the future leaves nothing running.
 #[async_trait]
 pub trait ScriptRunner: Send + Sync {
-    /// Runs one.
+    /// Runs one for a call, in the profile of its verdict.
     ///
     /// # Errors
     /// Why it was not started.
-    async fn run(
-        &self,
-        request: ScriptRequest,
-        cancel: &CancellationToken,
-    ) -> Result<ScriptOutput, ScriptNotRun>;
+    async fn run(&self, request: ScriptRequest, ctx: &ToolCallContext) -> Result<ScriptOutput, ScriptNotRun>;
 }

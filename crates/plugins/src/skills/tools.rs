@@ -496,19 +496,21 @@ impl Tool for SkillScriptTool {
             env,
             timeout: SCRIPT_TIMEOUT,
             max_output: SCRIPT_MAX_OUTPUT,
-            on_behalf: ctx.on_behalf(),
         };
-        let done = self.runner.run(request, &ctx.cancellation).await;
+        let done = self.runner.run(request, ctx).await;
         let done = done.map_err(|error| ToolError::ExecutionFailed(error.to_string()))?;
         let how = match (&done.ended, done.exit_code) {
             (Some(ended), _) => ended.clone(),
             (None, Some(code)) => format!("exit status {code}"),
             (None, None) => "ended without a status".to_owned(),
         };
-        let text = match done.output.trim_end() {
+        let mut text = match done.output.trim_end() {
             "" => format!("{}: {how}, no output", script.path),
             output => format!("{output}\n[{}: {how}]", script.path),
         };
+        for note in &done.notes {
+            let _ = write!(text, "\n[{note}]");
+        }
         let is_success = done.exit_code == Some(0) && done.ended.is_none();
         let text = visible(&text).into_owned();
         let result = if is_success {
