@@ -81,6 +81,30 @@ fn denied_files_are_masked_and_tmp_is_kept() {
     assert!(!std::path::Path::new("/tmp/seen").exists());
 }
 
+/// More files than can be masked one by one hide their folder, and the command runs.
+#[test]
+fn very_many_denied_files_hide_their_folder() {
+    if !has_all_layers() {
+        return;
+    }
+    let llm = MockLlm::answers([Answer::new().bash("c1", "sh look.sh"), Answer::say("Done.")]);
+    let home = Home::with(&llm);
+    for n in 0..600 {
+        home.write(&format!("keys/{n}.pem"), "canary\n");
+        home.write(&format!("mixed/{n}.pem"), "canary\n");
+    }
+    home.write("mixed/plain.txt", "plain words\n");
+    home.write("other/plain.txt", "other words\n");
+    home.write("look.sh", "cat */*; ls; ls keys mixed\n");
+    home.rules("rules:\n  - {tool: 'Read(**/*.pem)', behavior: deny}\n  - {tool: Bash, behavior: allow}\n");
+    home.ok(&["-p", "go"]);
+    let result = llm.last().result("c1");
+    assert!(result.contains("other words") && result.contains("mixed"), "{result}");
+    assert!(!result.contains("canary") && !result.contains("plain words"), "{result}");
+    assert!(result.contains("hidden from the command with all that is in them: mixed"), "{result}");
+    assert!(!result.contains("all that is in them: keys"), "nothing else is in it: {result}");
+}
+
 /// Mode auto asks nothing about a command that stays in the sandbox, and asks when it wants out.
 #[test]
 fn auto_asks_only_about_the_way_out() {

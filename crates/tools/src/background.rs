@@ -33,7 +33,7 @@ impl Program {
     pub(super) fn new(
         config: ExecConfig,
         request: ExecRequest,
-        Confinement { network, unchanged }: Confinement,
+        Confinement { network, unchanged, notes }: Confinement,
     ) -> Self {
         // Unbounded, because `run` bounds what it hands out by time, and a slow screen must not stop the command.
         let (sender, output) = mpsc::unbounded_channel::<String>();
@@ -56,6 +56,7 @@ impl Program {
                 }
             };
             let mut result = result?;
+            result.notes.extend(notes);
             if let Some(unchanged) = unchanged {
                 let beside = unlimited.is_cancelled();
                 let settled = tokio::task::spawn_blocking(move || unchanged.settle(beside)).await;

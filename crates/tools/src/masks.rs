@@ -27,6 +27,8 @@ pub(super) struct Masked {
     pub(super) path: PathBuf,
     /// A rule denies it; otherwise one wants the user to be asked.
     pub(super) is_denied: bool,
+    /// The number of entries in its folder.
+    pub(super) beside: usize,
 }
 
 #[derive(Default)]
@@ -96,16 +98,61 @@ fn read(path: &Path, metadata: &Metadata, check: &PathCheck) -> Folder {
     let now = SystemTime::now();
     let settled = |changed: &SystemTime| now.duration_since(*changed).is_ok_and(|age| age > SETTLED);
     let mut folder = Folder { changed: metadata.modified().ok().filter(settled), ..Folder::default() };
+    let mut beside = 0;
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
         let path = entry.path();
+        beside += 1;
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if let Some(rule) = check(&path, is_folder) {
-            folder.masked.push(Masked { path, is_denied: rule.is_denied });
+            folder.masked.push(Masked { path, is_denied: rule.is_denied, beside: 0 });
         } else if is_folder && !is_objects(&path) {
             folder.folders.push(path);
         }
     }
+    for masked in &mut folder.masked {
+        masked.beside = beside;
+    }
     folder
+}
+
+/// In a folder with fewer of them, each is masked by itself: others can be created beside them.
+const MIN_FOLDED: usize = 16;
+
+/// Makes few masks of many, because the time for a mount grows with their number. A folder with nothing but masked entries
+/// is one mask; and while there are more than `most`, the folder with most of them is hidden with all that is in it. Gives
+/// the masks, and the folders that are hidden with other files. None of the `roots` is.
+pub(super) fn fold(masked: Vec<Masked>, roots: &[&Path], most: usize) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let mut folders: HashMap<PathBuf, Vec<Masked>> = HashMap::new();
+    for one in masked {
+        let folder = one.path.parent().unwrap_or(&one.path).to_owned();
+        folders.entry(folder).or_default().push(one);
+    }
+    let mut masks = Vec::new();
+    let mut split: Vec<(PathBuf, Vec<Masked>)> = Vec::new();
+    for (folder, masked) in folders {
+        let is_root = roots.contains(&folder.as_path());
+        if is_root {
+            masks.extend(masked.into_iter().map(|one| one.path));
+        } else if masked.len() >= MIN_FOLDED && masked.len() == masked[0].beside {
+            masks.push(folder);
+        } else {
+            split.push((folder, masked));
+        }
+    }
+    split.sort_by(|(a, these), (b, those)| those.len().cmp(&these.len()).then_with(|| a.cmp(b)));
+    let mut left: usize = masks.len() + split.iter().map(|(_, masked)| masked.len()).sum::<usize>();
+    let mut hidden = Vec::new();
+    for (folder, masked) in split {
+        let contains_root = roots.iter().any(|root| root.starts_with(&folder));
+        if left > most && masked.len() > 1 && !contains_root {
+            left -= masked.len() - 1;
+            hidden.push(folder.clone());
+            masks.push(folder);
+        } else {
+            masks.extend(masked.into_iter().map(|one| one.path));
+        }
+    }
+    (masks, hidden)
 }
 
 /// The objects of a git repository: files that are named by their content, in hundreds of folders.
@@ -144,6 +191,41 @@ mod tests {
         fn fingerprint(&self) -> u64 {
             self.0
         }
+    }
+
+    fn masked(names: &[(&str, usize, usize)]) -> Vec<Masked> {
+        let each = |(folder, count, beside): &(&str, usize, usize)| {
+            let (folder, beside) = (PathBuf::from(folder), *beside);
+            (0..*count)
+                .map(move |n| Masked { path: folder.join(format!("{n}.pem")), is_denied: true, beside })
+                .collect::<Vec<_>>()
+        };
+        names.iter().flat_map(each).collect()
+    }
+
+    #[test]
+    fn many_masks_become_few() {
+        let root = Path::new("/w");
+        let of = |names: &[(&str, usize, usize)], most| {
+            let (mut masks, hidden) = fold(masked(names), &[root], most);
+            masks.sort();
+            let text =
+                |paths: Vec<PathBuf>| paths.iter().map(|it| it.display().to_string()).collect::<Vec<_>>();
+            (text(masks), text(hidden))
+        };
+        // Nothing else is in the folder.
+        assert_eq!(of(&[("/w/all", 700, 700)], 500), (vec!["/w/all".into()], vec![]));
+        // A few stay what they are: something may be created beside them.
+        assert_eq!(of(&[("/w/all", 2, 2)], 500).0, ["/w/all/0.pem", "/w/all/1.pem"]);
+        // Too many of them: the fullest folders go first, and the root never does.
+        let (masks, hidden) = of(&[("/w", 3, 9), ("/w/a", 30, 40), ("/w/b", 300, 400), ("/w/c", 1, 9)], 40);
+        assert_eq!(hidden, ["/w/b"]);
+        assert_eq!(masks.len(), 3 + 30 + 1 + 1);
+        let (masks, hidden) = of(&[("/w", 3, 9), ("/w/a", 30, 40)], 2);
+        assert_eq!((masks.len(), hidden.len()), (4, 1));
+        // Neither is what contains another root.
+        let (masks, hidden) = fold(masked(&[("/w/a", 30, 40)]), &[root, Path::new("/w/a/b")], 2);
+        assert_eq!((masks.len(), hidden.len()), (30, 0));
     }
 
     fn age(path: &Path) {

@@ -12,13 +12,13 @@ use aye_core::contract::judgement::SandboxOpening;
 use aye_core::contract::path_policy::PathPolicy;
 use aye_core::contract::spec::AgentSpec;
 use aye_sandbox::{
-    Dialler, Launch, Layers, NetHub, NetSession, Policy, Profile, ProtectedBefore, ProtectedFiles, SetAside,
-    SystemDialler, toolchains,
+    Dialler, Launch, Layers, MAX_MASKS, NetHub, NetSession, Policy, Profile, ProtectedBefore, ProtectedFiles,
+    SetAside, SystemDialler, toolchains,
 };
 
 use super::ToolEnv;
 use super::exec::ExecRequest;
-use super::masks::Masks;
+use super::masks::{Masks, fold};
 
 /// Git's own settings in the home folder: without them git does not know whose repositories the user trusts.
 const GIT_SETTINGS: [&str; 2] = [".gitconfig", ".config/git"];
@@ -125,6 +125,8 @@ pub struct Confined {
 pub struct Confinement {
     pub(super) network: Option<Arc<NetSession>>,
     pub(super) unchanged: Option<Unchanged>,
+    /// What the model and the user have to know of it.
+    pub(super) notes: Vec<String>,
 }
 
 impl Confinement {
@@ -132,7 +134,8 @@ impl Confinement {
     /// refused connection.
     pub async fn settle(self) -> Vec<String> {
         let refused = self.network.as_ref().map(|network| network.refusals()).unwrap_or_default();
-        let mut notes: Vec<String> = refused.into_iter().map(|(_, sentence)| sentence).collect();
+        let mut notes: Vec<String> =
+            refused.into_iter().map(|(_, sentence)| sentence).chain(self.notes).collect();
         if let Some(unchanged) = self.unchanged {
             let settled = tokio::task::spawn_blocking(move || unchanged.settle(false)).await;
             notes.extend(settled.unwrap_or_else(|error| vec![error.to_string()]));
@@ -254,8 +257,11 @@ impl Sandbox {
         let mut policy = self.policy(what.profile, workspace);
         policy.readable.extend(what.readable.iter().filter(|path| path.exists()).cloned());
         policy.tmp = Some(self.tmp(&what.thread)?);
+        let mut notes = Vec::new();
         if let Some(rules) = rules {
-            policy.masked = self.masked(what, workspace, rules);
+            let (masked, hidden) = self.masked(what, workspace, rules);
+            policy.masked = masked;
+            notes.extend(hidden_folders(&hidden, workspace));
         }
         let mut unchanged = None;
         if what.profile == Profile::Workspace {
@@ -273,7 +279,7 @@ impl Sandbox {
             Launch::new(&policy, &found.layers, &self.own, &request.cwd, &request.program, &request.args);
         (request.program, request.args) = (program, args);
         request.env.extend(env);
-        Ok(Confinement { network, unchanged })
+        Ok(Confinement { network, unchanged, notes })
     }
 
     /// The command's way out of its network namespace, if there is something to reach.
@@ -313,8 +319,14 @@ impl Sandbox {
         policy
     }
 
-    /// What rules keep from being read. Rules that ask are answered once and for all by what the user made readable.
-    fn masked(&self, what: &Confined, workspace: &Path, rules: &dyn PathPolicy) -> Vec<PathBuf> {
+    /// What rules keep from being read, and the folders that are hidden with other files because it is too much. Rules
+    /// that ask are answered once and for all by what the user made readable.
+    fn masked(
+        &self,
+        what: &Confined,
+        workspace: &Path,
+        rules: &dyn PathPolicy,
+    ) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let is_readable = |path: &Path| {
             what.profile == Profile::Workspace
                 && self.folders.readable.iter().any(|readable| path.starts_with(readable))
@@ -323,7 +335,7 @@ impl Sandbox {
         let beside = folders.chain(&what.readable).map(PathBuf::as_path);
         let roots: Vec<&Path> = std::iter::once(workspace).chain(beside).collect();
         let masked = self.masks.below(&roots, rules).into_iter();
-        masked.filter(|it| it.is_denied || !is_readable(&it.path)).map(|it| it.path).collect()
+        fold(masked.filter(|it| it.is_denied || !is_readable(&it.path)).collect(), &roots, MAX_MASKS)
     }
 
     /// The conversation's own `/tmp`.
@@ -361,6 +373,26 @@ impl Sandbox {
         }
         (layers.can_enforce(profile), gaps)
     }
+}
+
+/// Folders that are named in a note.
+const MAX_NAMED: usize = 3;
+
+/// Says that folders are hidden with more than what rules keep from being read.
+fn hidden_folders(hidden: &[PathBuf], workspace: &Path) -> Option<String> {
+    let shown = |path: &PathBuf| {
+        let path = path.strip_prefix(workspace).unwrap_or(path);
+        visible_line(&path.to_string_lossy()).into_owned()
+    };
+    let named: Vec<String> = hidden.iter().take(MAX_NAMED).map(shown).collect();
+    let more = if hidden.len() > MAX_NAMED { ", …" } else { "" };
+    (!hidden.is_empty()).then(|| {
+        format!(
+            "the rules keep more than {MAX_MASKS} files from being read, so these folders are hidden from the \
+             command with all that is in them: {}{more}",
+            named.join(", ")
+        )
+    })
 }
 
 /// Makes a folder that nobody else can enter, whatever the umask, and gives its path without links.
