@@ -158,9 +158,14 @@ fn section(out: &mut String, who: &str, text: &str) {
     let _ = write!(out, "\n## {who}\n\n{}\n", visible(text.trim_end()));
 }
 
+/// The tool, and what the kernel kept its programs to.
 fn tool(message: &Message) -> String {
-    let name = message.metadata.as_ref().and_then(|m| m.pointer("/tool_result/tool_name")?.as_str());
-    visible(name.unwrap_or("result")).into_owned()
+    let about = |place: &str| message.metadata.as_ref().and_then(|m| m.pointer(place)?.as_str());
+    let mut text = visible(about("/tool_result/tool_name").unwrap_or("result")).into_owned();
+    if let Some(profile) = about("/tool_result/details/profile") {
+        let _ = write!(text, " ({})", visible(profile));
+    }
+    text
 }
 
 fn outcome(message: &Message) -> &str {

@@ -31,6 +31,8 @@ fn commands_that_only_shipped_rules_allow_can_write_nothing() {
             assert_eq!(found.trim() == ".", profile != "read", "{more:?} {off:?}: {found}");
             let audit = home.ok(&["audit", "--json"]).stdout;
             assert!(audit.contains(&format!("\"profile\":\"{profile}\"")), "{profile}: {audit}");
+            let exported = home.ok(&["threads", "export", &home.thread(), "--format", "md"]).stdout;
+            assert!(exported.contains(&format!("succeeded: Bash ({profile})")), "{profile}: {exported}");
         }
     }
 }

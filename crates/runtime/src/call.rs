@@ -439,6 +439,9 @@ impl Driver {
             Ok(output) => (output.result, Some(output.command)),
             Err(error) => (ToolResult::error(&call.name, error.to_string()), None),
         };
+        if let Some(profile) = self.open.bounds.get(&id).and_then(|bounds| bounds.profile) {
+            result = result.with_profile(profile);
+        }
         if let Some(command) = command.filter(|c| !c.is_empty()) {
             match self.phases.submit_command(&self.agent.env, command).await {
                 Ok(report) => self.tell(report.activities).await,

@@ -14,6 +14,7 @@ use super::content::ContentBlock;
 use super::event::AgentEvent;
 use super::event_sink::EventSink;
 use super::identity::{RunIdentity, RunOrigin};
+use super::judgement::Profile;
 use super::profile::ProfileAccess;
 use super::progress::{ProgressStatus, TOOL_CALL_PROGRESS_SCHEMA, ToolCallProgressState};
 use super::spec::AgentSpec;
@@ -128,7 +129,7 @@ pub struct ToolResult {
     /// The question, when it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspension: Option<Box<SuspendTicket>>,
-    /// For the front ends only, never for the model: `exit_code`, `diff`, `truncated`, ...
+    /// For the front ends only, never for the model: `exit_code`, `profile`, `diff`, `truncated`, ...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
     /// Pictures for models that take them.
@@ -216,14 +217,29 @@ impl ToolResult {
         self
     }
 
-    /// Adds what front ends show in place of the text, which is written for the model.
-    #[must_use]
-    pub fn with_shown(mut self, shown: impl Into<String>) -> Self {
+    fn with_detail(mut self, name: &str, value: &str) -> Self {
         let details = self.details.get_or_insert_with(|| json!({}));
         if let Some(details) = details.as_object_mut() {
-            details.insert("shown".to_owned(), Value::from(shown.into()));
+            details.insert(name.to_owned(), value.into());
         }
         self
+    }
+
+    /// Adds what front ends show in place of the text, which is written for the model.
+    #[must_use]
+    pub fn with_shown(self, shown: impl AsRef<str>) -> Self {
+        self.with_detail("shown", shown.as_ref())
+    }
+
+    /// Adds what the kernel kept the call's programs to.
+    #[must_use]
+    pub fn with_profile(self, profile: Profile) -> Self {
+        self.with_detail("profile", profile.word())
+    }
+
+    /// What the kernel kept the call's programs to; `None` for a call that started none.
+    pub fn profile(&self) -> Option<Profile> {
+        serde_json::from_value(self.details.as_ref()?.get("profile")?.clone()).ok()
     }
 
     /// What front ends show in place of the text, when that is something else.
@@ -377,7 +393,7 @@ pub struct ToolCallContext {
     pub guards_git: bool,
     /// What the kernel keeps the programs of this call to: see
     /// [`Judgement::profile`](super::judgement::Judgement::profile).
-    pub sandbox: Option<super::judgement::Profile>,
+    pub sandbox: Option<Profile>,
     /// See [`Judgement::opened`](super::judgement::Judgement::opened).
     pub opened: super::judgement::SandboxOpening,
     /// Keeps commands that outlive this call; absent where nothing does.

@@ -18,7 +18,9 @@ use super::surface::{self, At};
 use aye_core::contract::child::ChildStatus;
 use aye_core::contract::display::{visible, visible_line};
 use aye_core::contract::image::ImageRef;
+use aye_core::contract::judgement::Profile;
 use aye_core::contract::surface::Surface;
+use aye_core::contract::tool::ToolResult;
 
 mod change;
 mod picture;
@@ -283,6 +285,9 @@ fn head(tool: &ToolEntry, page: Page<'_>) -> Line<'static> {
         found.push(Span::styled(format!(" · {text}"), theme.style(Role::Dim)));
     }
     found.extend(change::counts(tool, theme));
+    if tool.result.as_ref().and_then(ToolResult::profile) == Some(Profile::Outside) {
+        found.push(Span::styled(" · outside", theme.style(Role::Warning)));
+    }
     let style = theme.style(Role::Text).patch(subject(tool, theme));
     let name = vec![Span::styled(visible_line(&tool.name).into_owned(), theme.style(Role::Tool))];
     head_line(tool.state, name, (&word, &time), Span::styled(summary(tool, page.info), style), found, page)

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::app::tests::TestApp;
 use aye_core::contract::event::AgentEvent as E;
 use aye_core::contract::inference::TokenUsage;
+use aye_core::contract::judgement::Profile;
 use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use aye_core::contract::progress::TOOL_CALL_PROGRESS_ACTIVITY_TYPE;
 use aye_core::contract::tool::ToolResult;
@@ -227,6 +228,16 @@ fn folded_output_keeps_its_beginning_and_its_end() {
         screen.contains("begin x") && screen.contains("x  end") && screen.contains("… 1 more"),
         "{screen}"
     );
+}
+
+#[test]
+fn a_call_that_ran_outside_says_so() {
+    for (profile, says) in [(Profile::Outside, true), (Profile::Workspace, false), (Profile::Read, false)] {
+        let result = ToolResult::text("Bash", "x").with_profile(profile);
+        let screen = finished("Bash", json!({"command": "make"}), result, ToolCallOutcome::Succeeded);
+        assert!(screen.contains("Bash done  make"), "{screen}");
+        assert_eq!(screen.contains("make · outside"), says, "{screen}");
+    }
 }
 
 #[test]
