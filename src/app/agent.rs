@@ -11,6 +11,7 @@ use super::foundation::Foundation;
 use super::grants::GrantWatch;
 use super::mcp::{MCP_PLUGIN, McpPlugin};
 use super::notify::Notifier;
+use super::programs::ProjectPrograms;
 use super::telemetry::Telemetry;
 use super::{Failure, agents, deferred, models, prompt, reminders, sections};
 use crate::cli::Cli;
@@ -129,7 +130,7 @@ impl App {
         let date = jiff::Timestamp::now().to_zoned(super::zone()).date().to_string();
         let common = prompt::Common::new(&foundation.workspace, &instructions.prompt(), &date);
         let known = agents::Known::default();
-        let (runtime, sandbox) =
+        let (runtime, programs) =
             runtime(&foundation, parts, &skills, reminders, (&common, &known), &selection)?;
         let unclaimed = sections::check(&runtime, &foundation)?;
         let agents = Agents::register(&runtime, &foundation, (&common, &known), &selection).await?;
@@ -152,6 +153,7 @@ impl App {
             &runtime,
             &permission,
             (&questions, &guidance),
+            &programs,
             &mut warnings,
         );
         let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));
@@ -170,7 +172,7 @@ impl App {
             notifier,
             mcp,
             snapshots,
-            sandbox,
+            sandbox: programs.env.sandbox,
             decoding: Arc::new(tokio::sync::Semaphore::new(1)),
             purse,
             telemetry,
@@ -298,7 +300,7 @@ fn runtime(
     reminders: Vec<ReminderRule>,
     (common, known): (&prompt::Common, &agents::Known),
     selection: &Selection,
-) -> Result<(AgentRuntime, Option<Arc<tools::Sandbox>>), Failure> {
+) -> Result<(AgentRuntime, ProjectPrograms), Failure> {
     let settings = &foundation.loaded.settings;
     let max_turns = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
     let mut spec = AgentSpec::new(AGENT)
@@ -356,7 +358,7 @@ fn runtime(
     for key in tools::state_keys() {
         builder = builder.with_state_key(key);
     }
-    let sandbox = tool_env.sandbox.clone();
+    let programs = ProjectPrograms::new(foundation, tool_env.clone());
     for tool in tools::builtin(tool_env) {
         builder = builder.with_tool(tool.descriptor().id, tool);
     }
@@ -374,7 +376,7 @@ fn runtime(
     }));
     builder
         .with_plugin("permission", Arc::new(gatekeeper))
-        .with_plugin("hooks", Arc::new(super::hooks::plugin(foundation, clock)?))
+        .with_plugin("hooks", Arc::new(super::hooks::plugin(foundation, programs.clone(), clock)?))
         .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
         .with_plugin("memory", super::memory::plugin(foundation, clock))
@@ -385,7 +387,7 @@ fn runtime(
         .with_plugin(MCP_PLUGIN, Arc::new(McpPlugin(questions.clone(), guidance.clone())))
         .with_plugin("stop", Arc::new(purse.over(stop)))
         .build_unchecked()
-        .map(|runtime| (runtime, sandbox))
+        .map(|runtime| (runtime, programs))
         .map_err(Failure::usage)
 }
 

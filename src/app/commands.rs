@@ -37,10 +37,10 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Serve(args) => Box::pin(super::serve::run(args, foundation, cli)).await,
         Command::Work(args) => Box::pin(work::run(args, foundation, cli)).await,
         Command::Agents(command) => agent_list::run(command, foundation, cli).await,
-        Command::Tasks(command) => super::tasks::run(command, cli, foundation).await,
+        Command::Tasks(command) => Box::pin(super::tasks::run(command, cli, foundation)).await,
         Command::Skills(command) => skills(command, &foundation),
         Command::Mcp(McpCommand::Serve) => Box::pin(super::serve::mcp(foundation, cli)).await,
-        Command::Mcp(command) => super::mcp::run(command, &foundation).await,
+        Command::Mcp(command) => super::mcp::run(command, &mut foundation, cli).await,
         Command::Permissions(PermissionsCommand::Check { rules }) => {
             permissions(rules.as_deref(), &mut foundation, cli)
         }
@@ -50,7 +50,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Permissions(PermissionsCommand::Suggest { since, json }) => {
             history::suggestions(since.as_deref(), json, &mut foundation, cli).await
         }
-        Command::Hooks(command) => hooks::run(command, &foundation).await,
+        Command::Hooks(command) => hooks::run(command, &mut foundation, cli).await,
         Command::Reminders(command) => reminders::run(command, &foundation),
         Command::Audit(args) => audit::run(args, &foundation).await,
         Command::Stats(args) => stats::run(args, &foundation).await,
@@ -71,7 +71,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Login { provider, keyring } => keys::login_command(provider, keyring, &foundation).await,
         Command::Logout { provider } => keys::logout_command(provider.as_deref(), &foundation).await,
         Command::Config(ConfigCommand::Show(JsonFlag { json })) => config(json, &foundation),
-        Command::Doctor(JsonFlag { json }) => doctor::run(json, foundation, cli).await,
+        Command::Doctor(JsonFlag { json }) => Box::pin(doctor::run(json, foundation, cli)).await,
         // Answered before anything is read.
         Command::Completion { .. } | Command::Man | Command::Docs(_) => Ok(0),
     }

@@ -192,8 +192,12 @@ fn sandbox(settings: &crate::config::SandboxSettings, path: &std::ffi::OsStr) ->
     };
     match (can_enforce, gaps.is_empty()) {
         (false, _) => {
-            let then = if settings.allows_missing { "run outside it" } else { "ask" };
-            let text = format!("none: {}; allowed commands {then}", gaps.join("; "));
+            let then = if settings.allows_missing {
+                "allowed commands and the project's hooks and servers run outside it"
+            } else {
+                "allowed commands ask, and hooks and servers of the project do not start"
+            };
+            let text = format!("none: {}; {then}", gaps.join("; "));
             Check::new("sandbox", State::Warning, text)
         }
         (true, false) => Check::new("sandbox", State::Warning, format!("partial: {}", gaps.join("; "))),

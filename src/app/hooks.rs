@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::commands::put_json;
 use super::foundation::Foundation;
+use super::programs::ProjectPrograms;
 use super::{Failure, put};
-use crate::cli::{HooksCommand, JsonFlag};
+use crate::cli::{Cli, HooksCommand, JsonFlag};
 use crate::contract::clock::Clock;
 use crate::contract::display::{shell_word, visible_line};
 use crate::contract::message::ToolCall;
@@ -23,14 +24,18 @@ use crate::plugins::hooks::{
     HookLayer, HookNotRun, HookOutput, HookRequest, HookRunner, HookSpec, HooksPlugin, MAX_STDERR, Workplace,
     event, load, phase_name, read, request,
 };
-use crate::tools::{self, ToolEnv};
+use crate::tools;
 
 /// More than this is no event.
 const MAX_EVENT: u64 = 10 << 20;
 
 /// The plugin with all hooks that hold here.
-pub(super) fn plugin(foundation: &Foundation, clock: &Arc<dyn Clock>) -> Result<HooksPlugin, Failure> {
-    let runner = Arc::new(Commands { env: super::agent::tool_env(foundation) });
+pub(super) fn plugin(
+    foundation: &Foundation,
+    programs: ProjectPrograms,
+    clock: &Arc<dyn Clock>,
+) -> Result<HooksPlugin, Failure> {
+    let runner = Arc::new(Commands { programs });
     let workplace = Workplace {
         cwd: foundation.workspace.cwd.clone(),
         home: foundation.workspace.home.clone(),
@@ -83,7 +88,7 @@ fn folders(foundation: &Foundation) -> Vec<PathBuf> {
 
 /// Commands of hooks run as those of the Bash tool do, with a stdin and a stdout of their own.
 struct Commands {
-    env: ToolEnv,
+    programs: ProjectPrograms,
 }
 
 #[async_trait]
@@ -93,15 +98,20 @@ impl HookRunner for Commands {
             program: request.program.into(),
             args: request.args.into_iter().map(Into::into).collect(),
             cwd: request.cwd,
-            env: self.env.child_env(request.env),
+            env: self.programs.env.child_env(request.env),
             timeout: request.timeout,
             max_output: MAX_STDERR,
             output_dir: None,
             on_behalf: request.on_behalf,
         };
-        let (result, said) = tools::exec::converse(&self.env.exec, exec, &request.input, cancel)
+        let confined = self.programs.confine(exec, request.profile, &request.domains).await;
+        let (exec, confinement) = confined.map_err(|why| HookNotRun::NotConfined(why.into()))?;
+        let (mut result, said) = tools::exec::converse(&self.programs.env.exec, exec, &request.input, cancel)
             .await
             .map_err(|error| HookNotRun::NotStarted(error.into()))?;
+        for note in confinement.settle().await {
+            let _ = write!(result.output, "\n[aye: {note}]");
+        }
         let ended = if result.timed_out {
             Some(format!("stopped after {} s, its time limit", request.timeout.as_secs_f64()))
         } else if result.cancelled {
@@ -121,10 +131,17 @@ impl HookRunner for Commands {
     }
 }
 
-pub(super) async fn run(command: HooksCommand, foundation: &Foundation) -> Result<u8, Failure> {
+pub(super) async fn run(
+    command: HooksCommand,
+    foundation: &mut Foundation,
+    cli: &Cli,
+) -> Result<u8, Failure> {
     match command {
         HooksCommand::List(JsonFlag { json }) => list(json, foundation),
-        HooksCommand::Test { name, json } => test(&name, json, foundation).await,
+        HooksCommand::Test { name, json } => {
+            let programs = ProjectPrograms::alone(foundation, cli)?;
+            test(&name, json, foundation, programs).await
+        }
     }
 }
 
@@ -144,6 +161,8 @@ fn list(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
                 "command": hook.command,
                 "timeout_ms": u64::try_from(hook.timeout.as_millis()).unwrap_or(u64::MAX),
                 "layer": hook.layer.as_str(),
+                "profile": hook.layer.profile(),
+                "domains": domains(hook),
                 "origin": hook.origin,
                 "used": is_used,
             })
@@ -158,7 +177,11 @@ fn list(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
         let (name, phase) = (&hook.name, phase_name(hook.phase));
         let _ = writeln!(out, "{name}  {phase}{}{unused}", visible_line(&tool));
         let _ = writeln!(out, "    {}", visible_line(&words(&hook.command)));
-        let _ = writeln!(out, "    at most {} s, {}", hook.timeout.as_secs_f64(), hook.origin);
+        let _ = write!(out, "    at most {} s, {}", hook.timeout.as_secs_f64(), hook.layer.profile());
+        if !hook.domains.is_empty() {
+            let _ = write!(out, " with {}", domains(hook).join(", "));
+        }
+        let _ = writeln!(out, ", {}", hook.origin);
     }
     if rows.is_empty() {
         let file = foundation.paths.display(&foundation.paths.hooks_file());
@@ -168,12 +191,21 @@ fn list(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
     Ok(0)
 }
 
+fn domains(hook: &HookSpec) -> Vec<String> {
+    hook.domains.iter().map(ToString::to_string).collect()
+}
+
 /// The words of a command, those in quotes that need them.
 fn words(command: &[String]) -> String {
     command.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
 }
 
-async fn test(name: &str, json: bool, foundation: &Foundation) -> Result<u8, Failure> {
+async fn test(
+    name: &str,
+    json: bool,
+    foundation: &Foundation,
+    programs: ProjectPrograms,
+) -> Result<u8, Failure> {
     let hooks = in_force(foundation)?;
     let hook = hooks.iter().find(|hook| hook.name == name).ok_or_else(|| {
         Failure::usage(format!(
@@ -223,7 +255,7 @@ async fn test(name: &str, json: bool, foundation: &Foundation) -> Result<u8, Fai
         told.to_string().into_bytes(),
         SpawnContext::default(),
     );
-    let runner = Commands { env: super::agent::tool_env(foundation) };
+    let runner = Commands { programs };
     let began = Instant::now();
     let output = runner.run(asked, &CancellationToken::new()).await;
     let took = began.elapsed();

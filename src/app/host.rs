@@ -568,7 +568,11 @@ impl Host for TerminalHost {
     }
 
     fn untrusted(&self) -> Vec<UntrustedRow> {
-        let row = |item: &TrustItem| UntrustedRow { path: item.path.clone(), does: item.summary.clone() };
+        let reach = super::programs::reach(&self.app.foundation);
+        let row = |item: &TrustItem| {
+            let reach = if item.starts { format!("\n{reach}") } else { String::new() };
+            UntrustedRow { path: item.path.clone(), does: format!("{}{reach}", item.summary) }
+        };
         self.app.foundation.untrusted.iter().map(row).collect()
     }
 

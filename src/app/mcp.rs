@@ -23,15 +23,20 @@ pub(super) use doctor::{ServerRow, lines, rows};
 pub(super) use plugin::{MCP_PLUGIN, McpPlugin};
 pub(super) use show::page;
 
-use super::agent::tool_env;
 use super::foundation::Foundation;
+use super::programs::ProjectPrograms;
 use crate::cli::Cli;
 use crate::config::{ReadTextError, Servers, load_servers, read_private, server_files, write_private};
 use crate::contract::clock::SystemClock;
-use crate::mcp::{Guidance, KeepError, Launch, Manager, PinStore, Pinned, Questions, Surroundings};
+use crate::contract::display::visible_line;
+use crate::contract::tool::SpawnContext;
+use crate::mcp::{
+    Guidance, KeepError, Launch, Manager, PinStore, Pinned, Questions, ServerProgram, Surroundings,
+};
 use crate::plugins::permission::Permissions;
 use crate::runtime::AgentRuntime;
 use crate::tools;
+use crate::tools::exec::ExecRequest;
 
 /// Sentences that nobody listened to yet.
 const MAX_UNHEARD: usize = 50;
@@ -83,6 +88,7 @@ impl Mcp {
         runtime: &AgentRuntime,
         permission: &Permissions,
         (questions, guidance): (&Questions, &Guidance),
+        programs: &ProjectPrograms,
         warnings: &mut Vec<String>,
     ) -> Self {
         let servers = servers(foundation, foundation.is_trusted);
@@ -101,7 +107,10 @@ impl Mcp {
             })
         };
         let around = Surroundings {
-            spawn: spawn(foundation),
+            spawn: {
+                let told = Arc::clone(&told);
+                spawn(programs, move |note| told.tell(note))
+            },
             offer,
             tell: {
                 let told = Arc::clone(&told);
@@ -192,14 +201,37 @@ fn servers(foundation: &Foundation, with_project: bool) -> Servers {
     )
 }
 
-/// Servers are started as commands are: below a supervisor, without the keys of models.
-fn spawn(foundation: &Foundation) -> crate::mcp::Spawn {
-    let env = tool_env(foundation);
+/// Servers are started as commands are: below a supervisor, without the keys of models, a project's in the sandbox.
+/// `tell` takes what they changed of protected files, when they end.
+fn spawn(
+    programs: &ProjectPrograms,
+    tell: impl Fn(String) + Clone + Send + Sync + 'static,
+) -> crate::mcp::Spawn {
+    let programs = programs.clone();
     Arc::new(move |launch: Launch| {
-        let variables = env.child_env(launch.env);
-        let command =
-            tools::exec::server_command(&env.exec, &launch.program, launch.args, &launch.cwd, &variables);
-        (command, env.exec.supervisor.is_some() && cfg!(target_os = "linux"))
+        let (programs, tell) = (programs.clone(), tell.clone());
+        Box::pin(async move {
+            let env = &programs.env;
+            let request = ExecRequest {
+                program: launch.program.into(),
+                args: launch.args,
+                cwd: launch.cwd,
+                env: env.child_env(launch.env),
+                timeout: Duration::MAX,
+                max_output: 0,
+                output_dir: None,
+                on_behalf: SpawnContext::default(),
+            };
+            let (request, kept) = programs.confine(request, launch.profile, &launch.domains).await?;
+            let name = launch.name;
+            let kept = kept.reported(move |note| tell(format!("MCP server {}: {note}", visible_line(&name))));
+            let ExecRequest { program, args, cwd, env: variables, .. } = request;
+            Ok(ServerProgram {
+                command: tools::exec::server_command(&env.exec, &program, args, &cwd, &variables),
+                is_supervised: env.exec.supervisor.is_some() && cfg!(target_os = "linux"),
+                kept: Box::new(kept),
+            })
+        })
     })
 }
 

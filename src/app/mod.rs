@@ -46,6 +46,7 @@ mod pages;
 mod panics;
 mod plugins;
 mod print;
+mod programs;
 mod prompt;
 mod queue;
 mod reminders;

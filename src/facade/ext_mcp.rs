@@ -15,7 +15,9 @@ use tokio::task::AbortHandle;
 use crate::contract::digest::sha256_hex;
 use crate::contract::server::{LoginConfig, ServerConfig, ServerScope, ServerTransport};
 use crate::contract::tool::Tool;
-use crate::mcp::{KeepError, Launch, Manager, NoLogins, Phase, PinStore, Pinned, Surroundings};
+use crate::mcp::{
+    KeepError, Launch, Manager, NoLogins, Phase, PinStore, Pinned, ServerProgram, Surroundings,
+};
 use crate::phase::{Plugin, PluginDescriptor, PluginRegistrar};
 use crate::state::StateError;
 
@@ -73,6 +75,7 @@ impl McpServerConnectionConfig {
             args: args.into_iter().map(SecretString::from).collect(),
             env: BTreeMap::new(),
             cwd: PathBuf::from("."),
+            domains: Vec::new(),
         };
         Self::new(name, transport)
     }
@@ -264,7 +267,11 @@ impl Drop for McpToolRegistryManager {
 fn surroundings(registry: &McpToolRegistry) -> Surroundings {
     let registry = registry.clone();
     Surroundings {
-        spawn: Arc::new(|launch| (command(launch), false)),
+        spawn: Arc::new(|launch| {
+            let program =
+                ServerProgram { command: command(launch), is_supervised: false, kept: Box::new(()) };
+            Box::pin(async { Ok(program) })
+        }),
         offer: Arc::new(move |source, tools| {
             // What is of no one server, the tools for resources, is not a server's tool.
             if source.contains(':') {

@@ -24,13 +24,16 @@ fn tools(home: &Home, tools: &[Value]) -> String {
 }
 
 fn log(home: &Home) -> String {
-    std::fs::read_to_string(home.root().join("tools.json.log")).unwrap_or_default()
+    let files = [home.root().join("tools.json.log"), home.work().join("tools.json.log")];
+    files.iter().find_map(|file| std::fs::read_to_string(file).ok()).unwrap_or_default()
 }
 
-/// The project's file with one server.
+/// The project's file with one server. All that it needs is in the project: it runs in the sandbox.
 fn project(home: &Home, mode: &str, list: &[Value]) {
-    let file = tools(home, list);
-    let servers = json!({"mcpServers": {"shed": {"command": "sh", "args": [SCRIPT, file, mode]}}});
+    home.write("tools.json", &json!(list).to_string());
+    home.write("mcp_server.sh", &std::fs::read_to_string(SCRIPT).expect("the server"));
+    let args = ["mcp_server.sh", "tools.json", mode];
+    let servers = json!({"mcpServers": {"shed": {"command": "sh", "args": args}}});
     home.write(".mcp.json", &servers.to_string());
 }
 

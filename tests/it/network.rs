@@ -131,6 +131,27 @@ mod names {
         (std::array::from_fn(|i| last.result(&format!("c{i}"))), requests.try_iter().collect())
     }
 
+    /// Programs of the project reach the domains that stand beside them, and no others.
+    #[test]
+    fn a_hook_of_the_project_reaches_its_domains() {
+        if !has_all_layers() {
+            return;
+        }
+        let (address, _requests) = server();
+        for (domains, page) in [("", ""), ("domains = [\"docs.example.org\"]", "the page\n")] {
+            let llm = MockLlm::answers([Answer::say("Done.")]);
+            let home = Home::with(&llm);
+            home.write(
+                ".aye/hooks.toml",
+                &format!("[[hooks]]\nphase = \"run_start\"\ncommand = [\"sh\", \"fetch.sh\"]\n{domains}\n"),
+            );
+            home.write("fetch.sh", "curl -sS http://docs.example.org/ > page.txt; true\n");
+            let names = format!("docs.example.org=93.184.216.34@{address}");
+            home.aye(&["--trust", "-p", "go"]).env("AYE_TEST_NAMES", &names).run().exits(0);
+            assert_eq!(home.read("page.txt"), page);
+        }
+    }
+
     /// Listed domains are reached through the proxy, as a plain request and as a tunnel.
     #[test]
     fn a_listed_domain_is_reached_through_the_proxy() {

@@ -59,6 +59,7 @@ fn server(server: acp::McpServer, cwd: &Path) -> Result<ClientServer, Error> {
                 args: stdio.args.into_iter().map(Into::into).collect(),
                 env,
                 cwd: cwd.to_path_buf(),
+                domains: Vec::new(),
             };
             Ok(ClientServer { name: stdio.name, transport })
         }

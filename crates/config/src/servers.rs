@@ -18,6 +18,7 @@ use super::layers::Provenance;
 use super::paths::read_private;
 use super::redact::{arguments, without_password};
 use super::settings::{McpSettings, ServerSettings};
+use aye_core::contract::address::DomainPattern;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::display::{shell_word, visible_line};
 use aye_core::contract::server::{
@@ -47,6 +48,7 @@ pub(super) struct Written {
     pub args: Vec<String>,
     pub env: BTreeMap<String, String>,
     pub cwd: Option<String>,
+    pub domains: Vec<DomainPattern>,
     pub url: Option<String>,
     pub headers: BTreeMap<String, String>,
     pub login: WrittenLogin,
@@ -123,6 +125,12 @@ fn text_value(piece: &RawValue) -> Result<String, String> {
 
 fn texts(piece: &RawValue) -> Result<Vec<String>, String> {
     serde_json::from_str(piece.get()).map_err(|_| "must be a list of strings".to_owned())
+}
+
+fn domains(piece: &RawValue) -> Result<Vec<DomainPattern>, String> {
+    let parse =
+        |text: String| text.parse().map_err(|why| format!("has the domain `{}`: {why}", visible_line(&text)));
+    texts(piece)?.into_iter().map(parse).collect()
 }
 
 /// Texts by name; numbers and flags count as their text, as other programs take them.
@@ -237,6 +245,7 @@ fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, Stri
             "args" => found.args = texts(value).map_err(wrong)?,
             "env" => found.env = table(value).map_err(wrong)?,
             "cwd" => found.cwd = Some(text_value(value).map_err(wrong)?),
+            "domains" => found.domains = domains(value).map_err(wrong)?,
             "url" | "httpUrl" | "serverUrl" => found.url = Some(text_value(value).map_err(wrong)?),
             "headers" => found.headers = table(value).map_err(wrong)?,
             "oauth" => found.login = login(value, here)?,
@@ -372,6 +381,10 @@ impl Written {
         if !read.is_empty() {
             let _ = write!(text, " (reads ${})", read.join(", $"));
         }
+        if !self.domains.is_empty() {
+            let domains: Vec<String> = self.domains.iter().map(ToString::to_string).collect();
+            let _ = write!(text, " (network: {})", domains.join(", "));
+        }
         visible_line(&text).into_owned()
     }
 
@@ -384,6 +397,10 @@ impl Written {
             && (client_id.is_some() || client_secret.is_some() || port.is_some() || !scopes.is_empty())
         {
             parts.push(serde_json::json!([client_id, client_secret, port, scopes]));
+        }
+        if let Some(parts) = parts.as_array_mut().filter(|_| !self.domains.is_empty()) {
+            let domains: Vec<String> = self.domains.iter().map(ToString::to_string).collect();
+            parts.push(serde_json::json!({ "domains": domains }));
         }
         if let (Some(parts), Some(grant)) = (parts.as_array_mut(), grant) {
             parts.push(serde_json::json!({ "grant": grant }));
@@ -429,6 +446,7 @@ impl Written {
                 args: self.args.iter().map(|arg| secret(arg)).collect::<Result<_, _>>()?,
                 env: secrets(&self.env)?,
                 cwd,
+                domains: self.domains.clone(),
             }
         } else {
             let url = filled(self.url.as_deref().unwrap_or_default())?;
@@ -526,6 +544,7 @@ pub fn load_servers(
             args: entry.args.clone(),
             env: entry.env.clone(),
             cwd: entry.cwd.clone(),
+            domains: Vec::new(),
             url: entry.url.clone(),
             headers: entry.headers.clone(),
             login: WrittenLogin {
@@ -587,8 +606,9 @@ impl Servers {
     }
 }
 
-/// What a project's `.mcp.json` would start, one line a server, for the person who is asked to trust it.
-pub(super) fn summary(path: &Path, text: &str) -> String {
+/// What a project's `.mcp.json` would start, one line a server, for the person who is asked to trust it, and whether it
+/// may start a program.
+pub(super) fn summary(path: &Path, text: &str) -> (String, bool) {
     let (servers, problems) = parse(path, text);
     let mut lines: Vec<String> = servers
         .iter()
@@ -600,7 +620,8 @@ pub(super) fn summary(path: &Path, text: &str) -> String {
     if !problems.is_empty() {
         lines.push(format!("{} that cannot be read", problems.len()));
     }
-    lines.join("\n")
+    let starts = !problems.is_empty() || servers.iter().any(|server| server.command.is_some());
+    (lines.join("\n"), starts)
 }
 
 #[cfg(test)]

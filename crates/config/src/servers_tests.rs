@@ -2,6 +2,7 @@ use secrecy::ExposeSecret as _;
 
 use super::*;
 use crate::{Flags, Sources, load};
+use aye_core::contract::judgement::Profile;
 
 fn read(text: &str) -> (Vec<Written>, Vec<String>) {
     parse(Path::new("/r/.mcp.json"), text)
@@ -130,10 +131,28 @@ fn a_text_that_is_no_json_is_told_with_line_and_column() {
 #[test]
 fn what_a_person_is_asked_about_hides_nothing() {
     let text = "{\"mcpServers\": {\"a\\u202eb\": {\"command\": \"sh\", \"args\": [\"-c\", \"rm -rf ~\\n\"], \"env\": {\"K\": \"${OPENAI_API_KEY}\"}}}}";
-    let summary = summary(Path::new("/r/.mcp.json"), text);
+    let (summary, starts) = summary(Path::new("/r/.mcp.json"), text);
+    assert!(starts);
     assert_eq!(summary.lines().count(), 1, "{summary}");
     assert!(!summary.contains('\u{202e}'), "{summary}");
     assert!(summary.contains("sh -c 'rm -rf ~") && summary.contains("(reads $OPENAI_API_KEY)"), "{summary}");
+}
+
+#[test]
+fn the_domains_of_a_server_are_shown_and_part_of_what_is_agreed_to() {
+    let of =
+        |domains: &str| all(&format!(r#"{{"mcpServers": {{"a": {{"command": "x"{domains}}}}}}}"#), &env());
+    let (none, some) = (of(""), of(r#", "domains": ["api.example.org", "*.example.com"]"#));
+    let (none, some) = (&none.usable[0], &some.usable[0]);
+    assert_eq!((none.shown.as_str(), none.profile()), ("x", Some(Profile::Workspace)));
+    assert_eq!(some.shown, "x (network: api.example.org, *.example.com)");
+    assert_ne!(none.digest, some.digest);
+    let ServerTransport::Stdio { domains, .. } = &some.transport else { panic!("{some:?}") };
+    assert!(domains[1].matches("x.example.com") && !domains[0].matches("x.example.org"));
+    for wrong in [r#"["http://x"]"#, r#"["127.0.0.1"]"#, r#""example.org""#] {
+        let problems = of(&format!(r#", "domains": {wrong}"#)).problems;
+        assert!(problems[0].contains("`domains` "), "{problems:?}");
+    }
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub struct TrustItem {
     pub path: PathBuf,
     /// What it would do, for the person who is asked.
     pub summary: String,
+    /// Whether aye starts programs that it names: hooks and MCP servers.
+    pub starts: bool,
     /// SHA-256 of the content, hex: trust holds for what was seen. Empty when it could not be taken; then each start asks.
     pub hash: String,
 }
@@ -142,7 +144,7 @@ fn text_of(path: &Path) -> String {
 fn rules_item(path: &Path) -> Option<TrustItem> {
     let hash = hash_file(path)?;
     let summary = format!("permission rules: {}", excerpt(&text_of(path)));
-    Some(TrustItem { path: path.to_path_buf(), summary, hash })
+    Some(TrustItem { path: path.to_path_buf(), summary, starts: false, hash })
 }
 
 /// Commands that run by themselves: all of them are shown, and trust holds for the files that they name, too.
@@ -162,6 +164,12 @@ fn hooks_item(folder: &Path, repository: &Path) -> Option<TrustItem> {
             let words: Vec<&str> = list.filter_map(toml::Value::as_str).collect();
             let line = [&[word("phase"), word("tool")], &words[..]].concat().join(" ");
             let _ = write!(summary, "\n  {}", shortened(&visible_line(&line), 500));
+            let domains = hook.get("domains").and_then(toml::Value::as_array).into_iter().flatten();
+            let domains: Vec<&str> = domains.filter_map(toml::Value::as_str).collect();
+            if !domains.is_empty() {
+                let domains = domains.join(", ");
+                let _ = write!(summary, " (network: {})", shortened(&visible_line(&domains), 500));
+            }
             for word in words {
                 // Inside of the project a file is as changeable as the list itself.
                 if let Ok(file) = folder.join(word).canonicalize()
@@ -186,21 +194,21 @@ fn hooks_item(folder: &Path, repository: &Path) -> Option<TrustItem> {
         Err(_) => Some(hex(&hash.finalize())),
     };
     // Without a hash each start asks.
-    Some(TrustItem { path, summary, hash: hash.unwrap_or_default() })
+    Some(TrustItem { path, summary, starts: true, hash: hash.unwrap_or_default() })
 }
 
 fn reminders_item(path: &Path) -> Option<TrustItem> {
     let hash = hash_file(path)?;
     let summary = format!("adds reminders for the model after tool calls: {}", excerpt(&text_of(path)));
-    Some(TrustItem { path: path.to_path_buf(), summary, hash })
+    Some(TrustItem { path: path.to_path_buf(), summary, starts: false, hash })
 }
 
 fn mcp_item(path: &Path) -> Option<TrustItem> {
     let hash = hash_file(path)?;
-    let summary = super::servers::summary(path, &text_of(path));
+    let (summary, starts) = super::servers::summary(path, &text_of(path));
     let summary =
         format!("starts programs or connects to servers (MCP):\n  {}", summary.replace('\n', "\n  "));
-    Some(TrustItem { path: path.to_path_buf(), summary, hash })
+    Some(TrustItem { path: path.to_path_buf(), summary, starts, hash })
 }
 
 /// Settings that an untrusted project may not make; those that it may never make are left out, trust does not help them.
@@ -230,7 +238,13 @@ fn config_item(path: &Path) -> Option<TrustItem> {
         says.into_iter().partition(|line| line.starts_with("mcp_servers"));
     rest.truncate(8);
     shown.append(&mut rest);
-    Some(TrustItem { path: path.to_path_buf(), summary: format!("settings: {}", shown.join(", ")), hash })
+    let starts = shown.iter().any(|line| line.starts_with("mcp_servers"));
+    Some(TrustItem {
+        path: path.to_path_buf(),
+        summary: format!("settings: {}", shown.join(", ")),
+        starts,
+        hash,
+    })
 }
 
 /// Skills of the project that bring scripts or ask for tools. It looks wherever the skills plugin would, and further.
@@ -256,7 +270,7 @@ fn skill_items(root: &Path, repository: &Path, items: &mut Vec<TrustItem>) {
             }
             if seen.len() > MAX_SKILL_FOLDERS {
                 let summary = "too many skill folders to list".to_owned();
-                items.push(TrustItem { path: root, summary, hash: String::new() });
+                items.push(TrustItem { path: root, summary, starts: false, hash: String::new() });
                 return;
             }
             if dir.join("SKILL.md").symlink_metadata().is_ok() {
@@ -291,7 +305,7 @@ fn agent_items(root: &Path, repository: &Path, items: &mut Vec<TrustItem>) {
             files += 1;
             if files > MAX_AGENT_FILES {
                 let summary = "too many agents to list".to_owned();
-                items.push(TrustItem { path: root, summary, hash: String::new() });
+                items.push(TrustItem { path: root, summary, starts: false, hash: String::new() });
                 return;
             }
             if path.is_dir() {
@@ -317,6 +331,7 @@ fn agent_item(path: &Path) -> Option<TrustItem> {
     Some(TrustItem {
         path: path.to_path_buf(),
         summary: format!("agent {name}: {says}"),
+        starts: false,
         hash: hash_file(path).unwrap_or_default(),
     })
 }
@@ -344,7 +359,7 @@ fn skill_item(dir: &Path) -> Option<TrustItem> {
         let _ = write!(summary, ", asks to be allowed: {}", visible_line(&tools));
     }
     let hash = hash_folder(dir).unwrap_or_default();
-    Some(TrustItem { path: dir.to_path_buf(), summary, hash })
+    Some(TrustItem { path: dir.to_path_buf(), summary, starts: false, hash })
 }
 
 /// The hash of all files below a folder; nothing when there are more than anybody could vouch for.

@@ -53,7 +53,8 @@ fn a_folder_with_nothing_of_the_kind_is_not_asked_about() {
 #[test]
 fn hooks_are_shown_whole_and_trusted_with_the_files_they_name() {
     let hooks = "[[hooks]]\nphase = \"run_start\"\ncommand = [\"sh\", \"tools/check.sh\", \"a\\u001bb\"]\n\
-                 [[hooks]]\nphase = \"before_tool_execute\"\ntool = \"Bash\"\ncommand = [\"./x\"]\n";
+                 [[hooks]]\nphase = \"before_tool_execute\"\ntool = \"Bash\"\ncommand = [\"./x\"]\n\
+                 domains = [\"a.example\", \"*.b\\u001b.example\"]\n";
     let world = World::new(&[
         ("r/.git/HEAD", ""),
         ("r/.aye/hooks.toml", hooks),
@@ -66,10 +67,11 @@ fn hooks_are_shown_whole_and_trusted_with_the_files_they_name() {
         summaries,
         [
             "runs commands by itself (hooks):\n  run_start  sh tools/check.sh a^[b\n  \
-             before_tool_execute Bash ./x",
+             before_tool_execute Bash ./x (network: a.example, *.b^[.example)",
             "runs commands by itself (hooks): not toml at all",
         ]
     );
+    assert!(items.iter().all(|item| item.starts));
     let trust = || world.store().trust(&world.assess("r")).expect("stored");
     trust();
     assert!(world.is_trusted("r"));

@@ -1,5 +1,6 @@
 //! One connection: how it is made, and calls over it, each with an end.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,7 +24,7 @@ use super::handler::{Handler, Shared};
 use super::login::{Bearer, Session};
 use super::open::{CancelGuard, MAX_CALL, OpenCall, Step};
 use super::transport::Guarded;
-use super::{Launch, Surroundings};
+use super::{Launch, ServerProgram, Surroundings};
 use aye_core::contract::address::is_this_machine;
 use aye_core::contract::display::{shortened, visible_line};
 use aye_core::contract::server::{ServerConfig, ServerTransport, streamable_url};
@@ -58,6 +59,8 @@ pub(super) struct Client {
     child: Mutex<Option<tokio::process::Child>>,
     /// Whether the program is ended by its supervisor.
     is_supervised: bool,
+    /// What the program needs as long as it runs.
+    kept: Mutex<Box<dyn Any + Send>>,
 }
 
 /// Why a call has no result.
@@ -136,19 +139,24 @@ impl Client {
         shared: Arc<Shared>,
     ) -> Result<Client, ConnectError> {
         match &config.transport {
-            ServerTransport::Stdio { command, args, env, cwd } => {
+            ServerTransport::Stdio { command, args, env, cwd, domains } => {
                 let launch = Launch {
                     program: command.clone(),
                     args: args.iter().map(|arg| arg.expose_secret().into()).collect(),
                     cwd: cwd.clone(),
                     env: env.iter().map(|(k, v)| (k.into(), v.expose_secret().into())).collect(),
+                    name: config.name.clone(),
+                    profile: config.scope.profile(),
+                    domains: domains.clone(),
                 };
-                let (reader, writer, mut child, is_supervised) = start(around, launch, &shared)?;
+                let Started { reader, writer, mut child, is_supervised, kept } =
+                    start(around, launch, &shared).await?;
                 let root = Some(format!("file://{}", around.root.display()));
                 match Self::over(reader, writer, Arc::clone(&shared), root).await {
                     Ok(mut client) => {
                         client.child = Mutex::new(Some(child));
                         client.is_supervised = is_supervised;
+                        client.kept = Mutex::new(kept);
                         Ok(client)
                     }
                     Err(error) => {
@@ -231,6 +239,7 @@ impl Client {
             info: info.unwrap_or_default(),
             child: Mutex::default(),
             is_supervised: false,
+            kept: Mutex::new(Box::new(())),
         })
     }
 
@@ -409,24 +418,32 @@ async fn why_not(
     text
 }
 
-type Pipes = (tokio::process::ChildStdout, tokio::process::ChildStdin, tokio::process::Child, bool);
+/// A program that runs, and the ends of its pipes.
+struct Started {
+    reader: tokio::process::ChildStdout,
+    writer: tokio::process::ChildStdin,
+    child: tokio::process::Child,
+    is_supervised: bool,
+    kept: Box<dyn Any + Send>,
+}
 
-fn start(around: &Surroundings, launch: Launch, shared: &Arc<Shared>) -> Result<Pipes, ConnectError> {
+async fn start(around: &Surroundings, launch: Launch, shared: &Arc<Shared>) -> Result<Started, ConnectError> {
     let (program, cwd) = (launch.program.clone(), launch.cwd.clone());
-    let (command, is_supervised) = (around.spawn)(launch);
+    let ServerProgram { command, is_supervised, kept } =
+        (around.spawn)(launch).await.map_err(ConnectError::NotPrepared)?;
     let mut command = tokio::process::Command::from(command);
     command.kill_on_drop(!is_supervised);
     let mut child = command.spawn().map_err(|error| {
         if cwd.is_dir() { ConnectError::NotStarted { program, error } } else { ConnectError::NoFolder(cwd) }
     })?;
-    let (Some(stdout), Some(stdin), Some(stderr)) =
+    let (Some(reader), Some(writer), Some(stderr)) =
         (child.stdout.take(), child.stdin.take(), child.stderr.take())
     else {
         return Err(ConnectError::NoPipes);
     };
     let shared = Arc::clone(shared);
     tokio::spawn(async move { read_stderr(stderr, &shared).await });
-    Ok((stdout, stdin, child, is_supervised))
+    Ok(Started { reader, writer, child, is_supervised, kept })
 }
 
 /// Keeps what a server complains about, and never lets it wait for that.

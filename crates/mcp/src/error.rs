@@ -11,7 +11,7 @@ use super::client::{CallError, plainly, words_of};
 use super::login_command;
 use aye_core::contract::display::visible_line;
 
-/// The error of a part that this crate does not know: a store.
+/// The error of a part that this crate does not know: a store, or the starter of programs.
 pub type ForeignError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a server did not do what it was asked for.
@@ -134,6 +134,8 @@ pub enum KeepError {
 /// Why there is no connection to a server.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
+    #[error("{0}")]
+    NotPrepared(#[source] ForeignError),
     #[error("cannot start {}: {error}", visible_line(program))]
     NotStarted { program: String, error: io::Error },
     #[error("its folder {} does not exist", visible_line(&.0.to_string_lossy()))]

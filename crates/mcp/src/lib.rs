@@ -27,11 +27,14 @@ mod tests;
 mod tool;
 mod transport;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
+
+use futures::future::BoxFuture;
 
 pub use client::CallError;
 pub use error::{ForeignError, KeepError, LoginError, LoginUrlError, McpServerError};
@@ -46,7 +49,9 @@ pub use pins::{PinStore, Pinned, Standing};
 pub use questions::Questions;
 pub use server::{Phase, PromptView, ServerView, ToolView};
 
+use aye_core::contract::address::DomainPattern;
 use aye_core::contract::clock::Clock;
+use aye_core::contract::judgement::Profile;
 use aye_core::contract::tool::Tool;
 
 /// A program to start as a server.
@@ -60,11 +65,26 @@ pub struct Launch {
     pub cwd: PathBuf,
     /// Variables beside those that every program gets.
     pub env: BTreeMap<OsString, OsString>,
+    /// The server's name.
+    pub name: String,
+    /// What the kernel keeps it to.
+    pub profile: Profile,
+    /// The domains that it may reach.
+    pub domains: Vec<DomainPattern>,
 }
 
-/// Makes the command that starts a server, with pipes for input, output and errors. The flag says whether the process
-/// sees to it by itself that nothing is left of it once its input ends.
-pub type Spawn = Arc<dyn Fn(Launch) -> (Command, bool) + Send + Sync>;
+/// A server's program, ready to be started.
+pub struct ServerProgram {
+    /// The command, with pipes for input, output and errors.
+    pub command: Command,
+    /// Whether the process sees to it by itself that nothing is left of it once its input ends.
+    pub is_supervised: bool,
+    /// What has to exist as long as the program runs.
+    pub kept: Box<dyn Any + Send>,
+}
+
+/// Prepares a server's program. After an error nothing may be started.
+pub type Spawn = Arc<dyn Fn(Launch) -> BoxFuture<'static, Result<ServerProgram, ForeignError>> + Send + Sync>;
 
 /// What is to be done with the tools of a source, which replace those that it had.
 pub type Offer = Arc<dyn Fn(&str, Vec<Arc<dyn Tool>>) + Send + Sync>;

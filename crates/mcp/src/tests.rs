@@ -94,6 +94,7 @@ impl World {
                 args: [script, &file, mode].into_iter().map(Into::into).collect(),
                 env: BTreeMap::new(),
                 cwd: self.dir.path().to_owned(),
+                domains: Vec::new(),
             },
             shown: "sh mcp_server.sh".to_owned(),
             digest: "d".to_owned(),
@@ -110,7 +111,7 @@ impl World {
                 let mut command = Command::new(&launch.program);
                 command.args(&launch.args).current_dir(&launch.cwd).envs(&launch.env).process_group(0);
                 command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-                (command, false)
+                Box::pin(async { Ok(ServerProgram { command, is_supervised: false, kept: Box::new(()) }) })
             }),
             offer: Arc::new(move |source, tools| {
                 offered.lock().expect("held").insert(source.to_owned(), tools);
@@ -431,6 +432,7 @@ async fn a_server_that_never_worked_is_not_started_over_and_over() {
         args: Vec::new(),
         env: BTreeMap::new(),
         cwd: world.dir.path().to_owned(),
+        domains: Vec::new(),
     };
     let mut silent = world.config("silent", ServerScope::User, "silent");
     silent.start_timeout = Duration::from_millis(300);

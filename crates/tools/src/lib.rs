@@ -52,7 +52,7 @@ pub use aye_sandbox::Dialler;
 pub use bash::refused_line;
 use exec::{Env, ExecConfig};
 use ledger::FileLedger;
-pub use sandbox::{Confined, Confinement, Sandbox, SandboxFolders};
+pub use sandbox::{Confined, Confinement, ReportedChanges, Sandbox, SandboxFolders};
 
 /// Makes the beginnings of an HTTP client: roots, proxies, names. What guards against private addresses is added here.
 pub type HttpFactory = Arc<dyn Fn() -> reqwest::ClientBuilder + Send + Sync>;

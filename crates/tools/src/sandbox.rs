@@ -144,6 +144,28 @@ impl Confinement {
     }
 }
 
+/// The confinement of a program that runs beside others: what it changed of protected files is only reported, when this
+/// is dropped.
+pub struct ReportedChanges {
+    confinement: Confinement,
+    tell: Box<dyn Fn(String) + Send>,
+}
+
+impl Confinement {
+    /// For a program that runs beside others.
+    pub fn reported(self, tell: impl Fn(String) + Send + 'static) -> ReportedChanges {
+        ReportedChanges { confinement: self, tell: Box::new(tell) }
+    }
+}
+
+impl Drop for ReportedChanges {
+    fn drop(&mut self) {
+        for note in self.confinement.unchanged.iter().flat_map(|unchanged| unchanged.settle(true)) {
+            (self.tell)(note);
+        }
+    }
+}
+
 impl ToolEnv {
     /// The request in a form that makes the kernel keep the program to `what`. Without a sandbox, or outside, it stays as
     /// it is.

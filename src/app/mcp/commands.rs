@@ -11,8 +11,9 @@ use serde_json::json;
 use super::{AgreedTools, edit, login, servers, show, spawn};
 use crate::app::commands::put_json;
 use crate::app::foundation::Foundation;
+use crate::app::programs::ProjectPrograms;
 use crate::app::{Failure, put, say};
-use crate::cli::{JsonFlag, McpCommand};
+use crate::cli::{Cli, JsonFlag, McpCommand};
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerScope};
 use crate::mcp::{
@@ -20,7 +21,11 @@ use crate::mcp::{
     login_state,
 };
 
-pub(in crate::app) async fn run(command: McpCommand, foundation: &Foundation) -> Result<u8, Failure> {
+pub(in crate::app) async fn run(
+    command: McpCommand,
+    foundation: &mut Foundation,
+    cli: &Cli,
+) -> Result<u8, Failure> {
     match command {
         // It needs more than the settings, so it is carried out before.
         McpCommand::Serve => Ok(0),
@@ -29,8 +34,14 @@ pub(in crate::app) async fn run(command: McpCommand, foundation: &Foundation) ->
         McpCommand::Remove { name, scope } => edit::remove(&name, scope, foundation),
         McpCommand::Login(args) => login::login(args, foundation).await,
         McpCommand::Logout { name } => login::logout(&name, foundation).await,
-        McpCommand::Test { name, json } => test(&name, json, foundation).await,
-        McpCommand::Trust { name, yes } => trust(&name, yes, foundation).await,
+        McpCommand::Test { name, json } => {
+            let programs = ProjectPrograms::alone(foundation, cli)?;
+            test(&name, json, foundation, &programs).await
+        }
+        McpCommand::Trust { name, yes } => {
+            let programs = ProjectPrograms::alone(foundation, cli)?;
+            trust(&name, yes, foundation, &programs).await
+        }
     }
 }
 
@@ -96,6 +107,7 @@ fn list(is_json: bool, foundation: &Foundation) -> Result<u8, Failure> {
             "scope": server.scope.to_string(),
             "place": server.place,
             "runs": server.shown,
+            "profile": server.profile(),
             "trusted": !is_project || foundation.is_trusted,
             "agreed_tools": tools,
             "login": login.ok().flatten().map(login_name),
@@ -152,12 +164,13 @@ impl PinStore for OnlyRead {
 async fn connected(
     server: ServerConfig,
     foundation: &Foundation,
+    programs: &ProjectPrograms,
     pins: Arc<dyn PinStore>,
 ) -> Result<(Manager, ServerView), Failure> {
     let name = server.name.clone();
     let limit = server.start_timeout + Duration::from_secs(1);
     let around = Surroundings {
-        spawn: spawn(foundation),
+        spawn: spawn(programs, |note| say(&format!("aye: {note}"))),
         offer: Arc::new(|_, _| {}),
         tell: Arc::new(|_| {}),
         pins,
@@ -182,9 +195,15 @@ async fn connected(
     Err(Failure::failed(format!("{}: {}{hint}", visible_line(&name), show::phase_words(&view.phase))))
 }
 
-async fn test(name: &str, is_json: bool, foundation: &Foundation) -> Result<u8, Failure> {
+async fn test(
+    name: &str,
+    is_json: bool,
+    foundation: &Foundation,
+    programs: &ProjectPrograms,
+) -> Result<u8, Failure> {
     let server = find(name, foundation)?;
-    let (manager, _) = connected(server, foundation, Arc::new(OnlyRead(agreed(foundation)))).await?;
+    let (manager, _) =
+        connected(server, foundation, programs, Arc::new(OnlyRead(agreed(foundation)))).await?;
     let began = Instant::now();
     let resources = manager.resources(Some(name)).await;
     let latency = began.elapsed();
@@ -239,13 +258,18 @@ async fn test(name: &str, is_json: bool, foundation: &Foundation) -> Result<u8, 
     Ok(0)
 }
 
-async fn trust(name: &str, yes: bool, foundation: &Foundation) -> Result<u8, Failure> {
+async fn trust(
+    name: &str,
+    yes: bool,
+    foundation: &Foundation,
+    programs: &ProjectPrograms,
+) -> Result<u8, Failure> {
     let is_terminal = std::io::stdin().is_terminal();
     if !yes && !is_terminal {
         return Err(Failure::usage("stdin is not a terminal; use --yes to trust without a question"));
     }
     let server = find(name, foundation)?;
-    let (manager, view) = connected(server, foundation, Arc::new(agreed(foundation))).await?;
+    let (manager, view) = connected(server, foundation, programs, Arc::new(agreed(foundation))).await?;
     put(&show::details(&view))?;
     if !yes {
         put("\nTrust these tools? Your rules still apply to each call. [y/N] ")?;

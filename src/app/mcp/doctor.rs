@@ -8,6 +8,7 @@ use super::commands::{agreed, login_name, login_words};
 use super::{login, servers};
 use crate::app::foundation::Foundation;
 use crate::contract::display::visible_line;
+use crate::contract::judgement::Profile;
 use crate::contract::server::{ServerScope, ServerTransport};
 use crate::mcp::{LoginState, PinStore as _, login_command, login_state};
 
@@ -21,6 +22,9 @@ pub(in crate::app) struct ServerRow {
     transport: &'static str,
     /// Its command line or its address, as it was written.
     runs: String,
+    /// What the kernel keeps its program to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<Profile>,
     /// Whether it may be started here.
     trusted: bool,
     /// How many of its tools somebody agreed to; nothing when nobody ever was asked.
@@ -78,6 +82,7 @@ pub(in crate::app) fn rows(foundation: &Foundation) -> Vec<ServerRow> {
                 agreed_tools: pinned.map(|pinned| pinned.tools.len()),
                 login: state.map(login_name),
                 needs_login: state.is_some_and(LoginState::needs_login),
+                profile: server.profile(),
                 scope: server.scope.to_string(),
                 name: server.name,
                 place: server.place,
@@ -102,6 +107,7 @@ pub(in crate::app) fn lines(rows: &[ServerRow]) -> String {
             (None, _) if row.scope == "project" => "no tool trusted yet".to_owned(),
             (None, _) => "not used yet".to_owned(),
         });
+        words.extend(row.profile.map(|profile| format!("runs in {profile}")));
         if row.needs_login {
             words.push(format!("needs login: {}", login_command(&row.name)));
         }

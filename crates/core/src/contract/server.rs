@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
+use super::address::DomainPattern;
+use super::judgement::Profile;
+
 /// Who wrote a server down.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ServerScope {
@@ -40,6 +43,23 @@ impl fmt::Display for ServerScope {
     }
 }
 
+impl ServerScope {
+    /// What the kernel keeps a program to that is started for it. A user's own is the user's choice.
+    pub fn profile(&self) -> Profile {
+        match self {
+            Self::Project(_) => Profile::Workspace,
+            Self::User | Self::Client => Profile::Outside,
+        }
+    }
+}
+
+impl ServerConfig {
+    /// What the kernel keeps its program to; `None` where none is started.
+    pub fn profile(&self) -> Option<Profile> {
+        matches!(self.transport, ServerTransport::Stdio { .. }).then(|| self.scope.profile())
+    }
+}
+
 /// How a server is reached. Values that may hold secrets do not show in the debug form.
 #[derive(Clone, Debug)]
 pub enum ServerTransport {
@@ -53,6 +73,8 @@ pub enum ServerTransport {
         env: BTreeMap<String, SecretString>,
         /// Where it runs.
         cwd: PathBuf,
+        /// The domains that it may reach, for a project's: what is written beside it, and agreed to with the rest.
+        domains: Vec<DomainPattern>,
     },
     /// A server that answers over streamable HTTP.
     Http {

@@ -7,7 +7,9 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use aye_core::contract::address::DomainPattern;
 use aye_core::contract::display::visible_line;
+use aye_core::contract::judgement::Profile;
 use aye_core::state::Phase;
 use aye_pattern::Pattern;
 
@@ -20,7 +22,7 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 const MAX_FILE: u64 = 1 << 20;
 /// Hooks of one file.
 const MAX_HOOKS: usize = 100;
-const KEYS: &str = "phase, command, tool, timeout, name";
+const KEYS: &str = "phase, command, tool, timeout, name, domains";
 
 /// The phases as files name them, in their order.
 pub const PHASES: [(&str, Phase); 8] = [
@@ -56,6 +58,14 @@ impl HookLayer {
             HookLayer::Project => "project",
         }
     }
+
+    /// What the kernel keeps its commands to. The user's own are the user's choice.
+    pub fn profile(self) -> Profile {
+        match self {
+            HookLayer::User => Profile::Outside,
+            HookLayer::Project => Profile::Workspace,
+        }
+    }
 }
 
 /// One hook.
@@ -77,6 +87,8 @@ pub struct HookSpec {
     pub origin: String,
     /// The folder its command works in, for a project's: the one that holds `.aye`.
     pub folder: Option<PathBuf>,
+    /// The domains that its command may reach, for a project's.
+    pub domains: Vec<DomainPattern>,
 }
 
 /// Why a file of hooks cannot be used.
@@ -196,6 +208,7 @@ impl File<'_> {
         };
         let before = self.problems.len();
         let (mut phase, mut tool, mut command, mut timeout, mut name) = (None, None, None, None, None);
+        let mut domains = Vec::new();
         for (key, value) in table {
             let at = value.span().start;
             let read = match key.get_ref().as_ref() {
@@ -204,6 +217,7 @@ impl File<'_> {
                 "command" => read_command(value.get_ref(), self.layer).map(|read| command = Some(read)),
                 "timeout" => read_timeout(value.get_ref()).map(|read| timeout = Some(read)),
                 "name" => read_name(value.get_ref()).map(|read| name = Some(read)),
+                "domains" => read_domains(value.get_ref(), self.layer).map(|read| domains = read),
                 other => Err(format!("unknown key `{}`; a hook has {KEYS}", other.escape_debug())),
             };
             if let Err(why) = read {
@@ -251,6 +265,7 @@ impl File<'_> {
             layer: self.layer,
             origin: self.at(start),
             folder: self.folder.map(Path::to_path_buf),
+            domains,
         })
     }
 }
@@ -321,6 +336,17 @@ fn time(text: &str) -> Option<Duration> {
         "m" => number.checked_mul(60).map(Duration::from_secs),
         _ => None,
     }
+}
+
+fn read_domains(value: &DeValue<'_>, layer: HookLayer) -> Result<Vec<DomainPattern>, String> {
+    if layer == HookLayer::User {
+        return Err("`domains` is for hooks of a project; yours run outside the sandbox".to_owned());
+    }
+    let wanted = || "`domains` must be a list of names such as [\"docs.example.org\"]".to_owned();
+    let parse =
+        |text: &str| text.parse().map_err(|why| format!("`domains`: `{}`: {why}", text.escape_debug()));
+    let list = value.as_array().ok_or_else(wanted)?;
+    list.iter().map(|entry| entry.get_ref().as_str().ok_or_else(wanted).and_then(parse)).collect()
 }
 
 fn read_name(value: &DeValue<'_>) -> Result<String, String> {

@@ -7,6 +7,8 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use super::config::HookSpec;
+use aye_core::contract::address::DomainPattern;
+use aye_core::contract::judgement::Profile;
 use aye_core::contract::tool::SpawnContext;
 
 /// Bytes of a command's stderr that are kept.
@@ -29,6 +31,10 @@ pub struct HookRequest {
     pub timeout: Duration,
     /// For whom.
     pub on_behalf: SpawnContext,
+    /// What the kernel keeps it to.
+    pub profile: Profile,
+    /// The domains that it may reach.
+    pub domains: Vec<DomainPattern>,
 }
 
 /// How a command ended.
@@ -49,6 +55,9 @@ pub struct HookOutput {
 /// Why a hook's command was not run.
 #[derive(Debug, thiserror::Error)]
 pub enum HookNotRun {
+    /// The kernel cannot keep it to its profile.
+    #[error("{0}")]
+    NotConfined(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// It was not started, or what became of it is not known.
     #[error("{0}")]
     NotStarted(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -91,5 +100,7 @@ pub fn request(
         input,
         timeout: hook.timeout,
         on_behalf,
+        profile: hook.layer.profile(),
+        domains: hook.domains.clone(),
     }
 }

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use aye_core::contract::clock::SystemClock;
+use aye_core::contract::judgement::Profile;
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::ToolCall;
 use aye_core::contract::terms::Terms;
@@ -265,6 +266,14 @@ fn a_file_is_read_with_its_defaults() {
         parse(Path::new("/p/.aye/hooks.toml"), &project, HookLayer::Project, Some(Path::new("/p"))).unwrap();
     let asked = request(&hooks[0], Path::new("/p/sub"), Path::new("/home/ada"), Vec::new(), <_>::default());
     assert_eq!((asked.program.as_path(), asked.cwd.as_path()), (Path::new("/p/.aye/x"), Path::new("/p")));
+    assert_eq!((asked.profile, asked.domains.len()), (Profile::Workspace, 0));
+    let reaching = format!("{project}domains = [\"*.example.org\"]\n");
+    let read = |layer| parse(Path::new("/p/.aye/hooks.toml"), &reaching, layer, Some(Path::new("/p")));
+    let asked = &read(HookLayer::Project).unwrap()[0];
+    let asked = request(asked, Path::new("/p"), Path::new("/home/ada"), Vec::new(), <_>::default());
+    assert!(asked.domains[0].matches("a.example.org"));
+    let error = read(HookLayer::User).unwrap_err().to_string();
+    assert!(error.contains("yours run outside the sandbox"), "{error}");
     let twice = entry("h", "run_end") + &entry("h", "run_start");
     let error = parse(Path::new("/h/hooks.toml"), &twice, HookLayer::User, None).unwrap_err();
     assert!(error.to_string().contains("hooks.toml:5: duplicate hook `h`"), "{error}");

@@ -4,7 +4,7 @@
 //! difference: its standard input is the conversation and the lifeline at once. When aye closes it, or dies, the server
 //! may end by itself for a moment, then TERM and KILL go to everything that it started.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -18,13 +18,14 @@ pub(super) const SERVE_WORD: &str = "serve";
 /// supervised; elsewhere it is a group of its own that whoever drops it has to end.
 pub fn server_command(
     config: &ExecConfig,
-    program: &str,
+    program: &(impl AsRef<OsStr> + ?Sized),
     args: Vec<OsString>,
     cwd: &Path,
     env: &Env,
 ) -> Command {
     let supervisor = config.supervisor.as_ref().filter(|_| cfg!(target_os = "linux"));
-    let mut command = Command::new(supervisor.map_or(std::ffi::OsStr::new(program), |own| own.as_os_str()));
+    let program = program.as_ref();
+    let mut command = Command::new(supervisor.map_or(program, |own| own.as_os_str()));
     if supervisor.is_some() {
         command
             .arg(super::SUPERVISE_ARG)

@@ -1,0 +1,106 @@
+//! Programs that a project brings, its hooks and MCP servers, and the sandbox that they run in.
+
+use std::sync::Arc;
+
+use super::Failure;
+use super::agent::{mode_of, tool_env};
+use super::foundation::Foundation;
+use crate::cli::Cli;
+use crate::contract::address::DomainPattern;
+use crate::contract::clock::SystemClock;
+use crate::contract::ids::ThreadId;
+use crate::contract::judgement::{Profile, SandboxOpening};
+use crate::contract::spec::AgentSpec;
+use crate::plugins::permission::Permissions;
+use crate::tools::exec::ExecRequest;
+use crate::tools::{Confined, Confinement, Sandbox, ToolEnv};
+
+/// Starts programs of the user's with the user's rights, and those of a project in the sandbox.
+#[derive(Clone)]
+pub(super) struct ProjectPrograms {
+    pub(super) env: ToolEnv,
+    allows_missing: bool,
+}
+
+impl ProjectPrograms {
+    /// `env` knows the rules about files.
+    pub(super) fn new(foundation: &Foundation, env: ToolEnv) -> Self {
+        Self { env, allows_missing: foundation.loaded.settings.sandbox.allows_missing }
+    }
+
+    /// For a command that needs nothing else of the program.
+    pub(super) fn alone(foundation: &mut Foundation, cli: &Cli) -> Result<Self, Failure> {
+        let rules = foundation.rules(cli)?;
+        let place = foundation.workspace.clone();
+        let permissions = Permissions::new(place, Arc::new(SystemClock), rules, mode_of(foundation));
+        let mut env = tool_env(foundation);
+        env.policies = Some(Arc::new(permissions));
+        Ok(Self::new(foundation, env))
+    }
+
+    /// The request as the kernel is to enforce its profile.
+    ///
+    /// # Errors
+    /// A sentence when this machine cannot: nothing may be started then.
+    pub(super) async fn confine(
+        &self,
+        request: ExecRequest,
+        profile: Profile,
+        domains: &[DomainPattern],
+    ) -> Result<(ExecRequest, Confinement), String> {
+        let Some(sandbox) = self.env.sandbox.clone().filter(|_| profile != Profile::Outside) else {
+            return Ok((request, Confinement::default()));
+        };
+        let root = self.env.workspace.root.clone();
+        let (has_domains, allows_missing) = (!domains.is_empty(), self.allows_missing);
+        // It starts a process.
+        let held = tokio::task::spawn_blocking({
+            let root = root.clone();
+            move || held_profile(&sandbox, profile, has_domains, allows_missing, &root)
+        });
+        let profile = held.await.unwrap_or_else(|error| Err(error.to_string()))?;
+        let opened = SandboxOpening {
+            domains: domains.iter().map(ToString::to_string).collect(),
+            ..SandboxOpening::default()
+        };
+        let what = Confined {
+            profile,
+            thread: ThreadId::from(format!("programs of {}", root.display())),
+            opened,
+            readable: Vec::new(),
+            serves: false,
+        };
+        self.env.confine(request, what, &AgentSpec::new("")).await
+    }
+}
+
+/// What a program of a project is kept to here.
+fn held_profile(
+    sandbox: &Sandbox,
+    profile: Profile,
+    has_domains: bool,
+    allows_missing: bool,
+    root: &std::path::Path,
+) -> Result<Profile, String> {
+    match sandbox.problem(profile, has_domains, root) {
+        None => Ok(profile),
+        Some(_) if allows_missing => Ok(Profile::Outside),
+        Some(why) => Err(format!("not started, because it cannot be sandboxed here: {why}")),
+    }
+}
+
+/// What the hooks and servers of a project can reach, as a sentence for the question of trust.
+pub(super) fn reach(foundation: &Foundation) -> &'static str {
+    let sandbox = &foundation.loaded.settings.sandbox;
+    match (sandbox.enabled, sandbox.allows_missing) {
+        (false, _) => "not sandboxed (sandbox.enabled = false): they run with all your rights",
+        (true, true) => {
+            "in the sandbox: they can change this project and nothing else; where this machine cannot enforce \
+             that, they run with all your rights (sandbox.missing = \"allow\")"
+        }
+        (true, false) => {
+            "in the sandbox (workspace): they can change this project and nothing else, network only to the \
+             domains named here and in your sandbox.domains"
+        }
+    }
+}
