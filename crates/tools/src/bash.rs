@@ -195,6 +195,9 @@ impl Tool for Bash {
             return Ok(background::started(NAME, &id, "Runs in the background as").into());
         }
         let Some(result) = stay(&mut program, ctx).await else {
+            if let Some(network) = &network {
+                network.serve();
+            }
             let id = program.move_to(background::host(ctx)?, call.command).await?;
             return Ok(background::started(NAME, &id, "The user moved it to the background as").into());
         };

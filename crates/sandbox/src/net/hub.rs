@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ struct SessionState {
     /// Without domains there is none.
     proxy: Option<DomainProxy>,
     /// Whether others may reach what it listens on.
-    serves: bool,
+    serves: AtomicBool,
     /// Lines for its relay, once that is there.
     relay: Mutex<Option<mpsc::UnboundedSender<String>>>,
     /// What its relay last said that it listens on.
@@ -79,7 +79,7 @@ struct SessionState {
 
 impl fmt::Debug for SessionState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionState").field("serves", &self.serves).finish_non_exhaustive()
+        f.debug_struct("SessionState").field("serves", &self.serves()).finish_non_exhaustive()
     }
 }
 
@@ -122,7 +122,7 @@ impl NetHub {
         let state = Arc::new(SessionState {
             conversation: conversation.to_owned(),
             proxy: (!domains.is_empty()).then(|| DomainProxy { domains, dialler: Arc::clone(&self.dialler) }),
-            serves,
+            serves: AtomicBool::new(serves),
             relay: Mutex::default(),
             listening: watch::Sender::new(Vec::new()),
             opening: Mutex::default(),
@@ -154,7 +154,7 @@ impl NetHub {
     fn servers(&self, conversation: &str, except: Option<&Arc<SessionState>>) -> Vec<Arc<SessionState>> {
         let sessions = lock(&self.sessions);
         let all = sessions.get(conversation).into_iter().flatten().filter_map(Weak::upgrade);
-        all.filter(|it| it.serves && except.is_none_or(|except| !Arc::ptr_eq(it, except))).collect()
+        all.filter(|it| it.serves() && except.is_none_or(|except| !Arc::ptr_eq(it, except))).collect()
     }
 
     /// Joins a connection with a port of another command.
@@ -207,6 +207,12 @@ impl NetSession {
         Relay { socket: self.socket.clone(), proxies: self.state.proxy.is_some() }
     }
 
+    /// Lets others reach what the command listens on from now on.
+    pub fn serve(&self) {
+        self.state.serves.store(true, Ordering::Relaxed);
+        self.hub.changed.send_replace(());
+    }
+
     /// What the command was refused so far, each with a sentence.
     pub fn refusals(&self) -> Vec<(SandboxRefusal, String)> {
         self.state.refusals.borrow().clone()
@@ -244,13 +250,17 @@ impl Drop for NetSession {
             }
         }
         drop(sessions);
-        if self.state.serves {
+        if self.state.serves() {
             self.hub.changed.send_replace(());
         }
     }
 }
 
 impl SessionState {
+    fn serves(&self) -> bool {
+        self.serves.load(Ordering::Relaxed)
+    }
+
     fn tell(&self, line: String) {
         if let Some(relay) = &*lock(&self.relay) {
             // Its end is seen where it is read from.
@@ -436,6 +446,27 @@ mod tests {
         assert!(hub.open("a", false, &[]).expect("possible").is_none());
         assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 0);
         assert!(lock(&hub.sessions).is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_goes_on_in_the_background_is_reached_from_then_on() {
+        let (_folder, hub) = hub(&["docs.example.org"]);
+        let open = || hub.open("a", false, &[]).expect("possible").expect("there is a domain");
+        let (moved, other) = (open(), open());
+        let test = async {
+            let mut control = connect(&other, "control\n").await;
+            assert_eq!(line(&mut control).await, "ports\n");
+            moved.serve();
+            while line(&mut control).await != "ports 3000\n" {}
+            let mut stream = connect(&other, "port 3000\n").await;
+            let mut text = String::new();
+            let _ = stream.read_to_string(&mut text).await;
+            assert_eq!(text, "hello");
+        };
+        tokio::select! {
+            () = test => {}
+            () = relay(&moved, 3000, "hello") => {}
+        }
     }
 
     #[tokio::test]
