@@ -531,6 +531,7 @@ impl ScriptRunner for Scripts {
                 // The skill's own files may be in the home folder.
                 readable: vec![exec.cwd.clone()],
                 serves: false,
+                terminal: false,
             };
             let confined = self.env.confine(exec, what, &ctx.agent_spec).await;
             (exec, confinement) = confined.map_err(|why| ScriptNotRun::NotConfined(why.into()))?;

@@ -69,6 +69,7 @@ impl ProjectPrograms {
             opened,
             readable: Vec::new(),
             serves: false,
+            terminal: false,
         };
         self.env.confine(request, what, &AgentSpec::new("")).await
     }

@@ -225,3 +225,120 @@ fn a_key_moves_a_command_to_the_background() {
     tty.quit();
     until("the end of the server", || !lives(&pid));
 }
+
+/// Programs that have a terminal of their own, which the model types into.
+mod terminal {
+    use super::*;
+    use crate::sandbox::has_all_layers;
+
+    /// Asks for a name, then waits until it is interrupted.
+    const ASKS: &str = "sh asks.sh";
+
+    const SCRIPT: &str = "echo $$ > pid\n\
+        test -t 0 && test -t 1 && stty size\n\
+        printf 'Name? '; read -r name; echo \"hello $name\"\n\
+        trap 'echo interrupted' INT; echo ready; sleep 1000; echo over; cat\n";
+
+    /// Types into the terminal, and each time looks until the answer is there.
+    fn typist(asks: &'static str, typed: &'static [(&'static str, &'static str)]) -> MockLlm {
+        MockLlm::by(move |chat: &Chat| {
+            let results = chat.results();
+            if results.is_empty() {
+                return Answer::new().call("c1", "Bash", json!({"command": asks, "tty": true}));
+            }
+            let all = results.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n");
+            let count = results.iter().filter(|(id, _)| id.starts_with('i')).count();
+            let expected = if count == 0 { "Name?" } else { typed[count - 1].1 };
+            if !all.contains(expected) {
+                let id = format!("o{}", results.len());
+                return Answer::new().call(&id, "BashOutput", json!({"bash_id": "b1"}));
+            }
+            match typed.get(count) {
+                None => Answer::say("Done."),
+                Some((text, _)) => {
+                    let input = json!({"bash_id": "b1", "text": text});
+                    Answer::new().call(&format!("i{count}"), "BashInput", input)
+                }
+            }
+        })
+    }
+
+    const TYPED: &[(&str, &str)] = &[("ann\n", "ready"), ("\u{3}", "over")];
+
+    fn all(llm: &MockLlm) -> String {
+        llm.last().results().into_iter().map(|(_, text)| text + "\n").collect()
+    }
+
+    /// Outside, and inside with a way to the network: a key that interrupts the program leaves what surrounds it alone.
+    #[test]
+    fn a_program_asks_and_is_interrupted() {
+        for profile in ["outside", "workspace"] {
+            if profile == "workspace" && !has_all_layers() {
+                continue;
+            }
+            let llm = typist(ASKS, TYPED);
+            let home = Home::with(&llm);
+            home.write("asks.sh", SCRIPT);
+            home.rules(&format!(
+                "rules:\n  - {{tool: Bash, behavior: allow, sandbox: {profile}}}\n  - {{tool: BashInput, behavior: allow}}\n"
+            ));
+            home.ok(&["-p", "start"]);
+            let all = all(&llm);
+            assert!(all.contains("30 100") && all.contains("hello ann"), "{profile}: {all}");
+            assert!(all.contains("interrupted") && all.contains("over"), "{profile}: {all}");
+            assert!(!all.contains('\r') && !all.contains('\u{1b}'), "{profile}: {all:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_types_into_what_has_no_terminal_or_is_of_others() {
+        let llm = MockLlm::answers([
+            starts("sleep 1000"),
+            Answer::new().call("c2", "BashInput", json!({"bash_id": "b1", "text": "x\n"})),
+            Answer::new().call("c3", "BashInput", json!({"bash_id": "b9", "text": "x\n"})),
+            Answer::say("Done."),
+        ]);
+        let home = home(&llm);
+        home.ok(&["-p", "start", "--allowed-tools", "BashInput"]);
+        let last = llm.last();
+        assert!(last.result("c2").contains("b1 runs without a terminal"), "{}", last.result("c2"));
+        assert!(last.result("c3").contains("no background command `b9`"), "{}", last.result("c3"));
+    }
+
+    /// What is typed is a call of its own; its card names the profile and shows keys that cannot be seen.
+    #[test]
+    fn typing_asks_and_a_kill_leaves_nothing() {
+        let llm = typist(ASKS, &[("ann\u{7f}\n", "ready")]);
+        let home = home(&llm);
+        home.write("asks.sh", SCRIPT);
+        let tty = Pty::start(&home, &[], 100, 40);
+        tty.ready();
+        tty.say("start");
+        tty.card("b1 runs outside the sandbox");
+        tty.shows("ann^?⏎");
+        let pid = pid(&home);
+        tty.send("y");
+        tty.shows("Done.");
+        assert!(all(&llm).contains("hello an\n"), "{}", all(&llm));
+        assert!(lives(&pid));
+        tty.kill();
+        until("the end of the program", || !lives(&pid));
+    }
+
+    /// In the sandbox nothing can be put into the terminal as if it were typed, and mode auto types without a question.
+    #[test]
+    fn a_program_in_the_sandbox_cannot_type() {
+        if !has_all_layers() {
+            return;
+        }
+        let push = "printf 'Name? '; python3 -c 'import fcntl, termios\n\
+                    try: fcntl.ioctl(0, termios.TIOCSTI, b\"x\"); print(\"pushed\")\n\
+                    except OSError as e: print(\"refused\", e.errno)'; read -r n; echo \"hello $n\"";
+        let llm = typist(push, &[("ann\n", "hello ann")]);
+        let home = Home::with(&llm);
+        home.ok(&["-p", "start", "--permission-mode", "auto"]);
+        let all = all(&llm);
+        assert!(all.contains("refused 1") && !all.contains("pushed"), "{all}");
+        assert!(all.contains("typed into b1"), "{all}");
+    }
+}

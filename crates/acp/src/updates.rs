@@ -346,7 +346,7 @@ fn kind_of(name: &str) -> ToolKind {
     match name {
         "Read" => ToolKind::Read,
         "Edit" | "Write" => ToolKind::Edit,
-        "Bash" | "BashOutput" | "KillShell" | "skill_script" => ToolKind::Execute,
+        "Bash" | "BashOutput" | "BashInput" | "KillShell" | "skill_script" => ToolKind::Execute,
         "Grep" | "Glob" | "List" => ToolKind::Search,
         "WebFetch" => ToolKind::Fetch,
         "TodoWrite" => ToolKind::Think,

@@ -14,7 +14,7 @@ use super::recover::is_alive;
 use super::request::RuntimeError;
 use super::{AgentRuntime, Shared};
 use aye_core::contract::command::{
-    BackgroundCommand, BackgroundHost, CommandEnd, CommandNews, CommandRecord, CommandReport,
+    BackgroundCommand, BackgroundHost, CommandEnd, CommandNews, CommandRecord, CommandReport, CommandTerminal,
 };
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::AttemptId;
@@ -33,6 +33,7 @@ pub(super) struct Commands {
 struct KeptCommand {
     thread: ThreadId,
     stop: CancellationToken,
+    terminal: Option<Arc<dyn CommandTerminal>>,
     /// Who learns of its end.
     report: Mutex<CommandReport>,
     over: watch::Sender<bool>,
@@ -88,6 +89,13 @@ impl CallBackground {
         CommandRecord::number_of(id).ok_or_else(|| Self::unknown(id))
     }
 
+    /// A command of this conversation, as it stands.
+    async fn own(&self, id: &str) -> Result<CommandRecord, ToolError> {
+        let found = self.shared.store.command(Self::number(id)?).await.map_err(|error| failed(&error))?;
+        let own = found.filter(|record| record.thread_id == self.thread).ok_or_else(|| Self::unknown(id))?;
+        Ok(self.shared.as_it_stands(own))
+    }
+
     fn unknown(id: &str) -> ToolError {
         ToolError::NotFound(format!("this conversation has no background command `{id}`"))
     }
@@ -107,6 +115,7 @@ impl BackgroundHost for CallBackground {
         let kept = Arc::new(KeptCommand {
             thread: self.thread.clone(),
             stop: command.stop.clone(),
+            terminal: command.terminal.clone(),
             report: Mutex::new(CommandReport::Queued),
             over: watch::Sender::new(false),
         });
@@ -130,12 +139,24 @@ impl BackgroundHost for CallBackground {
         Ok(news)
     }
 
-    async fn stop(&self, id: &str) -> Result<CommandRecord, ToolError> {
-        let number = Self::number(id)?;
-        let found = self.shared.store.command(number).await.map_err(|error| failed(&error))?;
-        if found.is_none_or(|record| record.thread_id != self.thread) {
-            return Err(Self::unknown(id));
+    async fn write(&self, id: &str, keys: &[u8]) -> Result<CommandRecord, ToolError> {
+        let record = self.own(id).await?;
+        let refuse = |why: String| Err(ToolError::ExecutionFailed(format!("{why}; nothing was typed")));
+        if let Some(end) = &record.end {
+            return refuse(format!("{} {}", record.id(), end.words()));
         }
+        let Some(kept) = self.shared.commands.get(record.number) else {
+            return refuse(format!("{} runs in another process of aye", record.id()));
+        };
+        match &kept.terminal {
+            None => refuse(format!("{} runs without a terminal; start it with `tty: true`", record.id())),
+            Some(terminal) if terminal.write(keys) => Ok(record),
+            Some(_) => refuse(format!("{} does not read what is typed", record.id())),
+        }
+    }
+
+    async fn stop(&self, id: &str) -> Result<CommandRecord, ToolError> {
+        let number = self.own(id).await?.number;
         let ended = self.shared.end_command(number, CommandReport::Known).await;
         ended.map_err(|error| failed(&error))?.ok_or_else(|| Self::unknown(id))
     }
@@ -143,7 +164,7 @@ impl BackgroundHost for CallBackground {
 
 /// Stays with a command until it is over.
 async fn keep(shared: Arc<Shared>, number: u64, kept: Arc<KeptCommand>, command: BackgroundCommand) {
-    let BackgroundCommand { output, mut end, stop, command: _ } = command;
+    let BackgroundCommand { output, mut end, stop, command: _, terminal: _ } = command;
     let mut output = output.ready_chunks(TOGETHER);
     let mut wanted = StopWatch { changes: shared.store.watch().ok(), is_unread: true };
     let (mut ended, mut is_open) = (None, true);

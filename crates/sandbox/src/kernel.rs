@@ -20,7 +20,8 @@ use aye_core::contract::judgement::Profile;
 const LANDLOCK: ABI = ABI::V7;
 
 /// Devices that a program may open where `/dev` is the machine's own.
-const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+/// `/dev/tty` is the terminal of the command's own session, if it has one.
+const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
 /// Restricts this process, for itself and for everything it starts.
 pub(crate) fn restrict(orders: &Orders) -> io::Result<()> {

@@ -15,6 +15,9 @@ use aye_core::contract::judgement::Profile;
 /// The hidden first argument that makes aye the launcher of one command.
 pub const LAUNCH_ARG: &str = "__launch";
 
+/// What stands in the place of the policy where only the terminal is the command's own.
+pub(crate) const TERMINAL_WORD: &str = "terminal";
+
 /// The exit status when the launcher cannot enforce the policy, or start the program.
 #[cfg(target_os = "linux")]
 const NOT_STARTED: u8 = 126;
@@ -52,6 +55,9 @@ impl Launch {
         program: &OsStr,
         args: &[OsString],
     ) -> Launch {
+        if policy.profile == Profile::Outside && policy.terminal {
+            return Launch::in_terminal(own, program, args);
+        }
         if policy.profile == Profile::Outside {
             return Launch { program: program.to_owned(), args: args.to_vec(), env: Vec::new() };
         }
@@ -85,6 +91,13 @@ impl Launch {
         let env = if layers.bwrap.is_none() { tmp } else { Vec::new() };
         Launch { program: first, args: all, env }
     }
+
+    /// The program that starts `program` with all rights, and gives it the terminal on its standard input as its own.
+    pub fn in_terminal(own: &Path, program: &OsStr, args: &[OsString]) -> Launch {
+        let words = [LAUNCH_ARG.into(), TERMINAL_WORD.into(), program.to_owned()];
+        let args = words.into_iter().chain(args.iter().cloned()).collect();
+        Launch { program: own.as_os_str().to_owned(), args, env: Vec::new() }
+    }
 }
 
 /// The launcher: `args` follow [`LAUNCH_ARG`]. Restricts this process and becomes the program; returns only if it
@@ -94,19 +107,33 @@ impl Launch {
 pub fn launch_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     use std::io::Write as _;
     use std::os::unix::process::CommandExt as _;
-    let orders = args.next().and_then(|word| serde_json::from_str::<Orders>(word.to_str()?).ok());
+    let first = args.next();
+    let only_terminal = first.as_deref().is_some_and(|word| word == TERMINAL_WORD);
+    let orders = first.and_then(|word| serde_json::from_str::<Orders>(word.to_str()?).ok());
     let mut stderr = std::io::stderr();
-    let (Some(orders), Some(program)) = (orders, args.next()) else {
+    let (Some(program), true) = (args.next(), only_terminal || orders.is_some()) else {
         let _ = writeln!(stderr, "aye: only aye starts a launcher");
         return ExitCode::from(2);
     };
-    if let Err(error) = crate::kernel::restrict(&orders) {
+    let relay = orders.as_ref().and_then(|orders| orders.policy.way_out().filter(|_| orders.inside));
+    let has_terminal = orders.as_ref().map_or(only_terminal, |orders| orders.policy.terminal);
+    // Beside a relay the terminal is the command's alone: what is typed to interrupt it would end the relay.
+    if has_terminal
+        && relay.is_none()
+        && let Err(error) = take_terminal()
+    {
+        let _ = writeln!(stderr, "aye: the command cannot have a terminal, and nothing was started: {error}");
+        return ExitCode::from(NOT_STARTED);
+    }
+    if let Some(orders) = &orders
+        && let Err(error) = crate::kernel::restrict(orders)
+    {
         let _ = writeln!(stderr, "aye: the sandbox cannot be enforced, and nothing was started: {error}");
         return ExitCode::from(NOT_STARTED);
     }
-    let error = match orders.policy.way_out().filter(|_| orders.inside) {
+    let error = match relay {
         None => std::process::Command::new(&program).args(args).exec(),
-        Some(relay) => match crate::net::relay::run(relay, &program, args) {
+        Some(relay) => match crate::net::relay::run(relay, (&program, has_terminal), args) {
             Ok(code) => return code,
             Err(error) => error,
         },
@@ -124,12 +151,13 @@ pub struct ThreadLaunch {
 #[cfg(target_os = "linux")]
 impl ThreadLaunch {
     /// `args` are those of a launcher, with [`LAUNCH_ARG`] as the first one. Gives the program and its arguments, too.
-    /// `None` if it is none, or if only a process of its own can do it: inside of namespaces.
+    /// `None` if it is none, or if only a process of its own can do it: for a terminal, and inside of namespaces.
     pub fn of(args: &[OsString]) -> Option<(ThreadLaunch, &OsStr, &[OsString])> {
         let [first, orders, program, args @ ..] = args else { return None };
         let orders =
             (first == LAUNCH_ARG).then(|| serde_json::from_str::<Orders>(orders.to_str()?).ok())??;
-        (!orders.inside).then_some((ThreadLaunch { orders }, program.as_os_str(), args))
+        let is_enough = !orders.inside && !orders.policy.terminal;
+        is_enough.then_some((ThreadLaunch { orders }, program.as_os_str(), args))
     }
 
     /// Calls `spawn` in a thread that is restricted before, and ends with it. What a thread starts inherits its
@@ -146,6 +174,13 @@ impl ThreadLaunch {
             restricted.join().unwrap_or_else(|_| Err(std::io::Error::other("its thread ended")))
         })
     }
+}
+
+/// Makes a session whose terminal is the standard input.
+#[cfg(target_os = "linux")]
+fn take_terminal() -> std::io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?)
 }
 
 /// The launcher: there is none for this system.
@@ -169,6 +204,15 @@ mod tests {
     fn outside_is_the_program_itself() {
         let launch = launch(Profile::Outside, true);
         assert_eq!((launch.program, launch.args.len()), ("bash".into(), 2));
+    }
+
+    #[test]
+    fn with_a_terminal_outside_has_a_launcher_too() {
+        let policy = Policy { terminal: true, ..Policy::new(Profile::Outside, "/srv/w") };
+        let (own, cwd, args) = (Path::new("/opt/aye"), Path::new("/srv/w"), [OsString::from("-c")]);
+        let launch = Launch::new(&policy, &Layers::default(), own, cwd, OsStr::new("bash"), &args);
+        assert_eq!(launch.program, "/opt/aye");
+        assert_eq!(launch.args, [LAUNCH_ARG, TERMINAL_WORD, "bash", "-c"]);
     }
 
     #[test]

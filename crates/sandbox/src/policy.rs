@@ -33,6 +33,9 @@ pub struct Policy {
     pub tmp: Option<PathBuf>,
     /// Whether it may use the network, in [`Profile::Workspace`] only.
     pub network: bool,
+    /// Whether its standard input is a terminal that becomes the command's own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub terminal: bool,
     /// The way out of a network namespace of its own, in [`Profile::Workspace`] only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<Relay>,
@@ -98,6 +101,7 @@ impl Policy {
             masked: Vec::new(),
             tmp: None,
             network: false,
+            terminal: false,
             relay: None,
         };
         // A linked worktree's `.git` is a file that names a folder of the main repository.

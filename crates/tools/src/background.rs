@@ -8,17 +8,24 @@ use futures::{FutureExt as _, StreamExt as _, stream};
 use grep_matcher::Matcher as _;
 use grep_regex::RegexMatcher;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
 use super::args::{Args, invalid};
-use super::exec::{self, ExecConfig, ExecError, ExecRequest, ExecResult};
+use super::exec::{self, ExecConfig, ExecError, ExecRequest, ExecResult, Terminal};
 use super::sandbox::Confinement;
-use aye_core::contract::command::{BackgroundCommand, BackgroundHost, CommandEnd, CommandRecord};
+use super::screen::ScreenTerminal;
+use aye_core::contract::command::{
+    BackgroundCommand, BackgroundHost, CommandEnd, CommandRecord, CommandTerminal,
+};
 use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
+
+/// Takes what a program prints.
+type OnOutput = Box<dyn FnMut(&str) + Send>;
 
 /// A program that runs while its future is polled, wherever that is.
 pub(super) struct Program {
@@ -26,24 +33,41 @@ pub(super) struct Program {
     pub(super) output: mpsc::UnboundedReceiver<String>,
     pub(super) stop: CancellationToken,
     timeless: CancellationToken,
+    terminal: Option<Arc<dyn CommandTerminal>>,
 }
 
+/// What was typed and is not read yet.
+const MAX_TYPED: usize = 64;
+
+/// Columns and rows of a terminal that nobody looks at.
+const SIZE: (u16, u16) = (100, 30);
+
 impl Program {
+    pub(super) fn new(config: ExecConfig, request: ExecRequest, kept: Confinement) -> Self {
+        Self::running(kept, move |on_output, cancel, unlimited| {
+            async move { exec::run_timeless(&config, request, on_output, &cancel, &unlimited).await }.boxed()
+        })
+    }
+
     /// With a way to the network, the output says what is refused there, when it is.
-    pub(super) fn new(
-        config: ExecConfig,
-        request: ExecRequest,
+    fn running(
         Confinement { network, unchanged, notes }: Confinement,
+        start: impl FnOnce(
+            OnOutput,
+            CancellationToken,
+            CancellationToken,
+        ) -> BoxFuture<'static, Result<ExecResult, ExecError>>,
     ) -> Self {
         // Unbounded, because `run` bounds what it hands out by time, and a slow screen must not stop the command.
         let (sender, output) = mpsc::unbounded_channel::<String>();
         let (stop, timeless) = (CancellationToken::new(), CancellationToken::new());
-        let (cancel, unlimited) = (stop.clone(), timeless.clone());
+        let unlimited = timeless.clone();
+        let printed = sender.clone();
+        let on_output: OnOutput = Box::new(move |text| drop(printed.send(text.to_owned())));
+        let run = start(on_output, stop.clone(), timeless.clone());
         let run = async move {
             // It is dropped with the end of the command: then there is no more output.
             let sender = sender;
-            let on_output = |text: &str| drop(sender.send(text.to_owned()));
-            let run = exec::run_timeless(&config, request, on_output, &cancel, &unlimited);
             let result = match network {
                 None => run.await,
                 Some(network) => {
@@ -67,7 +91,42 @@ impl Program {
             }
             Ok(result)
         };
-        Self { run: run.boxed(), output, stop, timeless }
+        Self { run: run.boxed(), output, stop, timeless, terminal: None }
+    }
+
+    /// The same in a terminal, for as long as it takes.
+    pub(super) fn in_terminal(
+        config: ExecConfig,
+        request: ExecRequest,
+        kept: Confinement,
+    ) -> std::io::Result<Self> {
+        let Terminal { output, mut keys, program, size } = exec::open_terminal(SIZE.0, SIZE.1)?;
+        let (typed, mut typing) = mpsc::channel::<Vec<u8>>(MAX_TYPED);
+        let terminal = Arc::new(ScreenTerminal::new(typed, size, SIZE));
+        let screen = Arc::clone(&terminal);
+        let mut made = Self::running(kept, move |mut on_output, cancel, _| {
+            async move {
+                let _ended = screen.ends();
+                let on_output = move |text: &str| {
+                    screen.print(text);
+                    on_output(text);
+                };
+                let typist = async {
+                    while let Some(text) = typing.recv().await {
+                        // A program that ended reads nothing.
+                        let _ = keys.write_all(&text).await;
+                    }
+                    std::future::pending::<()>().await;
+                };
+                tokio::select! {
+                    result = exec::run_in_terminal(&config, request, (output, program), on_output, &cancel) => result,
+                    () = typist => Err(ExecError::Io(std::io::ErrorKind::Other.into())),
+                }
+            }
+            .boxed()
+        });
+        made.terminal = Some(terminal);
+        Ok(made)
     }
 
     /// Hands it over. From here on it has no time limit.
@@ -86,6 +145,7 @@ impl Program {
             output: exec::plain_pieces(pieces.boxed()),
             end: self.run.map(end_of).boxed(),
             stop: self.stop,
+            terminal: self.terminal,
         };
         host.adopt(command).await
     }
@@ -121,7 +181,47 @@ fn state_of(record: &CommandRecord) -> String {
 }
 
 const OUTPUT: &str = "BashOutput";
+const INPUT: &str = "BashInput";
 const KILL: &str = "KillShell";
+
+/// Types into a command that runs in a terminal.
+pub(super) struct BashInput;
+
+fn input_args(args: &Value) -> Result<(&str, &str), ToolError> {
+    let args = Args::new(INPUT, args, &["bash_id", "text"])?;
+    Ok((args.filled("bash_id")?, args.text("text")?))
+}
+
+/// What the keys send: Enter is a carriage return.
+fn keys_of(text: &str) -> Vec<u8> {
+    text.replace("\r\n", "\r").replace('\n', "\r").into_bytes()
+}
+
+#[async_trait]
+impl Tool for BashInput {
+    fn descriptor(&self) -> ToolDescriptor {
+        super::describe(INPUT, include_str!("bash_input.md"))
+            .with_parameters(json!({
+                "type": "object",
+                "properties": {"bash_id": {"type": "string"}, "text": {"type": "string"}},
+                "required": ["bash_id", "text"]
+            }))
+            .with_category("exec")
+            .with_primary_argument("text")
+    }
+
+    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
+        input_args(args).map(drop)
+    }
+
+    async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        let (id, text) = input_args(&args)?;
+        let record = host(ctx)?.write(id, &keys_of(text)).await?;
+        let details = json!({"background": record.id(), "state": record.word()});
+        let text = format!("typed into {}; BashOutput shows what it answers", record.id());
+        Ok(ToolResult::text(INPUT, text).with_details(details).into())
+    }
+}
 
 /// Reads what a command in the background printed.
 pub(super) struct BashOutput {

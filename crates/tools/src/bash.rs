@@ -36,11 +36,12 @@ struct Call<'a> {
     command: &'a str,
     timeout: Duration,
     in_background: bool,
+    in_terminal: bool,
 }
 
 impl Bash {
     fn parse<'a>(&self, args: &'a Value) -> Result<Call<'a>, ToolError> {
-        let known = ["command", "timeout", "description", "run_in_background", "outside", "reason"];
+        let known = ["command", "timeout", "description", "run_in_background", "tty", "outside", "reason"];
         let args = Args::new(NAME, args, &known)?;
         let command = args.filled("command")?;
         if command.contains('\0') {
@@ -60,11 +61,17 @@ impl Bash {
             Some(ms) => Duration::from_millis(ms),
             None => config.default_timeout,
         };
-        Ok(Call { command, timeout, in_background: args.flag("run_in_background", false)? })
+        let in_terminal = args.flag("tty", false)?;
+        let in_background = args.flag("run_in_background", false)? || in_terminal;
+        Ok(Call { command, timeout, in_background, in_terminal })
     }
 
     fn request(&self, call: &Call<'_>, on_behalf: SpawnContext) -> ExecRequest {
-        let env = self.env.child_env(Env::new());
+        let mut env = self.env.child_env(Env::new());
+        if call.in_terminal {
+            env.insert("TERM".into(), "xterm-256color".into());
+            env.remove(OsStr::new("GIT_TERMINAL_PROMPT"));
+        }
         ExecRequest {
             program: shell(&env).into(),
             args: vec!["-c".into(), call.command.into()],
@@ -151,6 +158,7 @@ impl Tool for Bash {
                     "timeout": {"type": "integer", "description": "ms, default 120000, max 600000"},
                     "description": {"type": "string", "description": "what the command does, in a few words"},
                     "run_in_background": {"type": "boolean", "description": "for servers and long jobs: returns an id at once"},
+                    "tty": {"type": "boolean", "description": "in the background with a terminal, for programs that ask: see BashInput"},
                     "outside": {"type": "boolean", "description": "run outside the sandbox, after it stopped this command; the user is asked"},
                     "reason": {"type": "string", "description": "why it has to run outside"}
                 },
@@ -176,9 +184,10 @@ impl Tool for Bash {
             guarded.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))?;
         }
         let mut kept = Confinement::default();
-        if let Some(profile) = ctx.sandbox {
+        if let Some(profile) = ctx.sandbox.or(call.in_terminal.then_some(Profile::Outside)) {
             let what = Confined {
                 profile,
+                terminal: call.in_terminal,
                 thread: ctx.run_identity.thread_id.clone(),
                 opened: ctx.opened.clone(),
                 readable: Vec::new(),
@@ -189,7 +198,15 @@ impl Tool for Bash {
                 confined.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))?;
         }
         let network = kept.network.clone();
-        let mut program = Program::new(self.env.exec.clone(), request, kept);
+        let config = self.env.exec.clone();
+        let mut program = if call.in_terminal {
+            let made = Program::in_terminal(config, request, kept);
+            made.map_err(|error| {
+                ToolError::ExecutionFailed(format!("not run: it gets no terminal: {error}"))
+            })?
+        } else {
+            Program::new(config, request, kept)
+        };
         if call.in_background {
             let id = program.move_to(background::host(ctx)?, call.command).await?;
             return Ok(background::started(NAME, &id, "Runs in the background as").into());

@@ -23,6 +23,7 @@ mod page;
 mod paths;
 mod read;
 mod sandbox;
+mod screen;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -136,6 +137,7 @@ pub fn builtin(env: ToolEnv) -> Vec<Arc<dyn Tool>> {
         Arc::new(grep::Grep { env: env.clone() }),
         Arc::new(bash::Bash { env: env.clone() }),
         Arc::new(background::BashOutput { env: env.clone() }),
+        Arc::new(background::BashInput),
         Arc::new(background::KillShell),
         Arc::new(web_fetch::WebFetch::new(env)),
         Arc::new(ask_user::AskUser),

@@ -118,6 +118,8 @@ pub struct Confined {
     pub readable: Vec<PathBuf>,
     /// Whether other commands of the conversation may reach its ports.
     pub serves: bool,
+    /// Whether it gets a terminal of its own.
+    pub terminal: bool,
 }
 
 /// What a confined program needs until it ends: its way to the network, and the protected files as they were before.
@@ -179,6 +181,11 @@ impl ToolEnv {
         agent: &AgentSpec,
     ) -> Result<(ExecRequest, Confinement), String> {
         let is_outside = self.sandbox.is_none() || what.profile == Profile::Outside;
+        if is_outside && what.terminal {
+            let own = self.exec.supervisor.as_ref().ok_or("there is no supervisor to give it a terminal")?;
+            let Launch { program, args, .. } = Launch::in_terminal(own, &request.program, &request.args);
+            (request.program, request.args) = (program, args);
+        }
         let Some(sandbox) = self.sandbox.clone().filter(|_| !is_outside) else {
             return Ok((request, Confinement::default()));
         };
@@ -277,6 +284,7 @@ impl Sandbox {
         }
         let found = self.found();
         let mut policy = self.policy(what.profile, workspace);
+        policy.terminal = what.terminal;
         policy.readable.extend(what.readable.iter().filter(|path| path.exists()).cloned());
         policy.tmp = Some(self.tmp(&what.thread)?);
         let mut notes = Vec::new();

@@ -300,6 +300,11 @@ impl Card {
         self.profile().is_some_and(|profile| profile != Profile::Outside)
     }
 
+    /// Whether the command gets a terminal, which the model can type into.
+    pub fn in_terminal(&self) -> bool {
+        self.arguments().get("tty") == Some(&Value::Bool(true))
+    }
+
     /// Whether the command goes on after its call.
     pub fn in_background(&self) -> bool {
         self.arguments().get("run_in_background") == Some(&Value::Bool(true))

@@ -1,5 +1,7 @@
 //! Commands in the background of a conversation: they outlive the call that started them, and end with the program.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -158,6 +160,25 @@ pub struct BackgroundCommand {
     pub end: BoxFuture<'static, CommandEnd>,
     /// Asks it to end.
     pub stop: CancellationToken,
+    /// The terminal that it runs in, if it does.
+    pub terminal: Option<Arc<dyn CommandTerminal>>,
+}
+
+/// The terminal of a command.
+#[async_trait]
+pub trait CommandTerminal: Send + Sync {
+    /// Types. `false`: the command reads nothing, and it was not typed.
+    fn write(&self, keys: &[u8]) -> bool;
+
+    /// Changes its size.
+    fn resize(&self, columns: u16, rows: u16);
+
+    /// What draws its screen: sequences of aye's own making, and nothing that the command sent. Only what changed since
+    /// the last time, unless `whole`.
+    fn draw(&self, whole: bool) -> String;
+
+    /// Waits until the screen changed. `false`: the command ended.
+    async fn changed(&self) -> bool;
 }
 
 /// What is new about a command.
@@ -180,6 +201,9 @@ pub trait BackgroundHost: Send + Sync {
 
     /// What a command of this conversation printed since the last look.
     async fn look(&self, id: &str) -> Result<CommandNews, ToolError>;
+
+    /// Types into the terminal of a command of this conversation.
+    async fn write(&self, id: &str, keys: &[u8]) -> Result<CommandRecord, ToolError>;
 
     /// Ends a command of this conversation.
     async fn stop(&self, id: &str) -> Result<CommandRecord, ToolError>;

@@ -198,6 +198,7 @@ pub(super) fn runs_program(tool: &str) -> bool {
 pub fn known_primary(tool: &str) -> Option<&'static str> {
     Some(match tool {
         "Bash" => "command",
+        "BashInput" => "text",
         "Read" | "Write" | "Edit" => "file_path",
         "Glob" | "Grep" => "pattern",
         "WebFetch" => "url",

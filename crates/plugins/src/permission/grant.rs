@@ -2,6 +2,7 @@
 
 use super::evaluate::{Question, SHELL_TOOL, is_file_edit, known_primary};
 use super::path::{self, Places};
+use super::typing::INPUT_TOOL;
 use aye_core::contract::question::GrantProposal;
 use aye_pattern::shell::{analyse, canonical, quote, risks, runs_others, visible};
 use aye_pattern::{Pattern, escape_glob, is_glob};
@@ -64,6 +65,13 @@ pub fn propose_grants(question: &Question<'_>) -> Vec<GrantProposal> {
     }
     if question.tool == "WebFetch" {
         return text("url").map(url).unwrap_or_default();
+    }
+    if question.tool == INPUT_TOOL {
+        let typed = |id: &str| {
+            let pattern = Pattern::literal(INPUT_TOOL, "bash_id", id);
+            vec![proposal(&pattern, format!("everything that is typed into {}", visible(id)))]
+        };
+        return text("bash_id").map(typed).unwrap_or_default();
     }
     vec![GrantProposal {
         pattern: Pattern::tool(question.tool).to_string(),

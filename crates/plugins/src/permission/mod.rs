@@ -31,6 +31,7 @@ mod shipped;
 mod simulate;
 mod suggest;
 mod tried;
+mod typing;
 
 #[cfg(test)]
 mod differential_tests;

@@ -3,7 +3,7 @@
 use super::evaluate::{
     AskKind, Decision, Prepared, Question, SHELL_TOOL, Subject, Verdict, edits_inside, runs_program,
 };
-use super::rules::{Layer, RuleSet, ToolPermissionBehavior as Behavior};
+use super::rules::{RuleSet, ToolPermissionBehavior as Behavior};
 use aye_core::contract::judgement::Profile;
 pub use aye_core::contract::mode::Mode;
 
@@ -100,14 +100,7 @@ impl Prepared<'_> {
         let is_open = match kind {
             AskKind::Default => true,
             // What the rules that come with aye deny destroys a machine, and the sandbox holds it as well as they do.
-            AskKind::Undecided => {
-                verdict.rule.is_none()
-                    && !rules.rules().iter().any(|rule| {
-                        rule.behavior != Behavior::Allow
-                            && rule.origin.layer != Layer::Shipped
-                            && rule.pattern.matches_tool(SHELL_TOOL)
-                    })
-            }
+            AskKind::Undecided => verdict.rule.is_none() && !rules.restricts_own(SHELL_TOOL),
             AskKind::Rule
             | AskKind::Protected
             | AskKind::Unclear

@@ -11,6 +11,7 @@ use super::mode::judge_in;
 use super::opening::{self, Refusals, refusals_of, wants_out};
 use super::rules::{RuleSet, ToolPermissionBehavior};
 use super::tried::judgement;
+use super::typing::{self, TerminalProfiles, typed};
 use async_trait::async_trait;
 use aye_core::contract::judgement::{Judgement, JudgementAction, Profile, Risk};
 use aye_core::contract::question::GrantProposal;
@@ -111,6 +112,8 @@ impl PermissionPlugin {
         };
         let asked = info.suspension.as_ref().filter(|_| is_answered).map(|ticket| &ticket.suspension.id);
         let (opened, is_opened) = self.permissions.opened(ctx, asked);
+        let known = ctx.snapshot.get::<TerminalProfiles>().map(Vec::as_slice).unwrap_or_default();
+        let judged = typed(judged, &question, known, &rules, mode);
         let judged = in_chosen_profile(judged, info, is_answered, is_opened);
         let profile = judged.profile;
         let mut verdict = self.permissions.enforced(judged, mode);
@@ -296,6 +299,7 @@ impl Plugin for PermissionPlugin {
         registrar.register_hook(Phase::BeforeToolExecute, Gate(self.clone()));
         registrar.register_hook(Phase::BeforeInference, Hide(self.clone()));
         registrar.register_key::<Refusals>(StateKeyOptions::default())?;
+        registrar.register_key::<TerminalProfiles>(StateKeyOptions::default())?;
         registrar.register_hook(Phase::AfterToolExecute, Remember);
         Ok(())
     }
@@ -328,7 +332,8 @@ impl PhaseHook for Gate {
     }
 }
 
-/// Remembers what the sandbox refused: the model may ask to run the same command outside.
+/// Remembers what the sandbox refused, because the model may ask to run the same command outside, and the profiles of
+/// commands that the model may type into.
 struct Remember;
 
 #[async_trait]
@@ -343,6 +348,11 @@ impl PhaseHook for Remember {
             && let Some(line) = info.call.arguments["command"].as_str()
         {
             command.update::<Refusals>((line.to_owned(), refused));
+        }
+        if let (Some(info), Some(result)) = (&ctx.tool, &ctx.tool_result)
+            && let Some(started) = typing::started(info, result)
+        {
+            command.update::<TerminalProfiles>(started);
         }
         Ok(command)
     }

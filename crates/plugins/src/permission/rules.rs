@@ -306,4 +306,13 @@ impl RuleSet {
     pub fn has(&self, behavior: ToolPermissionBehavior, tool: &str) -> bool {
         self.rules.iter().any(|rule| rule.behavior == behavior && rule.pattern.matches_tool(tool))
     }
+
+    /// Whether a rule that does not come with aye denies calls of a tool or asks about them.
+    pub(super) fn restricts_own(&self, tool: &str) -> bool {
+        self.rules.iter().any(|rule| {
+            rule.behavior != ToolPermissionBehavior::Allow
+                && rule.origin.layer != Layer::Shipped
+                && rule.pattern.matches_tool(tool)
+        })
+    }
 }

@@ -15,6 +15,8 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 
 use super::{Relay, SOCKET};
+use crate::launch::{LAUNCH_ARG, TERMINAL_WORD};
+use crate::namespaces::LAUNCHER;
 
 /// How long aye may take to say what other commands listen on, before the command starts without it.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -29,7 +31,7 @@ const NO_PROXY: &str = "localhost,127.0.0.1,::1";
 /// Starts the program and relays until it ends. Returns its exit status, or 128 and the signal.
 pub(crate) fn run(
     relay: &Relay,
-    program: &OsStr,
+    (program, has_terminal): (&OsStr, bool),
     args: impl Iterator<Item = OsString>,
 ) -> io::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -41,7 +43,14 @@ pub(crate) fn run(
         {
             control.obey(&line, &mut mirrors).await;
         }
-        let mut command = Command::new(program);
+        let mut command = if has_terminal {
+            // It makes a session, which only a process of its own can.
+            let mut launcher = Command::new(LAUNCHER);
+            launcher.args([LAUNCH_ARG, TERMINAL_WORD]).arg(program);
+            launcher
+        } else {
+            Command::new(program)
+        };
         command.args(args);
         if relay.proxies && control.is_some() {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;

@@ -23,6 +23,7 @@ struct Kept {
     output: BoxStream<'static, String>,
     end: tokio::task::JoinHandle<CommandEnd>,
     stop: CancellationToken,
+    terminal: Option<Arc<dyn CommandTerminal>>,
 }
 
 impl OneCommand {
@@ -48,9 +49,18 @@ impl OneCommand {
 impl BackgroundHost for OneCommand {
     async fn adopt(&self, command: BackgroundCommand) -> Result<String, ToolError> {
         self.line.lock().expect("held").clone_from(&command.command);
-        let BackgroundCommand { output, end, stop, .. } = command;
-        *self.kept.lock().await = Some(Kept { output, end: tokio::spawn(end), stop });
+        let BackgroundCommand { output, end, stop, terminal, .. } = command;
+        *self.kept.lock().await = Some(Kept { output, end: tokio::spawn(end), stop, terminal });
         Ok("b7".into())
+    }
+
+    async fn write(&self, id: &str, keys: &[u8]) -> Result<CommandRecord, ToolError> {
+        let kept = self.kept.lock().await;
+        let terminal = kept.as_ref().and_then(|kept| kept.terminal.clone());
+        match terminal.filter(|terminal| id == "b7" && terminal.write(keys)) {
+            Some(_) => Ok(self.record(None)),
+            None => Err(ToolError::ExecutionFailed("nothing was typed".into())),
+        }
     }
 
     async fn moved(&self) {

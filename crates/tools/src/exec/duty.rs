@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use aye_core::contract::tool::SpawnContext;
 
-/// What a supervisor watches. As text: `grace[+input]:start_before:run`, the second empty when there is no end.
+/// What stands for an input where the command has a terminal.
+const TERMINAL: &str = "terminal";
+
+/// What a supervisor watches. As text: `grace[+input|+terminal]:start_before:run`, the second empty when there is no end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SupervisorSpec {
     /// Between TERM and KILL.
@@ -14,6 +17,9 @@ pub(super) struct SupervisorSpec {
     /// How many bytes of the lifeline are the command's input; then its stdout is told in a report. `None`: it has
     /// neither input nor a stdout of its own.
     pub(super) input: Option<usize>,
+    /// Its standard error is a terminal, which is all of the command's input and output. The command makes a session for
+    /// itself.
+    pub(super) terminal: bool,
     /// When it is too late to start, in milliseconds of the monotonic clock.
     pub(super) start_before: Option<u64>,
     /// The run it works for.
@@ -22,7 +28,8 @@ pub(super) struct SupervisorSpec {
 
 impl SupervisorSpec {
     pub(super) fn of(grace: Duration, input: Option<usize>, on_behalf: &SpawnContext) -> SupervisorSpec {
-        SupervisorSpec { grace, input, start_before: on_behalf.start_before, run: on_behalf.run.clone() }
+        let SpawnContext { start_before, run } = on_behalf.clone();
+        SupervisorSpec { grace, input, terminal: false, start_before, run }
     }
 }
 
@@ -31,6 +38,8 @@ impl fmt::Display for SupervisorSpec {
         write!(f, "{}", self.grace.as_millis())?;
         if let Some(input) = self.input {
             write!(f, "+{input}")?;
+        } else if self.terminal {
+            write!(f, "+{TERMINAL}")?;
         }
         f.write_str(":")?;
         if let Some(end) = self.start_before {
@@ -46,9 +55,10 @@ impl FromStr for SupervisorSpec {
     fn from_str(text: &str) -> Result<SupervisorSpec, ()> {
         let mut parts = text.splitn(3, ':');
         let first = parts.next().ok_or(())?;
-        let (grace, input) = match first.split_once('+') {
-            Some((grace, input)) => (grace, Some(input.parse().map_err(|_| ())?)),
-            None => (first, None),
+        let (grace, input, terminal) = match first.split_once('+') {
+            Some((grace, TERMINAL)) => (grace, None, true),
+            Some((grace, input)) => (grace, Some(input.parse().map_err(|_| ())?), false),
+            None => (first, None, false),
         };
         let grace = grace.parse().map(Duration::from_millis).map_err(|_| ())?;
         let start_before = match parts.next() {
@@ -56,7 +66,8 @@ impl FromStr for SupervisorSpec {
             // An end that cannot be read is no leave to start at any time.
             Some(part) => Some(part.parse().map_err(|_| ())?),
         };
-        Ok(SupervisorSpec { grace, input, start_before, run: parts.next().unwrap_or_default().to_owned() })
+        let run = parts.next().unwrap_or_default().to_owned();
+        Ok(SupervisorSpec { grace, input, terminal, start_before, run })
     }
 }
 
@@ -67,10 +78,11 @@ mod tests {
     #[test]
     fn it_is_read_back() {
         for (start_before, run) in [(None, ""), (Some(17), "r:1"), (None, "run"), (Some(0), "")] {
-            for input in [None, Some(0), Some(4096)] {
+            for (input, terminal) in [(None, false), (None, true), (Some(0), false), (Some(4096), false)] {
                 let duty = SupervisorSpec {
                     grace: Duration::from_millis(200),
                     input,
+                    terminal,
                     start_before,
                     run: run.into(),
                 };

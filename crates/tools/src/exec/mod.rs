@@ -11,6 +11,7 @@ mod git;
 mod live;
 mod plain;
 mod proc_tree;
+mod pty;
 mod run;
 mod serve;
 #[cfg(target_os = "linux")]
@@ -28,6 +29,8 @@ pub(crate) use capture::{Spill, private_file};
 pub use env::{Env, child_env, holds_password, is_secret};
 pub use git::{GIT_SETTINGS, GIT_VARIABLES, guard_git, harmless};
 pub(crate) use plain::plain_pieces;
+pub(crate) use pty::{Terminal, TerminalSize, open as open_terminal};
+pub(crate) use run::run_in_terminal;
 pub use run::{Said, converse, end_of_run, run, run_timeless};
 pub use serve::server_command;
 #[cfg(target_os = "linux")]

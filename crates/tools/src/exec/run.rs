@@ -1,10 +1,11 @@
 //! [`run`]: start, read, stop, and see that nothing is left.
 
+use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep_until};
@@ -76,19 +77,28 @@ impl Drop for Running {
     }
 }
 
+type Output = Box<dyn AsyncRead + Send + Unpin>;
+
 fn start(
     config: &ExecConfig,
     request: &ExecRequest,
     input: Option<&[u8]>,
-) -> Result<(Running, pipe::Receiver), ExecError> {
-    let (reader, writer) = std::io::pipe()?;
-    let output = pipe::Receiver::from_owned_fd(reader.into())?;
+    terminal: Option<(pipe::Receiver, OwnedFd)>,
+) -> Result<(Running, Output), ExecError> {
+    let in_terminal = terminal.is_some();
+    let (output, writer): (Output, OwnedFd) = if let Some((end, program)) = terminal {
+        (Box::new(end), program)
+    } else {
+        let (reader, writer) = std::io::pipe()?;
+        (Box::new(pipe::Receiver::from_owned_fd(reader.into())?), writer.into())
+    };
     let supervisor = config.supervisor.as_ref().filter(|_| cfg!(target_os = "linux"));
     let mut command = Command::new(supervisor.map_or(request.program.as_os_str(), |path| path.as_os_str()));
     if supervisor.is_some() {
+        let spec = SupervisorSpec::of(config.grace, input.map(<[u8]>::len), &request.on_behalf);
         command
             .arg(super::SUPERVISE_ARG)
-            .arg(SupervisorSpec::of(config.grace, input.map(<[u8]>::len), &request.on_behalf).to_string())
+            .arg(SupervisorSpec { terminal: in_terminal, ..spec }.to_string())
             .arg(&request.program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
@@ -96,11 +106,16 @@ fn start(
         if input.is_some() {
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
         } else {
-            command.stdin(Stdio::null()).stdout(writer.try_clone()?);
+            command.stdin(Stdio::null()).stdout(Stdio::from(writer.try_clone()?));
         }
         command.process_group(0).kill_on_drop(true);
     }
-    command.args(&request.args).current_dir(&request.cwd).env_clear().envs(&request.env).stderr(writer);
+    command
+        .args(&request.args)
+        .current_dir(&request.cwd)
+        .env_clear()
+        .envs(&request.env)
+        .stderr(Stdio::from(writer));
     let mut child = command.spawn().map_err(|error| ExecError::Start {
         program: request.program.to_string_lossy().into_owned(),
         reason: match error.kind() {
@@ -182,7 +197,24 @@ pub async fn run_timeless(
     cancel: &CancellationToken,
     timeless: &CancellationToken,
 ) -> Result<ExecResult, ExecError> {
-    carry_out(config, request, None, on_output, (cancel, timeless)).await.map(|(result, _)| result)
+    carry_out(config, request, (None, None), on_output, (cancel, timeless)).await.map(|(result, _)| result)
+}
+
+/// As [`run`], in a terminal and without a timeout. The program makes a session of its own.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) async fn run_in_terminal(
+    config: &ExecConfig,
+    request: ExecRequest,
+    terminal: (pipe::Receiver, OwnedFd),
+    on_output: impl FnMut(&str) + Send,
+    cancel: &CancellationToken,
+) -> Result<ExecResult, ExecError> {
+    let timeless = CancellationToken::new();
+    timeless.cancel();
+    let ended = carry_out(config, request, (None, Some(terminal)), on_output, (cancel, &timeless)).await;
+    ended.map(|(result, _)| result)
 }
 
 /// As [`run`], for a program that is given something on its stdin and answers on its stdout: [`ExecResult::output`] is
@@ -196,7 +228,7 @@ pub async fn converse(
     input: &[u8],
     cancel: &CancellationToken,
 ) -> Result<(ExecResult, Said), ExecError> {
-    carry_out(config, request, Some(input), |_| {}, (cancel, &CancellationToken::new())).await
+    carry_out(config, request, (Some(input), None), |_| {}, (cancel, &CancellationToken::new())).await
 }
 
 /// The stdout of a program that was given something on its stdin.
@@ -230,12 +262,12 @@ async fn read_some(pipe: &mut Option<tokio::process::ChildStdout>, buf: &mut [u8
 async fn carry_out(
     config: &ExecConfig,
     request: ExecRequest,
-    input: Option<&[u8]>,
+    (input, terminal): (Option<&[u8]>, Option<(pipe::Receiver, OwnedFd)>),
     mut on_output: impl FnMut(&str) + Send,
     (cancel, timeless): (&CancellationToken, &CancellationToken),
 ) -> Result<(ExecResult, Said), ExecError> {
     let began = Instant::now();
-    let (mut running, output) = start(config, &request, input)?;
+    let (mut running, output) = start(config, &request, input, terminal)?;
     let mut unwritten = input.unwrap_or_default();
     if input.is_some() && unwritten.is_empty() && !running.supervised {
         running.lifeline = None;
@@ -353,7 +385,11 @@ async fn carry_out(
     }
     let mut said = Said::default();
     if running.supervised {
-        read_reports(&request, &reports, &mut result, &mut said)?;
+        let started = read_reports(&request, &reports, &mut result, &mut said)?;
+        // In a terminal it has a session of its own, which nobody ended for the supervisor.
+        for process in started.filter(|_| result.supervisor_lost).map(in_session).unwrap_or_default() {
+            signal(process.pid, Signal::KILL);
+        }
     } else if let Some(status) = exit {
         use std::os::unix::process::ExitStatusExt as _;
         result.exit_code = status.code();
@@ -386,18 +422,19 @@ fn status_is_signal(status: Option<std::process::ExitStatus>) -> bool {
     status.and_then(|s| s.signal()).is_some()
 }
 
+/// Gives the process that was started.
 #[cfg(target_os = "linux")]
 fn read_reports(
     request: &ExecRequest,
     reports: &[u8],
     result: &mut ExecResult,
     to: &mut Said,
-) -> Result<(), ExecError> {
+) -> Result<Option<i32>, ExecError> {
     use super::Report;
-    let mut ended = false;
+    let (mut ended, mut started) = (false, None);
     for line in reports.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
         match serde_json::from_slice(line) {
-            Ok(Report::Started { .. }) => {}
+            Ok(Report::Started { pid, .. }) => started = Some(pid),
             Ok(Report::Said { said, cut }) => (to.text, to.is_cut) = (said, cut),
             Ok(Report::NotStarted { error }) => {
                 let program = request.program.to_string_lossy().into_owned();
@@ -413,10 +450,15 @@ fn read_reports(
         }
     }
     result.supervisor_lost |= !ended;
-    Ok(())
+    Ok(started)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn read_reports(_: &ExecRequest, _: &[u8], _: &mut ExecResult, _: &mut Said) -> Result<(), ExecError> {
-    Ok(())
+fn read_reports(
+    _: &ExecRequest,
+    _: &[u8],
+    _: &mut ExecResult,
+    _: &mut Said,
+) -> Result<Option<i32>, ExecError> {
+    Ok(None)
 }

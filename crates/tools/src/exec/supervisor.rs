@@ -8,6 +8,7 @@
 //! - 1 takes the reports, one JSON object a line: [`Report`].
 //! - 2 is what the command gets as stdout and stderr.
 //!
+//! Where 2 is a terminal (`SupervisorSpec::terminal`), it is the command's stdin, too.
 //! A command with an input (`SupervisorSpec::input`) gets it from the beginning of 0, and its stdout is not 2: it is told in a
 //! report.
 #![allow(
@@ -236,11 +237,13 @@ fn start(
     let spawn = |program: &OsStr, args: &[OsString]| {
         let mut command = Command::new(program);
         command.args(args);
-        command.process_group(0);
-        if converses {
-            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        if duty.terminal {
+            // Whoever leads a group cannot make a session, which is what the command does first.
+            command.stdin(Stdio::from(output.try_clone()?)).stdout(Stdio::from(output.try_clone()?));
+        } else if converses {
+            command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         } else {
-            command.stdin(Stdio::null()).stdout(Stdio::from(output.try_clone()?));
+            command.process_group(0).stdin(Stdio::null()).stdout(Stdio::from(output.try_clone()?));
         }
         command.stderr(Stdio::from(output.try_clone()?)).spawn()
     };

@@ -275,7 +275,11 @@ fn does(card: &Card, app: &App) -> String {
         None if card.command().is_some() => "runs a command".to_owned(),
         None => "needs approval".to_owned(),
     };
-    if card.in_background() { format!("{does}, in the background") } else { does }
+    match (card.in_terminal(), card.in_background()) {
+        (true, _) => format!("{does}, in a terminal in the background"),
+        (false, true) => format!("{does}, in the background"),
+        (false, false) => does,
+    }
 }
 
 fn header(card: &Card) -> Option<String> {

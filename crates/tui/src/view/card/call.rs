@@ -35,7 +35,11 @@ pub(super) fn call(
             let text = format!("{hidden} invisible or control characters, escaped above");
             lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Warning)));
         }
-        told = if card.in_background() { &["command", "run_in_background"] } else { &["command"] };
+        told = match (card.in_terminal(), card.in_background()) {
+            (true, _) => &["command", "run_in_background", "tty"],
+            (false, true) => &["command", "run_in_background"],
+            (false, false) => &["command"],
+        };
     } else {
         let previews = card.previews();
         for (at, preview) in previews.iter().enumerate() {
@@ -59,7 +63,11 @@ pub(super) fn call(
     let arguments = card.arguments();
     if let Some(map) = arguments.as_object() {
         for (key, value) in map.iter().filter(|(key, _)| !told.contains(&key.as_str())) {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let mut text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            if card.ticket.pending.name == "BashInput" {
+                // Enter is a key like others.
+                text = text.replace('\n', "⏎");
+            }
             let key = Span::styled(format!("{}: ", visible_line(key)), theme.style(Role::Dim));
             let wrap = Wrap::kept(inner).prefix(vec![key], vec![Span::raw("  ")]);
             lines.extend(wrap.line(&Line::from(marked(&text, theme))));

@@ -1,0 +1,151 @@
+//! What is typed into a command that runs in a terminal: the kernel keeps it to what keeps the command.
+
+use serde_json::Value;
+
+use super::evaluate::{AskKind, Decision, Question, SHELL_TOOL, Verdict};
+use super::mode::Mode;
+use super::rules::RuleSet;
+use aye_core::contract::display::visible_line;
+use aye_core::contract::judgement::Profile;
+use aye_core::contract::tool::ToolResult;
+use aye_core::phase::ToolCallInfo;
+use aye_core::state::{KeyScope, MergeStrategy, StateKey};
+
+/// The tool that types.
+pub(super) const INPUT_TOOL: &str = "BashInput";
+
+/// Commands that a conversation remembers.
+const MAX_REMEMBERED: usize = 100;
+
+/// The profiles of the conversation's commands that run in a terminal, by id, latest last.
+pub(super) struct TerminalProfiles;
+
+impl StateKey for TerminalProfiles {
+    const KEY: &'static str = "permission.terminals";
+    const MERGE: MergeStrategy = MergeStrategy::Commutative;
+    const SCOPE: KeyScope = KeyScope::Thread;
+    type Value = Vec<(String, Profile)>;
+    type Update = (String, Profile);
+
+    fn apply(value: &mut Self::Value, update: Self::Update) {
+        value.retain(|(id, _)| *id != update.0);
+        value.push(update);
+        value.drain(..value.len().saturating_sub(MAX_REMEMBERED));
+    }
+}
+
+/// The command in a terminal that a call started, and its profile.
+pub(super) fn started(info: &ToolCallInfo, result: &ToolResult) -> Option<(String, Profile)> {
+    let is_in_terminal =
+        info.call.name == SHELL_TOOL && info.call.arguments.get("tty") == Some(&Value::Bool(true));
+    let id = result.details.as_ref()?.get("background")?.as_str()?;
+    Some((id.to_owned(), result.profile()?)).filter(|_| is_in_terminal)
+}
+
+/// The verdict about what is typed, with the profile of the command that reads it. Mode `auto` covers a command in the
+/// sandbox, unless rules of the user's own deny commands or ask about some: what is typed may be one.
+pub(super) fn typed(
+    verdict: Verdict,
+    question: &Question<'_>,
+    known: &[(String, Profile)],
+    rules: &RuleSet,
+    mode: Mode,
+) -> Verdict {
+    if question.tool != INPUT_TOOL {
+        return verdict;
+    }
+    let kind = match verdict.decision {
+        Decision::Ask(kind) => kind,
+        Decision::Allow
+            if mode == Mode::Yolo && verdict.rule.is_none() && rules.restricts_own(SHELL_TOOL) =>
+        {
+            let why = "what is typed may be a command that a rule denies or asks about";
+            return Verdict::new(Decision::Ask(AskKind::Undecided), why);
+        }
+        Decision::Allow | Decision::Deny | Decision::Error => return verdict,
+    };
+    let id = question.args.get("bash_id").and_then(Value::as_str).unwrap_or_default();
+    let profile = known.iter().find(|(known, _)| known == id).map(|(_, profile)| *profile);
+    let id = visible_line(id);
+    let place = match profile {
+        Some(Profile::Outside) => format!("{id} runs outside the sandbox"),
+        Some(profile) => format!("{id} runs in the sandbox ({profile})"),
+        None => format!("nobody knows whether {id} runs in the sandbox"),
+    };
+    let is_kept = matches!(profile, Some(Profile::Read | Profile::Workspace));
+    if mode == Mode::Auto && kind == AskKind::Default && is_kept && !rules.restricts_own(SHELL_TOOL) {
+        return Verdict::new(Decision::Allow, format!("auto mode: {place}"));
+    }
+    Verdict { why: format!("{}; {place}", verdict.why), ..verdict }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::super::file::Format;
+    use super::super::mode::evaluate_in;
+    use super::super::rules::Layer;
+    use super::super::shipped::shipped_rules;
+    use super::*;
+
+    fn judge(text: &str, mode: Mode, id: &str) -> Verdict {
+        let mut rules = shipped_rules();
+        rules.join(RuleSet::read(text, Format::Yaml, Layer::User, "permissions.yaml").expect("it is valid"));
+        let args = json!({"bash_id": id, "text": "y\n"});
+        let (cwd, workspace) = (Path::new("/w"), Path::new("/w"));
+        let question =
+            Question { tool: INPUT_TOOL, args: &args, cwd, workspace, home: None, primary: Some("text") };
+        let known = [("b1".to_owned(), Profile::Workspace), ("b2".to_owned(), Profile::Outside)];
+        typed(evaluate_in(&rules, &question, mode), &question, &known, &rules, mode)
+    }
+
+    #[test]
+    fn typing_asks_and_names_the_profile_of_the_command() {
+        for (id, place) in [
+            ("b1", "b1 runs in the sandbox (workspace)"),
+            ("b2", "b2 runs outside the sandbox"),
+            ("b3", "nobody knows whether b3 runs in the sandbox"),
+        ] {
+            let verdict = judge("rules: []", Mode::Ask, id);
+            assert_eq!(verdict.decision, Decision::Ask(AskKind::Default));
+            assert!(verdict.why.ends_with(place), "{}", verdict.why);
+        }
+        assert_eq!(
+            judge("rules: [{tool: BashInput, behavior: allow}]", Mode::Ask, "b2").decision,
+            Decision::Allow
+        );
+        assert_eq!(
+            judge("rules: [{tool: BashInput, behavior: deny}]", Mode::Auto, "b1").decision,
+            Decision::Deny
+        );
+    }
+
+    #[test]
+    fn auto_covers_only_a_command_in_the_sandbox() {
+        let auto = |rules: &str, id: &str| judge(rules, Mode::Auto, id).decision;
+        assert_eq!(auto("rules: []", "b1"), Decision::Allow);
+        for id in ["b2", "b3"] {
+            assert_eq!(auto("rules: []", id), Decision::Ask(AskKind::Default), "{id}");
+        }
+        for behavior in ["ask", "deny"] {
+            let rules = format!("rules: [{{tool: 'Bash(git push *)', behavior: {behavior}}}]");
+            assert_eq!(auto(&rules, "b1"), Decision::Ask(AskKind::Default), "{behavior}");
+        }
+        assert_eq!(auto("rules: [{tool: BashInput, behavior: ask}]", "b1"), Decision::Ask(AskKind::Rule));
+    }
+
+    #[test]
+    fn yolo_types_nothing_that_may_be_a_command_under_a_rule() {
+        let yolo = |rules: &str| judge(rules, Mode::Yolo, "b2").decision;
+        assert_eq!(yolo("rules: []"), Decision::Allow);
+        for behavior in ["ask", "deny"] {
+            let rules = format!("rules: [{{tool: 'Bash(rm *)', behavior: {behavior}}}]");
+            assert_eq!(yolo(&rules), Decision::Ask(AskKind::Undecided), "{behavior}");
+            let rules = rules.replace("rules: [", "rules: [{tool: BashInput, behavior: allow}, ");
+            assert_eq!(yolo(&rules), Decision::Allow, "a rule says so");
+        }
+    }
+}
