@@ -16,7 +16,7 @@ use super::files::Files;
 use super::grants::CallHistory;
 use super::symbols::{self, Symbols};
 use super::viewer::{Viewer, row_of, running_of};
-use super::{compose, edited, editor, images, keys, ledger, mentions, models, statusline, themes};
+use super::{compose, edited, editor, images, keys, ledger, mentions, models, statusline, take_over, themes};
 use crate::cli::Cli;
 use crate::config::{ProbeHit, TrustItem, key_sources, list_models, repository_root};
 use crate::contract::content::ContentBlock;
@@ -488,6 +488,11 @@ impl Host for TerminalHost {
 
     async fn edit(&self, text: &str, name: &str) -> Result<String, String> {
         Ok(editor::edit(&self.app.foundation.env, text, name).await?.text)
+    }
+
+    async fn take_over(&self, thread: &ThreadId, id: &str) -> Result<(), String> {
+        let terminal = self.app.runtime.terminal(thread, id)?;
+        take_over::take_over(terminal.as_ref(), id).await
     }
 
     fn cancel(&self, thread: &ThreadId) {

@@ -58,6 +58,7 @@ mod stats;
 mod statusline;
 mod store;
 mod symbols;
+mod take_over;
 mod tasks;
 mod telemetry;
 mod themes;

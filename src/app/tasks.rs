@@ -103,7 +103,10 @@ pub(super) async fn page(app: &App, thread: Option<&ThreadId>, words: &str) -> R
             };
             Ok(Page { title: "stopped".to_owned(), text })
         }
-        _ => Err("use /tasks to list them, /tasks stop ID to stop one".to_owned()),
+        _ => {
+            Err("use /tasks to list them, /tasks open ID to take over a terminal, /tasks stop ID to stop one"
+                .to_owned())
+        }
     }
 }
 

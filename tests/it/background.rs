@@ -325,6 +325,42 @@ mod terminal {
         until("the end of the program", || !lives(&pid));
     }
 
+    /// The user answers instead of the model: the whole screen is the program's until Ctrl-].
+    #[test]
+    fn the_user_takes_the_terminal_over() {
+        let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
+            0 => Answer::new().call("c1", "Bash", json!({"command": ASKS, "tty": true})),
+            _ => Answer::say("It asks."),
+        });
+        let home = home(&llm);
+        home.write("asks.sh", SCRIPT);
+        let mut tty = Pty::start(&home, &[], 90, 20);
+        tty.ready();
+        tty.say("start");
+        tty.shows("It asks.");
+        tty.say("/tasks open b1");
+        tty.shows("b1 · Ctrl-] returns to aye");
+        tty.shows("Name?");
+        assert!(tty.look(|view| view.on_other_screen()));
+        tty.send("ann\r");
+        tty.shows("hello ann");
+        // It has the size of the terminal, without the line that is aye's.
+        tty.shows("ready");
+        tty.send("\u{3}");
+        tty.shows("over");
+        tty.send("typed\r\u{1d}");
+        tty.wait("aye is back", |view| !view.on_other_screen() && view.screen().contains("It asks."));
+        tty.say("/tasks open b1");
+        tty.shows("Ctrl-] returns to aye");
+        tty.shows("typed");
+        // The end of the program leaves, too.
+        tty.send("\u{4}");
+        tty.wait("aye is back", |view| !view.on_other_screen() && view.screen().contains("❯"));
+        tty.say("/tasks open b9");
+        tty.shows("no command `b9` of this conversation runs here");
+        tty.quit();
+    }
+
     /// In the sandbox nothing can be put into the terminal as if it were typed, and mode auto types without a question.
     #[test]
     fn a_program_in_the_sandbox_cannot_type() {

@@ -300,6 +300,18 @@ impl AgentRuntime {
         Ok(ended)
     }
 
+    /// The terminal of a command that this process keeps for a thread, or for one below it.
+    ///
+    /// # Errors
+    /// A sentence: there is none.
+    pub fn terminal(&self, thread: &ThreadId, id: &str) -> Result<Arc<dyn CommandTerminal>, String> {
+        let number = CommandRecord::number_of(id);
+        let kept = number.and_then(|number| self.inner.shared.commands.get(number));
+        let kept = kept.filter(|kept| kept.thread.is_at_or_below(thread));
+        let kept = kept.ok_or_else(|| format!("no command `{id}` of this conversation runs here"))?;
+        kept.terminal.clone().ok_or_else(|| format!("{id} runs without a terminal"))
+    }
+
     /// Lets the commands that run in the foreground of a thread go on in the background. `false`: there are none here.
     pub fn move_to_background(&self, thread: &ThreadId) -> bool {
         self.inner.live.move_to_background(thread)

@@ -514,6 +514,10 @@ pub trait Host: Send + Sync + 'static {
     /// future ends it.
     async fn edit(&self, text: &str, name: &str) -> Result<String, String>;
 
+    /// Gives the person the terminal of a background command of a conversation, until the person returns or the command
+    /// ends. The terminal is the command's meanwhile; dropping the future ends that.
+    async fn take_over(&self, thread: &ThreadId, id: &str) -> Result<(), String>;
+
     /// Stops what runs or waits in a conversation.
     fn cancel(&self, thread: &ThreadId);
 

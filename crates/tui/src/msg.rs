@@ -190,6 +190,8 @@ pub enum Cmd {
     KeepDraft(KeepDraft),
     /// Ask for what was written in a conversation and not sent; whether nothing was said in it yet.
     Draft(ThreadId, bool),
+    /// Give the person the terminal of a background command of a conversation, by its id.
+    TakeOver(ThreadId, String),
     /// Open a text of that name in the person's editor, only to look at it.
     View(String, String),
     /// Find out what a pattern would have matched.

@@ -41,7 +41,7 @@ pub const COMMANDS: &[Command] = &[
     command("continue", "", "continue after a limit"),
     page("queue", "", "show the queue of all conversations"),
     page("plugins", "[AGENT]", "plugins and what they registered"),
-    page("tasks", "[stop ID]", "list this conversation's subagents and background commands, or stop one"),
+    page("tasks", "[open|stop ID]", "list subagents and background commands, take over a terminal, stop one"),
     page("context", "", "show what fills the context window"),
     page("compact", "[HINT]", "summarise older messages to make room"),
     page("mcp", "[NAME | trust|restart|login|logout NAME]", "MCP servers: tools, trust, restart, login"),
@@ -80,7 +80,7 @@ const fn words_of(name: &str) -> &'static [&'static str] {
         b"export" => &["md", "json", "html"],
         b"memory" => &["add", "edit", "forget"],
         b"stats" => &["model", "tool", "day"],
-        b"tasks" => &["stop"],
+        b"tasks" => &["open", "stop"],
         b"mcp" => &["trust", "restart", "login", "logout", "cancel"],
         _ => &[],
     }

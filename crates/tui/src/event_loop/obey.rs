@@ -13,6 +13,7 @@ use super::super::{Cause, TuiError};
 use super::Loop;
 use super::perform::Performer;
 use super::screen::Screen;
+use aye_core::contract::ids::ThreadId;
 
 /// A terminal that is taken and given back.
 pub(super) trait Tty {
@@ -52,6 +53,14 @@ impl Tty for OwnTty {
     }
 }
 
+/// Who has the terminal meanwhile.
+enum Lent<'a> {
+    /// The person's editor, with a text and its name.
+    Editor(&'a str, &'a str),
+    /// A background command of a conversation, by its id.
+    Command(&'a ThreadId, &'a str),
+}
+
 /// The model, the screen that shows it, what the loop waits for, and whoever carries out what it asks for.
 pub(super) struct Stage<W: io::Write, T> {
     pub(super) app: App,
@@ -81,16 +90,21 @@ impl<W: io::Write, T: Tty> Stage<W, T> {
                 Cmd::Redraw => self.screen.redraw(),
                 Cmd::Suspend => self.suspend()?,
                 Cmd::Editor(id, draft) => {
-                    let edited = self.lend(&draft.text, &draft.name).await?;
+                    let edited = self.lend(Lent::Editor(&draft.text, &draft.name)).await?;
                     self.performer.tell(Msg::EditorClosed(id, draft.argument, edited));
                 }
                 Cmd::Renew => self.renew().await,
                 Cmd::Compose(text) => {
-                    let edited = self.lend(&text, "message.md").await?;
+                    let edited = self.lend(Lent::Editor(&text, "message.md")).await?;
                     self.performer.tell(Msg::Composed(edited));
                 }
                 Cmd::View(name, text) => {
-                    if let Err(why) = self.lend(&text, &name).await? {
+                    if let Err(why) = self.lend(Lent::Editor(&text, &name)).await? {
+                        self.performer.tell(Msg::Failed(why));
+                    }
+                }
+                Cmd::TakeOver(thread, id) => {
+                    if let Err(why) = self.lend(Lent::Command(&thread, &id)).await? {
                         self.performer.tell(Msg::Failed(why));
                     }
                 }
@@ -158,14 +172,19 @@ impl<W: io::Write, T: Tty> Stage<W, T> {
         Ok(())
     }
 
-    /// Lends the terminal to the person's editor. What happens meanwhile is told afterwards; the end of the program ends
-    /// the editor too.
-    async fn lend(&mut self, text: &str, name: &str) -> Result<Result<String, String>, TuiError> {
+    /// Lends the terminal to the person's editor, or to a command. What happens meanwhile is told afterwards; the end of
+    /// the program ends the editor too.
+    async fn lend(&mut self, to: Lent<'_>) -> Result<Result<String, String>, TuiError> {
         self.give()?;
         let host = self.performer.host();
         let mut later = Vec::new();
         let edited = {
-            let editing = host.edit(text, name);
+            let editing = async {
+                match to {
+                    Lent::Editor(text, name) => host.edit(text, name).await,
+                    Lent::Command(thread, id) => host.take_over(thread, id).await.map(|()| String::new()),
+                }
+            };
             tokio::pin!(editing);
             loop {
                 tokio::select! {

@@ -241,6 +241,7 @@ impl Performer {
             | Cmd::Editor(..)
             | Cmd::Compose(_)
             | Cmd::View(..)
+            | Cmd::TakeOver(..)
             | Cmd::Renew
             | Cmd::Quit => {}
         }

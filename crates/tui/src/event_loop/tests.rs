@@ -114,6 +114,9 @@ impl Host for FakeHost {
         self.note(format!("review {id} {arguments}"));
         Err("no such thing".into())
     }
+    async fn take_over(&self, _: &ThreadId, id: &str) -> Result<(), String> {
+        Err(format!("{id} has no terminal"))
+    }
     async fn edit(&self, text: &str, _: &str) -> Result<String, String> {
         Ok(text.to_owned())
     }

@@ -207,7 +207,11 @@ impl App {
                 if !COMMANDS.iter().any(|command| command.is_page && command.name == name) {
                     return false;
                 }
-                cmds.push(Cmd::Page(self.thread_id().cloned(), name.to_owned(), words.to_owned()));
+                let opened = words.trim().strip_prefix("open ").filter(|_| name == "tasks");
+                cmds.push(match (opened, self.thread_id().cloned()) {
+                    (Some(id), Some(thread)) => Cmd::TakeOver(thread, id.trim().to_owned()),
+                    (_, thread) => Cmd::Page(thread, name.to_owned(), words.to_owned()),
+                });
             }
         }
         true
