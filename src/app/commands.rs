@@ -16,7 +16,7 @@ use crate::cli::{Cli, Command, ConfigCommand, JsonFlag, McpCommand, PermissionsC
 use crate::config::{Env, list_models};
 use crate::contract::display::{escape_json, shortened, visible_line};
 use crate::contract::record::ThreadRecord;
-use crate::plugins::permission::{CheckContext, Layer, RuleSet, check_line};
+use crate::plugins::permission::{CheckContext, Layer, Mode, RuleSet, check_line};
 use crate::plugins::skills::{Severity, SkillRow, check_dir, check_discovery, list_rows};
 use crate::store::{Store, ThreadLookup};
 
@@ -175,6 +175,8 @@ fn permissions(rules: Option<&Path>, foundation: &mut Foundation, cli: &Cli) -> 
         home: foundation.env.home(),
         domains: &foundation.loaded.settings.sandbox.domains,
         held: enforcement(foundation, tool_env(foundation).sandbox.as_ref()).held(),
+        // Only the one that was asked for: what the rules say is not what a mode makes of it.
+        mode: cli.global.permission_mode().unwrap_or(Mode::Ask),
     };
     for line in std::io::stdin().lock().split(b'\n') {
         let line = line.map_err(|e| Failure::failed(format!("cannot read stdin: {e}")))?;

@@ -1,6 +1,7 @@
 //! The protocol of `aye permissions check`: one JSON question a line in, one JSON verdict a line out.
 
 use super::evaluate::{HeldProfiles, Prepared, Question, Verdict};
+use super::mode::{Mode, judge_in};
 use super::rules::{Layer, RuleSet, ToolPermissionBehavior as Behavior};
 use aye_core::contract::address::DomainPattern;
 use aye_core::contract::judgement::Profile;
@@ -21,6 +22,8 @@ pub struct CheckContext<'a> {
     pub domains: &'a [DomainPattern],
     /// What the machine enforces.
     pub held: HeldProfiles,
+    /// The permission mode.
+    pub mode: Mode,
 }
 
 #[derive(Deserialize)]
@@ -71,7 +74,7 @@ fn answer(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> Result<Verdict, 
         primary: None,
     };
     let prepared = Prepared::of(&question).map_err(|why| why.to_string())?.held_by(ctx.held);
-    Ok(prepared.verdict(own.as_ref().unwrap_or(base)))
+    Ok(judge_in(own.as_ref().unwrap_or(base), &prepared, ctx.mode))
 }
 
 impl LineRules {

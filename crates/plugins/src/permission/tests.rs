@@ -29,6 +29,7 @@ fn check(home: &Home, line: &Value) -> (String, String) {
         home: None,
         domains: &[],
         held: HeldProfiles::default(),
+        mode: Mode::Ask,
     };
     let out: Value = serde_json::from_str(&check_line(&line.to_string(), &RuleSet::new(), ctx)).unwrap();
     (out["verdict"].as_str().unwrap().to_owned(), out["why"].as_str().unwrap().to_owned())
