@@ -478,12 +478,15 @@ pub(super) fn enforcement(foundation: &Foundation, sandbox: Option<&Arc<tools::S
     let Some(sandbox) = sandbox.cloned() else { return Enforcement::off() };
     let workspace = foundation.workspace.root.clone();
     let allows_missing = foundation.loaded.settings.sandbox.allows_missing;
-    Enforcement::by_kernel(
+    let enforcement = Enforcement::by_kernel(
         move |need| sandbox.problem(need.profile, need.namespaces, &workspace),
         allows_missing,
     )
-    .with_domains(!foundation.loaded.settings.sandbox.domains.is_empty())
-    .with_git(super::git::changed_by(foundation))
+    .with_domains(!foundation.loaded.settings.sandbox.domains.is_empty());
+    match super::git::GitQuestions::of(foundation) {
+        Some(git) => enforcement.with_git(Arc::new(git)),
+        None => enforcement,
+    }
 }
 
 /// Which process this is.

@@ -16,7 +16,7 @@ use crate::cli::{Cli, Command, ConfigCommand, JsonFlag, McpCommand, PermissionsC
 use crate::config::{Env, list_models};
 use crate::contract::display::{escape_json, shortened, visible_line};
 use crate::contract::record::ThreadRecord;
-use crate::plugins::permission::{CheckContext, Layer, Mode, RuleSet, check_line};
+use crate::plugins::permission::{AskGit, CheckContext, Layer, Mode, RuleSet, check_line};
 use crate::plugins::skills::{Severity, SkillRow, check_dir, check_discovery, list_rows};
 use crate::store::{Store, ThreadLookup};
 
@@ -42,7 +42,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Mcp(McpCommand::Serve) => Box::pin(super::serve::mcp(foundation, cli)).await,
         Command::Mcp(command) => super::mcp::run(command, &mut foundation, cli).await,
         Command::Permissions(PermissionsCommand::Check { rules }) => {
-            permissions(rules.as_deref(), &mut foundation, cli)
+            permissions(rules.as_deref(), &mut foundation, cli).await
         }
         Command::Permissions(PermissionsCommand::Simulate { rules, since, json }) => {
             history::simulate(&rules, since.as_deref(), json, &foundation).await
@@ -159,7 +159,7 @@ fn skills(command: SkillsCommand, foundation: &Foundation) -> Result<u8, Failure
     }
 }
 
-fn permissions(rules: Option<&Path>, foundation: &mut Foundation, cli: &Cli) -> Result<u8, Failure> {
+async fn permissions(rules: Option<&Path>, foundation: &mut Foundation, cli: &Cli) -> Result<u8, Failure> {
     let rules = if let Some(file) = rules {
         RuleSet::load(&foundation.workspace.cwd.join(file), Layer::Run).map_err(Failure::usage)?
     } else {
@@ -169,6 +169,7 @@ fn permissions(rules: Option<&Path>, foundation: &mut Foundation, cli: &Cli) -> 
         }
         rules
     };
+    let git = super::git::GitQuestions::of(foundation);
     let ctx = CheckContext {
         cwd: &foundation.workspace.cwd,
         workspace: &foundation.workspace.root,
@@ -177,12 +178,13 @@ fn permissions(rules: Option<&Path>, foundation: &mut Foundation, cli: &Cli) -> 
         held: enforcement(foundation, tool_env(foundation).sandbox.as_ref()).held(),
         // Only the one that was asked for: what the rules say is not what a mode makes of it.
         mode: cli.global.permission_mode().unwrap_or(Mode::Ask),
+        git: git.as_ref().map(|git| git as &dyn AskGit),
     };
     for line in std::io::stdin().lock().split(b'\n') {
         let line = line.map_err(|e| Failure::failed(format!("cannot read stdin: {e}")))?;
         let line = String::from_utf8_lossy(&line);
         if !line.trim().is_empty() {
-            put(&format!("{}\n", escape_json(&check_line(&line, &rules, ctx))))?;
+            put(&format!("{}\n", escape_json(&check_line(&line, &rules, ctx).await)))?;
         }
     }
     Ok(0)

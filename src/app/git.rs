@@ -4,16 +4,16 @@
 //! a diff program. So git only lists which files may differ and their committed content, with all of that disabled;
 //! their current content is read here, without following links.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::FutureExt as _;
+use async_trait::async_trait;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, readlinkat, statat};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
@@ -21,13 +21,15 @@ use tokio::process::Command;
 use super::foundation::Foundation;
 use crate::contract::snapshot::{Change, ChangedFile, Changes, FileChange};
 use crate::contract::tool::FilePreview;
-use crate::plugins::permission::{ChangedByGit, GitChange};
+use crate::plugins::permission::{AskGit, GitChange, NamesInHistory};
 use crate::tools::exec::{GIT_SETTINGS, GIT_VARIABLES, harmless};
 
 /// Everything takes no longer.
 const LIMIT: Duration = Duration::from_secs(20);
 /// Before a command starts, git is not asked for longer.
 const QUICK_LIMIT: Duration = Duration::from_secs(3);
+/// The history of a repository is not listed for longer.
+const HISTORY_LIMIT: Duration = Duration::from_mins(10);
 /// A longer list of files is not read.
 const MAX_LIST: usize = 16 << 20;
 /// What is kept of git's complaints.
@@ -42,6 +44,7 @@ const SHOWN: usize = 200;
 const LOOKED_AT: usize = 5_000;
 
 /// Git, in one folder.
+#[derive(Clone)]
 struct Git {
     program: PathBuf,
     root: PathBuf,
@@ -138,20 +141,90 @@ impl Git {
     }
 }
 
-/// Names the files of the repository that a git command would change. What git does not say is not named.
-pub(super) fn changed_by(foundation: &Foundation) -> ChangedByGit {
-    let git = Git::of(foundation).ok().map(Arc::new);
-    Arc::new(move |change| {
-        let git = git.clone();
-        async move {
-            let Some(git) = git else { return Vec::new() };
-            tokio::time::timeout(QUICK_LIMIT, git.changed(change)).await.unwrap_or_default()
-        }
-        .boxed()
-    })
+/// Answers what the permission plugin asks of git.
+pub(super) struct GitQuestions {
+    git: Arc<Git>,
+    /// By the root of the repository.
+    histories: Mutex<HashMap<PathBuf, Arc<tokio::sync::Mutex<KnownHistory>>>>,
+}
+
+/// The files in the commits of a repository, as far as git listed them.
+#[derive(Default)]
+struct KnownHistory {
+    /// The commits whose ancestors were looked at, too.
+    tips: BTreeSet<String>,
+    names: Arc<NamesInHistory>,
+}
+
+impl GitQuestions {
+    /// Without git there are none.
+    pub(super) fn of(foundation: &Foundation) -> Option<GitQuestions> {
+        let git = Arc::new(Git::of(foundation).ok()?);
+        Some(GitQuestions { git, histories: Mutex::default() })
+    }
+}
+
+#[async_trait]
+impl AskGit for GitQuestions {
+    async fn changed(&self, change: GitChange) -> Vec<String> {
+        tokio::time::timeout(QUICK_LIMIT, self.git.changed(change)).await.unwrap_or_default()
+    }
+
+    async fn names_in_history(&self, root: &Path) -> Option<Arc<NamesInHistory>> {
+        let known = {
+            let mut histories = self.histories.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(histories.entry(root.to_owned()).or_default())
+        };
+        let git = self.git.in_folder(root);
+        // A long history is listed to its end for the next question.
+        let listing = tokio::spawn(async move {
+            let mut known = known.lock().await;
+            tokio::time::timeout(HISTORY_LIMIT, git.list_history(&mut known)).await.ok()?.ok()?;
+            Some(Arc::clone(&known.names))
+        });
+        tokio::time::timeout(QUICK_LIMIT, listing).await.ok()?.ok()?
+    }
 }
 
 impl Git {
+    /// The same git in another folder.
+    fn in_folder(&self, root: &Path) -> Git {
+        Git { root: root.to_owned(), ..self.clone() }
+    }
+
+    /// Adds the files of commits that were not looked at.
+    async fn list_history(&self, known: &mut KnownHistory) -> Result<(), String> {
+        let top = self.ask(&["rev-parse", "--show-toplevel"], b"", MAX_WORDS).await?;
+        if !top.is_ok && top.words.contains("not a git repository") {
+            return Ok(());
+        }
+        // The names are relative to the folder that git takes for the root.
+        if Path::new(OsStr::from_bytes(top.out.trim_ascii_end())) != self.root {
+            return Err("git takes another folder for the root".to_owned());
+        }
+        let all = ["rev-list", "--no-walk=unsorted", "--all", "--reflog"];
+        let head = self.ask(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], b"", MAX_WORDS).await?;
+        let listed = self.list(&all, b"", MAX_LIST).await?;
+        let text = String::from_utf8_lossy(&listed).into_owned() + &String::from_utf8_lossy(&head.out);
+        let tips: BTreeSet<String> =
+            text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        if tips.is_subset(&known.tips) {
+            return Ok(());
+        }
+        // A commit that is no tip any more may be gone.
+        let was_seen = |tip: &String| if known.tips.contains(tip) { "^" } else { "" };
+        let input = tips.iter().map(|tip| format!("{}{tip}", was_seen(tip))).collect::<Vec<_>>().join("\n");
+        // A file is added in the first commit that contains it.
+        let added = ["log", "--stdin", "-c", "--root", "--no-renames", "--diff-filter=A", "--name-only"];
+        let form = ["--format=", "-z", "--no-ext-diff", "--no-textconv"];
+        let listed = self.list(&[&added[..], &form].concat(), input.as_bytes(), MAX_LIST).await?;
+        let found = listed.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        let mut names: BTreeSet<Vec<u8>> = known.names.iter().cloned().collect();
+        names.extend(found.map(<[u8]>::to_vec));
+        *known = KnownHistory { tips, names: Arc::new(names.into_iter().collect()) };
+        Ok(())
+    }
+
     async fn changed(&self, change: GitChange) -> Vec<String> {
         let mut questions: Vec<Vec<&str>> = Vec::new();
         if change.any {
@@ -421,6 +494,54 @@ mod tests {
         assert_eq!(files.get(&b"a\nb \xff.txt"[..]), Some(&Some("1111".to_owned())));
         assert_eq!(files.get(&b"new"[..]), Some(&None));
         assert_eq!(files.get(&b"c"[..]), Some(&Some("2222".to_owned())));
+    }
+
+    #[tokio::test]
+    async fn files_of_older_commits_are_known_and_only_new_commits_are_listed_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = BTreeMap::from([
+            ("PATH".into(), std::env::var_os("PATH").unwrap()),
+            ("HOME".into(), dir.path().into()),
+        ]);
+        let identity = [("user.name", "a"), ("user.email", "a@b")];
+        let settings = identity.map(|(name, value)| (name.into(), value.into())).into();
+        let root = dir.path().canonicalize().unwrap();
+        let git = Git { program: "git".into(), root, env, settings };
+        let run = async |words: &str| {
+            let words: Vec<&str> = words.split(' ').collect();
+            git.list(&words, b"", MAX_LIST).await.unwrap();
+        };
+        let mut known = KnownHistory::default();
+        let names = async |known: &mut KnownHistory| {
+            git.list_history(known).await.unwrap();
+            let names = known.names.iter().map(|name| String::from_utf8_lossy(name).into_owned());
+            names.collect::<Vec<_>>().join(" ")
+        };
+        std::fs::create_dir(dir.path().join(".git")).unwrap();
+        assert_eq!(names(&mut known).await, "", "no repository");
+        run("init -q -b main").await;
+        assert_eq!(names(&mut known).await, "", "no commit");
+        let below = Git { root: git.root.join("below"), ..git.clone() };
+        std::fs::create_dir_all(below.root.join(".git")).unwrap();
+        assert!(below.list_history(&mut KnownHistory::default()).await.is_err(), "git looks above");
+        std::fs::remove_dir_all(&below.root).unwrap();
+        for (name, then) in [(".env", "commit -qm secret"), ("a", "commit -qm a"), ("merged", "stash")] {
+            std::fs::write(dir.path().join(name), name).unwrap();
+            run("add -f .").await;
+            run(then).await;
+        }
+        run("rm -q .env").await;
+        run("commit -qm gone").await;
+        run("mv a b").await;
+        run("commit -q --amend -m renamed").await;
+        assert_eq!(names(&mut known).await, ".env a b merged");
+        let tips = known.tips.len();
+        std::fs::write(dir.path().join("new"), "").unwrap();
+        run("add new").await;
+        run("commit -qm new").await;
+        // What was listed before is not listed again.
+        known.names = Arc::default();
+        assert_eq!((names(&mut known).await.as_str(), known.tips.len()), ("new", tips + 1));
     }
 
     #[test]

@@ -286,6 +286,19 @@ fn skills_rules_completions_and_the_manual() {
     let out = home.aye(&["permissions", "check"]).stdin(lines).run().exits(0);
     let verdicts: Vec<Value> = out.lines().iter().map(|line| line["verdict"].clone()).collect();
     assert_eq!(verdicts, ["deny", "allow", "ask", "deny", "error"]);
+    home.write(".env", "KEY=1\n");
+    home.git(&["init", "-q"]);
+    for args in [
+        &["add", "-f", ".env"][..],
+        &["commit", "-qm", "secret"],
+        &["rm", "-q", ".env"],
+        &["commit", "-qm", "gone"],
+    ] {
+        home.git(args);
+    }
+    let show = "{\"tool\":\"Bash\",\"args\":{\"command\":\"git show HEAD~1\"}}\n";
+    let out = home.aye(&["permissions", "check"]).stdin(show).run().exits(0);
+    assert!(out.stdout.contains(".env from an older commit"), "{}", out.stdout);
     home.write("own.yaml", "default_behavior: allow\nrules:\n  - {tool: Bash(make *), behavior: ask}\n");
     let out = home.aye(&["permissions", "check", "--rules", "own.yaml"]).stdin(lines).run().exits(0);
     assert_eq!(out.lines()[2]["verdict"], "ask");

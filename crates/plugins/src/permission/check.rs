@@ -1,6 +1,7 @@
 //! The protocol of `aye permissions check`: one JSON question a line in, one JSON verdict a line out.
 
 use super::evaluate::{HeldProfiles, Prepared, Question, Verdict};
+use super::git_changes::{AskGit, with_protected};
 use super::mode::{Mode, judge_in};
 use super::rules::{Layer, RuleSet, ToolPermissionBehavior as Behavior};
 use aye_core::contract::address::DomainPattern;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Where the questions of a check are asked.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct CheckContext<'a> {
     /// Where relative paths start.
     pub cwd: &'a Path,
@@ -24,6 +25,8 @@ pub struct CheckContext<'a> {
     pub held: HeldProfiles,
     /// The permission mode.
     pub mode: Mode,
+    /// Answers what a git command would change or print.
+    pub git: Option<&'a dyn AskGit>,
 }
 
 #[derive(Deserialize)]
@@ -48,10 +51,10 @@ struct LineRules {
     deny: Vec<String>,
 }
 
-/// Answers one line: `{"tool","args","rules"?}` in, `{"verdict","rule","why","profile"?,"domains"?}` out. Never panics, never fails: what
-/// cannot be read has the verdict `error`.
-pub fn check_line(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> String {
-    let verdict = answer(line, base, ctx).unwrap_or_else(|why| Verdict::error(&why));
+/// Answers one line: `{"tool","args","rules"?}` in, `{"verdict","rule","why","profile"?,"domains"?}` out. Never panics,
+/// never fails: what cannot be read has the verdict `error`.
+pub async fn check_line(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> String {
+    let verdict = answer(line, base, ctx).await.unwrap_or_else(|why| Verdict::error(&why));
     let mut answer = json!({ "verdict": verdict.decision.word(), "rule": verdict.rule, "why": verdict.why });
     if let Some(profile) = verdict.profile {
         answer["profile"] = profile.word().into();
@@ -62,7 +65,7 @@ pub fn check_line(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> String {
     answer.to_string()
 }
 
-fn answer(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> Result<Verdict, String> {
+async fn answer(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> Result<Verdict, String> {
     let line: Line = serde_json::from_str(line).map_err(|error| format!("not a question: {error}"))?;
     let own = line.rules.map(LineRules::read).transpose()?;
     let question = Question {
@@ -73,8 +76,10 @@ fn answer(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> Result<Verdict, 
         home: ctx.home,
         primary: None,
     };
-    let prepared = Prepared::of(&question).map_err(|why| why.to_string())?.held_by(ctx.held);
-    Ok(judge_in(own.as_ref().unwrap_or(base), &prepared, ctx.mode))
+    let prepared =
+        Prepared::of(&question).map_err(|why| why.to_string())?.held_by(ctx.held).with_history(ctx.git).await;
+    let verdict = judge_in(own.as_ref().unwrap_or(base), &prepared, ctx.mode);
+    Ok(with_protected(ctx.git, &prepared, verdict).await)
 }
 
 impl LineRules {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use aye_core::contract::judgement::Profile;
 
 use super::evaluate::{AskKind, Decision, HeldProfiles, Verdict};
-use super::git_changes::{AskGit, ChangedByGit};
+use super::git_changes::AskGit;
 use super::mode::Mode;
 
 /// What a command needs of the machine.
@@ -24,7 +24,7 @@ pub struct Enforcement {
     problem: Arc<dyn Fn(Need) -> Option<String> + Send + Sync>,
     allows_missing: bool,
     domains: bool,
-    pub(super) git: Option<AskGit>,
+    pub(super) git: Option<Arc<dyn AskGit>>,
 }
 
 impl fmt::Debug for Enforcement {
@@ -49,10 +49,11 @@ impl Enforcement {
         Enforcement { domains, ..self }
     }
 
-    /// Says how git is asked what a command would change.
+    /// Says who is asked what a git command would change or print. Without it, nothing is known of a change, and files of
+    /// older commits are not held against the rules.
     #[must_use]
-    pub fn with_git(self, changed: ChangedByGit) -> Enforcement {
-        Enforcement { git: Some(AskGit(changed)), ..self }
+    pub fn with_git(self, git: Arc<dyn AskGit>) -> Enforcement {
+        Enforcement { git: Some(git), ..self }
     }
 
     /// None: the user turned the sandbox off, and every command runs outside.

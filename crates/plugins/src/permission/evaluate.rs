@@ -1,10 +1,11 @@
 //! The verdict over one call: deny > ask > allow > default.
 
 use super::files::{FileRules, binds};
+use super::git_changes::AskGit;
 use super::opening::wants_out;
 use super::path::{self, Forms, NotAPath, Places, Seen};
 use super::protected::is_named_by;
-use super::reach::{self, Meets, NamedFile, Reached};
+use super::reach::{self, FilesInCommits, Meets, NamedFile, Reached};
 use super::rules::{GrantMark, Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use super::shell::{self, Hit};
 use aye_core::contract::judgement::Profile;
@@ -231,6 +232,7 @@ pub struct Prepared<'a> {
     named: OnceLock<Vec<NamedFile>>,
     reached: Mutex<Option<KnownReach>>,
     held: HeldProfiles,
+    history: FilesInCommits,
 }
 
 /// What a line would find on the disk.
@@ -258,6 +260,7 @@ impl<'a> Prepared<'a> {
             named: OnceLock::new(),
             reached: Mutex::default(),
             held: HeldProfiles::default(),
+            history: FilesInCommits::new(),
         })
     }
 
@@ -265,6 +268,19 @@ impl<'a> Prepared<'a> {
     #[must_use]
     pub fn held_by(self, held: HeldProfiles) -> Prepared<'a> {
         Prepared { held, ..self }
+    }
+
+    /// The same call where git said which files the older commits contain that it would print. Without this, only the
+    /// files of git's index count.
+    #[must_use]
+    pub async fn with_history(self, git: Option<&dyn AskGit>) -> Prepared<'a> {
+        let (Some(git), Subject::Shell(analysis)) = (git, &self.subject) else { return self };
+        let mut history = FilesInCommits::new();
+        for root in reach::printed_repositories(analysis, self.question.cwd) {
+            let names = git.names_in_history(&root).await;
+            history.insert(root, names);
+        }
+        Prepared { history, ..self }
     }
 
     /// Judges it by the rules.
@@ -319,7 +335,8 @@ impl<'a> Prepared<'a> {
         let reached = match &*known {
             Some(known) if known.is_masked == is_masked && files.is_of(&known.rules) => known.reached.clone(),
             _ => {
-                let reached = reach::reached(analysis, &self.question.places(), &files, is_masked);
+                let reached =
+                    reach::reached(analysis, &self.question.places(), &files, is_masked, &self.history);
                 let rules = files.rules().to_vec();
                 *known = Some(KnownReach { rules, is_masked, reached: reached.clone() });
                 reached
@@ -343,6 +360,11 @@ impl<'a> Prepared<'a> {
             }
             Reached::Index => {
                 let why = "git's index cannot be read to check its files against the rules";
+                Verdict::new(Decision::Ask(AskKind::Default), why)
+            }
+            Reached::History => {
+                let why =
+                    "git has not said yet which files older commits contain, to check them against the rules";
                 Verdict::new(Decision::Ask(AskKind::Default), why)
             }
             Reached::TooMuch(folder) => {

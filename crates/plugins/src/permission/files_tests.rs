@@ -1,9 +1,10 @@
 //! Rules about files bind every tool and every command.
 
 use super::*;
+use async_trait::async_trait;
 use aye_core::contract::path_policy::{PathAccess, PathPolicies as _};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 struct Place {
@@ -408,6 +409,72 @@ fn git_prints_no_tracked_secret_without_a_question() {
     }
     let denied = self::rules(&[], &[], &["Read(src/**)"]);
     assert_eq!(plain.bash(&denied, "git diff", Mode::Ask).0, "ask", "of the rules as they are");
+}
+
+/// Says that commits contain these files, or nothing.
+struct Commits(Option<&'static [&'static str]>);
+
+#[async_trait]
+impl AskGit for Commits {
+    async fn changed(&self, _: GitChange) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn names_in_history(&self, _: &Path) -> Option<Arc<NamesInHistory>> {
+        Some(Arc::new(self.0?.iter().map(|name| name.as_bytes().to_vec()).collect()))
+    }
+}
+
+#[tokio::test]
+async fn git_prints_no_secret_of_an_older_commit_without_a_question() {
+    let place = place();
+    repository(&place, &["src/a.rs"]);
+    let rules = rules(&[], &[], &[]);
+    let judged = async |line: &str, names| {
+        let args = json!({ "command": line });
+        let (cwd, workspace) = (place.root.as_path(), place.root.as_path());
+        let question = Question { tool: "Bash", args: &args, cwd, workspace, home: None, primary: None };
+        let call = Prepared::of(&question).unwrap().held_by(HeldProfiles::ALL);
+        let verdict = call.with_history(Some(&Commits(names))).await.verdict(&rules);
+        (verdict.decision.word(), verdict.why)
+    };
+    let (secret, plain) = (Some(&["conf/.env", "src/a.rs"][..]), Some(&["src/a.rs"][..]));
+    for line in [
+        "git log -p",
+        "git log -p --follow -- src/a.rs",
+        "git log -G KEY",
+        "git log -SKEY --oneline",
+        "git show",
+        "git show v1",
+        "git diff v1",
+        "git diff --cached",
+        "git diff v1 v2",
+        "git grep KEY v1",
+        "git grep -e KEY v1",
+        "git cat-file -p 0123abcd",
+        "git stash show -p",
+        "cd src && git log -p",
+    ] {
+        let is_allowed = judged(line, plain).await.0 == "allow";
+        let (word, why) = judged(line, secret).await;
+        assert_eq!(word, "ask", "{line}: {why}");
+        if is_allowed {
+            assert!(why.contains("conf/.env from an older commit"), "{line}: {why}");
+            let (word, why) = judged(line, None).await;
+            assert!(word == "ask" && why.starts_with("git has not said yet"), "{line}: {why}");
+        }
+    }
+    for line in [
+        "git diff",
+        "git diff -- src",
+        "git log",
+        "git log --oneline -5",
+        "git log -p -- src/a.rs",
+        "git show v1:src/a.rs",
+        "git grep KEY",
+    ] {
+        assert_eq!(judged(line, secret).await.0, "allow", "{line}");
+    }
 }
 
 #[test]

@@ -3,11 +3,11 @@
 
 use super::evaluate::{AskKind, Decision, Prepared, Subject, Verdict, excerpt};
 use super::protected::protected_name;
+use super::repository::NamesInHistory;
+use async_trait::async_trait;
 use aye_core::contract::judgement::Profile;
 use aye_pattern::shell::{Simple, canonical};
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
 
 /// What a git command would change, as far as its words tell.
@@ -21,18 +21,16 @@ pub struct GitChange {
     pub any: bool,
 }
 
-/// Names the files that a change is about, relative to the root of the repository.
-pub type ChangedByGit =
-    Arc<dyn Fn(GitChange) -> Pin<Box<dyn Future<Output = Vec<String>> + Send>> + Send + Sync>;
+/// Answers questions about repositories by running git.
+#[async_trait]
+pub trait AskGit: Send + Sync {
+    /// Names the files that a change is about, relative to the root of the workspace's repository. What git does not say
+    /// is not named.
+    async fn changed(&self, change: GitChange) -> Vec<String>;
 
-/// How git is asked.
-#[derive(Clone)]
-pub(super) struct AskGit(pub(super) ChangedByGit);
-
-impl fmt::Debug for AskGit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AskGit")
-    }
+    /// Names every file that a commit of the repository with this root contains: of all references, their logs and the
+    /// stash. `None` when git does not say so soon.
+    async fn names_in_history(&self, root: &Path) -> Option<Arc<NamesInHistory>>;
 }
 
 /// The change that a command makes to the work tree.
@@ -81,7 +79,11 @@ fn change_of(command: &Simple) -> Option<GitChange> {
 }
 
 /// The verdict when git says that the line would change a protected file.
-pub(super) async fn with_protected(git: Option<&AskGit>, call: &Prepared<'_>, verdict: Verdict) -> Verdict {
+pub(super) async fn with_protected(
+    git: Option<&dyn AskGit>,
+    call: &Prepared<'_>,
+    verdict: Verdict,
+) -> Verdict {
     let asks = matches!(verdict.decision, Decision::Allow | Decision::Ask(_));
     let (Some(git), Subject::Shell(analysis)) = (git, &call.subject) else { return verdict };
     if !asks || verdict.profile != Some(Profile::Workspace) {
@@ -89,7 +91,7 @@ pub(super) async fn with_protected(git: Option<&AskGit>, call: &Prepared<'_>, ve
     }
     for command in &analysis.commands {
         let Some(change) = change_of(command) else { continue };
-        let names = (git.0)(change).await;
+        let names = git.changed(change).await;
         let Some(name) = names.iter().find(|name| protected_name(Path::new(name)).is_some()) else {
             continue;
         };

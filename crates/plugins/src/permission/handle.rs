@@ -139,8 +139,8 @@ impl Permissions {
             .is_some_and(|enforcement| enforcement.reaches_domains(profile))
     }
 
-    /// How git is asked what a command would change.
-    pub(super) fn ask_git(&self) -> Option<AskGit> {
+    /// Answers what a git command would change or print.
+    pub(super) fn ask_git(&self) -> Option<Arc<dyn AskGit>> {
         self.read(|now| now.enforcement.clone()).and_then(|enforcement| enforcement.git)
     }
 

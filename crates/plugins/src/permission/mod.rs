@@ -68,7 +68,7 @@ pub use evaluate::{
 };
 pub use file::{Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError};
 pub use files::FileRules;
-pub use git_changes::{ChangedByGit, GitChange};
+pub use git_changes::{AskGit, GitChange};
 pub use grant::propose_grants;
 pub use handle::{ModeRefusal, Permissions};
 pub use mode::{Mode, evaluate_in};
@@ -77,6 +77,7 @@ pub use opening::{FolderFault, FolderRefusal, SandboxGrant};
 pub use past::{Past, PastFolder, PastMade, PastQuestion};
 pub use path::NotAPath;
 pub use plugin::{GrantedPatterns, PERMISSION_PLUGIN, PermissionPlugin, PermissionSection};
+pub use repository::NamesInHistory;
 pub use rules::{GrantMark, Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
 pub use shipped::shipped_rules;
 pub use simulate::{Difference, Simulation, Tally, simulate};

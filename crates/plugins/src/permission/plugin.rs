@@ -105,7 +105,11 @@ impl PermissionPlugin {
         let question = self.permissions.question(&call.name, &call.arguments, primary);
         let mode = self.permissions.mode();
         let held = if call.name == SHELL_TOOL { self.permissions.held() } else { HeldProfiles::default() };
-        let prepared = Prepared::of(&question).map(|prepared| prepared.held_by(held));
+        let git = self.permissions.ask_git();
+        let prepared = match Prepared::of(&question) {
+            Ok(prepared) => Ok(prepared.held_by(held).with_history(git.as_deref()).await),
+            Err(why) => Err(why),
+        };
         let judged = match &prepared {
             Ok(prepared) => judge_in(&rules, prepared, mode),
             Err(why) => Verdict::error(&why.to_string()),
@@ -120,7 +124,7 @@ impl PermissionPlugin {
         if let Ok(prepared) = &prepared
             && !is_answered
         {
-            verdict = with_protected(self.permissions.ask_git().as_ref(), prepared, verdict).await;
+            verdict = with_protected(git.as_deref(), prepared, verdict).await;
         }
         // What the person agreed to cannot be enforced any more.
         let is_wider = verdict.profile > profile;

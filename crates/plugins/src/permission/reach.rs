@@ -6,7 +6,7 @@
 
 use super::files::{FileRules, Inside, binds};
 use super::path::{self, Forms, Places};
-use super::repository::{Repository, printed};
+use super::repository::{NamesInHistory, Printed, Repository, printed};
 use super::rules::Rule;
 use super::shell::no_files;
 use aye_core::contract::display::visible_line;
@@ -15,6 +15,7 @@ use aye_files::walk::Selection;
 use aye_pattern::Matcher;
 use aye_pattern::shell::{Analysis, Simple, Word, only_reads};
 use ignore::overrides::OverrideBuilder;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -207,6 +208,8 @@ pub(super) enum Reached {
     WorkTree(String),
     /// A repository whose index cannot be read.
     Index,
+    /// Git did not list the files of older commits in time.
+    History,
 }
 
 /// Which files a command reads in the folders it is given.
@@ -317,6 +320,9 @@ fn globs_of(words: &[Word]) -> Vec<String> {
     globs
 }
 
+/// What git said of the files in older commits, by the root of the repository. `None`: it did not say in time.
+pub(super) type FilesInCommits = BTreeMap<PathBuf, Option<Arc<NamesInHistory>>>;
+
 /// What is left to spend on one line.
 struct Budget {
     entries: usize,
@@ -330,13 +336,14 @@ pub(super) fn reached(
     places: &Places<'_>,
     rules: &FileRules,
     is_masked: bool,
+    history: &FilesInCommits,
 ) -> Reached {
     let mut budget = Budget { entries: MAX_ENTRIES, end: Instant::now() + MAX_TIME };
     let mut found = Reached::Nothing;
     each_command(analysis, places.cwd, |command, folders| {
         for cwd in folders {
             if matches!(found, Reached::Nothing) {
-                found = by_git(&command.words, cwd, rules, places);
+                found = by_git(&command.words, cwd, rules, places, history);
             }
             if matches!(found, Reached::Nothing) && !is_masked {
                 found = by_command(&command.words, cwd, rules, places, &mut budget);
@@ -408,28 +415,62 @@ fn by_command(
     Reached::Nothing
 }
 
+/// What git would print for a command.
+fn printed_by(words: &[Word]) -> Option<Printed> {
+    if name_of(words) == "git" { printed(words) } else { None }
+}
+
+/// The roots of the repositories that a line would print older files of.
+pub(super) fn printed_repositories(analysis: &Analysis, cwd: &Path) -> Vec<PathBuf> {
+    let mut roots = Vec::new();
+    each_command(analysis, cwd, |command, folders| {
+        if printed_by(&command.words).is_some_and(|printed| printed.is_old) {
+            let found = folders.iter().filter_map(|cwd| Repository::of(&path::resolve(cwd).0));
+            roots.extend(found.map(|repository| repository.root));
+        }
+    });
+    roots.sort_unstable();
+    roots.dedup();
+    roots
+}
+
 /// What git would read elsewhere, or print out of its repository.
-fn by_git(words: &[Word], cwd: &Path, rules: &FileRules, places: &Places<'_>) -> Reached {
-    if name_of(words) != "git" {
+fn by_git(
+    words: &[Word],
+    cwd: &Path,
+    rules: &FileRules,
+    places: &Places<'_>,
+    history: &FilesInCommits,
+) -> Reached {
+    let printed = printed_by(words);
+    if name_of(words) != "git" && printed.is_none() {
         return Reached::Nothing;
     }
     let Some(repository) = Repository::of(&path::resolve(cwd).0) else { return Reached::Nothing };
     if let Some(folder) = repository.elsewhere(places.workspace) {
         return Reached::WorkTree(visible_line(&folder).into_owned());
     }
-    let Some(paths) = printed(words) else { return Reached::Nothing };
-    let below: Vec<PathBuf> = paths.iter().map(|text| path::resolve(&cwd.join(text)).0).collect();
-    let Some(names) = repository.tracked() else { return Reached::Index };
+    let Some(printed) = printed else { return Reached::Nothing };
+    let below: Vec<PathBuf> = printed.paths.iter().map(|text| path::resolve(&cwd.join(text)).0).collect();
     let inside = rules.inside(&repository.root);
-    for name in names {
-        let file = repository.root.join(OsStr::from_bytes(&name));
-        let is_meant = below.is_empty() || below.iter().any(|folder| file.starts_with(folder));
-        if is_meant && let Some(rule) = inside.rule(&file, false) {
-            let shown = visible_line(&String::from_utf8_lossy(&name)).into_owned();
-            return Reached::File(format!("{shown} from the repository"), Arc::clone(rule));
-        }
+    let find = |names: &[Vec<u8>], whence: &str| {
+        names.iter().find_map(|name| {
+            let file = repository.root.join(OsStr::from_bytes(name));
+            let is_meant = below.is_empty() || below.iter().any(|folder| file.starts_with(folder));
+            let rule = inside.rule(&file, false).filter(|_| is_meant)?;
+            let shown = visible_line(&String::from_utf8_lossy(name)).into_owned();
+            Some(Reached::File(format!("{shown} from {whence}"), Arc::clone(rule)))
+        })
+    };
+    let Some(names) = repository.tracked() else { return Reached::Index };
+    if let Some(found) = find(&names, "the repository") {
+        return found;
     }
-    Reached::Nothing
+    match history.get(&repository.root) {
+        Some(Some(names)) if printed.is_old => find(names, "an older commit").unwrap_or(Reached::Nothing),
+        Some(None) if printed.is_old => Reached::History,
+        _ => Reached::Nothing,
+    }
 }
 
 /// The folder that a glob names before its first wildcard, with its slash.

@@ -9,9 +9,20 @@ use std::path::{Path, PathBuf};
 const MAX_INDEX: u64 = 256 << 20;
 const MAX_CONFIG: u64 = 1 << 20;
 
-/// The files whose content a git command would print out of the repository: all of them, or those below these paths.
-/// `None`: it prints none, or only files that its words name.
-pub(super) fn printed(words: &[Word]) -> Option<Vec<String>> {
+/// Names of files that commits contain, relative to the root of their repository.
+pub type NamesInHistory = Vec<Vec<u8>>;
+
+/// What a git command would print out of the repository.
+#[derive(Debug, Default)]
+pub(super) struct Printed {
+    /// Only files below these paths; none stands for every file.
+    pub(super) paths: Vec<String>,
+    /// Whether they may be files that only older commits contain.
+    pub(super) is_old: bool,
+}
+
+/// The files whose content a git command would print. `None`: it prints none, or only files that its words name.
+pub(super) fn printed(words: &[Word]) -> Option<Printed> {
     const SUMMARIES: &[&str] = &[
         "stat",
         "shortstat",
@@ -48,7 +59,8 @@ pub(super) fn printed(words: &[Word]) -> Option<Vec<String>> {
     ];
     let sub = words.get(1).map(|word| word.text.as_str())?;
     let rest = &words[1..];
-    let is_patch = has_short(rest, &['p', 'u', 'U', 'L', 'c', 'm', 'W']) || has_long(rest, PATCHES);
+    // What is searched for in changes shows in which commits are listed.
+    let is_patch = has_short(rest, &['p', 'u', 'U', 'L', 'c', 'm', 'W', 'G', 'S']) || has_long(rest, PATCHES);
     let is_summary = || {
         let is_one = |word: &Word| SUMMARIES.iter().any(|name| word.text.strip_prefix("--") == Some(*name));
         rest.iter().any(|word| is_one(word) || word.text == "-s" || word.text.starts_with("--stat="))
@@ -72,10 +84,20 @@ pub(super) fn printed(words: &[Word]) -> Option<Vec<String>> {
         "format-patch" | "archive" | "bundle" => true,
         _ => false,
     };
-    let paths = rest.iter().skip_while(|word| word.text != "--").skip(1);
-    prints.then(|| {
-        paths.map(|word| if word.is_literal() { word.text.clone() } else { String::new() }).collect()
-    })
+    // A file that is followed had other names.
+    let follows = has_long(rest, &["follow"]);
+    let paths = rest.iter().skip_while(|word| word.text != "--").skip(if follows { usize::MAX } else { 1 });
+    let is_old = match sub {
+        "diff" | "diff-files" => {
+            operands.clone().count() > 0 || has_long(rest, &["cached", "staged", "merge-base"])
+        }
+        "grep" => {
+            operands.clone().count() > 1 || has_short(rest, &['e', 'f']) || has_long(rest, &["and", "or"])
+        }
+        _ => true,
+    };
+    let paths = paths.map(|word| if word.is_literal() { word.text.clone() } else { String::new() });
+    prints.then(|| Printed { paths: paths.collect(), is_old })
 }
 
 /// A repository as its folder says.

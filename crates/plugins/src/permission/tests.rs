@@ -30,8 +30,14 @@ fn check(home: &Home, line: &Value) -> (String, String) {
         domains: &[],
         held: HeldProfiles::default(),
         mode: Mode::Ask,
+        git: None,
     };
-    let out: Value = serde_json::from_str(&check_line(&line.to_string(), &RuleSet::new(), ctx)).unwrap();
+    let out: Value = serde_json::from_str(&futures::executor::block_on(check_line(
+        &line.to_string(),
+        &RuleSet::new(),
+        ctx,
+    )))
+    .unwrap();
     (out["verdict"].as_str().unwrap().to_owned(), out["why"].as_str().unwrap().to_owned())
 }
 

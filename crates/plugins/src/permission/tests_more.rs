@@ -664,8 +664,10 @@ fn a_check_is_made_in_the_mode_it_is_asked_for() {
     let edit = r#"{"tool":"Edit","args":{"file_path":"a.rs","old_string":"a","new_string":"b"}}"#;
     let word = |mode: Mode| {
         let (cwd, held) = (Path::new("/w"), HeldProfiles::default());
-        let ctx = CheckContext { cwd, workspace: cwd, home: None, domains: &[], held, mode };
-        let out: Value = serde_json::from_str(&check_line(edit, &RuleSet::new(), ctx)).unwrap();
+        let ctx = CheckContext { cwd, workspace: cwd, home: None, domains: &[], held, mode, git: None };
+        let out: Value =
+            serde_json::from_str(&futures::executor::block_on(check_line(edit, &RuleSet::new(), ctx)))
+                .unwrap();
         out["verdict"].as_str().unwrap().to_owned()
     };
     assert_eq!([Mode::Ask, Mode::AcceptEdits, Mode::Plan].map(word), ["ask", "allow", "deny"]);
@@ -680,9 +682,12 @@ fn check_lines_that_are_no_questions() {
         domains: &[],
         held: HeldProfiles::default(),
         mode: Mode::Ask,
+        git: None,
     };
     let verdict = |line: &str| {
-        let out: Value = serde_json::from_str(&check_line(line, &RuleSet::new(), ctx)).unwrap();
+        let out: Value =
+            serde_json::from_str(&futures::executor::block_on(check_line(line, &RuleSet::new(), ctx)))
+                .unwrap();
         out["verdict"].as_str().unwrap().to_owned()
     };
     for line in [
@@ -775,13 +780,13 @@ proptest! {
     /// No question makes the judge panic, and an answer is an answer.
     #[test]
     fn check_never_panics(line in ".{0,80}", command in ".{0,60}", pattern in ".{0,30}", path in ".{0,30}") {
-        let ctx = CheckContext { cwd: Path::new("/w"), workspace: Path::new("/w"), home: Some(Path::new("/h")), domains: &[], held: HeldProfiles::default(), mode: Mode::Ask };
+        let ctx = CheckContext { cwd: Path::new("/w"), workspace: Path::new("/w"), home: Some(Path::new("/h")), domains: &[], held: HeldProfiles::default(), mode: Mode::Ask, git: None };
         for line in [
             line,
             json!({"tool": "Bash", "args": {"command": command}, "rules": {"deny": [pattern], "default": "allow"}}).to_string(),
             json!({"tool": "Edit", "args": {"file_path": path}, "rules": {"allow": ["Edit"]}}).to_string(),
         ] {
-            let out: Value = serde_json::from_str(&check_line(&line, &RuleSet::new(), ctx)).unwrap();
+            let out: Value = serde_json::from_str(&futures::executor::block_on(check_line(&line, &RuleSet::new(), ctx))).unwrap();
             prop_assert!(out["verdict"].is_string());
         }
     }
