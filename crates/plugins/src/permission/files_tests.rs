@@ -57,6 +57,21 @@ impl Place {
         let verdict = self.verdict(rules, "Bash", &json!({ "command": command }), mode);
         (verdict.decision.word(), verdict.why)
     }
+
+    /// The verdict on a command where the kernel enforces the sandbox.
+    fn held(&self, rules: &RuleSet, command: &str) -> (&'static str, String) {
+        let args = json!({ "command": command });
+        let question = Question {
+            tool: "Bash",
+            args: &args,
+            cwd: &self.root,
+            workspace: &self.root,
+            home: None,
+            primary: None,
+        };
+        let verdict = Prepared::of(&question).unwrap().held_by(HeldProfiles::ALL).verdict(rules);
+        (verdict.decision.word(), verdict.why)
+    }
 }
 
 #[test]
@@ -411,6 +426,20 @@ fn git_prints_no_tracked_secret_without_a_question() {
     assert_eq!(plain.bash(&denied, "git diff", Mode::Ask).0, "ask", "of the rules as they are");
 }
 
+#[test]
+fn code_that_may_start_git_prints_no_tracked_secret_either() {
+    let (secret, plain) = (place(), place());
+    repository(&secret, &["src/a.rs", "conf/.env"]);
+    repository(&plain, &["src/a.rs"]);
+    let rules = rules(&[], &[], &[]);
+    for line in ["awk 'BEGIN{system(\"git show HEAD:conf/.env\")}'", "awk '{print | \"sh\"}' src/a.rs"] {
+        let (word, why) = secret.held(&rules, line);
+        assert_eq!((word, why.contains("conf/.env from the repository")), ("ask", true), "{line}: {why}");
+        assert_eq!(plain.held(&rules, line).0, "allow", "{line}");
+    }
+    assert_eq!(secret.held(&rules, "awk '{print $1}' src/a.rs").0, "allow", "that starts nothing");
+}
+
 /// Says that commits contain these files, or nothing.
 struct Commits(Option<&'static [&'static str]>);
 
@@ -454,6 +483,7 @@ async fn git_prints_no_secret_of_an_older_commit_without_a_question() {
         "git cat-file -p 0123abcd",
         "git stash show -p",
         "cd src && git log -p",
+        "awk 'BEGIN{system(\"git show\")}'",
     ] {
         let is_allowed = judged(line, plain).await.0 == "allow";
         let (word, why) = judged(line, secret).await;

@@ -13,7 +13,7 @@ use aye_core::contract::display::visible_line;
 use aye_core::contract::path_policy::PathAccess;
 use aye_files::walk::Selection;
 use aye_pattern::Matcher;
-use aye_pattern::shell::{Analysis, Simple, Word, only_reads};
+use aye_pattern::shell::{Analysis, Simple, Word, is_awk, only_reads, risks};
 use ignore::overrides::OverrideBuilder;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -415,9 +415,15 @@ fn by_command(
     Reached::Nothing
 }
 
-/// What git would print for a command.
+/// What git would print for a command. Code of awk can start git, too, and no mask keeps git from what its objects hold.
 fn printed_by(words: &[Word]) -> Option<Printed> {
-    if name_of(words) == "git" { printed(words) } else { None }
+    match name_of(words) {
+        "git" => printed(words),
+        name if is_awk(name) && risks(words).iter().any(|risk| risk.executes) => {
+            Some(Printed { paths: Vec::new(), is_old: true })
+        }
+        _ => None,
+    }
 }
 
 /// The roots of the repositories that a line would print older files of.
