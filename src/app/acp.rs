@@ -229,7 +229,6 @@ impl FolderHost for Folder {
     }
 
     async fn prepare(&self) -> Vec<String> {
-        self.app.load_grants().await;
         self.app.mcp.settled().await;
         std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -264,7 +263,7 @@ impl FolderHost for Folder {
             }
         }
         let resume = answer.resume(self.app.clock.now_ms());
-        self.app.runtime.decide_granting(id, resume, actor, grant, self.app.load_grants()).await
+        self.app.runtime.decide_granting(id, resume, actor, grant).await
     }
 
     async fn close(&self) {

@@ -13,7 +13,7 @@ use super::mcp::{MCP_PLUGIN, McpPlugin};
 use super::notify::Notifier;
 use super::programs::ProjectPrograms;
 use super::telemetry::Telemetry;
-use super::{Failure, agents, deferred, models, prompt, reminders, sections};
+use super::{Failure, agents, deferred, grants, models, prompt, reminders, sections};
 use crate::cli::Cli;
 use crate::config::{Instructions, Selection};
 use crate::contract::clock::{Clock, SystemClock};
@@ -331,6 +331,13 @@ fn runtime(
         .with_lease(settings.lease)
         .with_remains(Arc::new(|left| Box::pin(tools::exec::end_of_run(left.pid, left.run.to_string()))))
         .with_cwd(foundation.workspace.cwd.clone())
+        .with_grant_loader({
+            let (store, permission, clock) = (store.clone(), permission.clone(), Arc::clone(clock));
+            Arc::new(move || {
+                let (store, permission, now) = (store.clone(), permission.clone(), clock.now_ms());
+                Box::pin(async move { grants::load(&store, &permission, now).await })
+            })
+        })
         .with_asked({
             let notifier = notifier.clone();
             Arc::new(move |question| notifier.asked(question))

@@ -92,7 +92,6 @@ impl Elsewhere {
     pub(super) fn go_on(&self, app: Arc<App>, thread: ThreadId) {
         let (events, of, id) = (self.events.clone(), Arc::clone(&app), thread.clone());
         let task = tokio::spawn(async move {
-            app.load_grants().await;
             app.mcp.ready_quietly().await;
             let result = app.runtime.resume(&id, Arc::new(NullEventSink), UnknownPolicy::Ask).await;
             tell(&app, &events, &id, &result).await;

@@ -56,7 +56,8 @@ impl Drop for GrantWatch {
     }
 }
 
-async fn load(store: &Store, permission: &Permissions, now_ms: u64) {
+/// Brings the grants of a store into force.
+pub(super) async fn load(store: &Store, permission: &Permissions, now_ms: u64) {
     let (grants, ended) = tokio::join!(store.grants(now_ms), store.ended_grants(ENDED));
     match grants {
         Ok(grants) => permission.set_grants(grants),

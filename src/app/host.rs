@@ -130,7 +130,6 @@ impl TerminalHost {
             Ok(app) if Arc::ptr_eq(&app, &self.app) => {
                 let (own, sink) = (thread.clone(), self.viewer.sink(thread));
                 self.viewer.drive(thread, async move {
-                    app.load_grants().await;
                     let result = app.runtime.resume(&own, sink, UnknownPolicy::Ask).await;
                     tell(&app, &events, &own, &result).await;
                     result.map(Some)
@@ -382,7 +381,6 @@ impl Host for TerminalHost {
         let (app, viewer, own, sink) =
             (Arc::clone(&self.app), self.viewer.clone(), thread.clone(), self.viewer.sink(thread));
         self.viewer.drive(thread, async move {
-            app.load_grants().await;
             let result = app.runtime.run(request, sink).await;
             if let Err(RuntimeError::ThreadAlreadyRunning { .. }) = &result {
                 // Another process became awake in the same moment. Nothing that was said is lost.
@@ -441,7 +439,7 @@ impl Host for TerminalHost {
             None => None,
         };
         let resume = answer.resume(self.app.clock.now_ms());
-        let decided = self.app.runtime.decide_granting(id, resume, actor, grant, self.app.load_grants());
+        let decided = self.app.runtime.decide_granting(id, resume, actor, grant);
         let outcome = decided.await.map_err(on_card)?;
         match &outcome {
             DecideOutcome::Accepted(record)

@@ -208,7 +208,6 @@ impl Viewer {
     pub(super) fn mind(&self, thread: &ThreadId) {
         let (app, thread) = (Arc::clone(&self.app), thread.clone());
         tokio::spawn(async move {
-            app.load_grants().await;
             if let Err(error) = app.runtime.mind_tasks(&thread).await {
                 tracing::error!(%thread, %error, "background runs cannot resume");
             }
@@ -238,7 +237,6 @@ impl Viewer {
         }
         let (viewer, own, sink) = (self.clone(), thread.clone(), self.sink(thread));
         self.drive(thread, async move {
-            viewer.app.load_grants().await;
             // A call that waits may be one of a server that is just being started.
             viewer.app.mcp.settled().await;
             viewer.app.runtime.resume(&own, sink, UnknownPolicy::Ask).await.map(Some)
@@ -322,7 +320,6 @@ impl Viewer {
                     return None;
                 }
             };
-            self.app.load_grants().await;
             let sink = self.sink_that_begins(thread, Some(row_of(&first)));
             match self.app.runtime.run_queued(first, sink).await {
                 // Somebody else began it, or it was taken back: the next one.

@@ -218,7 +218,6 @@ impl Worker {
         let result = match self.app_of(&job).await {
             Err(why) => Err(RuntimeError::Store(why)),
             Ok(app) => {
-                app.load_grants().await;
                 let run = async {
                     app.mcp.ready().await;
                     app.runtime.run_job(&job, Arc::new(NullEventSink), UnknownPolicy::Report).await

@@ -128,7 +128,7 @@ pub trait FolderHost: Send + Sync {
     /// Why it cannot be used.
     async fn set_model(&self, name: &str) -> Result<(), String>;
 
-    /// Brings grants up to date and waits a moment for MCP servers, before a run. Returns what the user should know.
+    /// Waits a moment for MCP servers, before a run. Returns what the user should know.
     async fn prepare(&self) -> Vec<String>;
 
     /// The message that a prompt is.

@@ -8,7 +8,7 @@ use super::delegate::AgentBackend;
 use super::resolve::resolve;
 use super::tasks::Tasks;
 use super::window::Windows;
-use super::{AgentRuntime, Asked, Remains, Shared, lease};
+use super::{AgentRuntime, Asked, GrantLoader, Remains, Shared, lease};
 use aye_core::contract::clock::{Clock, SystemClock};
 use aye_core::contract::executor::LlmExecutor;
 use aye_core::contract::profile::ProfileStore;
@@ -64,6 +64,7 @@ pub struct AgentRuntimeBuilder {
     remains: Option<Remains>,
     lease: Option<Duration>,
     asked: Option<Asked>,
+    grants: Option<GrantLoader>,
     question_terms: Terms,
     artifacts: Option<super::Artifacts>,
     phases: Option<PhaseRuntime>,
@@ -96,6 +97,14 @@ impl AgentRuntimeBuilder {
     #[must_use]
     pub fn with_asked(mut self, asked: Asked) -> Self {
         self.asked = Some(asked);
+        self
+    }
+
+    /// Brings the grants of the store into force: called before a run begins or goes on, and when a question is answered
+    /// with a grant. Another process may have given or revoked some.
+    #[must_use]
+    pub fn with_grant_loader(mut self, load: GrantLoader) -> Self {
+        self.grants = Some(load);
         self
     }
 
@@ -321,6 +330,7 @@ impl AgentRuntimeBuilder {
             remains: self.remains,
             lease: self.lease.unwrap_or(lease::LENGTH),
             asked: self.asked,
+            grants: self.grants,
             question_terms: self.question_terms,
             artifacts: self.artifacts,
             phases: self.phases,

@@ -108,6 +108,9 @@ pub type Remains = Arc<dyn Fn(Left) -> futures::future::BoxFuture<'static, ()> +
 /// Called once per question, after its commit; not for questions that are only shown again.
 pub type Asked = Arc<dyn Fn(&SuspensionRecord) + Send + Sync>;
 
+/// Brings the grants of the store into force.
+pub type GrantLoader = Arc<dyn Fn() -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
+
 struct Inner {
     shared: Arc<Shared>,
     live: Arc<Live>,
@@ -126,6 +129,7 @@ pub(crate) struct Shared {
     pub(crate) remains: Option<Remains>,
     pub(crate) lease: Duration,
     pub(crate) asked: Option<Asked>,
+    grants: Option<GrantLoader>,
     pub(crate) question_terms: Terms,
     /// Keeps large results where the model can read them.
     artifacts: Option<Artifacts>,
@@ -141,6 +145,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Brings the grants of the store into force.
+    pub(crate) async fn load_grants(&self) {
+        if let Some(load) = &self.grants {
+            load().await;
+        }
+    }
+
     pub(crate) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
         self.catalog.read().expect("no panic while the catalog is held")
     }
@@ -452,6 +463,7 @@ impl AgentRuntime {
     }
 
     async fn enter(&self, thread_id: &ThreadId) -> Slot {
+        self.inner.shared.load_grants().await;
         self.inner.live.enter(thread_id, &self.inner.shared.store).await
     }
 

@@ -20,11 +20,11 @@ impl AgentRuntime {
         resume: ToolCallResume,
         actor: Actor,
     ) -> Result<DecideOutcome, DecideError> {
-        self.decide_granting(id, resume, actor, None, std::future::ready(())).await
+        self.decide_granting(id, resume, actor, None).await
     }
 
-    /// The same, with a rule that is granted when the answer is accepted, in one transaction with it. `in_force` then
-    /// brings the rule into force here, before the run continues.
+    /// The same, with a rule that is granted when the answer is accepted, in one transaction with it. It is in
+    /// force here before the run continues.
     ///
     /// # Errors
     /// [`DecideError`]: nothing was written.
@@ -34,7 +34,6 @@ impl AgentRuntime {
         resume: ToolCallResume,
         actor: Actor,
         grant: Option<GrantRecord>,
-        in_force: impl Future<Output = ()> + Send,
     ) -> Result<DecideOutcome, DecideError> {
         let shared = &self.inner.shared;
         let Some(suspension) = shared.store.suspension(id).await.map_err(DecideError::Store)? else {
@@ -52,7 +51,7 @@ impl AgentRuntime {
         match &outcome {
             DecideOutcome::Accepted(record) => {
                 if grants {
-                    in_force.await;
+                    shared.load_grants().await;
                 }
                 let delivery =
                     Delivery { call: record.call_id.clone(), suspension: record.id.clone(), resume };

@@ -126,7 +126,7 @@ pub trait Workshop: Send + Sync {
     /// Their runtime.
     fn runtime(&self) -> &AgentRuntime;
 
-    /// Brings grants up to date and waits for tools of servers, before a run begins or goes on.
+    /// Waits for tools of servers, before a run begins or goes on.
     async fn prepare(&self);
 
     /// A grant as it is stored, when it may be given with a question of this folder.

@@ -214,7 +214,6 @@ impl Workshop for FolderApp {
     }
 
     async fn prepare(&self) {
-        self.0.load_grants().await;
         self.0.mcp.ready_quietly().await;
     }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::*;
 use crate::lease::{Lease, LeaseGuard, term};
 use aye_core::contract::event_sink::ChannelEventSink;
-use aye_core::contract::record::{Decision, Fence};
+use aye_core::contract::record::{Decision, Fence, GrantRecord, GrantScope};
 use aye_store_sqlite::{Store, Term};
+use futures::FutureExt as _;
 
 /// The longest anything here may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -400,4 +401,41 @@ async fn a_question_that_somebody_else_found_expired_is_closed_at_the_next_wake_
     assert_eq!(result.response, "I see.");
     assert!(script.result_of("a").contains("expired"), "{}", script.result_of("a"));
     assert_eq!(house.executed(), 0);
+}
+
+#[tokio::test]
+async fn grants_are_loaded_before_a_run_begins_or_goes_on_and_with_a_grant() {
+    let house = House { mode: ToolExecutionMode::ParallelBatchApproval, ..House::new() };
+    let script = Script::of([calls(&[("c1", "ask"), ("c2", "ask")]), text("It is done.")]);
+    let loads = Arc::new(AtomicU32::new(0));
+    let counter = Arc::clone(&loads);
+    let load = move || {
+        counter.fetch_add(1, Ordering::SeqCst);
+        std::future::ready(()).boxed()
+    };
+    let runtime = house.builder(&script).with_grant_loader(Arc::new(load)).build().unwrap();
+    let loaded = || loads.swap(0, Ordering::SeqCst);
+    let (result, _) = say(&runtime, "go").await;
+    assert_eq!(loaded(), 1, "a run begins");
+    let [first, second] = [0, 1].map(|at| result.waiting[at].clone());
+    let yes = answer(ResumeDecisionAction::Resume);
+    runtime.decide(&first.id, yes.clone(), actor()).await.unwrap();
+    assert_eq!(loaded(), 0, "an answer alone");
+    let grant = GrantRecord {
+        id: "g1".into(),
+        pattern: "ask".into(),
+        sandbox: None,
+        scope: GrantScope::Everywhere,
+        created_at: 1,
+        expires_at: None,
+        max_uses: None,
+        uses: 0,
+        revoked_at: None,
+        suspension_id: Some(second.id.clone()),
+        actor: actor(),
+    };
+    runtime.decide_granting(&second.id, yes, actor(), Some(grant)).await.unwrap();
+    assert_eq!(loaded(), 1, "an answer with a grant");
+    wake(&runtime, UnknownPolicy::Ask).await;
+    assert_eq!((loaded(), house.executed()), (1, 2), "a run goes on");
 }

@@ -434,8 +434,7 @@ async fn decide_granting(
     };
     let folder = folder.ok_or_else(|| ApiError::internal("no folder is served"))?;
     let workshop = hub.workshop(&folder).await?;
-    let in_force = workshop.prepare();
-    let outcome = workshop.runtime().decide_granting(id, resume, actor, grant, in_force).await?;
+    let outcome = workshop.runtime().decide_granting(id, resume, actor, grant).await?;
     let (word, record) = match outcome {
         DecideOutcome::Accepted(record) => {
             hub.metrics.decision();
