@@ -338,10 +338,7 @@ fn runtime(
                 Box::pin(async move { grants::load(&store, &permission, now).await })
             })
         })
-        .with_asked({
-            let notifier = notifier.clone();
-            Arc::new(move |question| notifier.asked(question))
-        })
+        .with_renderer(Arc::new(notifier.clone()))
         .with_question_terms(settings.questions.clone())
         .with_artifacts(context::artifacts(&output_dir))
         .with_agent_spec(spec)

@@ -1,5 +1,5 @@
-//! Notify programs for new questions. Each gets the question as JSON on stdin and decides nothing itself: it may call
-//! `aye approvals` like any program.
+//! Shows questions outside of the terminal. Programs get a new question as JSON on stdin and decide nothing themselves:
+//! they may call `aye approvals` like any program.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use super::foundation::Foundation;
 use crate::contract::display::visible_line;
 use crate::contract::record::SuspensionRecord;
+use crate::contract::renderer::Renderer;
 use crate::contract::terms::Notify;
 
 /// How long a program may take.
@@ -73,8 +74,8 @@ impl Notifier {
         }
     }
 
-    /// A question is there: starts the programs of its `notify`, and returns at once.
-    pub(super) fn asked(&self, question: &SuspensionRecord) {
+    /// Starts the programs of a question's `notify`, and returns at once.
+    fn start_programs(&self, question: &SuspensionRecord) {
         let notify = question.ticket.suspension.parameters.get("notify");
         let Some(Ok(list)) = notify.map(Notify::read_all) else { return };
         for entry in list {
@@ -104,6 +105,12 @@ impl Notifier {
     /// As [`Notifier::settle`], for a run that has nothing else to do: each program may take its time.
     pub(super) async fn finish(&self) {
         self.settle(LIMIT + Duration::from_secs(1)).await;
+    }
+}
+
+impl Renderer for Notifier {
+    fn render(&self, question: &SuspensionRecord) {
+        self.start_programs(question);
     }
 }
 

@@ -13,6 +13,7 @@ use aye_core::contract::clock::{Clock, SystemClock};
 use aye_core::contract::executor::LlmExecutor;
 use aye_core::contract::profile::ProfileStore;
 use aye_core::contract::record::Owner;
+use aye_core::contract::renderer::Renderer;
 use aye_core::contract::snapshot::Snapshots;
 use aye_core::contract::spec::{AgentSpec, ModelEntry};
 use aye_core::contract::storage::ThreadRunStore;
@@ -65,6 +66,7 @@ pub struct AgentRuntimeBuilder {
     lease: Option<Duration>,
     asked: Option<Asked>,
     grants: Option<GrantLoader>,
+    renderers: Vec<Arc<dyn Renderer>>,
     question_terms: Terms,
     artifacts: Option<super::Artifacts>,
     phases: Option<PhaseRuntime>,
@@ -105,6 +107,13 @@ impl AgentRuntimeBuilder {
     #[must_use]
     pub fn with_grant_loader(mut self, load: GrantLoader) -> Self {
         self.grants = Some(load);
+        self
+    }
+
+    /// Adds a renderer: it shows questions, and is told when one was answered or expired.
+    #[must_use]
+    pub fn with_renderer(mut self, renderer: Arc<dyn Renderer>) -> Self {
+        self.renderers.push(renderer);
         self
     }
 
@@ -331,6 +340,7 @@ impl AgentRuntimeBuilder {
             lease: self.lease.unwrap_or(lease::LENGTH),
             asked: self.asked,
             grants: self.grants,
+            renderers: self.renderers,
             question_terms: self.question_terms,
             artifacts: self.artifacts,
             phases: self.phases,

@@ -166,6 +166,8 @@ pub(super) struct Driver {
     pub(super) error_code: Option<String>,
     /// The questions that were closed as expired.
     pub(super) expired: Vec<SuspensionId>,
+    /// The questions that were answered or ended, until those who showed them are told.
+    pub(super) settled: Vec<SuspensionId>,
     pub(super) awake_since: u64,
     pub(super) saved_thread_state: BTreeMap<String, Value>,
     /// What its thread serves, when it is a child's.
@@ -250,6 +252,7 @@ impl Driver {
             packing: Packing::of(summary, sizes, is_assumed),
             error_code: None,
             expired: Vec::new(),
+            settled: Vec::new(),
             awake_since,
             saved_thread_state,
             lineage,
@@ -289,8 +292,17 @@ impl Driver {
             | Fact::Failed { .. }
             | Fact::Recovered { .. } => None,
         };
+        let settles = match &fact {
+            Fact::Decided { suspension, .. } | Fact::Expired { suspension, .. }
+                if !self.shared.renderers.is_empty() =>
+            {
+                Some(suspension.clone())
+            }
+            _ => None,
+        };
         match self.machine.apply(fact) {
             Ok(directives) => {
+                self.settled.extend(settles.filter(|_| !directives.is_empty()));
                 // One that was known before leads to nothing.
                 if let Some((call, decision)) = decided.filter(|_| !directives.is_empty()) {
                     self.open.decisions.insert(call, decision);
@@ -344,6 +356,7 @@ impl Driver {
             }
             if let Some(fact) = self.late.pop_front() {
                 directives.extend(self.try_apply(fact));
+                self.tell_settled().await;
                 continue;
             }
             self.begin_children();

@@ -216,9 +216,32 @@ impl Driver {
 
     /// Tells whoever wants to know of new questions. They are in the store: whoever is told may answer.
     pub(super) fn tell_asked(&self, opened: &[SuspensionRecord]) {
-        if let Some(asked) = &self.shared.asked {
-            for question in opened.iter().filter(|question| !question.ticket.is_served()) {
+        for question in opened.iter().filter(|question| !question.ticket.is_served()) {
+            if let Some(asked) = &self.shared.asked {
                 asked(question);
+            }
+            for renderer in &self.shared.renderers {
+                renderer.render(question);
+            }
+        }
+    }
+
+    /// Tells those who showed a question what became of it.
+    pub(super) async fn tell_settled(&mut self) {
+        for id in std::mem::take(&mut self.settled) {
+            let record = match self.shared.store.suspension(&id).await {
+                Ok(Some(record)) if !record.ticket.is_served() => record,
+                Ok(_) => continue,
+                Err(error) => {
+                    tracing::warn!(%error, question = %id, "what became of it is not told");
+                    continue;
+                }
+            };
+            for renderer in &self.shared.renderers {
+                match &record.decision {
+                    Some(answer) => renderer.decided(&record, answer, record.decided_by.as_ref()),
+                    None => renderer.expired(&record),
+                }
             }
         }
     }

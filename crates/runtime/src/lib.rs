@@ -67,6 +67,7 @@ use aye_core::contract::message::Message;
 use aye_core::contract::near::or_these;
 use aye_core::contract::profile::ProfileStore;
 use aye_core::contract::record::{LeaseRecord, Owner, RunRecord, SuspensionRecord, ThreadRecord};
+use aye_core::contract::renderer::Renderer;
 use aye_core::contract::snapshot::Snapshots;
 use aye_core::contract::storage::{AcquireError, StoreError, ThreadRunStore};
 use aye_core::contract::terms::Terms;
@@ -130,6 +131,7 @@ pub(crate) struct Shared {
     pub(crate) lease: Duration,
     pub(crate) asked: Option<Asked>,
     grants: Option<GrantLoader>,
+    pub(crate) renderers: Vec<Arc<dyn Renderer>>,
     pub(crate) question_terms: Terms,
     /// Keeps large results where the model can read them.
     artifacts: Option<Artifacts>,

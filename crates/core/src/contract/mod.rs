@@ -34,6 +34,7 @@ pub mod profile;
 pub mod progress;
 pub mod question;
 pub mod record;
+pub mod renderer;
 pub mod schema;
 pub mod server;
 pub mod snapshot;

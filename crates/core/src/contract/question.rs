@@ -25,7 +25,7 @@ pub struct Question {
     pub why: Option<String>,
     /// The folder that the call would run in.
     pub cwd: Option<String>,
-    /// Who is notified, and how.
+    /// How people are notified of it.
     pub notify: Vec<Notify>,
     /// What changed since it was asked first.
     pub stale: StaleQuestion,
