@@ -3,7 +3,7 @@
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::ids::{DecisionId, SuspensionId};
 use aye_core::contract::record::SuspensionRecord;
-use aye_core::contract::suspension::{ACTION_ASK_USER, ResumeDecisionAction, ToolCallResume};
+use aye_core::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 use serde_json::{Value, json};
 
 /// A client's answer to a pending question.
@@ -31,10 +31,7 @@ impl ClientAnswer {
     /// Makes what the user wrote beside an approval the answer of a question that asks for text.
     pub(crate) fn fill_from_reason(&mut self, asked: &SuspensionRecord) {
         let suspension = &asked.ticket.suspension;
-        if suspension.action != ACTION_ASK_USER
-            || self.action != ResumeDecisionAction::Resume
-            || !self.result.is_null()
-        {
+        if !suspension.is_choice() || self.action != ResumeDecisionAction::Resume || !self.result.is_null() {
             return;
         }
         let Some(text) = self.reason.take() else { return };

@@ -6,10 +6,8 @@ use std::collections::HashSet;
 
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::event::AgentEvent;
-use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::message::{Message, Role, Visibility};
 use aye_core::contract::record::{StoredMessage, SuspensionRecord};
-use aye_core::contract::tool::ToolResult;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -65,19 +63,7 @@ pub fn replay(messages: &[StoredMessage]) -> Vec<Replayed> {
 pub fn questions(message_id: &str, open: &[SuspensionRecord]) -> Vec<AgentEvent> {
     open.iter()
         .filter(|record| !record.ticket.is_served())
-        .map(|record| {
-            let ticket = record.ticket.clone();
-            AgentEvent::ToolCallDone {
-                id: record.call_id.to_string(),
-                message_id: message_id.to_owned(),
-                result: ToolResult::suspended_with(
-                    ticket.pending.name.clone(),
-                    ticket.suspension.message.clone(),
-                    ticket,
-                ),
-                outcome: ToolCallOutcome::Suspended,
-            }
-        })
+        .flat_map(|record| AgentEvent::asked(&record.ticket, message_id))
         .collect()
 }
 
@@ -157,6 +143,9 @@ fn member<T: DeserializeOwned>(about: &serde_json::Value, name: &str) -> Option<
 
 #[cfg(test)]
 mod tests {
+    use aye_core::contract::lifecycle::ToolCallOutcome;
+    use aye_core::contract::tool::ToolResult;
+
     use aye_core::contract::inference::StopReason;
     use aye_core::contract::message::ToolCall;
     use aye_core::contract::record::SuspensionStatus;

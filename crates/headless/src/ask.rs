@@ -20,11 +20,10 @@ use aye_core::contract::display::visible_line;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::event_sink::EventSink as _;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
-use aye_core::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
+use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::message::Role;
 use aye_core::contract::record::{RunRecord, SuspensionRecord, SuspensionStatus};
 use aye_core::contract::suspension::{Actor, Answer, CHANNEL_POLICY, ResumeDecisionAction};
-use aye_core::contract::tool::ToolResult;
 use aye_runtime::{
     AgentRunResult, AgentRuntime, CarriedOn, DecideError, RunDocument, RunFollower, RuntimeError,
     stop_reason_of,
@@ -134,15 +133,9 @@ impl HeadlessSession<'_> {
             .unwrap_or_default();
         self.printer.emit(started(result, run.as_ref())).await;
         for question in &result.waiting {
-            let ticket = question.ticket.clone();
-            let (name, text) = (ticket.pending.name.clone(), ticket.suspension.message.clone());
-            let event = AgentEvent::ToolCallDone {
-                id: question.call_id.to_string(),
-                message_id: message_id.clone(),
-                result: ToolResult::suspended_with(name, text, ticket),
-                outcome: ToolCallOutcome::Suspended,
-            };
-            self.printer.emit(event).await;
+            for event in AgentEvent::asked(&question.ticket, &message_id) {
+                self.printer.emit(event).await;
+            }
         }
         self.printer.emit(finished(result)).await;
         Ok(())

@@ -12,7 +12,7 @@ use aye_core::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcom
 use aye_core::contract::message::{Message, Role, ToolCall};
 use aye_core::contract::suspension::ToolCallResume;
 use aye_core::contract::tool::ToolResult;
-use aye_core::run::{CallState, Notice, Stage};
+use aye_core::run::{Notice, Stage};
 
 impl Driver {
     pub(super) async fn tell_error(&mut self, message: &str, code: Option<&str>) {
@@ -46,7 +46,15 @@ impl Driver {
                 };
                 AgentEvent::ToolCallResumed { target_id: call.to_string(), result }
             }
-            Notice::CallDone(call, status) => self.call_done(&call, status),
+            Notice::CallDone(call, status) => {
+                if let (ToolCallStatus::Suspended, Some(ticket)) = (status, self.open.tickets.get(&call)) {
+                    for event in AgentEvent::asked(ticket, self.step.message_id.as_str()) {
+                        self.sink.emit(event).await;
+                    }
+                    return;
+                }
+                self.call_done(&call)
+            }
             Notice::RunFinish(termination) => AgentEvent::RunFinish {
                 thread_id: self.record.thread_id.to_string(),
                 run_id: self.record.id.to_string(),
@@ -78,17 +86,11 @@ impl Driver {
         }
     }
 
-    fn call_done(&self, call: &CallId, status: ToolCallStatus) -> AgentEvent {
-        let tool = self.tool_call(call).map_or_else(|_| String::new(), |c| c.name.clone());
-        let (result, outcome) = match (status, self.open.tickets.get(call)) {
-            (ToolCallStatus::Suspended, Some(ticket)) => (
-                ToolResult::suspended_with(tool, ticket.suspension.message.clone(), ticket.clone()),
-                ToolCallOutcome::Suspended,
-            ),
-            _ => match self.step.result(call) {
-                Some(done) => (done.result.clone(), done.outcome),
-                None => (ToolResult::error(tool, "no result"), ToolCallOutcome::Failed),
-            },
+    fn call_done(&self, call: &CallId) -> AgentEvent {
+        let tool = self.tool_name(call);
+        let (result, outcome) = match self.step.result(call) {
+            Some(done) => (done.result.clone(), done.outcome),
+            None => (ToolResult::error(tool, "no result"), ToolCallOutcome::Failed),
         };
         AgentEvent::ToolCallDone {
             id: call.to_string(),
@@ -121,10 +123,8 @@ impl Driver {
     pub(super) async fn result(&mut self) -> Result<AgentRunResult, RuntimeError> {
         let waiting = self
             .machine
-            .calls()
-            .iter()
-            .filter(|call| matches!(call.state, CallState::Suspended { .. }))
-            .filter_map(|call| self.open.tickets.get(&call.id))
+            .open_tickets()
+            .filter_map(|ticket| self.open.tickets.get(&ticket.pending.id))
             .filter(|ticket| !ticket.is_served())
             .map(|ticket| ticket.suspension.id.clone());
         let mut suspensions = Vec::new();
@@ -137,9 +137,12 @@ impl Driver {
         }
         let termination = match self.machine.stage() {
             Stage::Done(reason) => reason.clone(),
-            Stage::Created | Stage::Phase(_) | Stage::Inferring | Stage::Tools | Stage::Ending(_) => {
-                TerminationReason::Suspended
-            }
+            Stage::Created
+            | Stage::Phase(_)
+            | Stage::Inferring
+            | Stage::Tools
+            | Stage::Asking(_)
+            | Stage::Ending(_) => TerminationReason::Suspended,
         };
         Ok(AgentRunResult {
             thread_id: self.record.thread_id.clone(),

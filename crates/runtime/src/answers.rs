@@ -7,22 +7,14 @@ use super::request::RuntimeError;
 use aye_core::contract::ids::{CallId, SuspensionId};
 use aye_core::contract::record::SuspensionStatus;
 use aye_core::contract::storage::SuspensionFilter;
-use aye_core::run::{CallState, Fact};
+use aye_core::run::Fact;
 
 impl Driver {
     /// The questions that wait, by call.
     fn waiting(&self) -> impl Iterator<Item = (&CallId, &SuspensionId, Option<u64>)> {
-        self.machine.calls().iter().filter_map(|call| match &call.state {
-            CallState::Suspended { ticket } => {
-                Some((&call.id, &ticket.suspension.id, ticket.suspension.expires_at))
-            }
-            CallState::New
-            | CallState::Gating
-            | CallState::Held { .. }
-            | CallState::Regating { .. }
-            | CallState::Running { .. }
-            | CallState::Closed { .. } => None,
-        })
+        self.machine
+            .open_tickets()
+            .map(|ticket| (&ticket.pending.id, &ticket.suspension.id, ticket.suspension.expires_at))
     }
 
     /// Takes what the store says of the questions that wait: answers, and times that ran out.

@@ -18,7 +18,7 @@ use aye_core::contract::judgement::{JudgedCall, Profile};
 use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::message::ToolCall;
 use aye_core::contract::record::{AttemptId, Begin, IntentRecord, OutcomeKind};
-use aye_core::contract::suspension::{ACTION_ASK_USER, SuspendTicket, ToolCallResume, ToolCallResumeMode};
+use aye_core::contract::suspension::{SuspendTicket, ToolCallResume, ToolCallResumeMode};
 use aye_core::contract::tool::{
     FilePreview, Tool, ToolCallContext, ToolClass, ToolError, ToolOutput, ToolResult,
 };
@@ -489,7 +489,7 @@ impl Driver {
     pub(super) fn on_terms(&self, ticket: &mut SuspendTicket) {
         let terms = &self.shared.question_terms;
         let question = &mut ticket.suspension;
-        if question.action == ACTION_ASK_USER && question.expires_at.is_none() {
+        if question.is_choice() && question.expires_at.is_none() {
             question.expires_at = terms.ends_at(self.shared.clock.now_ms());
         }
         if let Some(parameters) = question.parameters.as_object_mut() {
@@ -501,7 +501,7 @@ impl Driver {
 
     /// An execution that ended in a question has an outcome too: it asked.
     pub(super) fn record_suspended(&mut self, id: &CallId) {
-        let name = self.tool_call(id).map_or_else(|_| String::new(), |c| c.name.clone());
+        let name = self.tool_name(id);
         self.record_result(id, ToolResult::suspended(name, "it asks"), ToolCallOutcome::Suspended);
         let attempt = self.machine.call(id).map_or(1, |c| c.attempt);
         self.record_outcome(id, attempt, OutcomeKind::Returned);

@@ -40,10 +40,12 @@ use aye_core::contract::profile::ProfileAccess;
 use aye_core::contract::record::{JobClaim, RunRecord};
 use aye_core::contract::suspension::{SuspendTicket, ToolCallResume};
 use aye_core::contract::tool::{ToolError, ToolOutput};
-use aye_core::phase::{PhaseContext, PhaseReport, PhaseRuntime, RunProgress, TimeLimit};
-use aye_core::run::{Closing, Directive, Fact, Gate, Run};
+use aye_core::phase::{
+    PhaseAnswer, PhaseContext, PhaseQuestion, PhaseReport, PhaseRuntime, RunProgress, TimeLimit,
+};
+use aye_core::run::{Closing, Directive, Fact, Gate, Run, Stage};
 use aye_core::state::{
-    KeyRegistration, PersistedState, Phase, StateKeyOptions, StateStore, UnknownKeyPolicy,
+    KeyRegistration, PersistedState, Phase, StateError, StateKeyOptions, StateStore, UnknownKeyPolicy,
 };
 
 /// How long tools may take to end after a cancel before they are dropped.
@@ -217,11 +219,11 @@ impl Driver {
         for message in &messages {
             history.push(message.clone());
         }
-        let tickets = machine
-            .calls()
-            .iter()
-            .filter_map(|call| Some((call.id.clone(), call.ticket()?.clone())))
-            .collect();
+        let of_calls =
+            machine.calls().iter().filter_map(|call| Some((call.id.clone(), call.ticket()?.clone())));
+        let asked = machine.asking().map(|question| &question.ticket);
+        let tickets =
+            of_calls.chain(asked.map(|ticket| (ticket.pending.id.clone(), ticket.clone()))).collect();
         let identity = RunIdentity::new(
             record.thread_id.clone(),
             lineage.as_ref().map(|own| own.parent_thread.clone()),
@@ -282,6 +284,8 @@ impl Driver {
             Fact::Decided { call, decision, .. } => Some((call.clone(), decision.clone())),
             Fact::Started
             | Fact::PhaseDone { .. }
+            | Fact::PhaseAsked { .. }
+            | Fact::Answered { .. }
             | Fact::Inferred { .. }
             | Fact::Gated { .. }
             | Fact::Settled { .. }
@@ -422,6 +426,7 @@ impl Driver {
                 }
                 Ok(Some(self.run_phase(phase).await))
             }
+            Directive::Answer => Ok(Some(self.answer_plugin().await)),
             Directive::Infer => {
                 self.infer().await;
                 Ok(None)
@@ -555,21 +560,67 @@ impl Driver {
                 if phase == Phase::BeforeInference {
                     self.inference.shape = report.inference;
                 }
-                if phase == Phase::StepEnd && stop.is_none() {
+                if phase == Phase::StepEnd && stop.is_none() && report.question.is_none() {
                     stop = self.rounds_used_up();
                 }
-                Fact::PhaseDone { phase, stop: stop.filter(|_| phase != Phase::RunEnd) }
+                match report.question {
+                    Some(question) if stop.is_none() && phase != Phase::RunEnd => {
+                        self.ask_from(phase, question)
+                    }
+                    _ => Fact::PhaseDone { phase, stop: stop.filter(|_| phase != Phase::RunEnd) },
+                }
             }
             Err(error) if phase == Phase::RunEnd => {
                 // The run is over whatever its last hooks say.
                 tracing::error!(run = %self.record.id, %error, "hooks failed at the end of the run");
                 Fact::PhaseDone { phase, stop: None }
             }
-            Err(aye_core::state::StateError::Cancelled) => Fact::CancelRequested { superseded: false },
+            Err(StateError::Cancelled) => Fact::CancelRequested { superseded: false },
             Err(error) => {
                 let message = format!("a plugin failed: {error}");
                 self.tell_error(&message, Some("plugin")).await;
                 Fact::Failed { message }
+            }
+        }
+    }
+
+    /// Keeps a plugin's question, which the run waits with.
+    fn ask_from(&mut self, phase: Phase, question: PhaseQuestion) -> Fact {
+        let mut question = question.asked_in(phase);
+        self.on_terms(&mut question.ticket);
+        let call = question.ticket.pending.id.clone();
+        self.open(&call, &question.ticket);
+        Fact::PhaseAsked { phase, question: Box::new(question) }
+    }
+
+    /// Lets the plugin that asked read its answer. One that cannot be read ends the run as a no does.
+    async fn answer_plugin(&mut self) -> Fact {
+        let (Stage::Asking(phase), Some(question)) =
+            (self.machine.stage().clone(), self.machine.asking().cloned())
+        else {
+            return Fact::Failed { message: "an answer came to no question".into() };
+        };
+        let answer =
+            question.decision.as_ref().and_then(|decision| PhaseAnswer::of(&question.ticket, decision));
+        let ctx = self.context(phase);
+        let report = match &answer {
+            Some(answer) => self.phases.answer(&self.agent.env, ctx, &question.action, answer).await,
+            None => Err(StateError::KeyDecode {
+                key: question.action.clone(),
+                message: "the answer is none of the choices".into(),
+            }),
+        };
+        match report {
+            Ok(report) => {
+                self.tell(report.activities).await;
+                if phase == Phase::BeforeInference {
+                    self.inference.shape = report.inference;
+                }
+                Fact::Answered { stop: report.stop }
+            }
+            Err(error) => {
+                tracing::warn!(run = %self.record.id, %error, "the answer was not read");
+                Fact::Answered { stop: Some(question.otherwise) }
             }
         }
     }

@@ -66,6 +66,15 @@ impl Driver {
             .ok_or_else(|| RuntimeError::Internal(format!("run {} has no call {id}", self.record.id)))
     }
 
+    /// The tool of a call; of a plugin's question, who asks.
+    pub(super) fn tool_name(&self, id: &CallId) -> String {
+        match (self.step.call(id), self.open.tickets.get(id)) {
+            (Some(call), _) => call.name.clone(),
+            (None, Some(ticket)) => ticket.pending.name.clone(),
+            (None, None) => String::new(),
+        }
+    }
+
     /// Keeps a ticket's row and what the card shows of it.
     pub(super) fn open(&mut self, call: &CallId, ticket: &SuspendTicket) {
         self.open.tickets.insert(call.clone(), ticket.clone());
@@ -120,7 +129,7 @@ impl Driver {
 
     /// Gives a call the result that goes with the way it was closed. `by_policy`: declined, and not by a person.
     pub(super) fn close(&mut self, call: &CallId, closing: &Closing, by_policy: bool) {
-        let tool = self.tool_call(call).map_or_else(|_| String::new(), |c| c.name.clone());
+        let tool = self.tool_name(call);
         let ticket = self.open.tickets.get(call).cloned();
         // The machine hands a decision over with its fact and forgets it with the closing.
         let decision = self.open.decisions.remove(call);
@@ -286,7 +295,9 @@ impl Driver {
         // learns of each in its turn. What it does not know yet waits for the next checkpoint; a crash before that
         // judges the call again.
         let holds = |id: &SuspensionId| {
-            self.machine.calls().iter().any(|call| call.ticket().is_some_and(|t| t.suspension.id == *id))
+            let of_calls = self.machine.calls().iter().filter_map(Call::ticket);
+            let asked = self.machine.asking().map(|question| &question.ticket);
+            of_calls.chain(asked).any(|ticket| ticket.suspension.id == *id)
         };
         let (opened, early) = unsaved.opened.into_iter().partition(|row| holds(&row.id));
         let (held, closed) = unsaved.closed.into_iter().partition(|(id, _)| holds(id));

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::inference::{StopReason, TokenUsage};
 use super::lifecycle::{TerminationReason, ToolCallOutcome};
-use super::suspension::ResumeDecisionAction;
+use super::suspension::{ACTION_RUN_QUESTION, PendingToolCall, ResumeDecisionAction, SuspendTicket};
 use super::tool::ToolResult;
 
 /// One event of a run. Orders are fixed: see the event orders in `src/ARCHITECTURE.md`.
@@ -102,6 +102,28 @@ pub struct StreamEvent {
     /// The event, its fields beside `seq` and `timestamp`.
     #[serde(flatten)]
     pub event: AgentEvent,
+}
+
+impl AgentEvent {
+    /// The events of a question that was asked: its call waits. That of a question about the run is announced first,
+    /// because no model asked for it.
+    pub fn asked(ticket: &SuspendTicket, message_id: &str) -> Vec<Self> {
+        let PendingToolCall { id, name, arguments } = ticket.pending.clone();
+        let id = id.to_string();
+        let mut events = Vec::new();
+        if ticket.suspension.action == ACTION_RUN_QUESTION {
+            events.push(Self::ToolCallStart { id: id.clone(), name: name.clone() });
+            events.push(Self::ToolCallReady { id: id.clone(), name: name.clone(), arguments });
+        }
+        let text = ticket.suspension.message.clone();
+        events.push(Self::ToolCallDone {
+            id,
+            message_id: message_id.to_owned(),
+            result: ToolResult::suspended_with(name, text, ticket.clone()),
+            outcome: ToolCallOutcome::Suspended,
+        });
+        events
+    }
 }
 
 impl StreamEvent {

@@ -13,7 +13,8 @@ use super::grant::MissedGrant;
 use super::judgement::{Profile, Risk};
 use super::surface::{ACTION_SURFACE, Surface};
 use super::suspension::{
-    ACTION_ASK_USER, ACTION_CHILD_RUN, ACTION_FRONTEND_TOOL, ACTION_UNKNOWN_OUTCOME, Suspension,
+    ACTION_ASK_USER, ACTION_CHILD_RUN, ACTION_FRONTEND_TOOL, ACTION_RUN_QUESTION, ACTION_UNKNOWN_OUTCOME,
+    Suspension,
 };
 use super::terms::Notify;
 use super::tool::FilePreview;
@@ -215,7 +216,7 @@ impl Question {
 impl QuestionDetails {
     fn of(action: &str, parameters: &Value) -> Self {
         match action {
-            ACTION_ASK_USER => Self::Choice(ChoiceQuestion::of(parameters)),
+            ACTION_ASK_USER | ACTION_RUN_QUESTION => Self::Choice(ChoiceQuestion::of(parameters)),
             ACTION_SURFACE => Self::Form(member(parameters, "surface").unwrap_or_default()),
             ACTION_UNKNOWN_OUTCOME => Self::UnknownOutcome(UnknownOutcome {
                 output: text(parameters, "output"),
@@ -265,6 +266,11 @@ impl Suspension {
     /// Why it is asked; its message when nothing else says so.
     pub fn why(&self) -> Cow<'_, str> {
         text(&self.parameters, "why").map_or(Cow::Borrowed(&self.message), Cow::Owned)
+    }
+
+    /// Whether its answer is a choice or text.
+    pub fn is_choice(&self) -> bool {
+        [ACTION_ASK_USER, ACTION_RUN_QUESTION].contains(&self.action.as_str())
     }
 
     /// What the call can do, at worst.

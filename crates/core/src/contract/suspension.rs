@@ -13,6 +13,8 @@ pub const ACTION_PERMISSION: &str = "tool:PermissionConfirm";
 pub const ACTION_UNKNOWN_OUTCOME: &str = "tool:UnknownOutcome";
 /// The action of a question that a tool puts to the person.
 pub const ACTION_ASK_USER: &str = "tool:AskUser";
+/// The action of a question about the run itself, which a plugin asked from a phase. It belongs to no call of the model.
+pub const ACTION_RUN_QUESTION: &str = "run:Question";
 /// The action of a call that waits for a client to carry it out: the answer's payload is the result.
 pub const ACTION_FRONTEND_TOOL: &str = "tool:Frontend";
 /// The action of a call that another agent works on. It is no question: nobody but the runtime answers it, with the

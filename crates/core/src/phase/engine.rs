@@ -1,8 +1,8 @@
 use super::guard::guarded;
 use super::phase_run::PhaseRun;
 use super::{
-    EffectDispatchReport, ExecutionEnv, PendingScheduledActions, PendingUpdate, PhaseContext, PhaseReport,
-    PluginRegistrar, SubmitCommandReport, core_actions,
+    AskBeforeNext, EffectDispatchReport, ExecutionEnv, PendingScheduledActions, PendingUpdate, PhaseAnswer,
+    PhaseContext, PhaseQuestion, PhaseReport, PluginRegistrar, SubmitCommandReport, core_actions,
 };
 use crate::contract::activity::{Activity, ReportActivity};
 use crate::contract::hook::{HookRan, ReportHook};
@@ -112,6 +112,22 @@ impl PhaseRuntime {
         PhaseRun::new(&self.store, env, ctx).carry_out(self.max_rounds).await
     }
 
+    /// Gives a plugin the answer to what it asked in the context's phase, and carries out what it schedules for that
+    /// phase. The hooks are not run again.
+    ///
+    /// # Errors
+    /// As [`PhaseRuntime::run_phase`]; also what the handler of the answer says, and
+    /// [`StateError::UnknownScheduledActionHandler`] when there is none any more.
+    pub async fn answer(
+        &self,
+        env: &ExecutionEnv,
+        ctx: PhaseContext,
+        action: &str,
+        answer: &PhaseAnswer,
+    ) -> Result<PhaseReport, StateError> {
+        PhaseRun::new(&self.store, env, ctx).take_answer(action, answer, self.max_rounds).await
+    }
+
     /// Commits a tool's command; its actions wait for their phases, its effects are told at once.
     ///
     /// # Errors
@@ -130,7 +146,8 @@ impl PhaseRuntime {
         }
         let snapshot = self.store.commit_snapshot(batch)?;
         let (mut activities, mut commands) = (Vec::new(), Vec::new());
-        let effects = dispatch(env, &effects, &snapshot, (&mut activities, &mut commands)).await;
+        let told = CoreEffects { activities: &mut activities, commands: &mut commands, question: None };
+        let effects = dispatch(env, &effects, &snapshot, told).await;
         Ok(SubmitCommandReport { revision: snapshot.revision, queued_actions, effects, activities })
     }
 }
@@ -141,7 +158,7 @@ pub(super) fn check_handlers(env: &ExecutionEnv, command: &StateCommand) -> Resu
         return Err(StateError::UnknownScheduledActionHandler { key: action.key.clone() });
     }
     let is_known = |effect: &&TypedEffect| {
-        [ReportActivity::KEY, ReportHook::KEY].contains(&effect.key.as_str())
+        [ReportActivity::KEY, ReportHook::KEY, AskBeforeNext::KEY].contains(&effect.key.as_str())
             || env.effect_handlers.contains_key(&effect.key)
     };
     if let Some(effect) = command.effects.iter().find(|effect| !is_known(effect)) {
@@ -150,24 +167,40 @@ pub(super) fn check_handlers(env: &ExecutionEnv, command: &StateCommand) -> Resu
     Ok(())
 }
 
-/// Tells the handlers, in order; what the person is told and the commands that were run go into the two lists. The
-/// commit stands whatever they say.
+/// Where core effects go.
+pub(super) struct CoreEffects<'a> {
+    /// What the person is told.
+    pub(super) activities: &'a mut Vec<Activity>,
+    /// Commands that were run.
+    pub(super) commands: &'a mut Vec<HookRan>,
+    /// What is asked before the run goes on; `None` where nothing can be.
+    pub(super) question: Option<&'a mut Option<PhaseQuestion>>,
+}
+
+/// Tells the handlers, in order. The commit stands whatever they say.
 pub(super) async fn dispatch(
     env: &ExecutionEnv,
     effects: &[TypedEffect],
     snapshot: &Snapshot,
-    (activities, commands): (&mut Vec<Activity>, &mut Vec<HookRan>),
+    mut core: CoreEffects<'_>,
 ) -> EffectDispatchReport {
     let mut report = EffectDispatchReport::default();
     for effect in effects {
         report.attempted += 1;
         let outcome = match env.effect_handlers.get(&effect.key) {
-            None if effect.key == ReportActivity::KEY => {
-                effect.decode::<ReportActivity>().map(|told| activities.push(told)).map_err(|e| e.to_string())
-            }
+            None if effect.key == ReportActivity::KEY => effect
+                .decode::<ReportActivity>()
+                .map(|told| core.activities.push(told))
+                .map_err(|e| e.to_string()),
             None if effect.key == ReportHook::KEY => {
-                effect.decode::<ReportHook>().map(|ran| commands.push(ran)).map_err(|e| e.to_string())
+                effect.decode::<ReportHook>().map(|ran| core.commands.push(ran)).map_err(|e| e.to_string())
             }
+            None if effect.key == AskBeforeNext::KEY => match &mut core.question {
+                Some(slot) => effect.decode::<AskBeforeNext>().map_err(|e| e.to_string()).map(|question| {
+                    slot.get_or_insert(question);
+                }),
+                None => Err("only a hook of a phase asks".to_owned()),
+            },
             Some(handler) => guarded(|| "its handler".to_owned(), handler.handle(effect, snapshot))
                 .await
                 .unwrap_or_else(|panic| Err(panic.to_string())),

@@ -17,6 +17,7 @@ mod guard;
 mod hook;
 mod phase_run;
 mod plugin;
+mod question;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -37,4 +38,5 @@ pub use engine::{DEFAULT_MAX_PHASE_ROUNDS, PhaseRuntime};
 pub use env::{ExecutionEnv, TaggedPhaseHook, TaggedRequestTransform, TaggedTool};
 pub use hook::{InferenceRequestTransform, PhaseHook};
 pub use plugin::{ConfigSchema, Plugin, PluginDescriptor, PluginRegistrar, TimeLimit};
+pub use question::{AskBeforeNext, PhaseAnswer, PhaseChoice, PhaseQuestion};
 pub use report::{PhaseReport, SubmitCommandReport};

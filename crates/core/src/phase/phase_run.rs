@@ -4,11 +4,12 @@ use std::mem;
 use futures::future::join_all;
 
 use super::action::decode;
-use super::engine::{check_handlers, dispatch};
+use super::engine::{CoreEffects, check_handlers, dispatch};
 use super::guard::guarded;
 use super::{
     ExecutionEnv, FailedScheduledAction, FailedScheduledActions, PendingScheduledActions, PendingUpdate,
-    PhaseContext, PhaseReport, StepShape, StepShapeUpdate, StopRequest, TaggedPhaseHook, inference_shape,
+    PhaseAnswer, PhaseContext, PhaseReport, StepShape, StepShapeUpdate, StopRequest, TaggedPhaseHook,
+    inference_shape,
 };
 use crate::contract::judgement::JudgementAction;
 use crate::contract::tool_intercept::{ToolInterceptAction, ToolInterceptPayload};
@@ -43,12 +44,29 @@ impl<'a> PhaseRun<'a> {
         }
         self.gather().await?;
         self.execute(max_rounds).await?;
+        Ok(self.into_report())
+    }
+
+    pub(super) async fn take_answer(
+        mut self,
+        action: &str,
+        answer: &PhaseAnswer,
+        max_rounds: usize,
+    ) -> Result<PhaseReport, StateError> {
+        let payload = serde_json::to_value(answer)
+            .map_err(|e| StateError::KeyDecode { key: action.into(), message: e.to_string() })?;
+        self.handle(&ScheduledAction { phase: self.ctx.phase, key: action.into(), payload }).await?;
+        self.execute(max_rounds).await?;
+        Ok(self.into_report())
+    }
+
+    fn into_report(mut self) -> PhaseReport {
         let snapshot = self.store.snapshot();
         self.report.stop = snapshot.get::<StopRequest>().cloned().flatten();
         if self.ctx.phase == Phase::BeforeInference {
             self.report.inference = inference_shape(&snapshot);
         }
-        Ok(self.report)
+        self.report
     }
 
     /// What plugins wanted of the last step's request is gone.
@@ -140,7 +158,11 @@ impl<'a> PhaseRun<'a> {
         let snapshot = self.store.commit_since(batch, &self.ctx.snapshot)?;
         self.queue.extend(own);
         if !effects.is_empty() {
-            let told = (&mut self.report.activities, &mut self.report.commands);
+            let told = CoreEffects {
+                activities: &mut self.report.activities,
+                commands: &mut self.report.commands,
+                question: Some(&mut self.report.question),
+            };
             self.report.effects.add(dispatch(self.env, &effects, &snapshot, told).await);
         }
         Ok(())

@@ -1,4 +1,4 @@
-use super::{EffectDispatchReport, InferenceShape};
+use super::{EffectDispatchReport, InferenceShape, PhaseQuestion};
 use crate::contract::activity::Activity;
 use crate::contract::hook::HookRan;
 use crate::contract::judgement::Judgement;
@@ -33,6 +33,8 @@ pub struct PhaseReport {
     pub intercept: Option<ToolInterceptPayload>,
     /// What the rules made of the call; only filled by `BeforeToolExecute`.
     pub judgement: Option<Judgement>,
+    /// What a hook asks the user before the run goes on.
+    pub question: Option<PhaseQuestion>,
     /// Set from the phase on in which somebody first asked for the run to stop.
     pub stop: Option<TerminationReason>,
 }
@@ -52,6 +54,7 @@ impl PhaseReport {
             inference: InferenceShape::default(),
             intercept: None,
             judgement: None,
+            question: None,
             stop: None,
         }
     }

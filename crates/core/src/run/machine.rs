@@ -1,12 +1,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Call, CallState, Closing, Directive, Fact, Gate, Lost, Notice, Refused, Settled, Stage, Verdict,
+    Call, CallState, Closing, Directive, Fact, Gate, Lost, Notice, Refused, RunQuestion, Settled, Stage,
+    Verdict,
 };
 use crate::contract::executor::{DecisionReplayPolicy, ToolExecutionMode};
 use crate::contract::ids::{CallId, SuspensionId};
 use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallStatus};
-use crate::contract::suspension::{SuspendTicket, ToolCallResume};
+use crate::contract::suspension::{ResumeDecisionAction, SuspendTicket, ToolCallResume};
 use crate::state::Phase;
 
 /// A run.
@@ -25,6 +26,9 @@ pub struct Run {
     /// The calls came with the run: no model is asked, and the run is over with them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     given: bool,
+    /// What a plugin asks, at [`Stage::Asking`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    asking: Option<RunQuestion>,
 }
 
 type Next = Result<Vec<Directive>, Refused>;
@@ -40,6 +44,7 @@ impl Run {
             announced: false,
             step_open: false,
             given: false,
+            asking: None,
         }
     }
 
@@ -73,14 +78,38 @@ impl Run {
         self.calls.iter().find(|call| call.id == *id)
     }
 
+    /// What a plugin asks about the run itself, until its answer was read.
+    pub fn asking(&self) -> Option<&RunQuestion> {
+        self.asking.as_ref()
+    }
+
+    /// The questions that wait for an answer.
+    pub fn open_tickets(&self) -> impl Iterator<Item = &SuspendTicket> {
+        let of_calls = self.calls.iter().filter_map(|call| match &call.state {
+            CallState::Suspended { ticket } => Some(ticket),
+            CallState::New
+            | CallState::Gating
+            | CallState::Held { .. }
+            | CallState::Regating { .. }
+            | CallState::Running { .. }
+            | CallState::Closed { .. } => None,
+        });
+        let asked = self.asking.iter().filter(|question| question.decision.is_none());
+        of_calls.chain(asked.map(|question| &question.ticket))
+    }
+
     /// The coarse status: a projection of the stage and the calls.
     pub fn status(&self) -> RunStatus {
         match self.stage {
             Stage::Done(_) => RunStatus::Done,
             Stage::Tools if self.is_waiting() => RunStatus::Waiting,
-            Stage::Created | Stage::Phase(_) | Stage::Inferring | Stage::Tools | Stage::Ending(_) => {
-                RunStatus::Running
-            }
+            Stage::Asking(_) if self.open_tickets().next().is_some() => RunStatus::Waiting,
+            Stage::Created
+            | Stage::Phase(_)
+            | Stage::Inferring
+            | Stage::Tools
+            | Stage::Asking(_)
+            | Stage::Ending(_) => RunStatus::Running,
         }
     }
 
@@ -88,7 +117,12 @@ impl Run {
     pub fn termination(&self) -> Option<&TerminationReason> {
         match &self.stage {
             Stage::Done(reason) => Some(reason),
-            Stage::Created | Stage::Phase(_) | Stage::Inferring | Stage::Tools | Stage::Ending(_) => None,
+            Stage::Created
+            | Stage::Phase(_)
+            | Stage::Inferring
+            | Stage::Tools
+            | Stage::Asking(_)
+            | Stage::Ending(_) => None,
         }
     }
 
@@ -106,14 +140,25 @@ impl Run {
         match fact {
             Fact::Started => match self.stage {
                 Stage::Created => Ok(self.start()),
-                Stage::Phase(_) | Stage::Inferring | Stage::Tools | Stage::Ending(_) | Stage::Done(_) => {
-                    Err(self.refuse())
-                }
+                Stage::Phase(_)
+                | Stage::Inferring
+                | Stage::Tools
+                | Stage::Asking(_)
+                | Stage::Ending(_)
+                | Stage::Done(_) => Err(self.refuse()),
             },
             Fact::PhaseDone { phase, stop } => self.phase_done(phase, stop),
+            Fact::PhaseAsked { phase, question } => self.phase_asked(phase, *question),
+            Fact::Answered { stop } => self.answered(stop),
             Fact::Inferred { calls } => self.inferred(calls),
             Fact::Gated { call, gate } => self.gated(&call, gate),
             Fact::Settled { call, outcome } => self.settled(&call, outcome),
+            Fact::Decided { call, suspension, decision } if self.asking.is_some() => {
+                self.question_decided(&call, &suspension, decision)
+            }
+            Fact::Expired { call, suspension } if self.asking.is_some() => {
+                self.question_expired(&call, &suspension)
+            }
             Fact::Decided { call, suspension, decision } => self.decided(&call, &suspension, decision),
             Fact::Expired { call, suspension } => self.expired(&call, &suspension),
             Fact::MayHaveStarted { call } => self.may_have_started(&call),
@@ -149,6 +194,7 @@ impl Run {
             Stage::Phase(phase) => format!("{phase:?}"),
             Stage::Inferring => "inference".to_owned(),
             Stage::Tools => "tools".to_owned(),
+            Stage::Asking(phase) => format!("a question of {phase:?}"),
             Stage::Ending(_) => "its end".to_owned(),
             Stage::Done(_) => "done".to_owned(),
         };
@@ -237,6 +283,113 @@ impl Run {
             Phase::BeforeToolExecute | Phase::AfterToolExecute | Phase::RunEnd => return Err(self.refuse()),
         }
         Ok(out)
+    }
+
+    fn phase_asked(&mut self, phase: Phase, question: RunQuestion) -> Next {
+        if self.is_over() {
+            return Ok(Vec::new());
+        }
+        let may_ask = match phase {
+            Phase::RunStart
+            | Phase::StepStart
+            | Phase::BeforeInference
+            | Phase::AfterInference
+            | Phase::StepEnd => true,
+            // Those of a call ask about their call, and after the last one nothing goes on.
+            Phase::BeforeToolExecute | Phase::AfterToolExecute | Phase::RunEnd => false,
+        };
+        if self.stage != Stage::Phase(phase) || !may_ask {
+            return Err(self.refuse());
+        }
+        let id = question.ticket.pending.id.clone();
+        self.stage = Stage::Asking(phase);
+        self.asking = Some(RunQuestion { decision: None, ..question });
+        self.announced = false;
+        let mut out = vec![
+            Directive::Checkpoint { intent: None },
+            Directive::Emit(Notice::CallDone(id, ToolCallStatus::Suspended)),
+        ];
+        self.close_step(&mut out);
+        out.push(Directive::Emit(Notice::RunFinish(TerminationReason::Suspended)));
+        Ok(out)
+    }
+
+    /// The plugin's question, when it is the one that is meant and nobody answered it with another decision. `Ok(None)`:
+    /// this decision is known.
+    fn question_of(
+        &mut self,
+        id: &CallId,
+        suspension: &SuspensionId,
+        decision: Option<&ToolCallResume>,
+    ) -> Result<Option<&mut RunQuestion>, Refused> {
+        let Some(question) = self.asking.as_mut().filter(|question| question.ticket.pending.id == *id) else {
+            return Err(Refused::UnknownCall(id.clone()));
+        };
+        if let Some(taken) = &question.decision {
+            let by = taken.decision_id.clone();
+            let is_known = decision.is_some_and(|decision| decision.decision_id == by);
+            return if is_known { Ok(None) } else { Err(Refused::AlreadyDecided { call: id.clone(), by }) };
+        }
+        if question.ticket.suspension.id != *suspension {
+            return Err(Refused::OtherQuestion { call: id.clone() });
+        }
+        Ok(Some(question))
+    }
+
+    fn question_decided(&mut self, id: &CallId, suspension: &SuspensionId, decision: ToolCallResume) -> Next {
+        let Some(question) = self.question_of(id, suspension, Some(&decision))? else {
+            return Ok(Vec::new());
+        };
+        let declined = decision.action == ResumeDecisionAction::Cancel;
+        let reason = decision.reason.clone();
+        question.decision = Some(decision);
+        let mut out = Vec::new();
+        self.announce(&mut out);
+        out.push(Directive::Emit(Notice::CallResumed(id.clone())));
+        if declined {
+            self.end_asked(Closing::Declined { reason }, ToolCallStatus::Cancelled, &mut out);
+        } else {
+            out.push(Directive::Answer);
+        }
+        Ok(out)
+    }
+
+    fn question_expired(&mut self, id: &CallId, suspension: &SuspensionId) -> Next {
+        if self.question_of(id, suspension, None)?.is_none() {
+            return Ok(Vec::new());
+        }
+        let mut out = Vec::new();
+        self.announce(&mut out);
+        self.end_asked(Closing::Expired, ToolCallStatus::Failed, &mut out);
+        Ok(out)
+    }
+
+    /// Ends the run as its question says: nobody wants it to go on.
+    fn end_asked(&mut self, closing: Closing, status: ToolCallStatus, out: &mut Vec<Directive>) {
+        let Some(question) = self.asking.take() else { return };
+        let call = question.ticket.pending.id;
+        out.push(Directive::Record { call: call.clone(), closing });
+        out.push(Directive::Emit(Notice::CallDone(call, status)));
+        out.extend(self.end(question.otherwise, false, None));
+    }
+
+    /// Goes on behind the phase that asked. The answer is spent with what the plugin made of it, in one checkpoint.
+    fn answered(&mut self, stop: Option<TerminationReason>) -> Next {
+        if self.is_over() {
+            return Ok(Vec::new());
+        }
+        let Stage::Asking(phase) = self.stage else { return Err(self.refuse()) };
+        let Some(question) = self.asking.take_if(|question| question.decision.is_some()) else {
+            return Err(self.refuse());
+        };
+        let call = question.ticket.pending.id;
+        self.stage = Stage::Phase(phase);
+        let out = vec![
+            Directive::Record { call: call.clone(), closing: Closing::Answered },
+            Directive::Checkpoint { intent: None },
+            Directive::Emit(Notice::CallDone(call, ToolCallStatus::Succeeded)),
+        ];
+        Ok([out, self.phase_done(phase, stop)?].concat())
     }
 
     fn inferred(&mut self, calls: Vec<CallId>) -> Next {
@@ -507,6 +660,14 @@ impl Run {
             out.push(Directive::Record { call: id.clone(), closing });
             out.push(Directive::Emit(Notice::CallDone(id, ToolCallStatus::Failed)));
         }
+        if let Some(question) = self.asking.take() {
+            let call = question.ticket.pending.id;
+            let closing = if superseded { Closing::Superseded } else { Closing::NotRun };
+            out.push(Directive::Record { call: call.clone(), closing });
+            if self.announced {
+                out.push(Directive::Emit(Notice::CallDone(call, ToolCallStatus::Cancelled)));
+            }
+        }
         for call in self.calls.iter_mut().filter(|call| !call.is_closed()) {
             let closing = match call.state {
                 CallState::Running { .. } => match &reason {
@@ -575,6 +736,14 @@ impl Run {
                 out.push(Directive::Infer);
             }
             Stage::Tools => self.recover_calls(lost, &mut out),
+            Stage::Asking(_) => {
+                if let Some(question) = self.asking.as_ref().filter(|question| question.decision.is_some()) {
+                    let call = question.ticket.pending.id.clone();
+                    self.announce(&mut out);
+                    out.push(Directive::Emit(Notice::CallResumed(call)));
+                    out.push(Directive::Answer);
+                }
+            }
             Stage::Ending(_) => out.push(Directive::RunPhase(Phase::RunEnd)),
             Stage::Done(_) => {}
         }

@@ -33,10 +33,26 @@ pub enum Stage {
     Inferring,
     /// Calls are gated, run, or wait.
     Tools,
+    /// A plugin asked the user from this phase, and the run goes on from there.
+    Asking(Phase),
     /// The last hooks run; why it ends is settled.
     Ending(TerminationReason),
     /// Over.
     Done(TerminationReason),
+}
+
+/// A question about the run itself, which a plugin asked from a phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunQuestion {
+    /// The question; its call is none of the model's.
+    pub ticket: SuspendTicket,
+    /// Why the run ends when the answer is no, or none comes in time.
+    pub otherwise: TerminationReason,
+    /// The scheduled action that reads the answer.
+    pub action: String,
+    /// The answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<ToolCallResume>,
 }
 
 /// What the gate said about a call.
@@ -97,6 +113,18 @@ pub enum Fact {
     PhaseDone {
         /// Which phase.
         phase: Phase,
+        /// Why the run is to end.
+        stop: Option<TerminationReason>,
+    },
+    /// The hooks of a phase are done, and one of them asks the user before the run goes on.
+    PhaseAsked {
+        /// Which phase.
+        phase: Phase,
+        /// The question.
+        question: Box<RunQuestion>,
+    },
+    /// The plugin that asked has read the answer; `stop` when it ends the run.
+    Answered {
         /// Why the run is to end.
         stop: Option<TerminationReason>,
     },
@@ -225,6 +253,8 @@ pub enum Notice {
 pub enum Directive {
     /// Run the hooks of a phase; answered by [`Fact::PhaseDone`].
     RunPhase(Phase),
+    /// Give the plugin that asked its answer; answered by [`Fact::Answered`].
+    Answer,
     /// Ask the model; answered by [`Fact::Inferred`] or [`Fact::Failed`].
     Infer,
     /// Judge a call, with the decision in hand when there is one; answered by [`Fact::Gated`].

@@ -389,6 +389,84 @@ fn a_call_that_never_started_keeps_its_decision() {
     assert_eq!(run.call(&id(0)).unwrap().attempt, 1);
 }
 
+fn question() -> RunQuestion {
+    RunQuestion {
+        ticket: ticket(&id(1000), ToolCallResumeMode::UseDecisionAsToolResult),
+        otherwise: TerminationReason::stopped("max_rounds", "enough"),
+        action: "stop.read".into(),
+        decision: None,
+    }
+}
+
+/// A run that asks behind its first step, or between an answer and its call.
+fn asking(phase: Phase) -> (Run, Vec<Directive>) {
+    // Without calls, an answer leads to the end of its step.
+    let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 0);
+    if phase == Phase::AfterInference {
+        run = Run::new(ToolExecutionMode::Sequential);
+        run.apply(Fact::Started).unwrap();
+        for phase in [Phase::RunStart, Phase::StepStart, Phase::BeforeInference] {
+            run.apply(done(phase)).unwrap();
+        }
+        run.apply(Fact::Inferred { calls: vec![id(0)] }).unwrap();
+    }
+    let out = run.apply(Fact::PhaseAsked { phase, question: Box::new(question()) }).unwrap();
+    (run, out)
+}
+
+fn answer_run(name: &str, action: ResumeDecisionAction) -> Fact {
+    Fact::Decided { call: id(1000), suspension: asked(1000), decision: decision(name, action) }
+}
+
+#[test]
+fn a_question_of_a_phase_waits_and_the_run_goes_on_from_there() {
+    let (mut run, out) = asking(Phase::AfterInference);
+    assert_eq!(out[0], Directive::Checkpoint { intent: None });
+    assert_eq!(
+        notices(&out),
+        [
+            Notice::CallDone(id(1000), ToolCallStatus::Suspended),
+            Notice::StepEnd,
+            Notice::RunFinish(TerminationReason::Suspended)
+        ]
+    );
+    assert_eq!(run.status(), RunStatus::Waiting);
+    assert_eq!(run.open_tickets().count(), 1);
+    // Written and read, as another process finds it.
+    run = serde_json::from_value(serde_json::to_value(&run).unwrap()).unwrap();
+    assert_eq!(run.apply(Fact::Recovered { lost: Vec::new() }).unwrap(), []);
+    let out = run.apply(answer_run("d1", ResumeDecisionAction::Resume)).unwrap();
+    assert_eq!(notices(&out), [Notice::RunStart, Notice::CallResumed(id(1000))]);
+    assert_eq!(out.last(), Some(&Directive::Answer));
+    assert_eq!(run.apply(answer_run("d1", ResumeDecisionAction::Resume)).unwrap(), []);
+    let other = run.apply(answer_run("d2", ResumeDecisionAction::Resume));
+    assert!(matches!(other, Err(Refused::AlreadyDecided { .. })), "{other:?}");
+    let out = run.apply(Fact::Answered { stop: None }).unwrap();
+    assert_eq!(out[0], Directive::Record { call: id(1000), closing: Closing::Answered });
+    assert_eq!(out[1], Directive::Checkpoint { intent: None });
+    assert_eq!(notices(&out), [Notice::CallDone(id(1000), ToolCallStatus::Succeeded)]);
+    assert_eq!(out.last(), Some(&Directive::Gate { call: id(0), resume: None }), "the call was kept");
+    assert!(run.apply(Fact::Answered { stop: None }).is_err(), "once");
+}
+
+#[test]
+fn a_no_or_no_answer_ends_the_run_with_the_reason_of_its_question() {
+    for (fact, closing) in [
+        (answer_run("d", ResumeDecisionAction::Cancel), Closing::Declined { reason: None }),
+        (Fact::Expired { call: id(1000), suspension: asked(1000) }, Closing::Expired),
+        (Fact::CancelRequested { superseded: true }, Closing::Superseded),
+    ] {
+        let (mut run, _) = asking(Phase::StepEnd);
+        let is_cancel = matches!(fact, Fact::CancelRequested { .. });
+        let out = run.apply(fact).unwrap();
+        assert!(out.contains(&Directive::Record { call: id(1000), closing }), "{out:?}");
+        run.apply(done(Phase::RunEnd)).unwrap();
+        let ended = if is_cancel { TerminationReason::Cancelled } else { question().otherwise };
+        assert_eq!(run.termination(), Some(&ended));
+        assert!(run.asking().is_none());
+    }
+}
+
 /// A choice of the property test: mapped to a fact that may or may not fit where the run stands.
 #[derive(Clone, Debug)]
 enum Choice {
@@ -401,6 +479,9 @@ enum Choice {
     Fail,
     Recover(u8),
     Copied(usize),
+    Ask,
+    AnswerRun(u8, bool),
+    ExpireRun,
     Stray(u8),
 }
 
@@ -412,6 +493,9 @@ fn choices() -> impl Strategy<Value = Vec<Choice>> {
         8 => (0..4usize, 0..6u8, any::<bool>()).prop_map(|(c, d, y)| Choice::Decide(c, d, y)),
         1 => (0..4usize).prop_map(Choice::Expire),
         1 => (0..4usize).prop_map(Choice::Copied),
+        2 => Just(Choice::Ask),
+        4 => (0..6u8, any::<bool>()).prop_map(|(d, y)| Choice::AnswerRun(d, y)),
+        1 => Just(Choice::ExpireRun),
         1 => any::<bool>().prop_map(Choice::Cancel),
         1 => Just(Choice::Fail),
         2 => any::<u8>().prop_map(Choice::Recover),
@@ -428,6 +512,7 @@ fn fact_of(choice: &Choice, run: &Run, calls: usize) -> Fact {
             Stage::Inferring => {
                 Fact::Inferred { calls: (0..calls).map(|n| id(n + 10 * run.steps() as usize)).collect() }
             }
+            Stage::Asking(_) => Fact::Answered { stop: None },
             Stage::Tools | Stage::Ending(_) | Stage::Done(_) => done(Phase::RunEnd),
         },
         Choice::Gate(n, kind) => {
@@ -462,6 +547,19 @@ fn fact_of(choice: &Choice, run: &Run, calls: usize) -> Fact {
             let n = n + 10 * run.steps() as usize;
             Fact::Expired { call: id(n), suspension: asked(n) }
         }
+        Choice::Ask => {
+            let phase = if let Stage::Phase(phase) = run.stage() { *phase } else { Phase::StepEnd };
+            Fact::PhaseAsked { phase, question: Box::new(question()) }
+        }
+        Choice::AnswerRun(d, yes) => {
+            let action = if *yes { ResumeDecisionAction::Resume } else { ResumeDecisionAction::Cancel };
+            Fact::Decided {
+                call: id(1000),
+                suspension: asked(1000),
+                decision: decision(&format!("d{d}"), action),
+            }
+        }
+        Choice::ExpireRun => Fact::Expired { call: id(1000), suspension: asked(1000) },
         Choice::Copied(n) => Fact::MayHaveStarted { call: id(n + 10 * run.steps() as usize) },
         Choice::Cancel(superseded) => Fact::CancelRequested { superseded: *superseded },
         Choice::Fail => Fact::Failed { message: "failed".into() },

@@ -2,7 +2,7 @@
 
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::record::{SuspensionRecord, SuspensionStatus};
-use aye_core::contract::suspension::{ACTION_ASK_USER, ACTION_FRONTEND_TOOL, ACTION_PERMISSION};
+use aye_core::contract::suspension::{ACTION_FRONTEND_TOOL, ACTION_PERMISSION};
 use aye_core::contract::tool::ToolDescriptor;
 use serde::Deserialize;
 use serde_json::Value;
@@ -200,7 +200,7 @@ fn resumed(entry: &AgUiResume, questions: &[SuspensionRecord]) -> Result<ClientA
     if asked.ticket.suspension.action != ACTION_PERMISSION {
         let mut answer = ClientAnswer::new(asked.id.clone(), true);
         match &entry.payload {
-            Value::String(text) if asked.ticket.suspension.action == ACTION_ASK_USER => {
+            Value::String(text) if asked.ticket.suspension.is_choice() => {
                 answer.reason = Some(text.clone());
                 answer.fill_from_reason(asked);
             }
