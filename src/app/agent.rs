@@ -389,7 +389,7 @@ fn runtime(
         .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
         .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
         .with_plugin(MCP_PLUGIN, Arc::new(McpPlugin(questions.clone(), guidance.clone())))
-        .with_plugin("stop", Arc::new(purse.over(stop)))
+        .with_plugin("stop", Arc::new(purse.over(stop, foundation.loaded.settings.stop.asks_on_limit)))
         .build_unchecked()
         .map(|runtime| (runtime, programs))
         .map_err(Failure::usage)

@@ -46,13 +46,48 @@ impl PriceList {
         Ok(())
     }
 
-    /// The plugin, under the budget when there is one.
-    pub(super) fn over(&self, plugin: StopPlugin) -> StopPlugin {
+    /// The plugin, under the budget when there is one. `asks`: a limit asks whether the run goes on, when it is the budget
+    /// also with which of the models that cost less.
+    pub(super) fn over(&self, plugin: StopPlugin, asks: bool) -> StopPlugin {
+        let known = Arc::clone(&self.known);
+        let plugin = if asks {
+            plugin.asking(Arc::new(move |model| {
+                cheaper(&known.read().unwrap_or_else(PoisonError::into_inner), model)
+            }))
+        } else {
+            plugin
+        };
         let Some((most, _)) = &self.most else { return plugin };
         let known = Arc::clone(&self.known);
         plugin.with_budget(
             *most,
             Arc::new(move |id| known.read().unwrap_or_else(PoisonError::into_inner).get(id).copied()),
         )
+    }
+}
+
+/// The models that cost less than this one, the dearest first: as many as a question has room for.
+fn cheaper(known: &HashMap<String, Price>, model: &str) -> Vec<String> {
+    const OFFERED: usize = 3;
+    let worth = |price: &Price| price.input + price.output;
+    let Some(own) = known.get(model).map(worth) else { return Vec::new() };
+    let mut others: Vec<_> = known.iter().filter(|(_, price)| worth(price) < own).collect();
+    others.sort_by(|(a, one), (b, two)| worth(two).total_cmp(&worth(one)).then_with(|| a.cmp(b)));
+    others.into_iter().take(OFFERED).map(|(id, _)| id.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_models_that_cost_less_are_offered() {
+        let price = |input| Price { input, ..Price::default() };
+        let known: HashMap<_, _> = [("big", 5.0), ("mid", 2.0), ("small", 1.0), ("tiny", 0.5), ("free", 0.0)]
+            .map(|(id, input)| (id.to_owned(), price(input)))
+            .into();
+        assert_eq!(cheaper(&known, "big"), ["mid", "small", "tiny"]);
+        assert_eq!(cheaper(&known, "tiny"), ["free"]);
+        assert!(cheaper(&known, "unknown").is_empty());
     }
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::support::home::Home;
-use crate::support::llm::{Answer, Chat, MockLlm, Part};
+use crate::support::http::Server;
+use crate::support::llm::{Answer, Chat, MockLlm, Part, until};
 use crate::support::pty::Pty;
 
 /// A model that calls the same tool for ever, until it is told to go on.
@@ -207,4 +208,112 @@ fn a_wait_for_a_retry_ends_at_once_when_it_is_cancelled() {
     tty.shows("interrupted");
     assert_eq!(llm.asked().len(), 1);
     tty.quit();
+}
+
+const ASKS: &str = "[stop]\non_limit = \"ask\"\n";
+/// A model that costs next to nothing.
+const SMALL: &str = "[models.m2]\nprovider = \"mock\"\nprice = { input = 1, output = 1 }\n";
+const MORE: &str = r#"{"answer": "Continue with $40.00 more"}"#;
+
+#[test]
+fn a_spent_budget_asks_and_its_answer_counts_once() {
+    let llm = circles();
+    let home = Home::new();
+    settings(
+        &home,
+        &llm,
+        &format!(
+            "{ASKS}max_budget_usd = 40\n{PRICE}{SMALL}[retry]\nmax_retries = 0\nfallback_models = [\"mock/m2\"]\n"
+        ),
+    );
+    let out = home.aye(&["-p", "go", "--output-format", "json"]).run().exits(3);
+    assert_eq!(llm.asked().len(), 3);
+    let waiting = &out.json()["waiting"][0];
+    assert_eq!((&waiting["tool"], &waiting["summary"]), (&json!("Limit"), &json!(ASKED)));
+    let id = home.question();
+    // A yes without a choice, and a choice that nobody offered, are no answers.
+    home.aye(&["approve", &id]).run().exits(2);
+    home.aye(&["answer", &id, r#"{"answer": "Continue with $900 more"}"#]).run().exits(2);
+    assert_eq!(home.question(), id);
+    // Who only looks again is told the same question, as events too.
+    let again = home.aye(&["-c", "-p", "--output-format", "stream-json"]).run().exits(3);
+    assert_eq!(
+        again.events(),
+        [
+            "run_start",
+            "tool_call_start",
+            "tool_call_ready",
+            "tool_call_done(suspended)",
+            "run_finish(suspended)"
+        ]
+    );
+    assert_eq!(llm.asked().len(), 3);
+    home.ok(&["answer", &id, MORE]).says("answered: Limit");
+    home.aye(&["answer", &id, r#"{"answer": "Stop"}"#]).run().exits(1).says("already");
+    // Three more inferences fit into what the answer added, and then it asks again.
+    let out = home.aye(&["-c", "-p", "--output-format", "json"]).run().exits(3);
+    assert_eq!(llm.asked().len(), 6, "{:#}", out.json());
+    let second = home.question();
+    assert_ne!(second, id);
+    home.ok(&["answer", &second, r#"{"answer": "Switch to mock/m2 and continue with $40.00 more"}"#]);
+    home.aye(&["-c", "-p", "--max-turns", "8"]).run().exits(3);
+    assert_eq!(llm.last().body["model"], "m2");
+    assert_eq!(llm.asked().len(), 14, "the rounds count anew as well");
+    home.ok(&["answer", &home.question(), r#"{"answer": "Stop"}"#]);
+    home.aye(&["-c", "-p"]).run().exits(5).says("limit of 8 inferences");
+    // Nothing of the questions is in the conversation that the model reads.
+    assert!(!llm.last().body.to_string().contains("budget"), "{:#}", llm.last().body);
+    home.ok(&["-c", "-p", "Continue."]);
+}
+
+const ASKED: &str = "$54.00 spent; the budget is $40.00. Continue?";
+
+#[test]
+fn a_no_to_a_limit_and_a_new_message_end_the_run() {
+    let llm = circles();
+    let home = Home::new();
+    settings(&home, &llm, &format!("{ASKS}{NO_RETRY}"));
+    home.aye(&["-p", "go", "--max-turns", "2"])
+        .run()
+        .exits(3)
+        .says("The limit of 2 inferences is reached. Continue?");
+    home.ok(&["deny", &home.question()]);
+    home.aye(&["-c", "-p", "--max-turns", "2"]).run().exits(5);
+    assert_eq!(llm.asked().len(), 2);
+    // Nobody to ask: as without the setting.
+    home.aye(&["-p", "go", "--max-turns", "2", "--on-ask", "deny"])
+        .run()
+        .exits(5)
+        .says("limit of 2 inferences");
+    home.aye(&["-p", "go", "--max-turns", "2"]).run().exits(3);
+    home.ok(&["-c", "-p", "Continue."]);
+    assert!(home.open().is_empty(), "the message took its place");
+}
+
+#[test]
+fn a_limit_asks_in_the_terminal_over_a_kill_and_over_http() {
+    let llm = circles();
+    let home = Home::new();
+    settings(&home, &llm, &format!("{ASKS}max_budget_usd = 40\n{PRICE}{NO_RETRY}"));
+    let tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.say("look around");
+    tty.shows(ASKED);
+    tty.card("Continue with $40.00 more");
+    tty.kill();
+    let mut tty = Pty::start(&home, &["-c"], 100, 30);
+    tty.card("Continue with $40.00 more");
+    tty.card_takes_keys();
+    tty.send("1\r");
+    until("the next question", || llm.asked().len() == 6 && home.open().len() == 1);
+    let server = Server::start(&home, &[]);
+    let card = server.card();
+    assert_eq!((&card["tool"], &card["why"]), (&json!("Limit"), &json!(ASKED)));
+    let path = format!("/v1/approvals/{}/answer", card["id"].as_str().expect("an id"));
+    let body = json!({"result": {"answer": "Stop"}});
+    assert_eq!(server.post(&path, &body).json()["outcome"], "accepted");
+    tty.shows("stopped: $54.00 spent; the budget is $40.00");
+    assert_eq!(llm.asked().len(), 6);
+    tty.quit();
+    server.stop();
 }

@@ -143,6 +143,8 @@ const fn each(kind: Kind, project: ProjectMay, doc: &'static str) -> Node {
 const LOGIN_GRANTS: &[&str] = &["authorization_code", "client_credentials"];
 pub(crate) const PERMISSION_MODES: &[&str] = &["plan", "ask", "accept-edits", "auto", "yolo"];
 pub(crate) const SANDBOX_MISSING: &[&str] = &["ask", "allow"];
+/// What a limit does.
+pub(crate) const ON_LIMIT: &[&str] = &["stop", "ask"];
 pub(crate) const TOOL_EXECUTIONS: &[&str] = &["sequential", "parallel_batch_approval", "parallel_streaming"];
 pub(crate) const ADAPTERS: &[&str] = &["openai", "openai_responses", "anthropic", "gemini", "ollama"];
 /// The parts of the status line.
@@ -267,6 +269,14 @@ pub(crate) const ROOT: Fields = &[
                     Set,
                     "maximum repeats of the same calls in a row; 0 and 1 mean no \
                               limit",
+                ),
+            ),
+            (
+                "on_limit",
+                leaf(
+                    OneOf(ON_LIMIT),
+                    Set,
+                    "a limit of cost, inferences, tokens, errors or repeats ends the run, or asks whether it goes on",
                 ),
             ),
             ("stop_on_tool", leaf(TextList, Set, "tools whose success ends a run")),

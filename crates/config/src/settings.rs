@@ -224,6 +224,8 @@ pub struct StopSettings {
     pub consecutive_errors: Option<u32>,
     /// Cost of one run.
     pub max_budget_usd: Option<f64>,
+    /// A limit asks whether the run goes on instead of ending it.
+    pub asks_on_limit: bool,
     /// Repetitions of the same calls.
     pub loop_detection: Option<u64>,
     /// Tools whose success ends a run.
@@ -495,6 +497,7 @@ impl Settings {
                 timeout: get.limit("stop.timeout_s").map(Duration::from_secs),
                 consecutive_errors: get.limit("stop.consecutive_errors").map(to_u32),
                 max_budget_usd: get.number("stop.max_budget_usd").filter(|most| *most > 0.0),
+                asks_on_limit: get.text("stop.on_limit").as_deref() == Some("ask"),
                 loop_detection: get.limit("stop.loop_detection").filter(|window| *window > 1),
                 stop_on_tool: get.list("stop.stop_on_tool"),
                 content_match: get.text("stop.content_match"),

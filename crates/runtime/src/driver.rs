@@ -41,7 +41,8 @@ use aye_core::contract::record::{JobClaim, RunRecord};
 use aye_core::contract::suspension::{SuspendTicket, ToolCallResume};
 use aye_core::contract::tool::{ToolError, ToolOutput};
 use aye_core::phase::{
-    PhaseAnswer, PhaseContext, PhaseQuestion, PhaseReport, PhaseRuntime, RunProgress, TimeLimit,
+    PhaseAnswer, PhaseContext, PhaseQuestion, PhaseReport, PhaseRuntime, RoundsCountedFrom, RunProgress,
+    TimeLimit,
 };
 use aye_core::run::{Closing, Directive, Fact, Gate, Run, Stage};
 use aye_core::state::{
@@ -628,7 +629,8 @@ impl Driver {
     /// The agent's own limit: n inferences, the calls of the n-th settled.
     fn rounds_used_up(&self) -> Option<TerminationReason> {
         let limit = self.agent.spec.max_rounds;
-        let used = usize::try_from(self.machine.steps()).unwrap_or(usize::MAX);
+        let from = self.phases.store().snapshot().get::<RoundsCountedFrom>().copied().unwrap_or_default();
+        let used = usize::try_from(self.machine.steps().saturating_sub(from)).unwrap_or(usize::MAX);
         (limit > 0 && used >= limit && !self.step.calls.is_empty()).then(|| {
             TerminationReason::stopped("max_rounds", format!("the limit of {limit} rounds is reached"))
         })

@@ -94,6 +94,20 @@ impl StateKey for StopRequest {
     }
 }
 
+/// The number of inferences from which an agent's `max_rounds` is counted, once the user let a run go on beyond it.
+pub struct RoundsCountedFrom;
+
+impl StateKey for RoundsCountedFrom {
+    const KEY: &'static str = "runtime.rounds_counted_from";
+    const MERGE: MergeStrategy = MergeStrategy::Commutative;
+    type Value = u32;
+    type Update = u32;
+
+    fn apply(value: &mut Self::Value, update: Self::Update) {
+        *value = update.max(*value);
+    }
+}
+
 /// Offers these tools behind all others, in this order: what joins the request later changes nothing before it, so that a
 /// prompt cache holds.
 pub struct OfferLast;
@@ -341,6 +355,7 @@ pub(super) fn register(registrar: &mut PluginRegistrar) -> Result<(), StateError
     registrar.register_key::<PendingScheduledActions>(kept)?;
     registrar.register_key::<FailedScheduledActions>(kept)?;
     registrar.register_key::<StopRequest>(kept)?;
+    registrar.register_key::<RoundsCountedFrom>(kept)?;
     registrar.register_key::<StepShape>(kept)?;
     registrar.register_key::<ContextMessages>(kept)?;
     registrar.register_scheduled_action::<AddContextMessage, _>(CoreHandlers)?;

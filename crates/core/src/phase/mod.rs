@@ -30,8 +30,8 @@ pub use config::{SectionError, validate_sections};
 pub use context::{PhaseContext, RunProgress, RunSnapshot, ToolCallInfo};
 pub use core_actions::{
     AddContextMessage, ContextLog, ContextMessages, ContextUpdate, ExcludeTool, ExcludeTools, ExcludedTools,
-    IncludeOnlyTools, InferenceShape, OfferLast, SetInferenceOverride, StepShape, StepShapeUpdate,
-    StopRequest, inference_shape,
+    IncludeOnlyTools, InferenceShape, OfferLast, RoundsCountedFrom, SetInferenceOverride, StepShape,
+    StepShapeUpdate, StopRequest, inference_shape,
 };
 pub use effect::{EffectDispatchReport, EffectHandler, EffectHandlerArc, TypedEffectHandler};
 pub use engine::{DEFAULT_MAX_PHASE_ROUNDS, PhaseRuntime};

@@ -68,6 +68,11 @@ impl Budget {
             .fold(0, u64::saturating_add)
     }
 
+    /// What a run gets that may go on.
+    pub(super) fn more(&self) -> String {
+        format!("${} more", money(self.most))
+    }
+
     /// The reason to stop, when more was spent.
     pub(super) fn exceeded(&self, spent: u64) -> Option<String> {
         let spent = spent as f64 / BILLION;

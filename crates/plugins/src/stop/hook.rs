@@ -2,15 +2,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
+use super::ask::{self, OtherModels};
 use super::budget::{Budget, Cost};
 use super::policy::{MaxRoundsPolicy, StopDecision, StopPoint, StopPolicy, StopPolicyStats};
-use super::state::{SettledCall, StopStateKey, StopStateUpdate, fingerprint};
+use super::state::{CountedFrom, SettledCall, StopStateKey, StopStateUpdate, fingerprint};
 use super::{StopConfigKey, config};
 use aye_core::contract::display::shortened;
-use aye_core::contract::lifecycle::TerminationReason;
+use aye_core::contract::lifecycle::{StoppedReason, TerminationReason};
 use aye_core::contract::message::Role;
 use aye_core::contract::spec::{AgentSpec, PluginConfigKey};
-use aye_core::phase::{PhaseContext, PhaseHook, StopRequest, TimeLimit};
+use aye_core::phase::{AskBeforeNext, PhaseContext, PhaseHook, StopRequest, TimeLimit};
 use aye_core::state::{JsonValue, StateCommand, StateError};
 
 /// A reason given to a person is no longer than this, in characters.
@@ -24,29 +25,83 @@ pub(super) struct Conditions {
     budget: Option<Budget>,
     /// The section that was read last, and what came of it: a section is read, and its patterns are compiled, once.
     section: Mutex<Option<(JsonValue, Policies)>>,
+    /// Limits ask instead of stopping; the models to switch to.
+    asks: Option<OtherModels>,
+}
+
+/// What the inference at hand cost, and whether the run can pay for more.
+struct Payment {
+    cost: u64,
+    over: Option<Overspent>,
+}
+
+enum Overspent {
+    /// More than the budget was spent.
+    Limit(String),
+    /// Nobody can say what was spent.
+    Unknown(String),
 }
 
 impl Conditions {
     pub(super) fn new(own: Vec<Arc<dyn StopPolicy>>) -> Self {
-        Self { own: own.into(), budget: None, section: Mutex::new(None) }
+        Self { own: own.into(), budget: None, section: Mutex::new(None), asks: None }
     }
 
     pub(super) fn under(&self, budget: Budget) -> Self {
-        Self { own: Arc::clone(&self.own), budget: Some(budget), section: Mutex::new(None) }
+        let asks = self.asks.clone();
+        Self { own: Arc::clone(&self.own), budget: Some(budget), section: Mutex::new(None), asks }
+    }
+
+    pub(super) fn asking(&self, models: OtherModels) -> Self {
+        let budget = self.budget.clone();
+        Self { own: Arc::clone(&self.own), budget, section: Mutex::new(None), asks: Some(models) }
     }
 
     /// What the inference at hand cost, and the reason to stop when that was too much.
-    fn pay(&self, ctx: &PhaseContext) -> Option<(u64, Option<String>)> {
+    fn pay(&self, ctx: &PhaseContext) -> Option<Payment> {
         let budget = self.budget.as_ref()?;
-        let spent = ctx.state::<StopStateKey>().map_or(0, |state| state.spent);
+        let state = ctx.state::<StopStateKey>();
+        let before = state.and_then(|state| state.counted_from.as_ref()).map_or(0, |from| from.spent);
+        let spent = state.map_or(0, |state| state.spent).saturating_sub(before);
         let children = budget.cost_of_children(ctx);
         Some(match budget.cost(ctx) {
             Cost::Known(own) => {
                 let cost = own.saturating_add(children);
-                (cost, budget.exceeded(spent.saturating_add(cost)))
+                Payment { cost, over: budget.exceeded(spent.saturating_add(cost)).map(Overspent::Limit) }
             }
-            Cost::Unknown(why) => (children, Some(format!("{why}, so the budget cannot be enforced"))),
+            Cost::Unknown(why) => {
+                let over = Overspent::Unknown(format!("{why}, so the budget cannot be enforced"));
+                Payment { cost: children, over: Some(over) }
+            }
         })
+    }
+
+    /// Ends the run, or asks whether it goes on: when limits ask, this is one of them, and something is left to do.
+    fn stop(
+        &self,
+        ctx: &PhaseContext,
+        reason: TerminationReason,
+        command: &mut StateCommand,
+    ) -> Result<(), StateError> {
+        let Some(models) = self.asks.as_ref().filter(|_| ask::can_be_extended(&reason)) else {
+            command.update::<StopRequest>(reason);
+            return Ok(());
+        };
+        if latest_answer(ctx).1.is_empty() {
+            // The run is over by itself.
+            return Ok(());
+        }
+        let TerminationReason::Stopped(StoppedReason { code, .. }) = &reason else { return Ok(()) };
+        let (more, models) = match (code.as_str(), &self.budget) {
+            ("budget", Some(budget)) => (Some(budget.more()), models(&latest_model(ctx))),
+            ("max_rounds", _) => {
+                let rounds = ctx.agent_spec.max_rounds;
+                let plural = if rounds == 1 { "" } else { "s" };
+                (Some(format!("{rounds} more inference{plural}")), Vec::new())
+            }
+            _ => (None, Vec::new()),
+        };
+        command.emit::<AskBeforeNext>(ask::question(reason, more, models))
     }
 
     fn of_section(&self, spec: &AgentSpec) -> Result<Policies, StateError> {
@@ -124,18 +179,22 @@ fn latest_answer(ctx: &PhaseContext) -> (String, Vec<String>) {
     }
 }
 
+/// The model that answered last.
+fn latest_model(ctx: &PhaseContext) -> String {
+    let said = ctx.messages.iter().rev().find(|message| message.role == Role::Assistant);
+    let model = said.and_then(|message| message.metadata.as_ref()?.get("model")?.as_str());
+    model.unwrap_or_default().to_owned()
+}
+
 fn stats_of(ctx: &PhaseContext) -> StopPolicyStats {
-    let tokens = |count: Option<i32>| count.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
     let (last_response_text, last_tool_names) = latest_answer(ctx);
     let state = ctx.state::<StopStateKey>().cloned().unwrap_or_default();
-    let input = tokens(ctx.progress.usage.prompt_tokens);
-    let output = tokens(ctx.progress.usage.completion_tokens);
+    let (used, from) = (CountedFrom::here(ctx), state.counted_from.unwrap_or_default());
     StopPolicyStats {
-        step_count: ctx.progress.steps,
-        total_input_tokens: input,
-        total_output_tokens: output,
-        // Of several providers only some report a sum, and then the sum of the sums is too small.
-        total_tokens: ctx.progress.usage.total().max(input + output),
+        step_count: used.steps.saturating_sub(from.steps),
+        total_input_tokens: used.input_tokens.saturating_sub(from.input_tokens),
+        total_output_tokens: used.output_tokens.saturating_sub(from.output_tokens),
+        total_tokens: used.total_tokens.saturating_sub(from.total_tokens),
         elapsed_ms: u64::try_from(ctx.progress.active.as_millis()).unwrap_or(u64::MAX),
         consecutive_errors: state.consecutive_errors,
         last_tool_names,
@@ -166,19 +225,19 @@ impl PhaseHook for JudgeHook {
             }
         }
         if let Some(reason) = self.conditions.judge(ctx, self.point)? {
-            command.update::<StopRequest>(reason);
+            self.conditions.stop(ctx, reason, &mut command)?;
         }
         if self.point == StopPoint::AfterInference
-            && let Some((cost, over)) = self.conditions.pay(ctx)
+            && let Some(Payment { cost, over }) = self.conditions.pay(ctx)
         {
             if cost > 0 {
                 command.update::<StopStateKey>(StopStateUpdate::Spent(cost));
             }
-            if let Some(why) = over {
-                command.update::<StopRequest>(TerminationReason::stopped(
-                    "budget",
-                    shortened(&why, DETAIL_LIMIT),
-                ));
+            let spent = |why: &str| TerminationReason::stopped("budget", shortened(why, DETAIL_LIMIT));
+            match over {
+                Some(Overspent::Limit(why)) => self.conditions.stop(ctx, spent(&why), &mut command)?,
+                Some(Overspent::Unknown(why)) => command.update::<StopRequest>(spent(&why)),
+                None => {}
             }
         }
         Ok(command)

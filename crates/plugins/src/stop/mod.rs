@@ -6,6 +6,7 @@
 //! at the end of a step, when all its calls are settled, and only if there would be a next one. A time limit also
 //! interrupts an inference or a tool ([`Plugin::time_limit`]).
 
+mod ask;
 mod budget;
 mod config;
 mod hook;
@@ -16,14 +17,16 @@ mod tests;
 
 use std::sync::Arc;
 
+pub use ask::OtherModels;
 pub use budget::Prices;
 pub use config::{StopConditionSpec, StopConfig, StopConfigError, StopConfigKey, policies_from_specs};
 pub use policy::{
     ConsecutiveErrorsPolicy, ContentMatchPolicy, LoopDetectionPolicy, MaxRoundsPolicy, StopDecision,
     StopOnToolPolicy, StopPoint, StopPolicy, StopPolicyStats, TimeoutPolicy, TokenBudgetPolicy,
 };
-pub use state::{SettledCall, StopState, StopStateKey, StopStateUpdate, fingerprint};
+pub use state::{CountedFrom, SettledCall, StopState, StopStateKey, StopStateUpdate, fingerprint};
 
+use self::ask::{ReadLimitAnswer, SwitchHook};
 use self::budget::Budget;
 use self::hook::{Conditions, JudgeHook, RecordHook};
 use aye_core::contract::spec::{AgentSpec, PluginConfigKey};
@@ -57,6 +60,13 @@ impl StopPlugin {
     #[must_use]
     pub fn with_budget(self, most: f64, prices: Prices) -> Self {
         Self { conditions: Arc::new(self.conditions.under(Budget { most, prices })) }
+    }
+
+    /// A limit asks whether the run goes on instead of ending it: budget, rounds, tokens, errors in a row, and circles.
+    /// The answer lets all of them count anew from there; one about the budget may name another model.
+    #[must_use]
+    pub fn asking(self, models: OtherModels) -> Self {
+        Self { conditions: Arc::new(self.conditions.asking(models)) }
     }
 }
 
@@ -102,6 +112,9 @@ impl Plugin for StopPlugin {
             Phase::AfterInference,
             JudgeHook { conditions: Arc::clone(&self.conditions), point: StopPoint::AfterInference },
         );
+        // A question may have been asked before the setting changed.
+        registrar.register_scheduled_action::<ReadLimitAnswer, _>(ReadLimitAnswer)?;
+        registrar.register_hook(Phase::BeforeInference, SwitchHook);
         registrar
             .register_hook(Phase::AfterToolExecute, RecordHook { conditions: Arc::clone(&self.conditions) });
         registrar.register_hook(

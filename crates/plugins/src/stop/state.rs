@@ -5,6 +5,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use aye_core::contract::digest::hex;
+use aye_core::phase::PhaseContext;
 use aye_core::state::StateKey;
 
 /// One settled call, as the policies remember it.
@@ -33,6 +34,45 @@ pub struct StopState {
     /// What was spent, in billionths of the currency of the prices; counted only under a budget.
     #[serde(skip_serializing_if = "is_zero")]
     pub spent: u64,
+    /// Where the limits began to count, after the user let the run go on beyond one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted_from: Option<CountedFrom>,
+    /// The model that the user switched the run to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// What a run had used when the user let it go on: limits count what came since.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CountedFrom {
+    /// Inferences.
+    pub steps: u32,
+    /// Tokens of prompts.
+    pub input_tokens: u64,
+    /// Tokens of answers.
+    pub output_tokens: u64,
+    /// Both, as the providers count.
+    pub total_tokens: u64,
+    /// What was spent, in billionths.
+    pub spent: u64,
+}
+
+impl CountedFrom {
+    /// What a run has used up to now.
+    pub(super) fn here(ctx: &PhaseContext) -> Self {
+        let tokens = |count: Option<i32>| count.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+        let input_tokens = tokens(ctx.progress.usage.prompt_tokens);
+        let output_tokens = tokens(ctx.progress.usage.completion_tokens);
+        Self {
+            steps: ctx.progress.steps,
+            input_tokens,
+            output_tokens,
+            // Of several providers only some report a sum, and then the sum of the sums is too small.
+            total_tokens: ctx.progress.usage.total().max(input_tokens + output_tokens),
+            spent: ctx.state::<StopStateKey>().map_or(0, |state| state.spent),
+        }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
@@ -52,6 +92,8 @@ pub enum StopStateUpdate {
     StepEnded,
     /// An inference cost so much, in billionths.
     Spent(u64),
+    /// The user let the run go on: limits count from here, and this model answers, if any.
+    Extended(CountedFrom, Option<String>),
 }
 
 impl StateKey for StopStateKey {
@@ -72,6 +114,12 @@ impl StateKey for StopStateKey {
                 value.settled.drain(..surplus);
             }
             StopStateUpdate::StepEnded => value.succeeded.clear(),
+            StopStateUpdate::Extended(from, model) => {
+                value.counted_from = Some(from);
+                value.model = model.or(value.model.take());
+                value.settled.clear();
+                value.consecutive_errors = 0;
+            }
             StopStateUpdate::Spent(more) => value.spent = value.spent.saturating_add(more),
         }
     }

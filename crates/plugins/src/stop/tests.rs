@@ -500,3 +500,85 @@ fn the_shortest_time_limit_interrupts() {
     bench.spec = bench.spec.clone().with_config::<StopConfigKey>(config).unwrap();
     assert_eq!(limit(&bench).expect("a limit").active, Duration::from_secs(2));
 }
+
+#[tokio::test]
+async fn a_limit_asks_when_it_may_and_its_answer_counts_anew() {
+    let loops = StopConditionSpec::LoopDetection { window: 2 };
+    let mut bench = Bench::of(StopPlugin::new(vec![loops]).unwrap().asking(Arc::new(|_| Vec::new())));
+    bench.spec = AgentSpec::new("agent").with_max_rounds(2);
+    let ctx = |bench: &Bench| {
+        PhaseContext::test_default()
+            .with_phase(Phase::StepEnd)
+            .with_agent_spec(bench.spec.clone())
+            .with_progress(bench.progress)
+            .with_response(bench.response.clone())
+    };
+    for place in 0..2 {
+        assert_eq!(bench.step("List", json!({"path": place}), true).await, None);
+    }
+    let report = bench.runtime.run_phase(&bench.env, ctx(&bench)).await.unwrap();
+    let asked = report.question.expect("the second inference was the last one");
+    assert_eq!(asked.message, "The limit of 2 inferences is reached. Continue?");
+    let labels: Vec<_> = asked.choices.iter().map(|choice| choice.label.as_str()).collect();
+    assert_eq!(labels, ["Continue with 2 more inferences", "Stop"]);
+    let answer = |place: usize| aye_core::phase::PhaseAnswer {
+        question: "q".into(),
+        value: asked.choices[place].value.clone(),
+    };
+    let told = bench.runtime.answer(&bench.env, ctx(&bench), &asked.action, &answer(0)).await.unwrap();
+    assert_eq!((told.stop, told.hooks), (None, 0), "the hooks of the phase are not run again");
+    assert_eq!(bench.step("Read", json!({}), true).await, None, "the third inference is the first one now");
+    assert_eq!(bench.step("Read", json!({}), true).await, None);
+    let report = bench.runtime.run_phase(&bench.env, ctx(&bench)).await.unwrap();
+    assert!(
+        report.question.is_some_and(|asked| asked.message.starts_with("The same call")),
+        "the first one counts"
+    );
+    let told = bench.runtime.answer(&bench.env, ctx(&bench), &asked.action, &answer(1)).await.unwrap();
+    assert_eq!(told.stop, Some(asked.otherwise));
+}
+
+#[tokio::test]
+async fn a_budget_asks_only_while_something_is_left_to_do() {
+    let price = aye_core::contract::spec::Price { input: 1_000_000.0, ..<_>::default() };
+    let plugin = StopPlugin::default()
+        .with_budget(1.5, Arc::new(move |_| Some(price)))
+        .asking(Arc::new(|_| vec!["mock/small".to_owned()]));
+    let bench = Bench::of(plugin);
+    let response = |calls: Vec<ToolCall>| StreamResult {
+        usage: Some(TokenUsage { prompt_tokens: Some(2), ..TokenUsage::default() }),
+        tool_calls: calls,
+        ..StreamResult::default()
+    };
+    let report = async |response: StreamResult| {
+        let ctx = PhaseContext::test_default()
+            .with_phase(Phase::AfterInference)
+            .with_agent_spec(bench.spec.clone())
+            .with_response(response);
+        bench.runtime.run_phase(&bench.env, ctx).await.unwrap()
+    };
+    let over = report(response(Vec::new())).await;
+    assert_eq!((over.question, over.stop), (None, None), "the run ends by itself");
+    let asked = report(response(vec![ToolCall::new("c1", "List", json!({}))])).await.question.unwrap();
+    assert_eq!(asked.message, "$4.00 spent; the budget is $1.50. Continue?");
+    let labels: Vec<_> = asked.choices.iter().map(|choice| choice.label.as_str()).collect();
+    assert_eq!(
+        labels,
+        ["Continue with $1.50 more", "Switch to mock/small and continue with $1.50 more", "Stop"]
+    );
+    let ctx = || PhaseContext::test_default().with_agent_spec(bench.spec.clone());
+    let answer = aye_core::phase::PhaseAnswer { question: "q".into(), value: asked.choices[1].value.clone() };
+    let phase = ctx().with_phase(Phase::AfterInference);
+    bench.runtime.answer(&bench.env, phase, &asked.action, &answer).await.unwrap();
+    let next = bench.runtime.run_phase(&bench.env, ctx().with_phase(Phase::BeforeInference)).await.unwrap();
+    assert_eq!(next.inference.overrides.model.as_deref(), Some("mock/small"));
+    // $1 is within what the answer added, $3 are not.
+    let within = report(StreamResult {
+        usage: Some(TokenUsage { prompt_tokens: Some(1), ..TokenUsage::default() }),
+        tool_calls: vec![ToolCall::new("c2", "List", json!({}))],
+        ..StreamResult::default()
+    })
+    .await;
+    assert_eq!((within.question, within.stop), (None, None));
+    assert!(report(response(vec![ToolCall::new("c3", "List", json!({}))])).await.question.is_some());
+}

@@ -380,7 +380,7 @@ pub(super) fn summary_of(name: &str, arguments: &Value, info: &HostInfo) -> Stri
         _ if name.starts_with("agent_run_") => {
             text("prompt").map(|prompt| visible_line(prompt.trim()).into_owned())
         }
-        "AskUser" => text("question").map(|question| visible_line(question).into_owned()),
+        "AskUser" | "Limit" => text("question").map(|question| visible_line(question).into_owned()),
         "render_a2ui" => arguments.get("messages").and_then(Value::as_array).map(|messages| {
             let surface = |message: &Value| {
                 let mut bodies = message.as_object().into_iter().flatten();
