@@ -15,8 +15,9 @@ use super::programs::ProjectPrograms;
 use super::telemetry::Telemetry;
 use super::{Failure, agents, deferred, grants, models, prompt, reminders, sections};
 use crate::cli::Cli;
-use crate::config::{Instructions, Selection};
+use crate::config::{Instructions, Origin, Selection};
 use crate::contract::clock::{Clock, SystemClock};
+use crate::contract::ids::ThreadId;
 use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
@@ -37,7 +38,7 @@ use crate::plugins::skills::{
 use crate::plugins::stop::{StopConditionSpec, StopPlugin};
 use crate::runtime::{AgentRuntime, AgentRuntimeBuilder};
 use crate::snapshots::FolderSnapshots;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 use crate::tools::{self, ToolEnv};
 
 /// The name of the agent that people talk to.
@@ -205,6 +206,24 @@ impl App {
         let selection = self.agents.choose(&self.runtime, name)?;
         *self.selection.write().expect("no panic while the choice is held") = selection;
         Ok(())
+    }
+
+    /// Lets the agent of a conversation's last run go on with it, unless the user named one for this process. Says so
+    /// when that agent is gone.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(super) async fn continue_with_its_agent(
+        &self,
+        thread: &ThreadId,
+    ) -> Result<Option<String>, StoreError> {
+        if matches!(self.foundation.loaded.provenance.origin("agent"), Some(Origin::Flag(_))) {
+            return Ok(None);
+        }
+        let run = self.store.latest_run(thread).await?;
+        let Some(run) = run.filter(|run| run.agent_id != self.agents.current()) else { return Ok(None) };
+        let lost = self.set_agent(&run.agent_id).err();
+        Ok(lost.map(|why| format!("{why}; {} goes on with this conversation", self.agents.current())))
     }
 
     /// The person at this process, as a decision names them.

@@ -314,6 +314,11 @@ impl Host for TerminalHost {
             .await
             .map_err(text)?
             .ok_or_else(|| format!("unknown thread {id}"))?;
+        if !self.viewer.shows(&id)
+            && let Some(notice) = self.app.continue_with_its_agent(&id).await.map_err(text)?
+        {
+            drop(self.events.send(HostEvent::Warned(notice)));
+        }
         let driver = self.viewer.driver_of(&glance);
         self.viewer.show(&id, glance.messages.last().map_or(0, |stored| stored.seq));
         let before = glance.total.saturating_sub(glance.messages.len() as u64);

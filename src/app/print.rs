@@ -47,6 +47,13 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         }
         ThreadChoice::Id(id) => Some(commands::thread_by_prefix(&app.store, &id).await?.id),
     };
+    if let Some(thread) = &thread
+        && let Some(notice) = app.continue_with_its_agent(thread).await.map_err(Failure::failed)?
+        // A run that is resumed stays with its own agent in any case.
+        && text.is_some()
+    {
+        say(&format!("aye: {notice}"));
+    }
     let job = match (thread, text) {
         (None, None) => {
             return Err(Failure::usage("no prompt; use aye -p \"...\" or pipe one in"));

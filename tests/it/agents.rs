@@ -87,6 +87,31 @@ fn an_agent_of_a_file_has_its_prompt_its_tools_and_its_model() {
 }
 
 #[test]
+fn a_conversation_goes_on_with_its_agent_unless_another_one_is_named() {
+    let llm = MockLlm::answers([Answer::say("Hello.")]);
+    let home = Home::with(&llm);
+    for name in ["one", "two"] {
+        agent(&home, name, &format!("---\ndescription: Agent.\n---\nYou are {name}.\n"));
+    }
+    let thread = home.ok(&["--agent", "one", "-p", "hi", "--output-format", "json"]).json();
+    let thread = thread["thread_id"].as_str().expect("an id");
+    let answers = |args: &[&str]| {
+        let out = home.ok(args);
+        (llm.last().system().lines().next().unwrap_or_default().to_owned(), out.stderr)
+    };
+    let quiet = String::new();
+    assert_eq!(answers(&["-r", thread, "-p", "again"]), ("You are one.".to_owned(), quiet.clone()));
+    assert_eq!(answers(&["-c", "--agent", "two", "-p", "again"]), ("You are two.".to_owned(), quiet.clone()));
+    assert_eq!(answers(&["-c", "-p", "again"]), ("You are two.".to_owned(), quiet.clone()));
+    assert!(answers(&["-p", "another"]).0.starts_with("You are aye"));
+    std::fs::remove_file(home.root().join("aye/config/agents/two.md")).expect("a file");
+    let (system, said) = answers(&["-r", thread, "-p", "again"]);
+    assert!(system.starts_with("You are aye"), "{system}");
+    assert!(said.contains("unknown agent `two`"), "{said}");
+    assert!(said.contains("; aye goes on with this conversation"), "{said}");
+}
+
+#[test]
 fn a_broken_file_is_one_sentence_and_the_others_work() {
     let llm = MockLlm::answers([Answer::say("Hello.")]);
     let home = Home::with(&llm);

@@ -163,6 +163,7 @@ impl Place {
         for warning in &app.warnings {
             say(&format!("aye: {warning}"));
         }
+        app.continue_with_its_agent(&self.thread).await.map_err(Failure::failed)?;
         let options = print::options(&app, then.output_format, then.on_unknown, on_ask);
         app.mcp.ready().await;
         let code = headless::run(&app.runtime, Job::Answered(self.thread), &options, &app.clock).await;
