@@ -12,8 +12,8 @@ use super::foundation::Foundation;
 use super::prompt::Common;
 use super::{Failure, models, sections};
 use crate::agents::{
-    AgentIssue, AgentScope, Form, Places, Severity, WrittenAgent, WrittenAgents, discover, project_roots,
-    read_fields, user_roots,
+    AgentIssue, AgentScope, Form, HitlMode, Places, Severity, WrittenAgent, WrittenAgents, discover,
+    project_roots, read_fields, user_roots,
 };
 use crate::config::{Origin, Selection, Settings, needs_probe, select_model};
 use crate::contract::display::visible_line;
@@ -34,6 +34,7 @@ pub(super) struct Agents {
     /// The models of agents that name one.
     models: BTreeMap<String, Selection>,
     chosen: RwLock<Chosen>,
+    is_ephemeral: bool,
 }
 
 /// The agents there are with what they are for, shared with the tool that hands over to them.
@@ -154,6 +155,7 @@ impl Agents {
             models: by_agent.collect(),
             written,
             chosen: RwLock::new(Chosen { agent: AGENT.to_owned(), model: selection.clone() }),
+            is_ephemeral: foundation.is_ephemeral,
         };
         runtime.set_default_agent(AGENT);
         if let Some(name) = &foundation.loaded.settings.agent {
@@ -200,9 +202,23 @@ impl Agents {
         if !self.names().contains(&name) {
             return Err(self.no_such(name));
         }
+        if self.is_ephemeral && self.hitl(name) == Some(HitlMode::Async) {
+            let place = self.written.get(name).map(|agent| agent.place("/hitl")).unwrap_or_default();
+            return Err(format!(
+                "{}: `hitl: async` of the agent `{}` does not work with --ephemeral, which keeps no question; use \
+                 `auto` or `blocking`",
+                visible_line(&place),
+                visible_line(name)
+            ));
+        }
         runtime.set_default_agent(name);
         name.clone_into(&mut self.chosen.write().expect("no panic while the choice is held").agent);
         Ok(self.model(name))
+    }
+
+    /// Who waits for answers to an agent's questions, when its file says so.
+    pub(super) fn hitl(&self, agent: &str) -> Option<HitlMode> {
+        self.written.get(agent)?.hitl
     }
 
     /// The models that agents name, by their registered ids.

@@ -9,8 +9,9 @@ use std::time::Duration;
 use super::agent::App;
 use super::foundation::Foundation;
 use super::{Failure, commands, compose, images, moved, say};
+use crate::agents::HitlMode;
 use crate::cli::{Cli, OnUnknown, OutputFormat, ThreadChoice};
-use crate::config::{self, Env, TrustAssessment};
+use crate::config::{self, Env, Origin, TrustAssessment};
 use crate::contract::ids::ThreadId;
 use crate::contract::tool::ToolDescriptor;
 use crate::headless::{self, AnswerSchema, Format, Job, OnAsk, Options, TypedAnswers};
@@ -28,8 +29,8 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let prompt = cli.prompt.as_deref().filter(|p| !p.trim().is_empty());
     let text = compose::with_piped(prompt, piped);
     let schema = answer_schema(cli.json_schema.as_deref())?;
-    let on_ask = on_ask(&foundation)?;
-    let typed = typed_answers(&foundation, on_ask)?;
+    // What is wrong with the settings is said before anything starts.
+    on_ask(&foundation, None)?;
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
     let app = App::build(foundation, cli).await?;
     for warning in &app.warnings {
@@ -72,9 +73,10 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             if cli.keep_waiting { Job::Behind(request) } else { Job::Run(request) }
         }
     };
+    let on_ask = on_ask_of(&app)?;
     let mut options = options(&app, cli.output_format, cli.on_unknown, on_ask);
     options.schema = schema;
-    options.typed = typed;
+    options.typed = typed_answers(&app.foundation, on_ask)?;
     let code = headless::run(&app.runtime, job, &options, &app.clock).await;
     moved::note(&app).await;
     // Last: neither a request nor an answer waits for it. What it does not get to is for the next start.
@@ -167,9 +169,24 @@ pub(super) fn options(app: &App, format: OutputFormat, unknown: OnUnknown, on_as
     }
 }
 
+/// What happens to the questions of the agent that is talked to.
+pub(super) fn on_ask_of(app: &App) -> Result<OnAsk, Failure> {
+    on_ask(&app.foundation, app.agents.hitl(&app.agents.current()))
+}
+
 /// What happens to questions. Without a store nothing outlives the process, so they are denied unless somebody waits
-/// for them.
-pub(super) fn on_ask(foundation: &Foundation) -> Result<OnAsk, Failure> {
+/// for them. A flag decides before the agent's file, which decides before the settings.
+fn on_ask(foundation: &Foundation, hitl: Option<HitlMode>) -> Result<OnAsk, Failure> {
+    let is_flag = matches!(foundation.loaded.provenance.origin("on_ask"), Some(Origin::Flag(_)));
+    match hitl.filter(|_| !is_flag) {
+        Some(HitlMode::Blocking) => return Ok(OnAsk::Wait(None)),
+        // An agent that insists on it was not chosen under --ephemeral.
+        Some(HitlMode::Async) => return Ok(OnAsk::Suspend),
+        Some(HitlMode::Auto) if !foundation.is_ephemeral => return Ok(OnAsk::Suspend),
+        Some(HitlMode::Auto) if TypedAnswers::open().is_ok() => return Ok(OnAsk::Wait(None)),
+        Some(HitlMode::Auto) => return Ok(OnAsk::Deny),
+        None => {}
+    }
     Ok(match foundation.loaded.settings.on_ask {
         config::OnAsk::Auto if foundation.is_ephemeral => OnAsk::Deny,
         config::OnAsk::Suspend if foundation.is_ephemeral => {

@@ -425,3 +425,36 @@ fn time_and_signals_end_the_questions_of_a_conversation_in_memory() {
     terminal.shows("nothing was kept");
     assert_eq!(home.read("log.txt"), "");
 }
+
+#[test]
+fn an_agent_says_who_waits_for_answers() {
+    let llm = MockLlm::by(|chat| {
+        if chat.results().is_empty() { Answer::new().bash("c1", TOUCH) } else { Answer::say("It is done.") }
+    });
+    let home = Home::with(&llm);
+    let agents = home.root().join("aye/config/agents");
+    std::fs::create_dir_all(&agents).expect("a folder");
+    for mode in ["auto", "blocking", "async"] {
+        let text = format!("---\ndescription: helps\nhitl: {mode}\n---\nYou help.\n");
+        std::fs::write(agents.join(format!("{mode}.md")), text).expect("written");
+    }
+    // The settings would deny.
+    let config = std::fs::read_to_string(home.root().join("aye/config/config.toml")).expect("settings");
+    home.config(&format!("on_ask = \"deny\"\n{config}"));
+    for agent in ["auto", "async"] {
+        home.aye(&["-p", "do it", "--agent", agent]).run().exits(3);
+        // A conversation that is continued keeps its agent, and with it who waits.
+        home.aye(&["-c", "-p"]).run().exits(3);
+        home.ok(&["deny", &home.question()]);
+    }
+    home.ok(&["-p", "do it", "--agent", "async", "--on-ask", "deny"]);
+    let run = home.aye(&["-p", "do it", "--agent", "blocking"]).spawn();
+    run.until_told("for an answer from another terminal");
+    home.ok(&["approve", &home.question()]);
+    run.end().exits(0);
+    assert_eq!(home.read("log.txt"), "ran\n");
+    let out = home.aye(&["-p", "do it", "--agent", "async", "--ephemeral"]).run().exits(2);
+    out.says("async.md:3").says("`hitl: async` of the agent `async` does not work with --ephemeral");
+    // Nobody is at a terminal here: nobody to wait for.
+    home.ok(&["-p", "do it", "--agent", "auto", "--ephemeral"]);
+}

@@ -156,7 +156,6 @@ impl Place {
         }
         let there = Foundation::load(&cli, foundation.env.clone()).map_err(not_here)?;
         store.close().await;
-        let on_ask = print::on_ask(&there).map_err(not_here)?;
         print::notice_untrusted(&there);
         let _log = crate::logging::to_file(&there.paths.log_dir());
         let app = App::build(there, &cli).await.map_err(not_here)?;
@@ -164,6 +163,7 @@ impl Place {
             say(&format!("aye: {warning}"));
         }
         app.continue_with_its_agent(&self.thread).await.map_err(Failure::failed)?;
+        let on_ask = print::on_ask_of(&app).map_err(not_here)?;
         let options = print::options(&app, then.output_format, then.on_unknown, on_ask);
         app.mcp.ready().await;
         let code = headless::run(&app.runtime, Job::Answered(self.thread), &options, &app.clock).await;

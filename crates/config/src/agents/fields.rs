@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::{AgentIssue, AgentScope, Places, Severity, WrittenAgent};
+use super::{AgentIssue, AgentScope, HitlMode, Places, Severity, WrittenAgent};
 use aye_core::contract::display::visible_line;
 use aye_core::contract::near::nearest;
 use aye_core::contract::spec::AgentSpec;
@@ -17,7 +17,7 @@ const MAX_NAME: usize = 48;
 const BUILT_IN: &str = "aye";
 
 /// The fields, as they are spelled in files of aye; `-` is as good as `_`.
-const FIELDS: [&str; 21] = [
+const FIELDS: [&str; 22] = [
     "name",
     "id",
     "description",
@@ -38,6 +38,7 @@ const FIELDS: [&str; 21] = [
     "endpoint",
     "sections",
     "permission",
+    "hitl",
     "color",
 ];
 
@@ -61,7 +62,7 @@ pub fn read_fields(
     places: &Places,
 ) -> (Option<WrittenAgent>, Vec<AgentIssue>) {
     let mut reader =
-        Reader { form, places, issues: Vec::new(), spec: AgentSpec::new(name), seen: Vec::new() };
+        Reader { form, places, issues: Vec::new(), spec: AgentSpec::new(name), hitl: None, seen: Vec::new() };
     for (key, value) in map {
         reader.field(key, value, body.is_some());
     }
@@ -72,6 +73,7 @@ pub fn read_fields(
     let is_refused = reader.issues.iter().any(|issue| issue.severity == Severity::Error);
     let agent = WrittenAgent {
         spec: reader.spec,
+        hitl: reader.hitl,
         given: reader.seen,
         insists_on_model: form == Form::Own,
         scope,
@@ -87,6 +89,7 @@ struct Reader<'a> {
     places: &'a Places,
     issues: Vec<AgentIssue>,
     spec: AgentSpec,
+    hitl: Option<HitlMode>,
     seen: Vec<&'static str>,
 }
 
@@ -152,6 +155,7 @@ impl Reader<'_> {
             }
             "context_policy" => self.spec.context_policy = self.typed(key, value),
             "endpoint" => self.spec.endpoint = self.typed(key, value),
+            "hitl" => self.hitl = self.typed(key, value),
             "tool_execution" => {
                 if let Some(mode) = self.typed(key, value) {
                     self.spec.tool_execution = mode;

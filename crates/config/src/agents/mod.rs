@@ -68,6 +68,8 @@ impl fmt::Display for AgentIssue {
 pub struct WrittenAgent {
     /// The specification. An empty model is that of the person, an empty prompt that of aye.
     pub spec: AgentSpec,
+    /// Who waits while a question of the agent is open, when the file says so.
+    pub hitl: Option<HitlMode>,
     /// The fields that were written, under their own names.
     pub given: Vec<&'static str>,
     /// Whether a model that is not there is an error: other programs have names of their own for models.
@@ -80,6 +82,18 @@ pub struct WrittenAgent {
     pub places: Places,
     /// The place of the agent of the same name that is used instead.
     pub hidden_by: Option<String>,
+}
+
+/// Who waits while a question of an agent is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HitlMode {
+    /// Nobody where conversations are kept; else the process, when it has a terminal.
+    Auto,
+    /// The process, until the answer is there.
+    Blocking,
+    /// Nobody: the run ends for now, and the question stays in the store.
+    Async,
 }
 
 impl fmt::Debug for WrittenAgent {

@@ -128,6 +128,10 @@ fn each_mistake_is_a_sentence_with_its_line() {
             "error: helper.md:2: the prompt of a file belongs below its front matter; move it there",
         ),
         (
+            "---\nhitl: never\n---\n",
+            "error: helper.md:2: invalid `hitl`: unknown variant `never`, expected one of `auto`, `blocking`, `async`",
+        ),
+        (
             "---\ntool_execution: fast\n---\n",
             "error: helper.md:2: invalid `tool_execution`: unknown variant `fast`, expected one of `sequential`, `parallel_batch_approval`, `parallel_streaming`",
         ),
