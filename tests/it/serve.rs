@@ -1,5 +1,7 @@
 //! `aye serve`: conversations and questions over HTTP, with the real program on a port of loopback.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::support::home::Home;
@@ -476,6 +478,77 @@ fn lists_are_read_in_pages() {
     assert_eq!(rows("/v1/runs?status=waiting"), (1, Value::Null));
     assert_eq!(rows("/v1/threads/summaries?limit=500"), (1, Value::Null));
     assert_eq!(server.get("/v1/runs?status=odd").code(), "invalid_query");
+    server.stop();
+}
+
+/// Every operation of the document is there, and what the server answers is what the document says.
+#[test]
+fn the_document_says_what_the_server_does() {
+    let llm = asks();
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let thread = waiting(&server);
+    let id = server.card()["id"].as_str().expect("an id").to_owned();
+    let document = server.get("/v1/openapi.json").json();
+    assert_eq!(document["openapi"], "3.1.0");
+    let mut names = BTreeSet::new();
+    let paths = document["paths"].as_object().expect("paths");
+    for (path, operations) in paths {
+        for (method, about) in operations.as_object().expect("operations") {
+            let name = about["operationId"].as_str().expect("a name").to_owned();
+            assert!(names.insert(name.clone()), "{name} is there twice");
+            assert_ne!(about["summary"], "", "{name}");
+            let real = path.replace("{id}", "none-of-these");
+            let body = if method == "get" { Value::Null } else { json!({}) };
+            let reply = if path.ends_with("/watch") || path == "/v1/mcp" {
+                continue;
+            } else if method == "get" {
+                server.get(&real)
+            } else {
+                server.send(&method.to_uppercase(), &real, &body)
+            };
+            assert_ne!(reply.status, 405, "{method} {path}");
+            assert!(!reply.body.contains("there is nothing at this path"), "{method} {path}");
+            assert!(
+                about["responses"].get(reply.status.to_string()).is_some(),
+                "{method} {path} answered {}: {}",
+                reply.status,
+                reply.body
+            );
+        }
+    }
+    for path in
+        ["/v1/runs", "/v1/approvals/{id}/approve", "/v1/a2a/tasks/{id}:cancel", "/v1/mcp", "/metrics", "/"]
+    {
+        assert!(paths.contains_key(path), "{path}");
+    }
+    let fits = |path: &str, real: &str| {
+        let reply = server.get(real);
+        assert_eq!(reply.status, 200, "{real}: {reply:?}");
+        let kinds = &document["paths"][path]["get"]["responses"]["200"]["content"];
+        let mut schema = json!({ "allOf": [kinds["application/json"]["schema"]] });
+        schema["components"] = document["components"].clone();
+        let validator = jsonschema::draft202012::new(&schema).expect("a schema");
+        let wrong: Vec<_> = validator.iter_errors(&reply.json()).map(|error| error.to_string()).collect();
+        assert!(wrong.is_empty(), "{real}: {wrong:?}");
+    };
+    for path in [
+        "threads",
+        "threads/summaries",
+        "runs",
+        "approvals",
+        "audit",
+        "queue",
+        "me",
+        "agents",
+        "capabilities",
+    ] {
+        fits(&format!("/v1/{path}"), &format!("/v1/{path}"));
+    }
+    for path in ["", "/messages", "/runs", "/runs/latest", "/mailbox"] {
+        fits(&format!("/v1/threads/{{id}}{path}"), &format!("/v1/threads/{thread}{path}"));
+    }
+    fits("/v1/approvals/{id}", &format!("/v1/approvals/{id}"));
     server.stop();
 }
 

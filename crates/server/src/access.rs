@@ -21,7 +21,9 @@ const FORGIVEN_AFTER: Duration = Duration::from_mins(1);
 const ADDRESSES: usize = 4096;
 
 /// What a token allows. None of them includes another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenScope {
     /// See conversations, questions and the audit.

@@ -4,12 +4,13 @@ use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::display::{call_summary, visible};
 use aye_core::contract::judgement::{Profile, Risk};
 use aye_core::contract::question::{GrantProposal, Question};
-use aye_core::contract::record::{SuspensionRecord, ThreadRecord};
+use aye_core::contract::record::{SuspensionRecord, SuspensionStatus, ThreadRecord};
 use aye_core::contract::suspension::{
     ACTION_CHILD_RUN, ACTION_FRONTEND_TOOL, ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, Actor,
     ResumeDecisionAction,
 };
 use aye_core::contract::tool::FilePreview;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 const CONTEXT: usize = 3;
 
 /// What kind of answer a question wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QuestionKind {
     /// A yes or a no to a call.
@@ -46,7 +47,7 @@ impl QuestionKind {
 }
 
 /// A file that the call changes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CardFile {
     /// Its path.
     pub path: String,
@@ -57,7 +58,7 @@ pub struct CardFile {
 }
 
 /// A rule that would answer the question from now on.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProposedGrant {
     /// The rule.
     pub pattern: String,
@@ -66,7 +67,7 @@ pub struct ProposedGrant {
 }
 
 /// How a question was answered.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CardDecision {
     /// Yes or no.
     pub action: ResumeDecisionAction,
@@ -78,7 +79,7 @@ pub struct CardDecision {
 }
 
 /// Who answered, without the numbers of their process.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CardActor {
     /// The user.
     pub user: String,
@@ -93,7 +94,7 @@ impl From<&Actor> for CardActor {
 }
 
 /// A question.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct QuestionCard {
     /// Its id.
     pub id: String,
@@ -108,7 +109,7 @@ pub struct QuestionCard {
     /// The call.
     pub call_id: String,
     /// Where it stands.
-    pub status: Value,
+    pub status: SuspensionStatus,
     /// Asked, in Unix milliseconds.
     pub created_at: u64,
     /// When it ends unanswered, in Unix milliseconds.
@@ -180,7 +181,7 @@ impl QuestionCard {
             }),
             run_id: record.run_id.to_string(),
             call_id: record.call_id.to_string(),
-            status: json!(record.status),
+            status: record.status,
             created_at: record.created_at,
             expires_at: suspension.expires_at,
             kind,
@@ -243,7 +244,6 @@ fn changed(file: &FilePreview) -> CardFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aye_core::contract::record::SuspensionStatus;
     use aye_core::contract::suspension::{PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode};
 
     fn record(parameters: Value) -> SuspensionRecord {

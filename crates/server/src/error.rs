@@ -5,7 +5,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use aye_core::contract::storage::StoreError;
 use aye_runtime::{DecideError, RuntimeError};
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// A request that cannot be carried out.
 #[derive(Debug)]
@@ -60,15 +62,32 @@ impl ApiError {
     }
 }
 
+/// The body of an error.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ErrorBody {
+    error: ErrorDetail,
+    /// What else there is to know, such as the card of a question.
+    #[serde(flatten)]
+    also: Map<String, Value>,
+}
+
+/// What went wrong.
+#[derive(Serialize, JsonSchema)]
+struct ErrorDetail {
+    /// For programs.
+    code: &'static str,
+    /// For people.
+    message: String,
+    /// The member of the body that is missing or wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<Box<str>>,
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut error = json!({ "code": self.code, "message": self.message });
-        if let Some(field) = self.field {
-            error["field"] = Value::from(&*field);
-        }
-        let mut body = self.also.map(|also| *also).unwrap_or_default();
-        body.insert("error".to_owned(), error);
-        (self.status, Json(Value::Object(body))).into_response()
+        let error = ErrorDetail { code: self.code, message: self.message, field: self.field };
+        let also = self.also.map(|also| *also).unwrap_or_default();
+        (self.status, Json(ErrorBody { error, also })).into_response()
     }
 }
 

@@ -4,6 +4,7 @@
 //! an answer takes the path that a keypress takes, and a waiting run needs no server to keep waiting.
 
 mod access;
+mod api;
 mod card;
 mod error;
 mod follow;

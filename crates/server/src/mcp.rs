@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::message::Message;
@@ -226,7 +225,7 @@ impl AgentTools {
             Err(_) => return Ok(Some(elsewhere())),
         };
         let resume = answer.resume(now_ms());
-        let _accepted: Json<Value> = decide(&self.hub, caller, &question.id, resume).await?;
+        let _accepted = decide(&self.hub, caller, &question.id, resume).await?;
         Ok(None)
     }
 }

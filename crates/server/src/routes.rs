@@ -23,34 +23,25 @@ use axum::{Json, Router};
 use aye_core::contract::ids::{ThreadId, check_given};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::{RunRecord, ThreadRecord};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::access::{Caller, TokenScope};
+use super::api::{Api, Operation, Sketch, Takes, document};
 use super::error::ApiError;
 use super::guard::{Guard, MAX_BODY, demand, guard};
 use super::host::Slice;
 use super::hub::Hub;
 
 /// Entries of a list when nobody says how many, and at most.
-const PAGE: (usize, usize) = (50, 200);
+const PAGE: (u32, u32) = (50, 200);
 
 /// All routes.
 pub(super) fn router(guarding: Guard) -> Router {
     let hub = Arc::clone(&guarding.hub);
-    Router::new()
-        .merge(page::routes())
-        .merge(health::routes())
-        .merge(me::routes())
-        .merge(threads::routes())
-        .merge(runs::routes())
-        .merge(approvals::routes())
-        .merge(ai_sdk::routes())
-        .merge(ag_ui::routes())
-        .merge(a2a::routes())
-        .nest_service("/v1/mcp", crate::mcp::http(&hub))
-        .merge(others::routes())
+    api(&hub)
+        .into_router()
         .fallback(async || ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
             ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this path has other methods")
@@ -59,6 +50,32 @@ pub(super) fn router(guarding: Guard) -> Router {
         .layer(middleware::from_fn_with_state(guarding, guard))
         .with_state(hub)
 }
+
+/// What answers requests, with its description.
+fn api(hub: &Arc<Hub>) -> Api {
+    let groups = [
+        page::routes,
+        health::routes,
+        me::routes,
+        threads::routes,
+        runs::routes,
+        approvals::routes,
+        ai_sdk::routes,
+        ag_ui::routes,
+        a2a::routes,
+        others::routes,
+    ];
+    let mcp = Router::new().nest_service("/v1/mcp", crate::mcp::http(hub));
+    let api = groups.into_iter().fold(Api::default(), |api, group| group(api));
+    api.also(mcp, &MCP).get("/v1/openapi.json", "This document", &[], document)
+}
+
+/// MCP answers by itself.
+const MCP: [Operation; 3] = [
+    ("post", "/v1/mcp", "Send a message of MCP", "mcp::post"),
+    ("get", "/v1/mcp", "Listen to a session of MCP", "mcp::get"),
+    ("delete", "/v1/mcp", "End a session of MCP", "mcp::delete"),
+];
 
 pub(super) use ai_sdk::thread_of;
 pub(super) use approvals::decide;
@@ -131,6 +148,30 @@ impl<N: Need> FromRequestParts<Arc<Hub>> for InThread<N> {
     }
 }
 
+impl<N: Need> Takes for Allowed<N> {
+    fn describe(sketch: &mut Sketch<'_>) {
+        sketch.needs(N::SCOPE);
+    }
+}
+
+impl<N: Need> Takes for InThread<N> {
+    fn describe(sketch: &mut Sketch<'_>) {
+        sketch.needs(N::SCOPE);
+    }
+}
+
+impl<T: JsonSchema> Takes for Body<T> {
+    fn describe(sketch: &mut Sketch<'_>) {
+        sketch.takes_body::<T>();
+    }
+}
+
+impl<T: JsonSchema> Takes for Asked<T> {
+    fn describe(sketch: &mut Sketch<'_>) {
+        sketch.takes_query::<T>();
+    }
+}
+
 /// A body of JSON. An empty one counts as `{}`.
 struct Body<T>(T);
 
@@ -166,30 +207,41 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
 }
 
 /// `?offset=&limit=`.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 struct Paging {
+    /// Entries to leave out.
     #[serde(default)]
-    offset: usize,
-    limit: Option<usize>,
+    #[schemars(range(max = u32::MAX))]
+    offset: u32,
+    /// At most this many: 50 when absent, 200 at most.
+    #[schemars(range(max = u32::MAX))]
+    limit: Option<u32>,
+}
+
+/// A page of a list.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ListPage<T> {
+    items: Vec<T>,
+    /// Where the next page begins; absent at the end.
+    next_offset: Option<usize>,
 }
 
 impl Paging {
     fn slice(self) -> Slice {
-        Slice { offset: self.offset, limit: self.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1) }
+        Slice { offset: self.offset as usize, limit: self.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1) as usize }
     }
 }
 
-/// A page of a list.
-async fn page<T, U: Serialize>(
+/// Reads a page of a list.
+async fn page<T, U>(
     paging: Paging,
     read: impl AsyncFnOnce(Slice) -> Result<Vec<T>, ApiError>,
     shown: impl FnMut(T) -> U,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ListPage<U>>, ApiError> {
     let slice = paging.slice();
     let items = read(one_more(slice)).await?;
-    let next = (items.len() > slice.limit).then(|| slice.offset + slice.limit);
-    let items: Vec<U> = items.into_iter().take(slice.limit).map(shown).collect();
-    Ok(Json(json!({ "items": items, "next_offset": next })))
+    let next_offset = (items.len() > slice.limit).then(|| slice.offset + slice.limit);
+    Ok(Json(ListPage { items: items.into_iter().take(slice.limit).map(shown).collect(), next_offset }))
 }
 
 /// One entry more than a page shows, so that it is known whether there is another page.
@@ -198,27 +250,27 @@ fn one_more(slice: Slice) -> Slice {
 }
 
 /// What is said: `{"text": "..."}` or `{"messages": [{"role": "user", "content": "..."}]}`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 struct Said {
     text: Option<String>,
     messages: Option<Vec<SaidMessage>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct SaidMessage {
     #[serde(default)]
     role: Option<String>,
     content: SaidContent,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum SaidContent {
     Text(String),
     Parts(Vec<SaidPart>),
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct SaidPart {
     #[serde(default, rename = "type")]
     kind: Option<String>,

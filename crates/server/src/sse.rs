@@ -3,12 +3,15 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures::{Stream, StreamExt as _};
 use serde::Serialize;
 
+use super::api::{Sketch, Takes};
 use super::error::ApiError;
 use super::follow::{Follower, Frame};
 
@@ -43,10 +46,27 @@ pub(super) fn json<T: Serialize>(name: Option<&str>, id: Option<u64>, data: &T) 
 }
 
 /// How many messages a reader says that it has.
+pub(super) struct LastEvent(pub(super) Option<u64>);
+
+impl<S: Send + Sync> FromRequestParts<S> for LastEvent {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        last_event_id(&parts.headers).map(Self)
+    }
+}
+
+impl Takes for LastEvent {
+    fn describe(sketch: &mut Sketch<'_>) {
+        sketch.takes_header::<u32>("Last-Event-ID");
+    }
+}
+
+/// How many messages a reader says that it has.
 ///
 /// # Errors
 /// 400 when it is no number.
-pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
     let Some(value) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
     let text = value.to_str().unwrap_or("?");
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -8,7 +8,7 @@ use super::judgement::Ruling;
 use super::mode::Mode;
 
 /// What a row of the audit tells. The bodies are given beside each kind, field by field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditKind {
     /// A call met the rules: `tool`, `arguments`, `cwd`, `answered`, `judgement` (whose `tried` is the SHA-256 of the
@@ -92,7 +92,7 @@ impl AuditKind {
 }
 
 /// One row of the audit. It outlives its thread.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuditRow {
     /// Its number; they count up from 1 without a gap.
     pub n: u64,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::image::ImageRef;
 
 /// One piece of a message.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentBlock {
     /// Plain text or markdown.

@@ -18,7 +18,7 @@ pub const MAX_IMAGE_PIXELS: u64 = 50_000_000;
 const NAME: usize = 40;
 
 /// The formats that providers take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ImageFormat {
     /// PNG.
@@ -142,7 +142,7 @@ pub enum ImageError {
 }
 
 /// A picture whose bytes the store keeps by their hash.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ImageRef {
     /// The SHA-256 of the bytes, in hex.
     pub hash: String,

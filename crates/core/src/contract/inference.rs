@@ -36,7 +36,7 @@ impl StopReason {
 ///
 /// All counts are tokens. `None` means "not reported", which is not zero. `prompt_tokens` includes what was read from
 /// or written to a cache, so the counts of one kind are never added.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TokenUsage {
     /// Everything that went in.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -10,7 +10,9 @@ use super::mode::Mode;
 use crate::state::{Phase, ScheduledActionSpec};
 
 /// How much of the machine a command gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
     /// The workspace and the system's programs, read-only; no home folder, no network.
@@ -72,7 +74,9 @@ impl SandboxOpening {
 }
 
 /// What a call can do to the world, coarsely: for sorting and for a person's eye. Nothing is allowed because of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
     /// It only looks.

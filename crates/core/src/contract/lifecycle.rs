@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The coarse state of a run. A projection of the run machine, never kept beside it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
     /// Something is being done, or would be if a driver were awake.
@@ -116,7 +116,7 @@ pub enum StopConditionSpec {
 }
 
 /// Which stop condition fired.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StoppedReason {
     /// Machine-readable: `max_rounds`, `token_budget`, `timeout`, `consecutive_errors`, ...
     pub code: String,
@@ -126,7 +126,7 @@ pub struct StoppedReason {
 }
 
 /// Why a run ended, or why it waits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "type", content = "value", rename_all = "snake_case")]
 pub enum TerminationReason {
     /// The model asked for nothing more.

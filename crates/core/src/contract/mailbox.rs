@@ -26,7 +26,7 @@ const TYPED_INTO: &str = "typed_into";
 pub const DEFAULT_PRIORITY: u8 = 128;
 
 /// Where a job stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MailboxJobStatus {
     /// Waits to be claimed.
@@ -89,7 +89,7 @@ impl MailboxJobStatus {
 }
 
 /// Who asked for a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MailboxJobOrigin {
     /// A person, at a terminal or through a client.
@@ -103,7 +103,7 @@ pub enum MailboxJobOrigin {
 }
 
 /// A request for a run, as the mailbox keeps it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct MailboxJob {
     /// Its id: a UUID v7.
     pub job_id: JobId,

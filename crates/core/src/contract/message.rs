@@ -16,7 +16,7 @@ const WRITTEN: &str = "written";
 const SHOWN: &str = "shown";
 
 /// Who speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Instructions.
@@ -30,7 +30,7 @@ pub enum Role {
 }
 
 /// A call that the model asked for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ToolCall {
     /// The call's id within its thread; a doubled one is replaced before it gets here.
     pub id: String,
@@ -54,7 +54,7 @@ impl ToolCall {
 }
 
 /// Who may see a message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Visibility {
     /// The person and the model.
@@ -67,7 +67,7 @@ pub enum Visibility {
 }
 
 /// One message of a thread. Messages are only ever appended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Message {
     /// Its id.
     pub id: MessageId,

@@ -18,7 +18,7 @@ use super::suspension::{Actor, SuspendTicket, ToolCallResume};
 use super::tool::{FilePreview, ToolClass, ToolResult};
 
 /// A conversation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ThreadRecord {
     /// Its id.
     pub id: ThreadId,
@@ -33,7 +33,7 @@ pub struct ThreadRecord {
 }
 
 /// A conversation in a list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ThreadSummary {
     /// The conversation.
     #[serde(flatten)]
@@ -53,7 +53,7 @@ pub struct ThreadSummary {
 }
 
 /// What a list shows of a conversation beside its title.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ThreadMarks {
     /// It stands before all others.
     #[serde(default)]
@@ -82,7 +82,7 @@ pub enum NamedBy {
 }
 
 /// A message with its place in the thread; places count up from 1 without a gap.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StoredMessage {
     /// The place.
     pub seq: u64,
@@ -156,7 +156,7 @@ impl RunRecord {
 }
 
 /// Where a question stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SuspensionStatus {
     /// Nobody has answered.

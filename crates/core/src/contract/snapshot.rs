@@ -237,7 +237,7 @@ pub struct WentBackRecord {
 }
 
 /// How a conversation came to be, when it began as a copy of another one's beginning.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ForkRecord {
     /// The other one; it may be deleted by now.
     pub from: ThreadId,

@@ -89,7 +89,7 @@ impl SuspendTicket {
 }
 
 /// Yes or no.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResumeDecisionAction {
     /// Go on as the resume mode says.

@@ -13,7 +13,7 @@ use crate::answer::{ClientAnswer, ClientRequestError};
 use crate::data_url;
 
 /// The body of a request.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunAgentInput {
     /// The thread.
@@ -30,6 +30,7 @@ pub struct RunAgentInput {
     #[serde(default)]
     pub state: Value,
     /// The whole conversation as the client has it.
+    #[schemars(with = "Vec<Value>")]
     pub messages: Vec<AgUiMessage>,
     /// Tools that the client carries out.
     #[serde(default)]
@@ -46,7 +47,7 @@ pub struct RunAgentInput {
 }
 
 /// A tool that a client carries out.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, schemars::JsonSchema)]
 pub struct AgUiTool {
     /// Name of the tool.
     pub name: String,
@@ -59,7 +60,7 @@ pub struct AgUiTool {
 }
 
 /// Something a client knows.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
 pub struct AgUiContext {
     /// What it is.
     pub description: String,
@@ -68,7 +69,7 @@ pub struct AgUiContext {
 }
 
 /// An answer to a question.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgUiResume {
     /// The question.
@@ -81,7 +82,7 @@ pub struct AgUiResume {
 }
 
 /// Whether a question is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AgUiResumeStatus {
     /// The payload is the answer.

@@ -11,7 +11,7 @@ use crate::answer::{ClientAnswer, ClientRequestError};
 use crate::data_url;
 
 /// The body of a request: the whole conversation as the client has it.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AiSdkRequest {
     /// Id of the chat: the thread.
@@ -24,6 +24,7 @@ pub struct AiSdkRequest {
     #[serde(default)]
     pub agent_id: Option<String>,
     /// All messages.
+    #[schemars(with = "Vec<serde_json::Value>")]
     pub messages: Vec<UiMessage>,
     /// What the client wants.
     #[serde(default)]
@@ -34,7 +35,7 @@ pub struct AiSdkRequest {
 }
 
 /// What a client wants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AiSdkTrigger {
     /// Send a message, or answers.

@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get};
+use axum::routing::get;
 use axum::{Json, Router};
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::ids::{RunId, ThreadId};
@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use super::ai_sdk::thread_of;
 use super::{AppState, Paging, approvals, now_ms};
 use crate::access::{Caller, TokenScope};
+use crate::api::{Api, Operation as Operations};
 use crate::error::ApiError;
 use crate::follow::{Follower, Frame};
 use crate::guard::demand;
@@ -34,9 +35,20 @@ use crate::sse;
 /// The version that is spoken; a request without the header counts as 0.3.
 const VERSION: (&str, &str) = ("a2a-version", "1.0");
 
-pub(super) fn routes() -> Router<Arc<Hub>> {
-    Router::new().route("/.well-known/agent-card.json", get(card)).route("/v1/a2a/{*rest}", any(serve))
+pub(super) fn routes(api: Api) -> Api {
+    api.get("/.well-known/agent-card.json", "What this server offers other agents", &[], card)
+        .also(Router::new().route("/v1/a2a/{*rest}", get(serve).post(serve).delete(serve)), &OPERATIONS)
 }
+
+/// The operations of the protocol; the name of an agent can stand before each.
+const OPERATIONS: [Operations; 6] = [
+    ("post", "/v1/a2a/message:send", "Send a message and wait", "a2a::send"),
+    ("post", "/v1/a2a/message:stream", "Send a message and stream", "a2a::stream"),
+    ("get", "/v1/a2a/tasks", "List tasks", "a2a::list"),
+    ("get", "/v1/a2a/tasks/{id}", "Show a task", "a2a::show"),
+    ("post", "/v1/a2a/tasks/{id}:cancel", "Cancel a task", "a2a::cancel"),
+    ("post", "/v1/a2a/tasks/{id}:subscribe", "Follow a task", "a2a::subscribe"),
+];
 
 /// An error by the name that clients know it by.
 struct A2aError {
@@ -206,7 +218,7 @@ async fn serve(
 #[serde(rename_all = "camelCase", default)]
 struct TaskQuery {
     history_length: Option<usize>,
-    page_size: Option<usize>,
+    page_size: Option<u32>,
     page_token: Option<String>,
     context_id: Option<ThreadId>,
 }

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::Path;
-use axum::response::Response;
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::TerminationReason;
@@ -17,28 +15,32 @@ use aye_runtime::RunRequest;
 use serde_json::{Value, json};
 
 use super::ai_sdk::thread_of;
-use super::threads::interrupt;
+use super::threads::{InterruptReceipt, interrupt};
 use super::{Allowed, Body, Chat, InThread, Read, approvals};
 use crate::access::Caller;
+use crate::api::{Api, EventStream};
 use crate::error::ApiError;
 use crate::follow::Frame;
 use crate::hub::Hub;
 use crate::reading::RunReader;
 use crate::sse;
 
-pub(super) fn routes() -> Router<Arc<Hub>> {
-    Router::new()
-        .route("/v1/ag-ui/run", post(run))
-        .route("/v1/ag-ui/threads/{id}/runs", post(run_in))
-        .route("/v1/ag-ui/agents/{id}/runs", post(run_with))
-        .route("/v1/ag-ui/threads/{id}/interrupt", post(interrupt))
-        .route("/v1/ag-ui/threads/{id}/messages", get(messages))
+pub(super) fn routes(api: Api) -> Api {
+    api.post("/v1/ag-ui/run", "One run of `HttpAgent`", &[409, 410], run)
+        .post("/v1/ag-ui/threads/{id}/runs", "The same in a conversation", &[409, 410], run_in)
+        .post("/v1/ag-ui/agents/{id}/runs", "The same with an agent", &[409, 410], run_with)
+        .post("/v1/ag-ui/threads/{id}/interrupt", "Stop the run and drop what is queued", &[409], drop_all)
+        .get("/v1/ag-ui/threads/{id}/messages", "The history as its messages", &[], messages)
+}
+
+async fn drop_all(thread: InThread<Chat>) -> Result<Json<InterruptReceipt>, ApiError> {
+    interrupt(thread).await
 }
 
 async fn run(
     Allowed { hub, caller, .. }: Allowed<Chat>,
     Body(input): Body<RunAgentInput>,
-) -> Result<Response, ApiError> {
+) -> Result<EventStream, ApiError> {
     turn(&hub, &caller, input).await
 }
 
@@ -46,7 +48,7 @@ async fn run_in(
     Allowed { hub, caller, .. }: Allowed<Chat>,
     Path(id): Path<String>,
     Body(mut input): Body<RunAgentInput>,
-) -> Result<Response, ApiError> {
+) -> Result<EventStream, ApiError> {
     input.thread_id = id;
     turn(&hub, &caller, input).await
 }
@@ -55,13 +57,13 @@ async fn run_with(
     Allowed { hub, caller, .. }: Allowed<Chat>,
     Path(id): Path<String>,
     Body(mut input): Body<RunAgentInput>,
-) -> Result<Response, ApiError> {
+) -> Result<EventStream, ApiError> {
     input.agent_id = Some(id);
     turn(&hub, &caller, input).await
 }
 
 /// One run of a client: something said, or answers to interrupts and results of its own tools.
-async fn turn(hub: &Arc<Hub>, caller: &Caller, input: RunAgentInput) -> Result<Response, ApiError> {
+async fn turn(hub: &Arc<Hub>, caller: &Caller, input: RunAgentInput) -> Result<EventStream, ApiError> {
     let refused = |error: ClientRequestError| ApiError::field(error.field, error.message);
     let thread = thread_of(hub, Some(&input.thread_id)).await?;
     let filter = SuspensionFilter { thread: Some(thread.id.clone()), ..SuspensionFilter::default() };
@@ -89,11 +91,12 @@ async fn turn(hub: &Arc<Hub>, caller: &Caller, input: RunAgentInput) -> Result<R
     };
     let hub = Arc::clone(hub);
     let state = (reader.of(run), encoder, hub, thread.id);
-    Ok(sse::respond(sse::chunks(None, state, |(mut reader, mut encoder, hub, thread)| async move {
+    let frames = sse::chunks(None, state, |(mut reader, mut encoder, hub, thread)| async move {
         let frame = reader.next().await?;
         let events = encoded(frame, &mut encoder, &hub, &thread).await;
         Some((events, (reader, encoder, hub, thread)))
-    })))
+    });
+    Ok(EventStream(sse::respond(frames)))
 }
 
 async fn encoded(frame: Frame, encoder: &mut AgUiEncoder, hub: &Hub, thread: &ThreadId) -> Vec<AgUiEvent> {

@@ -3,12 +3,10 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::Path;
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::Event;
-use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use aye_core::contract::message::{Message, Role};
 use aye_core::contract::record::ThreadRecord;
 use aye_core::contract::storage::SuspensionFilter;
@@ -17,9 +15,10 @@ use aye_runtime::RunRequest;
 use futures::Stream;
 use serde_json::{Value, json};
 
-use super::threads::{NewThread, cancel, interrupt, new_thread};
+use super::threads::{CancelReceipt, InterruptReceipt, NewThread, cancel, interrupt, new_thread};
 use super::{Allowed, Body, Chat, InThread, Read, approvals, given_thread};
 use crate::access::Caller;
+use crate::api::{Api, EventStream, StreamOrNothing};
 use crate::error::ApiError;
 use crate::follow::{Follower, Frame};
 use crate::hub::Hub;
@@ -33,22 +32,33 @@ const END: &str = "[DONE]";
 /// What the model is asked when a client wants another answer. Messages are only ever appended.
 const ONCE_MORE: &str = "Answer my last message once more, in another way.";
 
-pub(super) fn routes() -> Router<Arc<Hub>> {
-    Router::new()
-        .route("/v1/ai-sdk/chat", post(chat))
-        .route("/v1/ai-sdk/threads/{id}/runs", post(chat_in))
-        .route("/v1/ai-sdk/agents/{id}/runs", post(chat_with))
-        .route("/v1/ai-sdk/chat/{id}/stream", get(resume))
-        .route("/v1/ai-sdk/threads/{id}/stream", get(resume))
-        .route("/v1/ai-sdk/threads/{id}/messages", get(messages))
-        .route("/v1/ai-sdk/threads/{id}/cancel", post(cancel))
-        .route("/v1/ai-sdk/threads/{id}/interrupt", post(interrupt))
+pub(super) fn routes(api: Api) -> Api {
+    api.post("/v1/ai-sdk/chat", "One turn of `useChat`", &[409, 410], chat)
+        .post("/v1/ai-sdk/threads/{id}/runs", "The same in a conversation", &[409, 410], chat_in)
+        .post("/v1/ai-sdk/agents/{id}/runs", "The same with an agent", &[409, 410], chat_with)
+        .get("/v1/ai-sdk/chat/{id}/stream", "Resume the message in progress", &[], resume)
+        .get("/v1/ai-sdk/threads/{id}/stream", "The same", &[], resume_in)
+        .get("/v1/ai-sdk/threads/{id}/messages", "The history as its messages", &[], messages)
+        .post("/v1/ai-sdk/threads/{id}/cancel", "Stop the run", &[409], stop)
+        .post("/v1/ai-sdk/threads/{id}/interrupt", "Stop the run and drop what is queued", &[409], drop_all)
+}
+
+async fn resume_in(thread: InThread<Read>) -> Result<StreamOrNothing, ApiError> {
+    resume(thread).await
+}
+
+async fn stop(thread: InThread<Chat>) -> Result<Json<CancelReceipt>, ApiError> {
+    cancel(thread).await
+}
+
+async fn drop_all(thread: InThread<Chat>) -> Result<Json<InterruptReceipt>, ApiError> {
+    interrupt(thread).await
 }
 
 async fn chat(
     Allowed { hub, caller, .. }: Allowed<Chat>,
     Body(request): Body<AiSdkRequest>,
-) -> Result<Response, ApiError> {
+) -> Result<EventStream, ApiError> {
     turn(&hub, &caller, request).await
 }
 
@@ -56,7 +66,7 @@ async fn chat_in(
     Allowed { hub, caller, .. }: Allowed<Chat>,
     Path(id): Path<String>,
     Body(mut request): Body<AiSdkRequest>,
-) -> Result<Response, ApiError> {
+) -> Result<EventStream, ApiError> {
     request.thread_id = Some(id);
     turn(&hub, &caller, request).await
 }
@@ -65,7 +75,7 @@ async fn chat_with(
     Allowed { hub, caller, .. }: Allowed<Chat>,
     Path(id): Path<String>,
     Body(mut request): Body<AiSdkRequest>,
-) -> Result<Response, ApiError> {
+) -> Result<EventStream, ApiError> {
     request.agent_id = Some(id);
     turn(&hub, &caller, request).await
 }
@@ -81,7 +91,7 @@ pub(crate) async fn thread_of(hub: &Hub, id: Option<&str>) -> Result<ThreadRecor
 }
 
 /// One turn of a client: something said, or answers.
-async fn turn(hub: &Arc<Hub>, caller: &Caller, request: AiSdkRequest) -> Result<Response, ApiError> {
+async fn turn(hub: &Arc<Hub>, caller: &Caller, request: AiSdkRequest) -> Result<EventStream, ApiError> {
     let thread = thread_of(hub, request.thread()).await?;
     let filter = SuspensionFilter { thread: Some(thread.id.clone()), ..SuspensionFilter::default() };
     let questions = hub.store().suspensions(filter).await?;
@@ -105,7 +115,7 @@ async fn turn(hub: &Arc<Hub>, caller: &Caller, request: AiSdkRequest) -> Result<
     Ok(streamed(reader.of(run), AiSdkEncoder::new()))
 }
 
-fn streamed(reader: RunReader, encoder: AiSdkEncoder) -> Response {
+fn streamed(reader: RunReader, encoder: AiSdkEncoder) -> EventStream {
     respond(sse::chunks(Some(END), (reader, encoder), |(mut reader, mut encoder)| async move {
         let chunks = chunks_of(reader.next().await?, &mut encoder);
         Some((chunks, (reader, encoder)))
@@ -120,16 +130,16 @@ fn chunks_of(frame: Frame, encoder: &mut AiSdkEncoder) -> Vec<UiChunk> {
     }
 }
 
-fn respond(frames: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
+fn respond(frames: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> EventStream {
     let mut response = sse::respond(frames);
     let value = HeaderValue::from_static(PROTOCOL.1);
     response.headers_mut().insert(HeaderName::from_static(PROTOCOL.0), value);
-    response
+    EventStream(response)
 }
 
 /// The message in progress from its beginning; 204 when nothing runs.
-async fn resume(InThread { hub, thread, .. }: InThread<Read>) -> Result<Response, ApiError> {
-    let nothing = || StatusCode::NO_CONTENT.into_response();
+async fn resume(InThread { hub, thread, .. }: InThread<Read>) -> Result<StreamOrNothing, ApiError> {
+    let nothing = || StreamOrNothing(None);
     if !hub.channels.join(&thread.id).channel.is_driven() {
         return Ok(nothing());
     }
@@ -143,13 +153,14 @@ async fn resume(InThread { hub, thread, .. }: InThread<Read>) -> Result<Response
     };
     let follower = Follower::new(hub, thread.id, after).await?;
     let encoder = AiSdkEncoder::replaying(run.id.as_str());
-    Ok(respond(sse::chunks(Some(END), (follower, encoder), |(mut follower, mut encoder)| async move {
+    let frames = sse::chunks(Some(END), (follower, encoder), |(mut follower, mut encoder)| async move {
         if encoder.is_finished() {
             return None;
         }
         let chunks = chunks_of(follower.next().await?, &mut encoder);
         Some((chunks, (follower, encoder)))
-    })))
+    });
+    Ok(StreamOrNothing(Some(respond(frames))))
 }
 
 async fn messages(InThread { hub, thread, .. }: InThread<Read>) -> Result<Json<Value>, ApiError> {

@@ -4,12 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
-use axum::response::Response;
 use axum::response::sse::Event;
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use aye_core::contract::grant::{GrantEnd, GrantRequest};
 use aye_core::contract::ids::{CallId, DecisionId, RunId, SuspensionId, ThreadId};
 use aye_core::contract::judgement::Profile;
@@ -21,31 +19,51 @@ use aye_core::contract::storage::{Change, ChangeKind, SuspensionFilter};
 use aye_core::contract::suspension::{Answer, ResumeDecisionAction, ToolCallResume};
 use aye_encode::answer::ClientAnswer;
 use futures::Stream;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-use super::{Allowed, Asked, Body, Decide, InThread, Paging, Read, latest_run, now_ms, one_more};
+use super::{Allowed, Asked, Body, Decide, InThread, ListPage, Paging, Read, latest_run, now_ms, one_more};
 use crate::access::{Caller, TokenScope};
+use crate::api::{Api, EventStream};
 use crate::card::{QuestionCard, shown_hash};
 use crate::error::ApiError;
 use crate::guard::demand;
 use crate::hub::Hub;
 use crate::sse;
 
-pub(super) fn routes() -> Router<Arc<Hub>> {
-    Router::new()
-        .route("/v1/approvals", get(list))
-        .route("/v1/approvals/watch", get(watch))
-        .route("/v1/approvals/{id}", get(show))
-        .route("/v1/approvals/{id}/approve", post(approve))
-        .route("/v1/approvals/{id}/deny", post(deny))
-        .route("/v1/approvals/{id}/request-changes", post(request_changes))
-        .route("/v1/approvals/{id}/answer", post(answer))
+pub(super) fn routes(api: Api) -> Api {
+    api.get("/v1/approvals", "List questions", &[], list)
+        .get("/v1/approvals/watch", "Follow the pending questions", &[], watch)
+        .get("/v1/approvals/{id}", "Show a question", &[], show)
+        .post("/v1/approvals/{id}/approve", "Say yes to what was shown", &[409, 410, 412], approve)
+        .post("/v1/approvals/{id}/deny", "Say no", &[409, 410], deny)
+        .post("/v1/approvals/{id}/request-changes", "Ask for another call", &[409, 410], request_changes)
+        .post("/v1/approvals/{id}/answer", "Give the values that are asked for", &[409, 410], answer)
 }
 
-#[derive(Debug, Default, Deserialize)]
+/// What became of an answer.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct DecisionReceipt {
+    outcome: AnswerOutcome,
+    card: QuestionCard,
+}
+
+/// Whether an answer is new.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum AnswerOutcome {
+    /// It is the answer.
+    Accepted,
+    /// It was the answer already.
+    Repeated,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 struct ListQuery {
+    /// `open` when absent.
+    #[schemars(regex(pattern = "^(open|all)$"))]
     status: Option<String>,
     thread_id: Option<ThreadId>,
 }
@@ -54,7 +72,7 @@ async fn list(
     Allowed { hub, .. }: Allowed<Read>,
     Asked(paging): Asked<Paging>,
     Asked(asked): Asked<ListQuery>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ListPage<QuestionCard>>, ApiError> {
     let slice = paging.slice();
     let status = match asked.status.as_deref() {
         None | Some("open") => Some(SuspensionStatus::Open),
@@ -63,13 +81,13 @@ async fn list(
     };
     let filter = SuspensionFilter { thread: asked.thread_id, status, ..SuspensionFilter::default() };
     let records = hub.program.questions(filter, one_more(slice)).await?;
-    let more = records.len() > slice.limit;
-    let mut cards = Vec::new();
+    let next_offset = (records.len() > slice.limit).then(|| slice.offset + slice.limit);
+    let mut items = Vec::new();
     // Nobody is asked what another agent answers, so a page may have fewer cards than its limit.
     for record in records.iter().take(slice.limit).filter(|record| !record.ticket.is_served()) {
-        cards.push(card(&hub, record).await?);
+        items.push(card(&hub, record).await?);
     }
-    Ok(Json(json!({ "items": cards, "next_offset": more.then(|| slice.offset + slice.limit) })))
+    Ok(Json(ListPage { items, next_offset }))
 }
 
 async fn card(hub: &Hub, record: &SuspensionRecord) -> Result<QuestionCard, ApiError> {
@@ -91,8 +109,8 @@ async fn show(
 }
 
 /// The open questions as they are now, and every one that is asked or closed from then on.
-async fn watch(Allowed { hub, .. }: Allowed<Read>) -> Result<Response, ApiError> {
-    Ok(sse::respond(inbox(hub)))
+async fn watch(Allowed { hub, .. }: Allowed<Read>) -> EventStream {
+    EventStream(sse::respond(inbox(hub)))
 }
 
 struct Watching {
@@ -179,7 +197,7 @@ fn inbox(hub: Arc<Hub>) -> impl Stream<Item = Result<Event, Infallible>> + Send 
 }
 
 /// A yes.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Approve {
     /// What the person saw.
@@ -192,7 +210,7 @@ struct Approve {
 }
 
 /// A rule that is granted with a yes.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Grant {
     pattern: String,
@@ -200,7 +218,7 @@ struct Grant {
     scope: Reach,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Reach {
     #[default]
@@ -214,7 +232,7 @@ async fn approve(
     Allowed { hub, caller, .. }: Allowed<Decide>,
     Path(id): Path<SuspensionId>,
     Body(yes): Body<Approve>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<DecisionReceipt>, ApiError> {
     let record = question(&hub, &id).await?;
     let Some(shown) = yes.shown_hash else {
         return Err(ApiError::field("shown_hash", "a yes names what was seen: the card's `shown_hash`"));
@@ -267,7 +285,7 @@ async fn proposed(
     workshop.checked_grant(request, actor).await.map_err(|why| ApiError::field("grant", why))
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Deny {
     reason: Option<String>,
@@ -278,11 +296,11 @@ async fn deny(
     Allowed { hub, caller, .. }: Allowed<Decide>,
     Path(id): Path<SuspensionId>,
     Body(no): Body<Deny>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<DecisionReceipt>, ApiError> {
     decide(&hub, &caller, &id, resumed(no.decision_id, Answer::no(no.reason))).await
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RequestChanges {
     feedback: String,
@@ -293,14 +311,14 @@ async fn request_changes(
     Allowed { hub, caller, .. }: Allowed<Decide>,
     Path(id): Path<SuspensionId>,
     Body(wanted): Body<RequestChanges>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<DecisionReceipt>, ApiError> {
     if wanted.feedback.trim().is_empty() {
         return Err(ApiError::field("feedback", "say what to change"));
     }
     decide(&hub, &caller, &id, resumed(wanted.decision_id, Answer::modify(wanted.feedback))).await
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GivenAnswer {
     result: Value,
@@ -312,7 +330,7 @@ async fn answer(
     Allowed { hub, caller, .. }: Allowed<Decide>,
     Path(id): Path<SuspensionId>,
     Body(given): Body<GivenAnswer>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<DecisionReceipt>, ApiError> {
     let record = question(&hub, &id).await?;
     let wants_a_word = record.ticket.suspension.response_schema.is_none()
         && record.ticket.resume_mode == aye_core::contract::suspension::ToolCallResumeMode::ReplayToolCall;
@@ -325,7 +343,7 @@ async fn answer(
 }
 
 /// A decision of the book: by call, in a conversation or a run.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CallDecision {
     tool_call_id: CallId,
@@ -339,7 +357,7 @@ pub(super) struct CallDecision {
 pub(super) async fn decide_in_thread(
     InThread { hub, caller, thread, .. }: InThread<Decide>,
     Body(decision): Body<CallDecision>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<DecisionReceipt>, ApiError> {
     let filter = SuspensionFilter { thread: Some(thread.id), ..SuspensionFilter::default() };
     decide_by_call(&hub, &caller, filter, decision).await
 }
@@ -348,7 +366,7 @@ pub(super) async fn decide_in_run(
     Allowed { hub, caller, .. }: Allowed<Decide>,
     Path(id): Path<RunId>,
     Body(decision): Body<CallDecision>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<DecisionReceipt>, ApiError> {
     let filter = SuspensionFilter { run: Some(id), ..SuspensionFilter::default() };
     decide_by_call(&hub, &caller, filter, decision).await
 }
@@ -358,7 +376,7 @@ async fn decide_by_call(
     caller: &Caller,
     filter: SuspensionFilter,
     decision: CallDecision,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<DecisionReceipt>, ApiError> {
     let asked = hub.store().suspensions(filter).await?;
     // The last one: a call can be asked about again.
     let found = asked.into_iter().rfind(|record| record.call_id == decision.tool_call_id);
@@ -384,7 +402,7 @@ pub(super) async fn decide_all(
     demand(caller, TokenScope::Decide)?;
     for answer in answers {
         let (id, resume) = answer.into_decision(now_ms());
-        let _accepted: Json<Value> = decide(hub, caller, &id, resume).await?;
+        let _accepted: Json<DecisionReceipt> = decide(hub, caller, &id, resume).await?;
     }
     Ok(())
 }
@@ -412,7 +430,7 @@ pub(crate) async fn decide(
     caller: &Caller,
     id: &SuspensionId,
     resume: ToolCallResume,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<DecisionReceipt>, ApiError> {
     decide_granting(hub, caller, id, resume, None).await
 }
 
@@ -422,7 +440,7 @@ async fn decide_granting(
     id: &SuspensionId,
     resume: ToolCallResume,
     grant: Option<GrantRecord>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<DecisionReceipt>, ApiError> {
     let record = question(hub, id).await?;
     let thread = hub.thread(&record.thread_id).await?;
     let actor = hub.program.actor(&caller.token);
@@ -435,12 +453,12 @@ async fn decide_granting(
     let folder = folder.ok_or_else(|| ApiError::internal("no folder is served"))?;
     let workshop = hub.workshop(&folder).await?;
     let outcome = workshop.runtime().decide_granting(id, resume, actor, grant).await?;
-    let (word, record) = match outcome {
+    let (outcome, record) = match outcome {
         DecideOutcome::Accepted(record) => {
             hub.metrics.decision();
-            ("accepted", record)
+            (AnswerOutcome::Accepted, record)
         }
-        DecideOutcome::Repeated(record) => ("repeated", record),
+        DecideOutcome::Repeated(record) => (AnswerOutcome::Repeated, record),
         DecideOutcome::AlreadyDecided(record) => {
             let shown = json!(card(hub, &record).await?);
             let who = record
@@ -463,5 +481,5 @@ async fn decide_granting(
         DecideOutcome::NotFound => return Err(ApiError::not_found("question", id.as_str())),
     };
     hub.wake(&record.thread_id);
-    Ok(Json(json!({ "outcome": word, "card": card(hub, &record).await? })))
+    Ok(Json(DecisionReceipt { outcome, card: card(hub, &record).await? }))
 }

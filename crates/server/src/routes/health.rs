@@ -1,31 +1,58 @@
 //! Whether the server works, for those who watch it.
 
-use std::sync::Arc;
-
+use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
-use axum::{Json, Router};
+use axum::response::{IntoResponse, Response};
 use aye_core::contract::ids::ThreadId;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::AppState;
 use crate::access::{Caller, TokenScope};
+use crate::api::{Api, Gives, KINDS, Sketch, Text};
 use crate::error::ApiError;
 use crate::guard::demand;
-use crate::hub::Hub;
 
-pub(super) fn routes() -> Router<Arc<Hub>> {
-    Router::new()
-        .route("/health", get(ready))
-        .route("/health/ready", get(ready))
-        .route("/health/live", get(async || Json(json!({ "status": "ok" }))))
-        .route("/metrics", get(metrics))
+pub(super) fn routes(api: Api) -> Api {
+    api.get("/health", "Whether requests are taken", &[], health)
+        .get("/health/ready", "The same", &[], ready)
+        .get("/health/live", "Whether the process is alive", &[], live)
+        .get("/metrics", "Numbers for Prometheus", &[], metrics)
+}
+
+/// How the server is.
+#[derive(Serialize, JsonSchema)]
+struct HealthReport {
+    status: &'static str,
+}
+
+async fn live() -> Json<HealthReport> {
+    Json(HealthReport { status: "ok" })
+}
+
+/// The report with its status.
+struct Health(StatusCode, HealthReport);
+
+impl IntoResponse for Health {
+    fn into_response(self) -> Response {
+        (self.0, Json(self.1)).into_response()
+    }
+}
+
+impl Gives for Health {
+    fn describe(sketch: &mut Sketch<'_>) {
+        sketch.gives::<HealthReport>(200, "Requests are taken");
+        sketch.gives::<HealthReport>(503, "The store cannot be read, or the server is closing");
+    }
+}
+
+async fn health(hub: AppState) -> Health {
+    ready(hub).await
 }
 
 /// 200 while the store can be read and requests are taken, else 503.
-async fn ready(State(hub): AppState) -> Response {
+async fn ready(State(hub): AppState) -> Health {
     let is_open = !hub.closing.is_cancelled();
     // A conversation that cannot exist: the store only has to answer.
     let reads = hub.store().load_thread(&ThreadId::from(" ")).await.is_ok();
@@ -34,12 +61,11 @@ async fn ready(State(hub): AppState) -> Response {
         (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "closing"),
         (true, false) => (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable"),
     };
-    (status, Json(json!({ "status": word }))).into_response()
+    Health(status, HealthReport { status: word })
 }
 
-async fn metrics(State(hub): AppState, caller: Caller) -> Result<Response, ApiError> {
+async fn metrics(State(hub): AppState, caller: Caller) -> Result<Text<0>, ApiError> {
     demand(&caller, TokenScope::Read)?;
     let waiting = hub.program.inbox().await?.len() as u64;
-    let kind = "text/plain; version=0.0.4; charset=utf-8";
-    Ok(([(header::CONTENT_TYPE, kind)], hub.metrics.text(waiting)).into_response())
+    Ok(Text(([(header::CONTENT_TYPE, KINDS[0])], hub.metrics.text(waiting)).into_response()))
 }

@@ -1,27 +1,50 @@
 //! Signing in, and who one is.
 
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use axum::extract::{ConnectInfo, State};
 use axum::http::StatusCode;
-use axum::routing::{get, post};
-use axum::{Extension, Json, Router};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use axum::{Extension, Json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{AppState, Body, now_ms};
-use crate::access::Caller;
+use crate::access::{Caller, TokenScope};
+use crate::api::Api;
 use crate::error::ApiError;
-use crate::hub::Hub;
 use crate::listen::Peer;
 
-pub(super) fn routes() -> Router<Arc<Hub>> {
-    Router::new().route("/v1/sign-in", post(sign_in)).route("/v1/me", get(me))
+pub(super) fn routes(api: Api) -> Api {
+    api.post("/v1/sign-in", "Spend a code for a token", &[401], sign_in).get(
+        "/v1/me",
+        "Who calls, and what there is here",
+        &[],
+        me,
+    )
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct SignIn {
     code: String,
+}
+
+/// A device that is signed in.
+#[derive(Serialize, JsonSchema)]
+struct SignedIn {
+    token: String,
+    name: String,
+    scopes: Vec<TokenScope>,
+}
+
+/// Who calls, and what there is here.
+#[derive(Serialize, JsonSchema)]
+struct Myself {
+    name: String,
+    scopes: Vec<TokenScope>,
+    folders: Vec<PathBuf>,
+    default_folder: Option<PathBuf>,
+    model: String,
+    version: &'static str,
 }
 
 /// Spends a code for a token.
@@ -29,10 +52,10 @@ async fn sign_in(
     State(hub): AppState,
     from: Option<Extension<ConnectInfo<Peer>>>,
     Body(SignIn { code }): Body<SignIn>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<SignedIn>, ApiError> {
     let access = hub.program.access();
     if let Some((token, record)) = access.sign_in(&code, now_ms()).map_err(ApiError::internal)? {
-        return Ok(Json(json!({ "token": token, "name": record.name, "scopes": record.scopes })));
+        return Ok(Json(SignedIn { token, name: record.name, scopes: record.scopes }));
     }
     tokio::time::sleep(access.mistake(from.map(|Extension(info)| info.0.0.ip()))).await;
     Err(ApiError::new(
@@ -42,18 +65,18 @@ async fn sign_in(
     ))
 }
 
-async fn me(State(hub): AppState, caller: Caller) -> Result<Json<Value>, ApiError> {
+async fn me(State(hub): AppState, caller: Caller) -> Result<Json<Myself>, ApiError> {
     let folders = hub.program.folders();
     let model = match folders.first() {
         Some(folder) => hub.workshop(folder).await?.model(),
         None => String::new(),
     };
-    Ok(Json(json!({
-        "name": caller.token,
-        "scopes": caller.scopes,
-        "folders": folders,
-        "default_folder": folders.first(),
-        "model": model,
-        "version": env!("CARGO_PKG_VERSION"),
-    })))
+    Ok(Json(Myself {
+        name: caller.token,
+        scopes: caller.scopes,
+        folders: folders.to_vec(),
+        default_folder: folders.first().cloned(),
+        model,
+        version: env!("CARGO_PKG_VERSION"),
+    }))
 }

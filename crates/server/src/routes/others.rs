@@ -1,37 +1,37 @@
 //! What runs here, what was done, and what is queued.
 
-use std::sync::Arc;
-
+use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
-use axum::routing::{delete, get};
-use axum::{Json, Router};
+use aye_core::contract::audit::AuditRow;
 use aye_core::contract::ids::{JobId, ThreadId};
+use aye_core::contract::mailbox::MailboxJob;
 use aye_core::contract::storage::AuditFilter;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Allowed, Asked, Chat, Paging, Read, now_ms, page};
+use super::{Allowed, Asked, Chat, ListPage, Paging, Read, now_ms, page};
+use crate::api::Api;
 use crate::error::ApiError;
-use crate::hub::Hub;
 
-pub(super) fn routes() -> Router<Arc<Hub>> {
-    Router::new()
-        .route("/v1/capabilities", get(capabilities))
-        .route("/v1/agents", get(agents))
-        .route("/v1/agents/{id}", get(agent))
-        .route("/v1/audit", get(audit))
-        .route("/v1/queue", get(queue))
-        .route("/v1/queue/{id}", delete(unqueue))
+pub(super) fn routes(api: Api) -> Api {
+    api.get("/v1/capabilities", "What runs here", &[], capabilities)
+        .get("/v1/agents", "List agents", &[], agents)
+        .get("/v1/agents/{id}", "Show an agent", &[], agent)
+        .get("/v1/audit", "List rows of the audit", &[], audit)
+        .get("/v1/queue", "List jobs that are not over", &[], queue)
+        .delete("/v1/queue/{id}", "Take a queued job back", &[409], unqueue)
 }
 
 async fn capabilities(Allowed { hub, .. }: Allowed<Read>) -> Result<Json<Value>, ApiError> {
     Ok(Json(hub.program.capabilities().await?))
 }
 
-async fn agents(Allowed { hub, .. }: Allowed<Read>) -> Result<Json<Value>, ApiError> {
+async fn agents(Allowed { hub, .. }: Allowed<Read>) -> Result<Json<ListPage<Value>>, ApiError> {
     let all = hub.program.capabilities().await?;
-    Ok(Json(json!({ "items": all["agents"], "next_offset": null })))
+    let items = all["agents"].as_array().cloned().unwrap_or_default();
+    Ok(Json(ListPage { items, next_offset: None }))
 }
 
 async fn agent(Allowed { hub, .. }: Allowed<Read>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
@@ -40,7 +40,7 @@ async fn agent(Allowed { hub, .. }: Allowed<Read>, Path(id): Path<String>) -> Re
     found.cloned().map(Json).ok_or_else(|| ApiError::not_found("agent", &id))
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 struct AuditQuery {
     thread_id: Option<ThreadId>,
     since: Option<u64>,
@@ -50,12 +50,12 @@ async fn audit(
     Allowed { hub, .. }: Allowed<Read>,
     Asked(paging): Asked<Paging>,
     Asked(asked): Asked<AuditQuery>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ListPage<AuditRow>>, ApiError> {
     let filter = AuditFilter { since: asked.since, thread: asked.thread_id, kinds: Vec::new() };
     page(paging, async |slice| hub.program.audit(filter, slice).await, |row| row).await
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 struct QueueQuery {
     thread_id: Option<ThreadId>,
 }
@@ -64,19 +64,22 @@ async fn queue(
     Allowed { hub, .. }: Allowed<Read>,
     Asked(paging): Asked<Paging>,
     Asked(asked): Asked<QueueQuery>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ListPage<MailboxJob>>, ApiError> {
     let thread = asked.thread_id.as_ref();
     page(paging, async |slice| hub.program.jobs(thread, slice).await, |job| job).await
 }
 
-async fn unqueue(Allowed { hub, .. }: Allowed<Chat>, Path(id): Path<JobId>) -> Result<Json<Value>, ApiError> {
+async fn unqueue(
+    Allowed { hub, .. }: Allowed<Chat>,
+    Path(id): Path<JobId>,
+) -> Result<Json<MailboxJob>, ApiError> {
     let mailbox = hub.store().mailboxes()?;
     let job = mailbox.load_job(&id).await.map_err(ApiError::internal)?;
     if job.is_none() {
         return Err(ApiError::not_found("job", id.as_str()));
     }
     match mailbox.cancel(&id, now_ms()).await.map_err(ApiError::internal)? {
-        Some(job) => Ok(Json(json!(job))),
+        Some(job) => Ok(Json(job)),
         None => Err(ApiError::new(StatusCode::CONFLICT, "not_queued", "the job was begun or is over")),
     }
 }

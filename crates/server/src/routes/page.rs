@@ -1,35 +1,42 @@
 //! The page in the browser: three files that are part of the program.
 
-use std::sync::Arc;
-
-use axum::Router;
 use axum::http::header;
-use axum::response::IntoResponse;
-use axum::routing::get;
+use axum::response::IntoResponse as _;
 
-use crate::hub::Hub;
+use crate::api::{Api, KINDS, Text};
 
 /// What the page may do: nothing but talk to its own server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'";
 
-pub(super) fn routes() -> Router<Arc<Hub>> {
-    Router::new()
-        .route("/", get(async || file(include_str!("../../web/index.html"), "text/html; charset=utf-8")))
-        .route("/app.css", get(async || file(include_str!("../../web/app.css"), "text/css; charset=utf-8")))
-        .route(
-            "/app.js",
-            get(async || file(include_str!("../../web/app.js"), "text/javascript; charset=utf-8")),
-        )
+pub(super) fn routes(api: Api) -> Api {
+    api.get("/", "The page in the browser", &[], html).get("/app.css", "Its colours", &[], css).get(
+        "/app.js",
+        "Its program",
+        &[],
+        script,
+    )
 }
 
-fn file(text: &'static str, kind: &'static str) -> impl IntoResponse {
+async fn html() -> Text<1> {
+    file(include_str!("../../web/index.html"))
+}
+
+async fn css() -> Text<2> {
+    file(include_str!("../../web/app.css"))
+}
+
+async fn script() -> Text<3> {
+    file(include_str!("../../web/app.js"))
+}
+
+fn file<const KIND: usize>(text: &'static str) -> Text<KIND> {
     let headers = [
-        (header::CONTENT_TYPE, kind),
+        (header::CONTENT_TYPE, KINDS[KIND]),
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::CACHE_CONTROL, "no-cache"),
     ];
-    (headers, text)
+    Text((headers, text).into_response())
 }

@@ -4,57 +4,81 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::sse::Event;
-use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use aye_core::contract::event::{AgentEvent, StreamEvent};
-use aye_core::contract::ids::RunId;
-use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::ids::{RunId, ThreadId};
+use aye_core::contract::inference::TokenUsage;
+use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::record::{RunRecord, ThreadRecord};
 use aye_runtime::RunRequest;
 use futures::Stream;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::threads::{NewThread, new_thread, say_in};
-use super::{Allowed, Asked, Body, Chat, InThread, Paging, Read, Said, given_thread, page};
+use super::threads::{CancelReceipt, NewThread, SayReceipt, new_thread, say_in};
+use super::{Allowed, Asked, Body, Chat, InThread, ListPage, Paging, Read, Said, given_thread, page};
+use crate::api::{Accepted, Api, EventStream};
 use crate::error::ApiError;
 use crate::follow::Frame;
 use crate::hub::Hub;
 use crate::reading::RunReader;
 use crate::sse;
 
-pub(super) fn routes() -> Router<Arc<Hub>> {
-    Router::new()
-        .route("/v1/runs", get(list).post(start))
-        .route("/v1/runs/{id}", get(show))
-        .route("/v1/runs/{id}/inputs", post(inputs))
-        .route("/v1/runs/{id}/cancel", post(cancel))
-        .route("/v1/runs/{id}/decision", post(super::approvals::decide_in_run))
+pub(super) fn routes(api: Api) -> Api {
+    api.get("/v1/runs", "List runs", &[], list)
+        .post("/v1/runs", "Start a run and stream its events", &[409], start)
+        .get("/v1/runs/{id}", "Show a run", &[], show)
+        .post("/v1/runs/{id}/inputs", "Say more in the conversation of a run", &[409], inputs)
+        .post("/v1/runs/{id}/cancel", "Stop a run", &[409], cancel)
+        .post(
+            "/v1/runs/{id}/decision",
+            "Answer about a call of a run",
+            &[409, 410],
+            super::approvals::decide_in_run,
+        )
 }
 
 /// A run without the machine's own state.
-pub(super) fn shown(run: &RunRecord) -> Value {
-    json!({
-        "id": run.id,
-        "thread_id": run.thread_id,
-        "parent_run_id": run.parent_run_id,
-        "agent_id": run.agent_id,
-        "model": run.model,
-        "status": run.status,
-        "steps": run.steps,
-        "usage": run.usage,
-        "active_ms": run.active_ms,
-        "termination": run.termination,
-        "created_at": run.created_at,
-        "updated_at": run.updated_at,
-    })
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RunView {
+    id: RunId,
+    thread_id: ThreadId,
+    parent_run_id: Option<RunId>,
+    agent_id: String,
+    model: String,
+    status: RunStatus,
+    steps: u32,
+    usage: TokenUsage,
+    active_ms: u64,
+    termination: Option<TerminationReason>,
+    created_at: u64,
+    updated_at: u64,
 }
 
-#[derive(Debug, Default, Deserialize)]
+impl From<RunRecord> for RunView {
+    fn from(run: RunRecord) -> Self {
+        Self {
+            id: run.id,
+            thread_id: run.thread_id,
+            parent_run_id: run.parent_run_id,
+            agent_id: run.agent_id,
+            model: run.model,
+            status: run.status,
+            steps: run.steps,
+            usage: run.usage,
+            active_ms: run.active_ms,
+            termination: run.termination,
+            created_at: run.created_at,
+            updated_at: run.updated_at,
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 struct RunsQuery {
     status: Option<RunStatus>,
 }
@@ -63,9 +87,9 @@ async fn list(
     Allowed { hub, .. }: Allowed<Read>,
     Asked(paging): Asked<Paging>,
     Asked(asked): Asked<RunsQuery>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ListPage<RunView>>, ApiError> {
     let runs = async |slice| hub.program.runs(None, asked.status, slice).await;
-    page(paging, runs, |run| shown(&run)).await
+    page(paging, runs, RunView::from).await
 }
 
 async fn run_of(hub: &Hub, id: &RunId) -> Result<RunRecord, ApiError> {
@@ -73,12 +97,12 @@ async fn run_of(hub: &Hub, id: &RunId) -> Result<RunRecord, ApiError> {
     run.ok_or_else(|| ApiError::not_found("run", id.as_str()))
 }
 
-async fn show(Allowed { hub, .. }: Allowed<Read>, Path(id): Path<RunId>) -> Result<Json<Value>, ApiError> {
-    Ok(Json(shown(&run_of(&hub, &id).await?)))
+async fn show(Allowed { hub, .. }: Allowed<Read>, Path(id): Path<RunId>) -> Result<Json<RunView>, ApiError> {
+    Ok(Json(run_of(&hub, &id).await?.into()))
 }
 
 /// What begins a run.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct NewRun {
     thread_id: Option<String>,
@@ -90,7 +114,10 @@ pub(super) struct NewRun {
 }
 
 /// Begins a run, in a new conversation when none is named, and sends its events until it is over or waits.
-async fn start(Allowed { hub, .. }: Allowed<Chat>, Body(wanted): Body<NewRun>) -> Result<Response, ApiError> {
+async fn start(
+    Allowed { hub, .. }: Allowed<Chat>,
+    Body(wanted): Body<NewRun>,
+) -> Result<EventStream, ApiError> {
     let messages = wanted.said.messages()?;
     let known = match &wanted.thread_id {
         Some(id) => hub.store().load_thread(&given_thread(id)?).await?,
@@ -111,13 +138,13 @@ async fn start(Allowed { hub, .. }: Allowed<Chat>, Body(wanted): Body<NewRun>) -
 pub(super) async fn start_in(
     InThread { hub, thread, .. }: InThread<Chat>,
     Body(wanted): Body<NewRun>,
-) -> Result<Response, ApiError> {
+) -> Result<EventStream, ApiError> {
     let mut request = RunRequest::new(thread.id.clone(), wanted.said.messages()?);
     request.agent_id = wanted.agent_id;
     begin(&hub, &thread, request).await
 }
 
-async fn begin(hub: &Arc<Hub>, thread: &ThreadRecord, request: RunRequest) -> Result<Response, ApiError> {
+async fn begin(hub: &Arc<Hub>, thread: &ThreadRecord, request: RunRequest) -> Result<EventStream, ApiError> {
     if hub.is_busy(&thread.id).await? {
         return Err(ApiError::new(
             StatusCode::CONFLICT,
@@ -135,7 +162,7 @@ async fn begin(hub: &Arc<Hub>, thread: &ThreadRecord, request: RunRequest) -> Re
             headers.insert(name, value);
         }
     }
-    Ok(response)
+    Ok(EventStream(response))
 }
 
 /// The events of one run as frames.
@@ -159,18 +186,20 @@ async fn inputs(
     Allowed { hub, caller, .. }: Allowed<Chat>,
     Path(id): Path<RunId>,
     Body(said): Body<Said>,
-) -> Result<Response, ApiError> {
+) -> Result<Accepted<SayReceipt>, ApiError> {
     let run = run_of(&hub, &id).await?;
     let thread = hub.thread(&run.thread_id).await?;
-    let answer = say_in(&hub, &thread, said.messages()?, &caller).await?;
-    Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
+    Ok(Accepted(say_in(&hub, &thread, said.messages()?, &caller).await?))
 }
 
-async fn cancel(Allowed { hub, .. }: Allowed<Chat>, Path(id): Path<RunId>) -> Result<Json<Value>, ApiError> {
+async fn cancel(
+    Allowed { hub, .. }: Allowed<Chat>,
+    Path(id): Path<RunId>,
+) -> Result<Json<CancelReceipt>, ApiError> {
     let run = run_of(&hub, &id).await?;
     if run.status == RunStatus::Done {
         return Err(ApiError::new(StatusCode::CONFLICT, "done", "the run is over"));
     }
     let thread = hub.thread(&run.thread_id).await?;
-    Ok(Json(json!({ "cancel_requested": hub.cancel(&thread).await? })))
+    Ok(Json(CancelReceipt { cancel_requested: hub.cancel(&thread).await? }))
 }

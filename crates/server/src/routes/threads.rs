@@ -3,49 +3,114 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, patch, post};
-use axum::{Json, Router};
-use aye_core::contract::ids::ThreadId;
+use axum::http::StatusCode;
+use aye_core::contract::ids::{JobId, RunId, ThreadId};
+use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::MailboxJob;
 use aye_core::contract::message::{Message, Visibility};
-use aye_core::contract::record::{ThreadRecord, ThreadSummary};
+use aye_core::contract::record::{StoredMessage, ThreadRecord, ThreadSummary};
 use aye_runtime::RunRequest;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-use super::{Allowed, AppState, Asked, Body, Chat, InThread, Paging, Read, Said, given_thread, now_ms, page};
+use super::runs::RunView;
+use super::{
+    Allowed, AppState, Asked, Body, Chat, InThread, ListPage, Paging, Read, Said, given_thread, now_ms, page,
+};
 use crate::access::{Caller, TokenScope};
+use crate::api::{Accepted, Api, Created, EventStream, Nothing};
 use crate::error::ApiError;
 use crate::follow::Follower;
 use crate::guard::demand;
 use crate::host::Slice;
 use crate::hub::Hub;
-use crate::sse;
+use crate::sse::{self, LastEvent};
 
 /// Characters of a title.
 const MAX_TITLE: usize = 200;
 
-pub(super) fn routes() -> Router<Arc<Hub>> {
-    Router::new()
-        .route("/v1/threads", get(ids).post(create))
-        .route("/v1/threads/summaries", get(summaries))
-        .route("/v1/threads/{id}", get(show).patch(rename).delete(delete))
-        .route("/v1/threads/{id}/metadata", patch(rename))
-        .route("/v1/threads/{id}/messages", get(messages).post(say))
-        .route("/v1/threads/{id}/mailbox", get(mailbox).post(say))
-        .route("/v1/threads/{id}/events", get(events))
-        .route("/v1/threads/{id}/runs", get(runs).post(super::runs::start_in))
-        .route("/v1/threads/{id}/runs/latest", get(latest_run))
-        .route("/v1/threads/{id}/cancel", post(cancel))
-        .route("/v1/threads/{id}/interrupt", post(interrupt))
-        .route("/v1/threads/{id}/decision", post(super::approvals::decide_in_thread))
+pub(super) fn routes(api: Api) -> Api {
+    api.get("/v1/threads", "List the ids of conversations", &[], ids)
+        .post("/v1/threads", "Make a conversation", &[409], create)
+        .get("/v1/threads/summaries", "List conversations", &[], summaries)
+        .get("/v1/threads/{id}", "Show a conversation", &[], show)
+        .patch("/v1/threads/{id}", "Name a conversation", &[], rename)
+        .delete("/v1/threads/{id}", "Delete a conversation", &[409], delete)
+        .patch("/v1/threads/{id}/metadata", "Name a conversation", &[], patch_metadata)
+        .get("/v1/threads/{id}/messages", "Read the history", &[], messages)
+        .post("/v1/threads/{id}/messages", "Say something in the background", &[409], say)
+        .get("/v1/threads/{id}/mailbox", "List what is queued", &[], mailbox)
+        .post("/v1/threads/{id}/mailbox", "Say something in the background", &[409], put_into_mailbox)
+        .get("/v1/threads/{id}/events", "Follow what happens", &[], events)
+        .get("/v1/threads/{id}/runs", "List runs", &[], runs)
+        .post("/v1/threads/{id}/runs", "Start a run and stream its events", &[409], super::runs::start_in)
+        .get("/v1/threads/{id}/runs/latest", "Show the run that began last", &[], latest_run)
+        .post("/v1/threads/{id}/cancel", "Stop the run", &[409], cancel)
+        .post("/v1/threads/{id}/interrupt", "Stop the run and drop what is queued", &[409], interrupt)
+        .post(
+            "/v1/threads/{id}/decision",
+            "Answer about a call",
+            &[409, 410],
+            super::approvals::decide_in_thread,
+        )
+}
+
+/// Whether a run was asked to stop.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct CancelReceipt {
+    /// `false`: nothing of this server was active or waiting there.
+    pub(super) cancel_requested: bool,
+}
+
+/// What an interrupt did.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct InterruptReceipt {
+    interrupt_requested: bool,
+    /// Queued messages that were dropped.
+    superseded_jobs: usize,
+}
+
+/// What became of a message.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SayReceipt {
+    thread_id: ThreadId,
+    /// Whether it waits behind what is active or waits.
+    queued: bool,
+    /// The run that it began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_id: Option<RunId>,
+    /// The job that holds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job_id: Option<JobId>,
+}
+
+/// A conversation and how it stands.
+#[derive(Serialize, JsonSchema)]
+struct ThreadDetail {
+    #[serde(flatten)]
+    thread: ThreadRecord,
+    /// The status of its latest run.
+    status: Option<RunStatus>,
+    /// How many questions wait in it and below it.
+    waiting: usize,
+    /// Whether this server may drive it.
+    served: bool,
+}
+
+/// A part of a history.
+#[derive(Serialize, JsonSchema)]
+struct HistoryPage {
+    items: Vec<StoredMessage>,
+    /// Messages of the whole conversation.
+    total: u64,
+    next_cursor: Option<String>,
+    prev_cursor: Option<String>,
 }
 
 /// A conversation in a list.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct SummaryRow {
     #[serde(flatten)]
     summary: ThreadSummary,
@@ -56,20 +121,20 @@ struct SummaryRow {
 async fn ids(
     Allowed { hub, .. }: Allowed<Read>,
     Asked(paging): Asked<Paging>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ListPage<ThreadId>>, ApiError> {
     page(paging, async |slice| hub.program.threads(slice).await, |row| row.thread.id).await
 }
 
 async fn summaries(
     Allowed { hub, .. }: Allowed<Read>,
     Asked(paging): Asked<Paging>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ListPage<SummaryRow>>, ApiError> {
     let row = |summary: ThreadSummary| SummaryRow { served: hub.serves(&summary.thread.cwd), summary };
     page(paging, async |slice| hub.program.threads(slice).await, row).await
 }
 
 /// What a new conversation is given.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewThread {
     /// Its id; a fresh one when absent.
@@ -117,21 +182,18 @@ fn check_title(title: &str) -> Result<(), ApiError> {
 async fn create(
     Allowed { hub, .. }: Allowed<Chat>,
     Body(wanted): Body<NewThread>,
-) -> Result<Response, ApiError> {
-    let thread = new_thread(&hub, wanted).await?;
-    Ok((StatusCode::CREATED, Json(thread)).into_response())
+) -> Result<Created<ThreadRecord>, ApiError> {
+    Ok(Created(new_thread(&hub, wanted).await?))
 }
 
-async fn show(InThread { hub, thread, .. }: InThread<Read>) -> Result<Json<Value>, ApiError> {
-    let run = hub.store().latest_run(&thread.id).await?;
-    let mut shown = json!(thread);
-    shown["status"] = json!(run.map(|run| run.status));
-    shown["waiting"] = hub.store().waiting_below(&thread.id).await?.len().into();
-    shown["served"] = hub.serves(&thread.cwd).into();
-    Ok(Json(shown))
+async fn show(InThread { hub, thread, .. }: InThread<Read>) -> Result<Json<ThreadDetail>, ApiError> {
+    let status = hub.store().latest_run(&thread.id).await?.map(|run| run.status);
+    let waiting = hub.store().waiting_below(&thread.id).await?.len();
+    let served = hub.serves(&thread.cwd);
+    Ok(Json(ThreadDetail { thread, status, waiting, served }))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Rename {
     title: String,
@@ -149,20 +211,23 @@ async fn rename(
     Ok(Json(hub.thread(&thread.id).await?))
 }
 
-async fn delete(
-    State(hub): AppState,
-    caller: Caller,
-    Path(id): Path<ThreadId>,
-) -> Result<StatusCode, ApiError> {
+async fn patch_metadata(thread: InThread<Chat>, title: Body<Rename>) -> Result<Json<ThreadRecord>, ApiError> {
+    rename(thread, title).await
+}
+
+async fn delete(State(hub): AppState, caller: Caller, Path(id): Path<ThreadId>) -> Result<Nothing, ApiError> {
     demand(&caller, TokenScope::Admin)?;
     let gone = hub.program.delete(&id, hub.program.actor(&caller.token)).await?;
-    if gone { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::not_found("conversation", id.as_str())) }
+    if gone { Ok(Nothing) } else { Err(ApiError::not_found("conversation", id.as_str())) }
 }
 
 /// Which part of a history, beside its paging.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 struct HistoryQuery {
+    #[schemars(regex(pattern = "^(end|[0-9]{1,19})$"))]
     cursor: Option<String>,
+    /// `external` when absent.
+    #[schemars(regex(pattern = "^(external|all)$"))]
     visibility: Option<String>,
 }
 
@@ -171,7 +236,7 @@ async fn messages(
     InThread { hub, thread, .. }: InThread<Read>,
     Asked(paging): Asked<Paging>,
     Asked(asked): Asked<HistoryQuery>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<HistoryPage>, ApiError> {
     let slice = paging.slice();
     let all = match asked.visibility.as_deref() {
         None | Some("external") => false,
@@ -192,21 +257,27 @@ async fn messages(
     let page = Slice { offset: usize::try_from(from).unwrap_or(usize::MAX), limit: slice.limit };
     let mut items = hub.program.messages(&thread.id, page).await?;
     items.retain(|stored| all || stored.message.visibility != Visibility::Internal);
-    Ok(Json(json!({
-        "items": items,
-        "total": count,
-        "next_cursor": (until < count).then(|| until.to_string()),
-        "prev_cursor": (from > 0).then(|| from.saturating_sub(limit).to_string()),
-    })))
+    Ok(Json(HistoryPage {
+        items,
+        total: count,
+        next_cursor: (until < count).then(|| until.to_string()),
+        prev_cursor: (from > 0).then(|| from.saturating_sub(limit).to_string()),
+    }))
 }
 
 /// Says something: a run begins in the background, or the message is queued behind what is active or waits.
 async fn say(
     InThread { hub, caller, thread, .. }: InThread<Chat>,
     Body(said): Body<Said>,
-) -> Result<Response, ApiError> {
-    let answer = say_in(&hub, &thread, said.messages()?, &caller).await?;
-    Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
+) -> Result<Accepted<SayReceipt>, ApiError> {
+    Ok(Accepted(say_in(&hub, &thread, said.messages()?, &caller).await?))
+}
+
+async fn put_into_mailbox(
+    thread: InThread<Chat>,
+    said: Body<Said>,
+) -> Result<Accepted<SayReceipt>, ApiError> {
+    say(thread, said).await
 }
 
 /// The same for callers that have the conversation.
@@ -215,27 +286,28 @@ pub(super) async fn say_in(
     thread: &ThreadRecord,
     messages: Vec<Message>,
     caller: &Caller,
-) -> Result<Value, ApiError> {
+) -> Result<SayReceipt, ApiError> {
+    let receipt = SayReceipt { thread_id: thread.id.clone(), queued: true, run_id: None, job_id: None };
     if hub.is_busy(&thread.id).await? {
         let workshop = hub.workshop(&thread.cwd).await?;
         let mut job = MailboxJob::new(thread.id.clone(), messages, now_ms());
         job.sender_id = Some(caller.token.clone());
         let job = workshop.runtime().submit(job).await?;
         hub.wake(&thread.id);
-        return Ok(json!({ "thread_id": thread.id, "queued": true, "job_id": job.job_id }));
+        return Ok(SayReceipt { job_id: Some(job.job_id), ..receipt });
     }
     let run = hub.begin(thread, RunRequest::new(thread.id.clone(), messages)).await?;
-    Ok(json!({ "thread_id": thread.id, "run_id": run, "queued": false }))
+    Ok(SayReceipt { queued: false, run_id: Some(run), ..receipt })
 }
 
 async fn mailbox(
     InThread { hub, thread, .. }: InThread<Read>,
     Asked(paging): Asked<Paging>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ListPage<MailboxJob>>, ApiError> {
     page(paging, async |slice| hub.program.jobs(Some(&thread.id), slice).await, |job| job).await
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 struct EventsQuery {
     after: Option<u64>,
 }
@@ -243,11 +315,11 @@ struct EventsQuery {
 /// What happens in a conversation, for ever.
 async fn events(
     InThread { hub, thread, .. }: InThread<Read>,
-    headers: HeaderMap,
+    LastEvent(last): LastEvent,
     Asked(asked): Asked<EventsQuery>,
-) -> Result<Response, ApiError> {
+) -> Result<EventStream, ApiError> {
     let count = hub.store().message_count(&thread.id).await?;
-    let after = match sse::last_event_id(&headers)? {
+    let after = match last {
         Some(last) if last > count => {
             return Err(ApiError::new(
                 StatusCode::BAD_REQUEST,
@@ -259,28 +331,32 @@ async fn events(
         None => asked.after.unwrap_or(count).min(count),
     };
     let follower = Follower::new(hub, thread.id, after).await?;
-    Ok(sse::respond(sse::follow(follower)))
+    Ok(EventStream(sse::respond(sse::follow(follower))))
 }
 
 async fn runs(
     InThread { hub, thread, .. }: InThread<Read>,
     Asked(paging): Asked<Paging>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ListPage<RunView>>, ApiError> {
     let runs = async |slice| hub.program.runs(Some(&thread.id), None, slice).await;
-    page(paging, runs, |run| super::runs::shown(&run)).await
+    page(paging, runs, RunView::from).await
 }
 
-async fn latest_run(InThread { hub, thread, .. }: InThread<Read>) -> Result<Json<Value>, ApiError> {
-    Ok(Json(super::runs::shown(&super::latest_run(&hub, &thread).await?)))
+async fn latest_run(InThread { hub, thread, .. }: InThread<Read>) -> Result<Json<RunView>, ApiError> {
+    Ok(Json(super::latest_run(&hub, &thread).await?.into()))
 }
 
-pub(super) async fn cancel(InThread { hub, thread, .. }: InThread<Chat>) -> Result<Json<Value>, ApiError> {
-    Ok(Json(json!({ "cancel_requested": hub.cancel(&thread).await? })))
+pub(super) async fn cancel(
+    InThread { hub, thread, .. }: InThread<Chat>,
+) -> Result<Json<CancelReceipt>, ApiError> {
+    Ok(Json(CancelReceipt { cancel_requested: hub.cancel(&thread).await? }))
 }
 
 /// Stops what is active and drops what is queued.
-pub(super) async fn interrupt(InThread { hub, thread, .. }: InThread<Chat>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn interrupt(
+    InThread { hub, thread, .. }: InThread<Chat>,
+) -> Result<Json<InterruptReceipt>, ApiError> {
     let interrupted = hub.store().interrupt(&thread.id, now_ms()).await?;
     hub.cancel(&thread).await?;
-    Ok(Json(json!({ "interrupt_requested": true, "superseded_jobs": interrupted.superseded_count })))
+    Ok(Json(InterruptReceipt { interrupt_requested: true, superseded_jobs: interrupted.superseded_count }))
 }
