@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use super::agent::App;
 use super::foundation::Foundation;
 use super::host::Events;
+use super::serve::ServerInside;
 use crate::cli::Cli;
 use crate::config::Env;
 use crate::contract::event_sink::NullEventSink;
@@ -18,7 +19,7 @@ use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::record::SuspensionRecord;
 use crate::runtime::{AgentRunResult, RuntimeError, UnknownPolicy};
-use crate::tui::host::HostEvent;
+use crate::tui::host::{HostEvent, Page};
 
 /// How long runs in the background may take to write down where they stand when the program ends.
 const LAST_WAIT: Duration = Duration::from_secs(2);
@@ -59,12 +60,25 @@ pub(super) struct Elsewhere {
     /// One for each folder, made when its first question is answered here.
     apps: tokio::sync::Mutex<HashMap<PathBuf, Arc<App>>>,
     running: Mutex<Vec<Running>>,
+    server: ServerInside,
 }
 
 impl Elsewhere {
     pub(super) fn new(cli: &Cli, env: Env, events: Events) -> Elsewhere {
         let cli = for_other_folders(cli);
-        Elsewhere { cli, env, events, apps: tokio::sync::Mutex::default(), running: Mutex::default() }
+        Elsewhere {
+            cli,
+            env,
+            events,
+            apps: tokio::sync::Mutex::default(),
+            running: Mutex::default(),
+            server: ServerInside::default(),
+        }
+    }
+
+    /// `/serve`.
+    pub(super) async fn serve(&self, words: &str) -> Result<Page, String> {
+        self.server.page(&self.cli, &self.env, &self.events, words).await
     }
 
     /// The app that a question's run belongs to: this one, or that of its folder.
@@ -103,6 +117,7 @@ impl Elsewhere {
 
     /// Stops what goes on and closes what was opened.
     pub(super) async fn leave(&self) {
+        self.server.leave().await;
         let running = std::mem::take(&mut *self.running.lock().expect("no panic while it is held"));
         for (thread, app, _) in &running {
             app.runtime.cancel(thread);

@@ -784,6 +784,9 @@ impl Host for TerminalHost {
         if name == "compact" {
             let _ = self.events.send(HostEvent::Note("summarising older messages …".to_owned()));
         }
+        if name == "serve" {
+            return self.elsewhere.serve(words.trim()).await;
+        }
         let page = super::pages::page(&self.app, thread, name, words).await;
         // What a page did to the conversation is told as what others do to it.
         self.viewer.poke();

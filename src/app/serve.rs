@@ -1,13 +1,17 @@
 //! `aye serve`: conversations and questions over HTTP.
 
+mod inside;
 mod program;
 mod tokens;
 
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::agent::App;
@@ -15,67 +19,146 @@ use super::elsewhere::for_other_folders;
 use super::foundation::Foundation;
 use super::{Failure, print, say};
 use crate::cli::{Cli, ServeArgs, ServeCommand};
-use crate::server::{Access, Address, Hub, Names, Tls, bind, serve_mcp};
+use crate::server::{Access, Address, Hub, Names, ServerHost as _, Tls, bind, serve_mcp};
+pub(super) use inside::ServerInside;
 use program::Served;
 use tokens::TokenFiles;
 
 /// What `--bind` begins with for a socket.
 const UNIX: &str = "unix:";
 
+/// Who hears of what goes wrong beside a request.
+type Complain = Arc<dyn Fn(String) + Send + Sync>;
+
+/// `aye serve`.
 pub(super) async fn run(args: ServeArgs, foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
-    let files = TokenFiles::of(&foundation.paths, args.token_file.clone());
     if let Some(ServeCommand::Token(command)) = args.command {
-        return tokens::run(command, &files);
-    }
-    if foundation.is_ephemeral {
-        return Err(Failure::usage(
-            "aye serve needs a store: questions must outlive it; leave out --ephemeral",
-        ));
-    }
-    let address = address(&args.bind)?;
-    let tls = match (&args.tls_cert, &args.tls_key) {
-        (Some(cert), Some(key)) => Some(Tls::from_files(cert, key).map_err(Failure::usage)?),
-        _ => None,
-    };
-    if let Address::Tcp(address) = &address
-        && !address.ip().is_loopback()
-        && tls.is_none()
-        && !args.insecure_bind
-    {
-        return Err(Failure::usage(format!(
-            "{address} can be reached from other machines, and without TLS whoever sees the traffic can use its token; \
-             give --tls-cert and --tls-key, bind to 127.0.0.1 behind a proxy that has TLS, or say --insecure-bind"
-        )));
+        return tokens::run(command, &TokenFiles::of(&foundation.paths, args.token_file));
     }
     print::notice_untrusted(&foundation);
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
-    let folders = folders(&foundation)?;
-    let token_file = files.ensure(args.token_file.is_some())?.to_path_buf();
-    let env = foundation.env.clone();
-    let store = foundation.open_store()?;
-    let here = Arc::new(App::build(foundation, cli).await?);
-    for warning in &here.warnings {
+    let signals = signals();
+    let mut server = RunningServer::start(args, foundation, cli, Arc::new(|text| say(&text))).await?;
+    for warning in &server.warnings {
         say(&format!("aye: {warning}"));
     }
-    let with_tls = tls.is_some();
-    let listening = bind(&address, tls).await.map_err(Failure::failed)?;
-    let names = names(&here.foundation, &listening.address);
-    let url = own_url(&here.foundation, &listening.address, with_tls);
-    let access = Access::new(Box::new(files));
-    let code = access.new_code();
-    let for_others = for_other_folders(cli);
-    let served = Arc::new(Served::new(Arc::clone(&here), for_others, env, store, access, folders.clone()));
-    let closing = CancellationToken::new();
-    let hub = Hub::start(Arc::<Served>::clone(&served), url.clone(), closing.clone())
-        .map_err(|_| Failure::failed("the store cannot be watched; the log says why"))?;
     // Before anybody is told that it serves, and may stop it.
-    let status = tokio::spawn(stopped(signals(), closing.clone()));
-    announce(&here.foundation, &listening.address, url.as_deref(), &code, &folders, &token_file);
-    let done = listening.serve(hub, names).await;
-    closing.cancel();
-    served.leave().await;
-    done.map_err(Failure::failed)?;
+    let status = tokio::spawn(stopped(signals, server.closing.clone()));
+    say(&server.told(std::io::stderr().is_terminal()));
+    server.ended().await.map_err(Failure::failed)?;
     status.await.map_err(Failure::failed)
+}
+
+/// A server in this process.
+struct RunningServer {
+    place: String,
+    url: Option<String>,
+    folders: Vec<String>,
+    token_file: String,
+    is_read_aloud: bool,
+    warnings: Vec<String>,
+    served: Arc<Served>,
+    closing: CancellationToken,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl RunningServer {
+    /// Starts to serve; requests are answered when this returns.
+    async fn start(
+        args: ServeArgs,
+        foundation: Foundation,
+        cli: &Cli,
+        complain: Complain,
+    ) -> Result<Self, Failure> {
+        if foundation.is_ephemeral {
+            return Err(Failure::usage(
+                "aye serve needs a store: questions must outlive it; leave out --ephemeral",
+            ));
+        }
+        let files = TokenFiles::of(&foundation.paths, args.token_file.clone());
+        let address = address(&args.bind)?;
+        let tls = match (&args.tls_cert, &args.tls_key) {
+            (Some(cert), Some(key)) => Some(Tls::from_files(cert, key).map_err(Failure::usage)?),
+            _ => None,
+        };
+        if let Address::Tcp(address) = &address
+            && !address.ip().is_loopback()
+            && tls.is_none()
+            && !args.insecure_bind
+        {
+            return Err(Failure::usage(format!(
+                "{address} can be reached from other machines, and without TLS whoever sees the traffic can use its \
+                 token; give --tls-cert and --tls-key, bind to 127.0.0.1 behind a proxy that has TLS, or say \
+                 --insecure-bind"
+            )));
+        }
+        let folders = folders(&foundation)?;
+        let token_file = files.ensure(args.token_file.is_some())?.to_path_buf();
+        let with_tls = tls.is_some();
+        let listening = bind(&address, tls).await.map_err(Failure::failed)?;
+        let names = names(&foundation, &listening.address);
+        let url = own_url(&foundation, &listening.address, with_tls);
+        let paths = &foundation.paths;
+        let place = match &listening.address {
+            Address::Tcp(address) => address.to_string(),
+            Address::Unix(path) => paths.display(path),
+        };
+        let token_file = paths.display(&token_file);
+        let shown_folders = folders.iter().map(|folder| paths.display(folder)).collect();
+        let is_read_aloud = foundation.loaded.settings.tui.screen_reader;
+        let env = foundation.env.clone();
+        let store = foundation.open_store()?;
+        let here = Arc::new(App::build(foundation, cli).await?);
+        let warnings = here.warnings.clone();
+        let others = for_other_folders(cli);
+        let access = Access::new(Box::new(files));
+        let served = Arc::new(Served::new(here, others, env, store, access, folders, complain));
+        let closing = CancellationToken::new();
+        let hub = Hub::start(Arc::<Served>::clone(&served), url.clone(), closing.clone())
+            .map_err(|_| Failure::failed("the store cannot be watched; the log says why"))?;
+        let task = tokio::spawn(listening.serve(hub, names));
+        Ok(Self {
+            place,
+            url,
+            folders: shown_folders,
+            token_file,
+            is_read_aloud,
+            warnings,
+            served,
+            closing,
+            task,
+        })
+    }
+
+    /// Where it serves, and how to sign in: a new code each time.
+    fn told(&self, has_picture: bool) -> String {
+        // Writing into a string cannot fail.
+        let mut text = format!("serving on {}\n", self.place);
+        for folder in &self.folders {
+            let _ = writeln!(text, "  folder  {folder}");
+        }
+        let _ = write!(text, "  token   {}", self.token_file);
+        if let Some(url) = &self.url {
+            let link = format!("{url}/#code={}", self.served.access().new_code());
+            let _ = write!(text, "\n  sign in {link}\n          once, within five minutes");
+            if has_picture
+                && !self.is_read_aloud
+                && let Ok(picture) = qrcode::QrCode::new(&link)
+            {
+                text.push('\n');
+                text.push_str(&picture.render::<qrcode::render::unicode::Dense1x2>().build());
+            }
+        }
+        text
+    }
+
+    /// Waits for the end of its requests and runs, after something cancelled `closing`.
+    async fn ended(&mut self) -> std::io::Result<()> {
+        let done = (&mut self.task).await;
+        self.closing.cancel();
+        self.served.leave().await;
+        done.map_err(std::io::Error::other)?
+    }
 }
 
 /// `aye mcp serve`: the same conversations as tools of an MCP server.
@@ -87,7 +170,15 @@ pub(super) async fn mcp(foundation: Foundation, cli: &Cli) -> Result<u8, Failure
     let env = foundation.env.clone();
     let store = foundation.open_store()?;
     let here = Arc::new(App::build(foundation, cli).await?);
-    let served = Arc::new(Served::new(here, for_other_folders(cli), env, store, access, folders));
+    let served = Arc::new(Served::new(
+        here,
+        for_other_folders(cli),
+        env,
+        store,
+        access,
+        folders,
+        Arc::new(|text: String| say(&text)),
+    ));
     let closing = CancellationToken::new();
     let hub = Hub::start(Arc::<Served>::clone(&served), None, closing.clone())
         .map_err(|_| Failure::failed("the store cannot be watched; the log says why"))?;
@@ -211,36 +302,4 @@ fn own_url(foundation: &Foundation, address: &Address, with_tls: bool) -> Option
         _ => *address,
     };
     Some(format!("{scheme}://{host}"))
-}
-
-/// Says where it serves, and how to sign in.
-fn announce(
-    foundation: &Foundation,
-    address: &Address,
-    url: Option<&str>,
-    code: &str,
-    folders: &[PathBuf],
-    token_file: &std::path::Path,
-) {
-    let paths = &foundation.paths;
-    let place = match address {
-        Address::Tcp(address) => address.to_string(),
-        Address::Unix(path) => paths.display(path),
-    };
-    say(&format!("serving on {place}"));
-    for folder in folders {
-        say(&format!("  folder  {}", paths.display(folder)));
-    }
-    say(&format!("  token   {}", paths.display(token_file)));
-    if let Some(url) = url {
-        let link = format!("{url}/#code={code}");
-        say(&format!("  sign in {link}\n          once, within five minutes"));
-        use std::io::IsTerminal as _;
-        if std::io::stderr().is_terminal()
-            && let Ok(picture) = qrcode::QrCode::new(&link)
-        {
-            let picture = picture.render::<qrcode::render::unicode::Dense1x2>().build();
-            say(&picture);
-        }
-    }
 }

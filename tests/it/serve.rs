@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::support::home::Home;
-use crate::support::http::{Reply, Server};
+use crate::support::http::{Far, Reply, Server};
 use crate::support::llm::{Answer, Gate, MockLlm, until};
+use crate::support::pty::{Pty, View};
 
 const RUN: &str = "echo ran >> log.txt";
 
@@ -681,6 +682,37 @@ fn remote_conversations_stay_in_the_folders_that_are_served() {
         );
     }
     server.stop();
+}
+
+/// `/serve`: the terminal's own conversation is answered from a browser, and nothing is served before or after.
+#[test]
+fn a_terminal_serves_until_it_is_told_to_stop() {
+    let llm = asks();
+    let home = Home::with(&llm);
+    let mut tty = Pty::start(&home, &[], 100, 60);
+    tty.ready();
+    tty.say("/serve stop");
+    tty.shows("nothing is served");
+    tty.say("/serve --bind 0.0.0.0:0");
+    tty.shows("--insecure-bind");
+    tty.say("/serve --bind 127.0.0.1:0");
+    tty.shows("within five minutes");
+    tty.shows("▀▀▀▀");
+    let shown = tty.look(View::all);
+    let place = shown.lines().find_map(|line| line.trim().strip_prefix("serving on ")).expect("a place");
+    let token = std::fs::read_to_string(home.root().join("aye/data/serve-token")).expect("a token");
+    let server = Far { address: place.trim().to_owned(), token: token.trim().to_owned() };
+    tty.say("do it");
+    tty.shows("allow once");
+    assert_eq!(server.approve(&server.card()).json()["outcome"], "accepted");
+    tty.shows("It is done.");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    tty.say("/serve --bind 127.0.0.1:0");
+    tty.shows("serves on");
+    tty.say("/serve stop");
+    tty.shows("no longer served");
+    assert!(std::net::TcpStream::connect(&server.address).is_err());
+    tty.quit();
 }
 
 #[test]

@@ -45,6 +45,7 @@ pub const COMMANDS: &[Command] = &[
     page("context", "", "show what fills the context window"),
     page("compact", "[HINT]", "summarise older messages to make room"),
     page("mcp", "[NAME | trust|restart|login|logout NAME]", "MCP servers: tools, trust, restart, login"),
+    page("serve", "[stop | FLAGS]", "serve this folder to browsers and phones, or stop that"),
     page("doctor", "", "show what the terminal supports"),
     command("vim", "", "switch vi keys on or off"),
     command("copy", "", "copy the last answer"),
@@ -81,6 +82,7 @@ const fn words_of(name: &str) -> &'static [&'static str] {
         b"memory" => &["add", "edit", "forget"],
         b"stats" => &["model", "tool", "day"],
         b"tasks" => &["open", "stop"],
+        b"serve" => &["stop"],
         b"mcp" => &["trust", "restart", "login", "logout", "cancel"],
         _ => &[],
     }

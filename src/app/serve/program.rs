@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
+use super::Complain;
 use crate::app::agent::{self, App};
 use crate::app::elsewhere::app_in;
 use crate::app::{agent_list, approvals};
@@ -39,6 +40,7 @@ pub(super) struct Served {
     shared: Arc<dyn ThreadRunStore>,
     access: Access,
     folders: Vec<PathBuf>,
+    complain: Complain,
     /// Those of other folders, made when they are first asked for.
     apps: tokio::sync::Mutex<HashMap<PathBuf, Arc<App>>>,
 }
@@ -51,9 +53,19 @@ impl Served {
         store: Store,
         access: Access,
         folders: Vec<PathBuf>,
+        complain: Complain,
     ) -> Self {
         let shared = Arc::new(store.clone());
-        Self { here, cli, env, store, shared, access, folders, apps: tokio::sync::Mutex::default() }
+        let apps = tokio::sync::Mutex::default();
+        let served = Self { here, cli, env, store, shared, access, folders, complain, apps };
+        served.listen_to(&served.here);
+        served
+    }
+
+    /// What goes wrong beside a run is told where this server was started.
+    fn listen_to(&self, app: &App) {
+        let complain = Arc::clone(&self.complain);
+        app.notifier.complain_to(move |text| complain(text));
     }
 
     /// Closes what was opened.
@@ -93,6 +105,7 @@ impl ServerHost for Served {
         let app =
             app_in(&self.cli, self.env.clone(), folder.to_path_buf()).await.map_err(ApiError::internal)?;
         let app = Arc::new(app);
+        self.listen_to(&app);
         apps.insert(folder.to_path_buf(), Arc::clone(&app));
         Ok(Arc::new(FolderApp(app)))
     }

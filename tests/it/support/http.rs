@@ -2,19 +2,39 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::ops::{Deref, DerefMut};
 
 use serde_json::Value;
 
 use super::home::{Home, Running};
 use super::llm::PATIENCE;
 
-/// A server and who talks to it.
-pub struct Server {
+/// A server as a client sees it.
+pub struct Far {
     /// `127.0.0.1:PORT`.
     pub address: String,
     /// The first token.
     pub token: String,
+}
+
+/// A server and who talks to it.
+pub struct Server {
+    far: Far,
     pub running: Running,
+}
+
+impl Deref for Server {
+    type Target = Far;
+
+    fn deref(&self) -> &Far {
+        &self.far
+    }
+}
+
+impl DerefMut for Server {
+    fn deref_mut(&mut self) -> &mut Far {
+        &mut self.far
+    }
 }
 
 /// An answer.
@@ -52,7 +72,7 @@ impl Server {
         let told = running.told();
         let place = told.lines().find_map(|line| line.strip_prefix("serving on ")).expect("where it serves");
         let token = std::fs::read_to_string(home.root().join("aye/data/serve-token")).unwrap_or_default();
-        Self { address: place.to_owned(), token: token.trim().to_owned(), running }
+        Self { far: Far { address: place.to_owned(), token: token.trim().to_owned() }, running }
     }
 
     /// The code to sign in with.
@@ -62,6 +82,14 @@ impl Server {
         code.split_whitespace().next().expect("a code").to_owned()
     }
 
+    /// Stops it as a person does.
+    pub fn stop(self) {
+        self.running.signal(rustix::process::Signal::TERM);
+        self.running.end().exits(0);
+    }
+}
+
+impl Far {
     /// Sends a request as it is written and reads the whole answer.
     pub fn raw(&self, head: &str, body: &str) -> Reply {
         let mut stream = self.open(head, body);
@@ -144,12 +172,6 @@ impl Server {
             line.clear();
         }
         Events { reader }
-    }
-
-    /// Stops it as a person does.
-    pub fn stop(self) {
-        self.running.signal(rustix::process::Signal::TERM);
-        self.running.end().exits(0);
     }
 }
 

@@ -1,0 +1,126 @@
+//! `/serve`: the server of a terminal. Nothing of it exists until it is asked for.
+
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args as _, FromArgMatches as _};
+use tokio::sync::Mutex;
+
+use super::RunningServer;
+use crate::app::foundation::Foundation;
+use crate::app::host::Events;
+use crate::cli::{Cli, Command, ServeArgs};
+use crate::config::Env;
+use crate::contract::display::visible_line;
+use crate::tui::host::{HostEvent, Page};
+
+/// How long requests and runs may take to end before the terminal says that they still do, or is left.
+const SHORT_WAIT: Duration = Duration::from_secs(2);
+/// Columns that a code of the usual length takes, with its margin.
+const PICTURE_COLUMNS: u16 = 54;
+/// What stops it.
+const STOP: &str = "stop";
+
+/// The server that a terminal started, if it did.
+#[derive(Default)]
+pub(in crate::app) struct ServerInside(Mutex<Option<RunningServer>>);
+
+impl ServerInside {
+    /// `/serve [stop | FLAGS]`. `cli` and `env` are those of apps beside the terminal's own one.
+    pub(in crate::app) async fn page(
+        &self,
+        cli: &Cli,
+        env: &Env,
+        events: &Events,
+        words: &str,
+    ) -> Result<Page, String> {
+        let mut running = self.0.lock().await;
+        // One that ended by itself is gone.
+        if let Some(mut ended) = running.take_if(|server| server.task.is_finished())
+            && let Err(error) = ended.ended().await
+        {
+            tracing::warn!(%error, "the server of the terminal ended");
+        }
+        let page = |text: String| Page { title: "Server".to_owned(), text };
+        if words == STOP {
+            let Some(server) = running.take() else {
+                return Err("nothing is served; /serve starts it".into());
+            };
+            return Ok(page(stop(server, events).await));
+        }
+        let args = arguments(words)?;
+        let told = match (&*running, words.is_empty()) {
+            (Some(server), true) => server.told(has_room()),
+            (Some(server), false) => {
+                return Err(format!("it serves on {} already; /serve stop ends that first", server.place));
+            }
+            (None, _) => {
+                let server = start(args, cli, env, events).await?;
+                let told = server.told(has_room());
+                *running = Some(server);
+                told
+            }
+        };
+        Ok(page(format!("{told}\n\n/serve shows another code, /serve stop ends it; so does leaving aye")))
+    }
+
+    /// Ends it with the terminal. A run that is still active then is left as a kill would leave it.
+    pub(in crate::app) async fn leave(&self) {
+        let Some(mut server) = self.0.lock().await.take() else { return };
+        server.closing.cancel();
+        let _ = tokio::time::timeout(SHORT_WAIT, server.ended()).await;
+    }
+}
+
+async fn start(args: ServeArgs, cli: &Cli, env: &Env, events: &Events) -> Result<RunningServer, String> {
+    let mut cli = cli.clone();
+    cli.global.cd = Some(env.cwd().to_path_buf());
+    // An app of its own, as `aye serve` builds it: whoever is far away sees nothing drawn for this terminal.
+    cli.command = Some(Command::Serve(args.clone()));
+    let (of_trouble, cwd) = (events.clone(), env.clone());
+    let foundation = Foundation::load(&cli, cwd).map_err(|failure| failure.message)?;
+    let complain = Arc::new(move |text| drop(of_trouble.send(HostEvent::Warned(text))));
+    let server = RunningServer::start(args, foundation, &cli, complain).await.map_err(|why| why.message)?;
+    Ok(server)
+}
+
+async fn stop(mut server: RunningServer, events: &Events) -> String {
+    server.closing.cancel();
+    let place = server.place.clone();
+    let mut ending = tokio::spawn(async move { server.ended().await });
+    if tokio::time::timeout(SHORT_WAIT, &mut ending).await.is_ok() {
+        return format!("{place} is no longer served; what waits keeps waiting");
+    }
+    let (events, gone) = (events.clone(), place.clone());
+    tokio::spawn(async move {
+        let _ = ending.await;
+        let _ = events.send(HostEvent::Note(format!("{gone} is no longer served")));
+    });
+    format!("{place} takes no more requests; its runs have 30 seconds to end, and what waits keeps waiting")
+}
+
+/// The flags of `aye serve`.
+fn arguments(words: &str) -> Result<ServeArgs, String> {
+    let words = shlex::split(words).ok_or("a quote is not closed")?;
+    let command = ServeArgs::augment_args(clap::Command::new("/serve"))
+        .no_binary_name(true)
+        .disable_help_flag(true)
+        .disable_help_subcommand(true);
+    let parsed = command.try_get_matches_from(words).and_then(|found| ServeArgs::from_arg_matches(&found));
+    let args = parsed.map_err(|error| {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        visible_line(first.trim_start_matches("error: ")).into_owned()
+    })?;
+    if args.command.is_some() {
+        return Err("tokens are made in a shell: aye serve token add NAME".to_owned());
+    }
+    Ok(args)
+}
+
+/// Whether a picture of the code can be looked at here.
+fn has_room() -> bool {
+    let columns = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).map_or(0, |size| size.ws_col);
+    std::io::stdout().is_terminal() && columns >= PICTURE_COLUMNS
+}
