@@ -42,7 +42,7 @@ pub use hooks::HooksCommand;
 pub use mcp::{McpAddArgs, McpCommand, McpLoginArgs, McpScope};
 pub use memory::{MemoryCommand, MemoryForm};
 pub use permissions::PermissionsCommand;
-pub use queue::{QueueAddArgs, QueueCommand, QueueListArgs, WorkArgs};
+pub use queue::{QueueAddArgs, QueueCommand, QueueListArgs, QueueOutboxArgs, WorkArgs};
 pub use reminders::RemindersCommand;
 pub use serve::{ScopeArg, ServeArgs, ServeCommand, TokenCommand};
 pub use skills::SkillsCommand;

@@ -13,6 +13,7 @@ use super::mcp::{MCP_PLUGIN, McpPlugin};
 use super::notify::Notifier;
 use super::programs::ProjectPrograms;
 use super::telemetry::Telemetry;
+use super::webhook::Webhooks;
 use super::{Failure, agents, deferred, grants, models, prompt, reminders, sections};
 use crate::cli::Cli;
 use crate::config::{Instructions, Origin, Selection};
@@ -108,7 +109,9 @@ impl App {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let permission = Permissions::new(foundation.workspace.clone(), Arc::clone(&clock), rules, mode);
         permission.set_terms(foundation.loaded.settings.questions.clone());
-        let notifier = Notifier::new(&foundation);
+        let webhooks = Webhooks::new(&foundation, store.clone());
+        let webhook_problems = webhooks.problems();
+        let notifier = Notifier::new(&foundation, webhooks);
         let telemetry = Telemetry::start(&mut foundation);
         let purse = PriceList::new(&foundation);
         let (questions, guidance) = (Questions::default(), Guidance::default());
@@ -140,6 +143,7 @@ impl App {
         permission.set_tools(catalog.tool_ids().map(str::to_owned).collect());
         let mut warnings = std::mem::take(&mut foundation.warnings);
         warnings.extend(unclaimed);
+        warnings.extend(webhook_problems);
         warnings.extend(agents.written.issues.iter().map(ToString::to_string));
         // One whose price nobody knows ends its run under a budget.
         warnings.extend(agents.choices().filter_map(|model| purse.admit(&model.full_name(), model).err()));

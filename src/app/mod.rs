@@ -65,6 +65,7 @@ mod themes;
 mod threads;
 mod titles;
 mod viewer;
+mod webhook;
 mod work;
 
 use std::ffi::OsString;

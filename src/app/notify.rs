@@ -1,5 +1,5 @@
 //! Shows questions outside of the terminal. Programs get a new question as JSON on stdin and decide nothing themselves:
-//! they may call `aye approvals` like any program.
+//! they may call `aye approvals` like any program. Webhooks get a message.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,9 +15,11 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::foundation::Foundation;
+use super::webhook::{QuestionNews, Webhooks};
 use crate::contract::display::visible_line;
 use crate::contract::record::SuspensionRecord;
 use crate::contract::renderer::Renderer;
+use crate::contract::suspension::{Actor, ToolCallResume};
 use crate::contract::terms::Notify;
 
 /// How long a program may take.
@@ -40,6 +42,7 @@ pub(super) struct Notifier {
 }
 
 struct Shared {
+    webhooks: Webhooks,
     cwd: PathBuf,
     home: Option<PathBuf>,
     variables: BTreeMap<OsString, OsString>,
@@ -50,12 +53,13 @@ struct Shared {
 }
 
 impl Notifier {
-    pub(super) fn new(foundation: &Foundation) -> Self {
+    pub(super) fn new(foundation: &Foundation, webhooks: Webhooks) -> Self {
         let env = super::agent::tool_env(foundation);
         // Commands do not learn where this store is; a program that may answer has to.
         let variables = env.child_env(foundation.env.var(AYE_HOME).map(|home| (AYE_HOME, home)));
         Self {
             shared: Arc::new(Shared {
+                webhooks,
                 cwd: foundation.workspace.cwd.clone(),
                 home: foundation.env.home().map(Path::to_path_buf),
                 variables: variables.into_iter().collect(),
@@ -74,6 +78,36 @@ impl Notifier {
         }
     }
 
+    /// What sends to webhooks.
+    pub(super) fn webhooks(&self) -> &Webhooks {
+        &self.shared.webhooks
+    }
+
+    /// Sends what other processes left.
+    pub(super) fn take_up(&self) {
+        let shared = Arc::clone(&self.shared);
+        self.spawn(async move { shared.webhooks.send_due().await });
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(work);
+    }
+
+    fn tell_webhooks(&self, question: &SuspensionRecord, news: QuestionNews) {
+        let names = Webhooks::wants(question);
+        if names.is_empty() {
+            return;
+        }
+        let (shared, question) = (Arc::clone(&self.shared), question.clone());
+        self.spawn(async move {
+            if let Err(why) = shared.webhooks.tell(names, &question, news).await {
+                shared.failed("webhook", &why);
+            }
+        });
+    }
+
     /// Starts the programs of a question's `notify`, and returns at once.
     fn start_programs(&self, question: &SuspensionRecord) {
         let notify = question.ticket.suspension.parameters.get("notify");
@@ -82,12 +116,10 @@ impl Notifier {
             let Notify::Command(words) = entry else { continue };
             let Ok(json) = serde_json::to_vec(question) else { continue };
             let shared = Arc::clone(&self.shared);
-            let mut tasks = self.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            while tasks.try_join_next().is_some() {}
-            tasks.spawn(async move {
+            self.spawn(async move {
                 let Ok(_turn) = shared.room.acquire().await else { return };
                 if let Err(why) = shared.tell(&words, json).await {
-                    shared.failed(&words, &why);
+                    shared.failed(words.first().map_or("", String::as_str), &why);
                 }
             });
         }
@@ -111,6 +143,15 @@ impl Notifier {
 impl Renderer for Notifier {
     fn render(&self, question: &SuspensionRecord) {
         self.start_programs(question);
+        self.tell_webhooks(question, QuestionNews::Asked);
+    }
+
+    fn decided(&self, question: &SuspensionRecord, _: &ToolCallResume, _: Option<&Actor>) {
+        self.tell_webhooks(question, QuestionNews::Decided);
+    }
+
+    fn expired(&self, question: &SuspensionRecord) {
+        self.tell_webhooks(question, QuestionNews::Expired);
     }
 }
 
@@ -147,8 +188,7 @@ impl Shared {
         }
     }
 
-    fn failed(&self, words: &[String], why: &str) {
-        let program = words.first().map(String::as_str).unwrap_or_default();
+    fn failed(&self, program: &str, why: &str) {
         tracing::warn!(program, why, "a notify program failed");
         let complain = self.complain.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(complain) = complain {

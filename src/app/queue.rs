@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use super::agent::App;
 use super::foundation::Foundation;
+use super::webhook::Webhooks;
 use super::work::Consumer;
 use super::{Failure, agent, commands, compose, print, put, since};
-use crate::cli::{Cli, QueueAddArgs, QueueCommand, QueueListArgs};
+use crate::cli::{Cli, QueueAddArgs, QueueCommand, QueueListArgs, QueueOutboxArgs};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{escape_json, visible_line};
 use crate::contract::ids::ThreadId;
@@ -18,7 +19,7 @@ use crate::contract::message::Message;
 use crate::contract::record::{SuspensionStatus, ThreadRecord};
 use crate::plugins::skills::invocation;
 use crate::runtime::{RunRequest, RuntimeError};
-use crate::store::{JobFilter, JobLookup, Store, StoreError, SuspensionFilter};
+use crate::store::{JobFilter, JobLookup, OutboxRow, OutboxStatus, Store, StoreError, SuspensionFilter};
 use crate::tui::host::Page;
 
 /// A message of so many bytes may be larger than a model's window.
@@ -26,13 +27,15 @@ const LARGE: usize = 16 << 10;
 
 pub(super) async fn run(command: QueueCommand, foundation: &Foundation, cli: &Cli) -> Result<u8, Failure> {
     refuse_ephemeral(foundation)?;
-    let only_reads = matches!(command, QueueCommand::List(_));
+    let only_reads =
+        matches!(command, QueueCommand::List(_) | QueueCommand::Outbox(QueueOutboxArgs { retry: None, .. }));
     let store = if only_reads { foundation.open_store_to_read()? } else { foundation.open_store()? };
     match command {
         QueueCommand::Add(args) => add(args, &store, foundation, cli).await?,
         QueueCommand::List(args) => list(&args, &store).await?,
         QueueCommand::Cancel { ids } => cancel(&ids, &store).await?,
         QueueCommand::Retry { ids } => retry(&ids, &store).await?,
+        QueueCommand::Outbox(args) => outbox(&args, &store, foundation).await?,
     }
     store.leave().await;
     Ok(0)
@@ -232,10 +235,14 @@ async fn list(args: &QueueListArgs, store: &Store) -> Result<(), Failure> {
 pub(super) async fn page(store: &Store) -> Result<Page, String> {
     let filter = JobFilter { statuses: OPEN.to_vec(), ..JobFilter::default() };
     let jobs = store.mailbox().list_jobs(filter).await.map_err(|e| e.to_string())?;
-    let text = match jobs.as_slice() {
+    let mut text = match jobs.as_slice() {
         [] => "the queue is empty; `aye queue add` queues a message".to_owned(),
         [..] => lines(&jobs, store).await.map_err(|e| e.message)?,
     };
+    let waiting = store.outbox(false).await.map_err(|e| e.to_string())?.len();
+    if waiting > 0 {
+        let _ = write!(text, "\n{waiting} messages to webhooks were not taken yet: aye queue outbox");
+    }
     Ok(Page { title: "queue".to_owned(), text })
 }
 
@@ -276,6 +283,61 @@ async fn named(ids: &[String], store: &Store) -> Result<Vec<MailboxJob>, Failure
         }
     }
     Ok(found)
+}
+
+/// Messages to webhooks.
+async fn outbox(args: &QueueOutboxArgs, store: &Store, foundation: &Foundation) -> Result<(), Failure> {
+    if let Some(number) = args.retry {
+        if !store.retry_in_outbox(number, SystemClock.now_ms()).await.map_err(Failure::failed)? {
+            return Err(Failure::usage(format!(
+                "there is no dead message {number}; `aye queue outbox` shows those there are"
+            )));
+        }
+        Webhooks::new(foundation, store.clone()).send_due().await;
+    }
+    let rows = store.outbox(args.all || args.retry.is_some()).await.map_err(Failure::failed)?;
+    let rows = rows.iter().filter(|row| args.retry.is_none_or(|number| row.number == number));
+    if args.json {
+        let object = |row: &OutboxRow| {
+            json!({
+                "number": row.number,
+                "thread_id": row.thread_id,
+                "target": row.target,
+                "status": row.status.as_str(),
+                "attempt_count": row.attempt_count,
+                "available_at": row.available_at,
+                "last_error": row.last_error,
+                "created_at": row.created_at,
+            })
+        };
+        return commands::put_json(&json!(rows.map(object).collect::<Vec<_>>()));
+    }
+    for row in rows {
+        let word = match row.status {
+            OutboxStatus::Queued => "queued",
+            OutboxStatus::Accepted => "sent",
+            OutboxStatus::Cancelled => "cancelled",
+            OutboxStatus::DeadLetter => "dead",
+        };
+        let tries = row.last_error.as_ref().map_or_else(String::new, |error| {
+            format!(
+                "  ({} failed: {error})",
+                if row.attempt_count == 1 {
+                    "1 attempt".to_owned()
+                } else {
+                    format!("{} attempts", row.attempt_count)
+                }
+            )
+        });
+        put(&format!(
+            "{:>4}  {word:<9}  {}  {}{}\n",
+            row.number,
+            visible_line(row.thread_id.as_str()),
+            visible_line(&row.target),
+            visible_line(&tries)
+        ))?;
+    }
+    Ok(())
 }
 
 async fn cancel(ids: &[String], store: &Store) -> Result<(), Failure> {

@@ -112,7 +112,8 @@ impl RunningServer {
         let warnings = here.warnings.clone();
         let others = for_other_folders(cli);
         let access = Access::new(Box::new(files));
-        let served = Arc::new(Served::new(here, others, env, store, access, folders, complain));
+        let served =
+            Arc::new(Served::new(here, others, env, store, access, folders, (complain, url.clone())));
         let closing = CancellationToken::new();
         let hub = Hub::start(Arc::<Served>::clone(&served), url.clone(), closing.clone())
             .map_err(|_| Failure::failed("the store cannot be watched; the log says why"))?;
@@ -177,7 +178,7 @@ pub(super) async fn mcp(foundation: Foundation, cli: &Cli) -> Result<u8, Failure
         store,
         access,
         folders,
-        Arc::new(|text: String| say(&text)),
+        (Arc::new(|text: String| say(&text)), None),
     ));
     let closing = CancellationToken::new();
     let hub = Hub::start(Arc::<Served>::clone(&served), None, closing.clone())

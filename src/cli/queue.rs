@@ -18,6 +18,8 @@ pub enum QueueCommand {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
+    /// List messages to webhooks that were not taken, or send them again
+    Outbox(QueueOutboxArgs),
     /// Retry dead jobs
     Retry {
         /// Job numbers, or the first characters of their ids
@@ -72,6 +74,22 @@ pub struct QueueListArgs {
     /// Include closed jobs
     #[arg(long)]
     pub all: bool,
+
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `aye queue outbox`
+#[derive(Args, Clone, Debug)]
+pub struct QueueOutboxArgs {
+    /// Include messages that were taken
+    #[arg(long)]
+    pub all: bool,
+
+    /// Send the dead message with this number again
+    #[arg(long, value_name = "N")]
+    pub retry: Option<u64>,
 
     /// Write JSON
     #[arg(long)]

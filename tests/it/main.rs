@@ -54,4 +54,5 @@ mod tmux;
 mod unknown;
 mod viewer;
 mod waiting;
+mod webhook;
 mod wire;

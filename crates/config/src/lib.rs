@@ -44,7 +44,8 @@ pub use servers::{SERVERS_FILE, Servers, load_servers, server_files};
 pub use settings::{
     Adapter, BashSettings, ContextSettings, Images, McpSettings, ModelSettings, OnAsk, PermissionMode,
     ProviderSettings, RetrySettings, SandboxSettings, Screen, ServerSettings, SettingDoc, Settings,
-    StopSettings, TelemetrySettings, TuiSettings, UnknownWord, documented_settings, tool_execution,
+    StopSettings, TelemetrySettings, TuiSettings, UnknownWord, WebhookFormat, WebhookSettings,
+    documented_settings, tool_execution,
 };
 pub use table::{KnownModel, can_chat, known_price, models_of, successor};
 pub use tree::Tree;

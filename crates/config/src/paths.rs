@@ -153,6 +153,11 @@ impl Paths {
         self.data_dir.join("serve-token")
     }
 
+    /// The key with which webhooks are signed that name no other one.
+    pub fn webhook_key_file(&self) -> PathBuf {
+        self.data_dir.join("webhook-key")
+    }
+
     /// The hashes of further tokens of `aye serve`.
     pub fn serve_tokens_file(&self) -> PathBuf {
         self.data_dir.join("serve-tokens.json")

@@ -78,7 +78,7 @@ impl fmt::Display for Kind {
                 "a time with a unit such as \"30m\" (s, m, h, d or w; 1 second to 365 days), or \"never\"",
             ),
             Self::NotifyList => f.write_str(
-                "a list such as [\"bell\", \"desktop\", {command = [\"/path/program\", \"argument\"]}]",
+                "a list such as [\"bell\", \"desktop\", {command = [\"/path/program\", \"argument\"]}, {webhook = \"NAME\"}]",
             ),
             Self::OnAsk => f.write_str(
                 "one of \"auto\", \"suspend\", \"deny\", \"wait\" or \"wait=TIME\" with seconds or a unit, such as \"wait=90\" or \"wait=2m\"",
@@ -146,6 +146,8 @@ pub(crate) const SANDBOX_MISSING: &[&str] = &["ask", "allow"];
 /// What a limit does.
 pub(crate) const ON_LIMIT: &[&str] = &["stop", "ask"];
 pub(crate) const TOOL_EXECUTIONS: &[&str] = &["sequential", "parallel_batch_approval", "parallel_streaming"];
+/// Bodies that receivers of webhooks read.
+pub(crate) const WEBHOOK_FORMATS: &[&str] = &["json", "slack", "discord", "ntfy"];
 pub(crate) const ADAPTERS: &[&str] = &["openai", "openai_responses", "anthropic", "gemini", "ollama"];
 /// The parts of the status line.
 pub const STATUS_SEGMENTS: &[&str] = &[
@@ -322,6 +324,17 @@ pub(crate) const ROOT: Fields = &[
                 leaf(Expiry, Set, "time after which a pending question expires; never by default"),
             ),
             ("notify", leaf(NotifyList, Never, "how you are notified of a new question")),
+        ]),
+    ),
+    (
+        "webhooks",
+        Node::Named(&[
+            ("url", leaf(Url, Never, "URL that new questions are sent to")),
+            (
+                "format",
+                leaf(OneOf(WEBHOOK_FORMATS), Never, "body that the receiver reads; `json` by default"),
+            ),
+            ("secret_env", leaf(EnvName, Never, "environment variable with the key of the signature")),
         ]),
     ),
     ("agents", each(Any, Set, "an agent of your own, with the fields of an agent's file")),

@@ -178,6 +178,42 @@ pub struct ProviderSettings {
     pub api_key_env: Option<String>,
 }
 
+/// `[webhooks.NAME]`: where questions are sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WebhookSettings {
+    /// The URL. It may be a secret itself, as those of Slack and Discord are.
+    pub url: Option<String>,
+    /// Which body the receiver reads.
+    pub format: WebhookFormat,
+    /// Variable with the key of the signature; a key beside the store when absent.
+    pub secret_env: Option<String>,
+}
+
+/// Which body the receiver of a webhook reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WebhookFormat {
+    /// Everything, for programs.
+    #[default]
+    Json,
+    /// A message of Slack.
+    Slack,
+    /// A message of Discord.
+    Discord,
+    /// A notification of ntfy.
+    Ntfy,
+}
+
+impl WebhookFormat {
+    fn of(word: &str) -> Self {
+        match word {
+            "slack" => Self::Slack,
+            "discord" => Self::Discord,
+            "ntfy" => Self::Ntfy,
+            _ => Self::Json,
+        }
+    }
+}
+
 /// `[models.NAME]`: a model under a name of the user's choice.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelSettings {
@@ -398,6 +434,8 @@ pub struct Settings {
     pub lease: Duration,
     /// Providers by name.
     pub providers: BTreeMap<String, ProviderSettings>,
+    /// Webhooks by name.
+    pub webhooks: BTreeMap<String, WebhookSettings>,
     /// Models by name.
     pub models: BTreeMap<String, ModelSettings>,
     /// Retry of failed inferences.
@@ -472,6 +510,7 @@ impl Settings {
                 .text("lease")
                 .and_then(|text| parse_duration(&text))
                 .unwrap_or(Duration::from_secs(10)),
+            webhooks: names("webhooks").into_iter().map(|name| (name.clone(), get.webhook(&name))).collect(),
             providers: names("providers")
                 .into_iter()
                 .map(|name| (name.clone(), get.provider(&name)))
@@ -699,6 +738,15 @@ impl Getter<'_> {
             adapter: text("adapter").and_then(|word| word.parse().ok()),
             base_url: text("base_url"),
             api_key_env: text("api_key_env"),
+        }
+    }
+
+    fn webhook(&self, name: &str) -> WebhookSettings {
+        let text = |field| self.named("webhooks", name, &[field]).and_then(text_of);
+        WebhookSettings {
+            url: text("url"),
+            format: text("format").map(|word| WebhookFormat::of(&word)).unwrap_or_default(),
+            secret_env: text("secret_env"),
         }
     }
 

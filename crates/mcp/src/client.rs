@@ -488,9 +488,12 @@ fn header_map(
         .collect()
 }
 
-/// A client of our own: the certificates that come with the program are added to the machine's, nothing is unpacked,
+/// A client of our own for one host: the certificates that come with the program are added to the machine's, nothing is unpacked,
 /// and no header goes to another host than the one it was written for.
-pub(super) fn http_client(url: &str) -> reqwest::Result<reqwest::Client> {
+///
+/// # Errors
+/// Its TLS cannot be set up.
+pub fn http_client(url: &str) -> reqwest::Result<reqwest::Client> {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // Another thread may have been faster, with the same result.
         let _ = rustls::crypto::ring::default_provider().install_default();

@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-pub use client::CallError;
+pub use client::{CallError, http_client};
 pub use error::{ForeignError, KeepError, LoginError, LoginUrlError, McpServerError};
 pub use guidance::Guidance;
 pub use login::{

@@ -170,9 +170,11 @@ fn is_json(value: &HeaderValue) -> bool {
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
-/// What holds data or does something needs a token. The page, its files and health do not.
+/// What holds data or does something needs a token, or a signature. The page, its files and health do not.
 fn needs_token(path: &str) -> bool {
-    (path.starts_with("/v1/") && path != "/v1/sign-in") || path == "/v1" || path == "/metrics"
+    (path.starts_with("/v1/") && !matches!(path, "/v1/sign-in" | "/v1/signed/answer"))
+        || path == "/v1"
+        || path == "/metrics"
 }
 
 fn caller(guard: &Guard, request: &Request) -> Option<Caller> {
@@ -255,7 +257,15 @@ mod tests {
         {
             assert!(!needs_token(path), "{path}");
         }
-        for path in ["/v1/threads", "/v1/sign-in/x", "/v1", "/metrics", "/v1/mcp"] {
+        for path in [
+            "/v1/threads",
+            "/v1/sign-in/x",
+            "/v1/signed",
+            "/v1/signed/answer/x",
+            "/v1",
+            "/metrics",
+            "/v1/mcp",
+        ] {
             assert!(needs_token(path), "{path}");
         }
     }

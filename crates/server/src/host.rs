@@ -47,6 +47,9 @@ pub trait ServerHost: Send + Sync + 'static {
     /// [`ApiError`] when its settings or rules cannot be used.
     async fn workshop(&self, folder: &Path) -> Result<Arc<dyn Workshop>, ApiError>;
 
+    /// The key that this program shares with whoever a webhook of that name belongs to.
+    fn webhook_key(&self, name: &str) -> Option<Vec<u8>>;
+
     /// The person whose decisions these are, as the audit names them; `token` is the name of the token.
     fn actor(&self, token: &str) -> Actor;
 

@@ -17,6 +17,7 @@ mod mcp;
 mod metrics;
 mod reading;
 mod routes;
+mod signature;
 mod sse;
 
 pub use access::{Access, Caller, TokenRecord, TokenScope, TokenStore, fresh_token};
@@ -27,3 +28,4 @@ pub use host::{ServerHost, Slice, Workshop};
 pub use hub::Hub;
 pub use listen::{Address, ListenError, Listening, Tls, bind};
 pub use mcp::serve_stdio as serve_mcp;
+pub use signature::{is_signed, sign};

@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::middleware;
@@ -33,6 +33,8 @@ use super::error::ApiError;
 use super::guard::{Guard, MAX_BODY, demand, guard};
 use super::host::Slice;
 use super::hub::Hub;
+use super::listen::Peer;
+use super::signature::is_signed;
 
 /// Entries of a list when nobody says how many, and at most.
 const PAGE: (u32, u32) = (50, 200);
@@ -189,6 +191,52 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             let code = if error.is_data() { "invalid" } else { "not_json" };
             ApiError::new(StatusCode::BAD_REQUEST, code, format!("the body cannot be used: {error}"))
         })
+    }
+}
+
+/// A body that whoever has the key of a webhook signed.
+struct Signed<T> {
+    hub: Arc<Hub>,
+    caller: Caller,
+    body: T,
+}
+
+/// The headers of a signed request: which key, and the signature.
+const SIGNED: [&str; 2] = ["aye-webhook", "aye-signature"];
+
+impl<T: DeserializeOwned> FromRequest<Arc<Hub>> for Signed<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, hub: &Arc<Hub>) -> Result<Self, ApiError> {
+        let from = request.extensions().get::<ConnectInfo<Peer>>().map(|info| info.0.0.ip());
+        let [name, signature] = SIGNED.map(|name| {
+            let value = request.headers().get(name).and_then(|value| value.to_str().ok());
+            value.unwrap_or_default().to_owned()
+        });
+        let bytes = Bytes::from_request(request, hub)
+            .await
+            .map_err(|error| ApiError::new(error.status(), "unreadable", error.body_text()))?;
+        let key = hub.program.webhook_key(&name).unwrap_or_default();
+        if !is_signed(&key, &signature, &bytes, now_ms() / 1000) {
+            hub.metrics.refused();
+            tokio::time::sleep(hub.program.access().mistake(from)).await;
+            let message = "sign the body with the key of a webhook: Aye-Webhook names it, Aye-Signature is t=SECONDS,v1=HEX";
+            return Err(ApiError::new(StatusCode::UNAUTHORIZED, "not_signed", message));
+        }
+        let body = serde_json::from_slice(&bytes).map_err(|error| {
+            ApiError::new(StatusCode::BAD_REQUEST, "invalid", format!("the body cannot be used: {error}"))
+        })?;
+        let caller = Caller { token: format!("webhook {name}"), scopes: vec![TokenScope::Decide] };
+        Ok(Self { hub: Arc::clone(hub), caller, body })
+    }
+}
+
+impl<T: JsonSchema> Takes for Signed<T> {
+    fn describe(sketch: &mut Sketch<'_>) {
+        sketch.takes_body::<T>();
+        for name in ["Aye-Webhook", "Aye-Signature"] {
+            sketch.takes_header::<String>(name);
+        }
     }
 }
 

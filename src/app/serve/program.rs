@@ -41,6 +41,8 @@ pub(super) struct Served {
     access: Access,
     folders: Vec<PathBuf>,
     complain: Complain,
+    /// Where the page is reached.
+    url: Option<String>,
     /// Those of other folders, made when they are first asked for.
     apps: tokio::sync::Mutex<HashMap<PathBuf, Arc<App>>>,
 }
@@ -53,12 +55,13 @@ impl Served {
         store: Store,
         access: Access,
         folders: Vec<PathBuf>,
-        complain: Complain,
+        (complain, url): (Complain, Option<String>),
     ) -> Self {
         let shared = Arc::new(store.clone());
         let apps = tokio::sync::Mutex::default();
-        let served = Self { here, cli, env, store, shared, access, folders, complain, apps };
+        let served = Self { here, cli, env, store, shared, access, folders, complain, url, apps };
         served.listen_to(&served.here);
+        served.here.notifier.take_up();
         served
     }
 
@@ -66,6 +69,9 @@ impl Served {
     fn listen_to(&self, app: &App) {
         let complain = Arc::clone(&self.complain);
         app.notifier.complain_to(move |text| complain(text));
+        if let Some(url) = &self.url {
+            app.notifier.webhooks().show_at(url);
+        }
     }
 
     /// Closes what was opened.
@@ -108,6 +114,10 @@ impl ServerHost for Served {
         self.listen_to(&app);
         apps.insert(folder.to_path_buf(), Arc::clone(&app));
         Ok(Arc::new(FolderApp(app)))
+    }
+
+    fn webhook_key(&self, name: &str) -> Option<Vec<u8>> {
+        self.here.notifier.webhooks().key(name)
     }
 
     fn actor(&self, token: &str) -> Actor {

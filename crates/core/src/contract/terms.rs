@@ -65,10 +65,12 @@ pub enum Notify {
     Desktop,
     /// A program is started, with the question as JSON on its standard input.
     Command(Vec<String>),
+    /// A signed message is sent to the webhook that the user's settings have under this name.
+    Webhook(String),
 }
 
 impl Notify {
-    /// Reads one entry: `"bell"`, `"desktop"` or `{"command": ["program", "argument"]}`.
+    /// Reads one entry: `"bell"`, `"desktop"`, `{"command": ["program", "argument"]}` or `{"webhook": "NAME"}`.
     ///
     /// # Errors
     /// What is wrong, and what would be right.
@@ -76,13 +78,17 @@ impl Notify {
         let wrong = || {
             let shown: String = value.to_string().chars().take(60).collect();
             format!(
-                "\"bell\", \"desktop\" or {{\"command\": [\"program\", \"argument\"]}}, not {}",
+                "\"bell\", \"desktop\", {{\"command\": [\"program\", \"argument\"]}} or {{\"webhook\": \"NAME\"}}, not {}",
                 shown.escape_debug().to_string().replace("\\\"", "\"")
             )
         };
         match value {
             Value::String(word) if word == "bell" => Ok(Self::Bell),
             Value::String(word) if word == "desktop" => Ok(Self::Desktop),
+            Value::Object(map) if map.len() == 1 && map.contains_key("webhook") => {
+                let name = map.get("webhook").and_then(Value::as_str).filter(|name| !name.trim().is_empty());
+                name.map(|name| Self::Webhook(name.to_owned())).ok_or_else(wrong)
+            }
             Value::Object(map) if map.len() == 1 => {
                 let words = map.get("command").and_then(Value::as_array).ok_or_else(wrong)?;
                 let words: Option<Vec<String>> =
@@ -201,9 +207,9 @@ mod tests {
 
     #[test]
     fn who_is_told_is_read() {
-        let list = json!(["bell", {"command": ["~/bin/tell", "-x"]}, "desktop"]);
+        let list = json!(["bell", {"command": ["~/bin/tell", "-x"]}, "desktop", {"webhook": "phone"}]);
         let read = Notify::read_all(&list).expect("right");
-        assert_eq!(read.len(), 3);
+        assert_eq!(read.len(), 4);
         assert_eq!(serde_json::to_value(&read).unwrap(), list, "as it is written into a question");
         for wrong in [
             json!("bell"),
@@ -214,6 +220,9 @@ mod tests {
             json!([{"command": ["x"], "more": 1}]),
             json!([{"command": ["./x"]}]),
             json!([{"command": ["a\0b"]}]),
+            json!([{"webhook": ""}]),
+            json!([{"webhook": ["x"]}]),
+            json!([{"webhook": "x", "command": ["x"]}]),
             json!(vec!["bell"; 9]),
         ] {
             assert!(Notify::read_all(&wrong).is_err(), "{wrong}");

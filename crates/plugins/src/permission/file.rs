@@ -343,12 +343,16 @@ fn notify_of(value: &Value, rule: &Rule) -> Result<Vec<Notify>, String> {
         return Err(format!("`notify` is for rules that ask; rule `{}` is {}", rule.pattern, rule.behavior));
     }
     let list = Notify::read_all(value).map_err(|wanted| format!("`notify` must be {wanted}"))?;
-    if rule.origin.layer == Layer::Project && list.iter().any(|notify| matches!(notify, Notify::Command(_))) {
-        return Err(
-            "a project's rules cannot name a `command` to start; put it into your own permissions.yaml, or \
-                    under questions.notify in your own config.toml"
-                .to_owned(),
-        );
+    let own = list.iter().find_map(|notify| match notify {
+        Notify::Command(_) => Some("a `command` to start"),
+        Notify::Webhook(_) => Some("a `webhook` to send to"),
+        Notify::Bell | Notify::Desktop => None,
+    });
+    if let Some(own) = own.filter(|_| rule.origin.layer == Layer::Project) {
+        return Err(format!(
+            "a project's rules cannot name {own}; put it into your own permissions.yaml, or under questions.notify \
+             in your own config.toml"
+        ));
     }
     Ok(list)
 }

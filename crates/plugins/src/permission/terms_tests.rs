@@ -32,12 +32,17 @@ fn wrong_terms_are_refused_with_their_line() {
         (rule("expires_in: 30"), Layer::User, "p.yaml:4: `expires_in` must be a time with a unit"),
         (rule("expires_in: 400d"), Layer::User, "1 second to 365 days"),
         (rule("notify: bell"), Layer::User, "p.yaml:4: `notify` must be a list"),
-        (rule("notify: [horn]"), Layer::User, "p.yaml:4: `notify` must be \"bell\", \"desktop\" or"),
+        (rule("notify: [horn]"), Layer::User, "p.yaml:4: `notify` must be \"bell\", \"desktop\","),
         (rule("notify: [{command: [./x]}]"), Layer::User, "an absolute path"),
         (
             rule("notify: [{command: [/x]}]"),
             Layer::Project,
             "p.yaml:4: a project's rules cannot name a `command`",
+        ),
+        (
+            rule("notify: [{webhook: x}]"),
+            Layer::Project,
+            "p.yaml:4: a project's rules cannot name a `webhook`",
         ),
         (
             "rules:\n  - {tool: Bash, behavior: allow, expires_in: 1h}\n".to_owned(),

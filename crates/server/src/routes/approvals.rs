@@ -24,7 +24,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-use super::{Allowed, Asked, Body, Decide, InThread, ListPage, Paging, Read, latest_run, now_ms, one_more};
+use super::{
+    Allowed, Asked, Body, Decide, InThread, ListPage, Paging, Read, Signed, latest_run, now_ms, one_more,
+};
 use crate::access::{Caller, TokenScope};
 use crate::api::{Api, EventStream};
 use crate::card::{QuestionCard, shown_hash};
@@ -41,6 +43,7 @@ pub(super) fn routes(api: Api) -> Api {
         .post("/v1/approvals/{id}/deny", "Say no", &[409, 410], deny)
         .post("/v1/approvals/{id}/request-changes", "Ask for another call", &[409, 410], request_changes)
         .post("/v1/approvals/{id}/answer", "Give the values that are asked for", &[409, 410], answer)
+        .post("/v1/signed/answer", "Answer with the key of a webhook", &[401, 409, 410, 412], answer_signed)
 }
 
 /// What became of an answer.
@@ -237,11 +240,7 @@ async fn approve(
     let Some(shown) = yes.shown_hash else {
         return Err(ApiError::field("shown_hash", "a yes names what was seen: the card's `shown_hash`"));
     };
-    if shown != shown_hash(&record) {
-        let now = json!(card(&hub, &record).await?);
-        let message = "the question is not the one that was shown; look at it again";
-        return Err(ApiError::new(StatusCode::PRECONDITION_FAILED, "changed", message).with("card", now));
-    }
+    check_shown(&hub, &record, &shown).await?;
     if let Some(profile) = yes.profile
         && profile != Profile::Outside
     {
@@ -254,6 +253,54 @@ async fn approve(
     let Approve { comment: reason, arguments, profile, .. } = yes;
     let answer = Answer { reason, arguments, profile, ..Answer::yes(Value::Null) };
     decide_granting(&hub, &caller, &id, resumed(yes.decision_id, answer), grant).await
+}
+
+/// Refuses an answer to something else than is asked now.
+async fn check_shown(hub: &Hub, record: &SuspensionRecord, shown: &str) -> Result<(), ApiError> {
+    if shown == shown_hash(record) {
+        return Ok(());
+    }
+    let now = json!(card(hub, record).await?);
+    let message = "the question is not the one that was shown; look at it again";
+    Err(ApiError::new(StatusCode::PRECONDITION_FAILED, "changed", message).with("card", now))
+}
+
+/// An answer of a program that was sent the question by a webhook.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SignedAnswer {
+    /// The question's id.
+    question: SuspensionId,
+    /// What was shown: the `shown_hash` of the message.
+    shown_hash: String,
+    action: SignedAction,
+    /// Why not, or what to change.
+    reason: Option<String>,
+    decision_id: Option<DecisionId>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum SignedAction {
+    Approve,
+    Deny,
+    RequestChanges,
+}
+
+async fn answer_signed(
+    Signed { hub, caller, body: given }: Signed<SignedAnswer>,
+) -> Result<Json<DecisionReceipt>, ApiError> {
+    let record = question(&hub, &given.question).await?;
+    check_shown(&hub, &record, &given.shown_hash).await?;
+    let answer = match given.action {
+        SignedAction::Approve => Answer { reason: given.reason, ..Answer::yes(Value::Null) },
+        SignedAction::Deny => Answer::no(given.reason),
+        SignedAction::RequestChanges => {
+            let wanted = given.reason.filter(|reason| !reason.trim().is_empty());
+            Answer::modify(wanted.ok_or_else(|| ApiError::field("reason", "say what to change"))?)
+        }
+    };
+    decide(&hub, &caller, &given.question, resumed(given.decision_id, answer)).await
 }
 
 /// The grant that the card proposes. Another pattern has to be granted where the user sees what it reaches.

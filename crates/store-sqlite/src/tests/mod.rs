@@ -14,6 +14,7 @@ mod ledger;
 mod mailbox;
 mod mailbox_model;
 mod model;
+mod outbox;
 mod outlines;
 mod pages;
 mod profile;

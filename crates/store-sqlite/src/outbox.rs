@@ -1,0 +1,205 @@
+//! Messages to other programs: kept until they were taken or given up.
+
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::rows::{int, text, uint};
+use super::{SqlFailure, Store, StoreError};
+use aye_core::contract::ids::ThreadId;
+
+const COLUMNS: &str =
+    "n, thread_id, target, body, status, attempt_count, available_at, last_error, created_at";
+
+/// Where a message to another program stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutboxStatus {
+    /// It is to be sent, for the first time or again.
+    Queued,
+    /// It was taken.
+    Accepted,
+    /// A user took it back.
+    Cancelled,
+    /// It was given up.
+    DeadLetter,
+}
+
+impl OutboxStatus {
+    const ALL: [OutboxStatus; 4] = [Self::Queued, Self::Accepted, Self::Cancelled, Self::DeadLetter];
+
+    /// The word in the database and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Accepted => "accepted",
+            Self::Cancelled => "cancelled",
+            Self::DeadLetter => "dead_letter",
+        }
+    }
+}
+
+/// A message to another program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboxRow {
+    /// Its number.
+    pub number: u64,
+    /// The conversation that it is about.
+    pub thread_id: ThreadId,
+    /// To whom, such as `webhook:phone`.
+    pub target: String,
+    /// What is sent.
+    pub body: String,
+    /// Where it stands.
+    pub status: OutboxStatus,
+    /// Attempts that failed.
+    pub attempt_count: u32,
+    /// Not sent before.
+    pub available_at: u64,
+    /// Why the last attempt failed.
+    pub last_error: Option<String>,
+    /// Written, in Unix milliseconds.
+    pub created_at: u64,
+}
+
+/// What came of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutboxOutcome {
+    /// It was taken.
+    Accepted,
+    /// It is tried again at this time.
+    Retry {
+        /// Unix milliseconds.
+        at: u64,
+        /// Why it was not taken.
+        error: String,
+    },
+    /// No other attempt would help, or there were enough.
+    DeadLetter {
+        /// Why it was not taken.
+        error: String,
+    },
+}
+
+impl Store {
+    /// Keeps a message until it was taken. `key` says what it tells to whom: a second one with the same key is none.
+    /// `false`: it was there.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn put_into_outbox(
+        &self,
+        thread: &ThreadId,
+        key: String,
+        target: String,
+        body: String,
+        now_ms: u64,
+    ) -> Result<bool, StoreError> {
+        let thread = thread.clone();
+        self.write(move |tx| {
+            let sql = "INSERT INTO delivery (thread_id, key, target, body, status, available_at, created_at, updated_at) \
+                       SELECT id, ?2, ?3, ?4, 'queued', ?5, ?5, ?5 FROM thread WHERE id = ?1 \
+                       ON CONFLICT (key) DO NOTHING";
+            let added = tx.prepare_cached(sql)?.execute((thread.as_str(), key, target, body, int(now_ms)))?;
+            Ok(added == 1)
+        })
+        .await
+    }
+
+    /// Takes the oldest message that is due, for an attempt of at most `lease_ms`; whoever dies meanwhile leaves it to
+    /// the next. The error: when the next one is due, if one is.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn claim_from_outbox(
+        &self,
+        now_ms: u64,
+        lease_ms: u64,
+    ) -> Result<Result<OutboxRow, Option<u64>>, StoreError> {
+        self.write(move |tx| {
+            let sql = format!(
+                "UPDATE delivery SET lease_until = ?1 + ?2 WHERE n = (SELECT n FROM delivery \
+                 WHERE status = 'queued' AND available_at <= ?1 AND coalesce(lease_until, 0) <= ?1 ORDER BY n LIMIT 1) \
+                 RETURNING {COLUMNS}"
+            );
+            let claimed =
+                tx.prepare_cached(&sql)?.query_row((int(now_ms), int(lease_ms)), row_of).optional()?;
+            if let Some(row) = claimed {
+                return Ok(Ok(row));
+            }
+            let sql = "SELECT min(max(available_at, coalesce(lease_until, 0))) FROM delivery WHERE status = 'queued'";
+            let next: Option<i64> = tx.prepare_cached(sql)?.query_row((), |row| row.get(0))?;
+            Ok(Err(next.map(uint)))
+        })
+        .await
+    }
+
+    /// Writes what came of an attempt.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn settle_in_outbox(
+        &self,
+        number: u64,
+        outcome: OutboxOutcome,
+        now_ms: u64,
+    ) -> Result<(), StoreError> {
+        let (status, at, error) = match outcome {
+            OutboxOutcome::Accepted => (OutboxStatus::Accepted, None, None),
+            OutboxOutcome::Retry { at, error } => (OutboxStatus::Queued, Some(at), Some(error)),
+            OutboxOutcome::DeadLetter { error } => (OutboxStatus::DeadLetter, None, Some(error)),
+        };
+        self.write(move |tx| {
+            let sql = "UPDATE delivery SET status = ?2, available_at = coalesce(?3, available_at), lease_until = NULL, \
+                       attempt_count = attempt_count + (?4 IS NOT NULL), last_error = coalesce(?4, last_error), \
+                       updated_at = ?5 WHERE n = ?1 AND status = 'queued'";
+            tx.prepare_cached(sql)?
+                .execute((int(number), status.as_str(), at.map(int), error, int(now_ms)))?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Messages that were not taken, oldest first; `all`: those that were, too.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn outbox(&self, all: bool) -> Result<Vec<OutboxRow>, StoreError> {
+        self.read(move |conn| listed(conn, all)).await
+    }
+
+    /// Tries a message again that was given up, from now on. `false`: there is none that was.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn retry_in_outbox(&self, number: u64, now_ms: u64) -> Result<bool, StoreError> {
+        self.write(move |tx| {
+            let sql = "UPDATE delivery SET status = 'queued', available_at = ?2, attempt_count = 0, updated_at = ?2 \
+                       WHERE n = ?1 AND status = 'dead_letter'";
+            Ok(tx.prepare_cached(sql)?.execute((int(number), int(now_ms)))? == 1)
+        })
+        .await
+    }
+}
+
+fn listed(conn: &Connection, all: bool) -> Result<Vec<OutboxRow>, SqlFailure> {
+    let sql =
+        format!("SELECT {COLUMNS} FROM delivery WHERE ?1 OR status IN ('queued', 'dead_letter') ORDER BY n");
+    let mut statement = conn.prepare_cached(&sql)?;
+    let rows = statement.query_map((all,), row_of)?.collect::<Result<_, _>>()?;
+    Ok(rows)
+}
+
+fn row_of(row: &Row<'_>) -> rusqlite::Result<OutboxRow> {
+    let word = text(row, 4)?;
+    let known = OutboxStatus::ALL.into_iter().find(|status| status.as_str() == word);
+    Ok(OutboxRow {
+        number: uint(row.get(0)?),
+        thread_id: text(row, 1)?.into(),
+        target: text(row, 2)?,
+        body: text(row, 3)?,
+        // The table has no other words.
+        status: known.unwrap_or(OutboxStatus::DeadLetter),
+        attempt_count: row.get(5)?,
+        available_at: uint(row.get(6)?),
+        last_error: row.get(7)?,
+        created_at: uint(row.get(8)?),
+    })
+}

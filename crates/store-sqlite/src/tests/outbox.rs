@@ -1,0 +1,62 @@
+//! Messages to other programs.
+
+use super::*;
+use crate::{OutboxOutcome, OutboxStatus};
+
+async fn put(store: &Store, key: &str) -> bool {
+    store.put_into_outbox(&"t1".into(), key.into(), "webhook:x".into(), "{}".into(), 10).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_message_is_sent_once_by_one_process_and_again_when_that_one_dies() {
+    let home = Home::new();
+    let (store, other) = (home.open(), home.open());
+    store.create_thread(thread("t1")).await.unwrap();
+    assert!(put(&store, "a").await);
+    assert!(!put(&other, "a").await, "it is there already");
+    let first = store.claim_from_outbox(10, 100).await.unwrap().unwrap();
+    assert_eq!(other.claim_from_outbox(20, 100).await.unwrap(), Err(Some(110)), "one at a time");
+    let again = other.claim_from_outbox(110, 100).await.unwrap().unwrap();
+    assert_eq!(again.number, first.number);
+    other.settle_in_outbox(first.number, OutboxOutcome::Accepted, 120).await.unwrap();
+    assert_eq!(store.claim_from_outbox(999, 100).await.unwrap(), Err(None));
+    assert_eq!(store.outbox(false).await.unwrap(), []);
+    assert_eq!(store.outbox(true).await.unwrap()[0].status, OutboxStatus::Accepted);
+    assert!(!put(&store, "a").await, "and is not sent again");
+}
+
+#[tokio::test]
+async fn a_message_that_was_given_up_stays_until_somebody_retries_it() {
+    let store = Store::in_memory().unwrap();
+    store.create_thread(thread("t1")).await.unwrap();
+    put(&store, "a").await;
+    let row = store.claim_from_outbox(10, 100).await.unwrap().unwrap();
+    let retry = OutboxOutcome::Retry { at: 50, error: "503".into() };
+    store.settle_in_outbox(row.number, retry, 11).await.unwrap();
+    assert_eq!(store.claim_from_outbox(20, 100).await.unwrap(), Err(Some(50)));
+    store.claim_from_outbox(50, 100).await.unwrap().unwrap();
+    let dead = OutboxOutcome::DeadLetter { error: "410".into() };
+    store.settle_in_outbox(row.number, dead, 51).await.unwrap();
+    let dead = store.outbox(false).await.unwrap().remove(0);
+    assert_eq!((dead.status, dead.attempt_count), (OutboxStatus::DeadLetter, 2));
+    assert_eq!(dead.last_error.as_deref(), Some("410"));
+    assert!(store.retry_in_outbox(row.number, 60).await.unwrap());
+    assert!(!store.retry_in_outbox(row.number, 60).await.unwrap());
+    assert_eq!(store.claim_from_outbox(60, 100).await.unwrap().unwrap().attempt_count, 0);
+    assert!(store.delete_thread(&"t1".into(), &owner("me"), |_| false, by()).await.unwrap());
+    assert_eq!(store.outbox(true).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_store_from_before_has_sent_nothing() {
+    let home = Home::new();
+    home.make();
+    let old = home.raw();
+    old.execute_batch("DROP TABLE delivery").unwrap();
+    old.pragma_update(None, "user_version", 8).unwrap();
+    drop(old);
+    let store = home.open();
+    assert_eq!(store.outbox(true).await.unwrap(), []);
+    store.create_thread(thread("t1")).await.unwrap();
+    assert!(put(&store, "a").await);
+}

@@ -1,0 +1,221 @@
+//! Questions as signed messages to other programs, and their signed answers.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::support::home::Home;
+use crate::support::http::Server;
+use crate::support::llm::{Answer, MockLlm, until};
+
+const RUN: &str = "echo ran >> log.txt";
+
+/// What came: the head in lower case, and the body.
+type Came = Arc<Mutex<Vec<(String, String)>>>;
+
+/// A receiver that answers with these statuses in turn, the last one for ever.
+fn receiver(statuses: &'static [u16]) -> (String, Came) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let came: Came = Arc::default();
+    let kept = Arc::clone(&came);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut reader = BufReader::new(stream.expect("a connection"));
+            let (mut head, mut length) = (String::new(), 0);
+            loop {
+                let mut line = String::new();
+                if reader.read_line(&mut line).unwrap_or(0) <= 2 {
+                    break;
+                }
+                let line = line.to_ascii_lowercase();
+                if let Some(value) = line.strip_prefix("content-length: ") {
+                    length = value.trim().parse().expect("a length");
+                }
+                head.push_str(&line);
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).expect("a body");
+            let mut all = kept.lock().expect("not poisoned");
+            let status = statuses.get(all.len()).or(statuses.last()).expect("a status");
+            all.push((head, String::from_utf8(body).expect("text")));
+            let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            reader.get_mut().write_all(answer.as_bytes()).expect("answered");
+        }
+    });
+    (url, came)
+}
+
+fn asks() -> MockLlm {
+    MockLlm::answers([Answer::new().text("I will.").bash("c1", RUN), Answer::say("It is done.")])
+}
+
+fn home(llm: &MockLlm, webhook: &str, more: &str) -> Home {
+    let home = Home::with(llm);
+    home.config(&format!(
+        "model = \"mock/m1\"\n[providers.mock]\nadapter = \"openai\"\nbase_url = \"{}\"\napi_key_env = \"MOCK_KEY\"\n\
+         [questions]\nnotify = [{{webhook = \"phone\"}}]\n[webhooks.phone]\nurl = \"{webhook}\"\n{more}",
+        llm.url
+    ));
+    home
+}
+
+fn value_of<'a>(head: &'a str, name: &str) -> &'a str {
+    let line = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    line.unwrap_or_else(|| panic!("{name} is not in {head}")).trim()
+}
+
+fn now() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs()
+}
+
+fn key(home: &Home) -> String {
+    std::fs::read_to_string(home.root().join("aye/data/webhook-key")).expect("a key").trim().to_owned()
+}
+
+#[test]
+fn a_question_and_what_became_of_it_are_sent_once_and_signed() {
+    let llm = asks();
+    let (url, came) = receiver(&[200]);
+    let home = home(&llm, &format!("{url}/hook"), "[serve]\npublic_url = \"https://aye.example.com/\"\n");
+    home.aye(&["-p", "do it"]).run().exits(3);
+    let id = home.question();
+    let sent = came.lock().expect("not poisoned").clone();
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    let (head, body) = &sent[0];
+    assert!(head.starts_with("post /hook "), "{head}");
+    assert!(aye::server::is_signed(
+        key(&home).as_bytes(),
+        value_of(head, "aye-signature"),
+        body.as_bytes(),
+        now()
+    ));
+    let asked: Value = serde_json::from_str(body).expect("JSON");
+    assert_eq!((&asked["type"], &asked["id"]), (&json!("question.asked"), &json!(id)));
+    assert_eq!((&asked["title"], &asked["summary"]), (&json!("Bash runs a command"), &json!(RUN)));
+    assert_eq!(asked["options"], json!(["approve", "deny", "request_changes"]));
+    assert_eq!(asked["links"]["card"], format!("https://aye.example.com/#/card/{id}"));
+    // Shown again is not asked again; the answer is told by whoever drives the run.
+    home.aye(&["-r", &home.thread(), "-p"]).run().exits(3);
+    home.ok(&["deny", &id, "--reason", "not now", "--resume"]);
+    let sent = came.lock().expect("not poisoned").clone();
+    assert_eq!(sent.len(), 2, "{sent:?}");
+    let told: Value = serde_json::from_str(&sent[1].1).expect("JSON");
+    assert_eq!((&told["type"], &told["options"]), (&json!("question.decided"), &json!([])));
+    assert_eq!(
+        (&told["decision"]["reason"], &told["decision"]["by"]["channel"]),
+        (&json!("not now"), &json!("cli"))
+    );
+    assert_eq!(home.ok(&["queue", "outbox"]).stdout, "");
+}
+
+#[test]
+fn a_message_that_nobody_takes_is_a_dead_letter_until_it_is_sent_again() {
+    let llm = asks();
+    let (url, came) = receiver(&[410, 204]);
+    let home = home(&llm, &url, "");
+    home.aye(&["-p", "do it"]).run().exits(3);
+    let shown = home.ok(&["queue", "outbox"]).stdout;
+    assert!(shown.contains("dead") && shown.contains("webhook:phone") && shown.contains("410"), "{shown}");
+    let rows: Value = serde_json::from_str(&home.ok(&["queue", "outbox", "--json"]).stdout).expect("JSON");
+    assert_eq!((&rows[0]["status"], &rows[0]["attempt_count"]), (&json!("dead_letter"), &json!(1)));
+    let number = rows[0]["number"].to_string();
+    assert!(home.ok(&["queue", "outbox", "--retry", &number]).stdout.contains("sent"));
+    assert_eq!(came.lock().expect("not poisoned").len(), 2);
+    assert_eq!(home.ok(&["queue", "outbox"]).stdout, "");
+    home.aye(&["queue", "outbox", "--retry", &number]).run().exits(2);
+    assert_eq!(home.open().len(), 1, "the question is still pending");
+}
+
+#[test]
+fn what_a_server_that_is_down_did_not_take_is_sent_by_the_next_process() {
+    let llm = asks();
+    let (url, came) = receiver(&[503, 200]);
+    let home = home(&llm, &url, "");
+    home.aye(&["-p", "do it"]).run().exits(3);
+    assert!(home.ok(&["queue", "outbox"]).stdout.contains("queued"));
+    let server = Server::start(&home, &[]);
+    until("the second attempt", || came.lock().expect("not poisoned").len() == 2);
+    until("it is written", || home.ok(&["queue", "outbox"]).stdout.is_empty());
+    let came = came.lock().expect("not poisoned");
+    assert_eq!(came[0].1, came[1].1, "the same message");
+    server.stop();
+}
+
+#[test]
+fn chat_programs_get_what_they_read() {
+    for (format, path, member) in
+        [("slack", "/s", "text"), ("discord", "/d", "content"), ("ntfy", "/topic", "message")]
+    {
+        let llm = MockLlm::answers([Answer::new().bash("c1", "echo '<!channel> @everyone' > log.txt")]);
+        let (url, came) = receiver(&[200]);
+        let home = home(&llm, &format!("{url}{path}"), &format!("format = \"{format}\"\n"));
+        home.aye(&["-p", "do it"]).run().exits(3);
+        let (head, body) = came.lock().expect("not poisoned").remove(0);
+        let body: Value = serde_json::from_str(&body).expect("JSON");
+        let text = body[member].as_str().expect("a text");
+        match format {
+            "slack" => assert!(text.contains("&lt;!channel&gt;") && !text.contains("<!"), "{text}"),
+            "discord" => assert_eq!(body["allowed_mentions"], json!({ "parse": [] })),
+            _ => {
+                assert_eq!(body["topic"], "topic");
+                assert!(body["title"].as_str().is_some_and(|title| title.starts_with("Bash runs a command")));
+                assert!(head.starts_with("post / "), "{head}");
+            }
+        }
+        assert!(text.contains("everyone"), "{text}");
+    }
+}
+
+#[test]
+fn an_answer_with_the_key_counts_as_one_and_no_other_does() {
+    let llm = asks();
+    let (url, came) = receiver(&[200]);
+    let home = home(&llm, &url, "");
+    let server = Server::start(&home, &[]);
+    assert_eq!(server.post("/v1/runs", &json!({ "text": "do it" })).status, 200);
+    until("the message", || came.lock().expect("not poisoned").len() == 1);
+    let asked: Value = serde_json::from_str(&came.lock().expect("not poisoned")[0].1).expect("JSON");
+    assert_eq!(asked["links"]["answer"], format!("http://{}/v1/signed/answer", server.address));
+    let send = |name: &str, signature: &str, body: &str| {
+        let head = format!(
+            "POST /v1/signed/answer HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Aye-Webhook: {name}\r\nAye-Signature: {signature}\r\n",
+            server.address
+        );
+        server.raw(&head, body)
+    };
+    let key = key(&home);
+    let signed = |body: &str| aye::server::sign(key.as_bytes(), now(), body.as_bytes());
+    let yes = json!({ "question": asked["id"], "shown_hash": asked["shown_hash"], "action": "approve" });
+    let yes = yes.to_string();
+    let code = |reply: crate::support::http::Reply| (reply.status, reply.code());
+    assert_eq!(code(send("phone", "", &yes)), (401, "not_signed".into()));
+    assert_eq!(code(send("other", &signed(&yes), &yes)), (401, "not_signed".into()));
+    assert_eq!(code(send("phone", &signed("{}"), &yes)), (401, "not_signed".into()));
+    let old = aye::server::sign(key.as_bytes(), now() - 1000, yes.as_bytes());
+    assert_eq!(code(send("phone", &old, &yes)), (401, "not_signed".into()));
+    let stale = json!({ "question": asked["id"], "shown_hash": "00", "action": "deny" }).to_string();
+    assert_eq!(code(send("phone", &signed(&stale), &stale)), (412, "changed".into()));
+    assert_eq!(server.card()["status"], "open");
+    assert_eq!(home.read("log.txt"), "");
+    let reply = send("phone", &signed(&yes), &yes);
+    assert_eq!((reply.status, &reply.json()["outcome"]), (200, &json!("accepted")), "{reply:?}");
+    assert_eq!(code(send("phone", &signed(&yes), &yes)), (409, "already_decided".into()));
+    until("the command", || home.read("log.txt") == "ran\n");
+    until("the news", || came.lock().expect("not poisoned").len() == 2);
+    let told = came.lock().expect("not poisoned")[1].1.clone();
+    assert!(told.contains("question.decided") && told.contains("(webhook phone)"), "{told}");
+    server.stop();
+}
+
+#[test]
+fn a_webhook_without_tls_is_used_on_this_machine_only() {
+    let llm = asks();
+    let home = home(&llm, "http://example.com/hook", "");
+    let out = home.aye(&["-p", "do it"]).run().exits(3);
+    out.says("[webhooks.phone] needs an https:// url");
+    assert!(home.ok(&["queue", "outbox"]).stdout.contains("dead"));
+}
