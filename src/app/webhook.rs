@@ -261,6 +261,7 @@ impl Inner {
                 "thread_id": card.thread_id,
                 "run_id": card.run_id,
                 "call_id": card.call_id,
+                "correlation_id": card.correlation_id,
                 "kind": card.kind,
                 "title": card.title,
                 "summary": card.summary,

@@ -396,6 +396,54 @@ fn an_agent_is_a_tool_of_an_mcp_server() {
     server.stop();
 }
 
+/// What a client calls its request stands wherever the request left a trace.
+#[test]
+fn a_correlation_id_is_in_rows_and_events() {
+    let llm = asks();
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let send = |path: &str, id: &str, body: &Value| {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/json\r\nX-Correlation-Id: {id}\r\n",
+            server.address, server.token
+        );
+        server.raw(&head, &body.to_string())
+    };
+    for wrong in ["a b", "x".repeat(129).as_str(), "../x"] {
+        let refused = send("/v1/runs", wrong, &json!({ "text": "do it" }));
+        assert_eq!((refused.status, refused.code()), (400, "invalid_correlation_id".into()), "{wrong}");
+    }
+    let reply = send("/v1/runs", "order-7", &json!({ "text": "do it" }));
+    let lines: Vec<_> = reply.body.lines().filter(|line| line.starts_with("data: ")).collect();
+    assert!(
+        !lines.is_empty() && lines.iter().all(|line| line.contains("\"correlation_id\":\"order-7\"")),
+        "{lines:?}"
+    );
+    let thread = reply.header("x-thread-id").expect("a conversation").to_owned();
+    let latest = || server.get(&format!("/v1/threads/{thread}/runs/latest")).json();
+    assert_eq!(latest()["correlation_id"], "order-7");
+    let card = server.card();
+    assert_eq!(card["correlation_id"], "order-7");
+    let second = send(&format!("/v1/threads/{thread}/messages"), "order-8", &json!({ "text": "and then" }));
+    assert_eq!(second.json()["queued"], true, "{second:?}");
+    assert_eq!(server.get("/v1/queue").json()["items"][0]["request_extras"]["correlation_id"], "order-8");
+    let mut events = server.stream(&format!("/v1/threads/{thread}/events"), "");
+    assert_eq!(server.approve(&card).status, 200);
+    assert_eq!(events.until("tool_call_done").data["correlation_id"], "order-7");
+    // The run that was answered starts again before the queued one does.
+    while events.until("run_start").data["correlation_id"] != "order-8" {}
+    until("the second run", || latest()["status"] == "done" && latest()["correlation_id"] == "order-8");
+    let rows = server.get(&format!("/v1/audit?thread_id={thread}")).json();
+    let rows = rows["items"].as_array().expect("a list");
+    for kind in ["judged", "asked", "decided", "began", "ended"] {
+        let row = rows.iter().find(|row| row["kind"] == kind).unwrap_or_else(|| panic!("{kind}: {rows:?}"));
+        assert_eq!(row["body"]["correlation_id"], "order-7", "{row}");
+    }
+    home.ok(&["audit", "--verify"]);
+    server.stop();
+}
+
 #[test]
 fn a_message_behind_a_question_is_queued() {
     let llm = MockLlm::answers([

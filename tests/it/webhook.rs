@@ -175,7 +175,12 @@ fn an_answer_with_the_key_counts_as_one_and_no_other_does() {
     let (url, came) = receiver(&[200]);
     let home = home(&llm, &url, "");
     let server = Server::start(&home, &[]);
-    assert_eq!(server.post("/v1/runs", &json!({ "text": "do it" })).status, 200);
+    let head = format!(
+        "POST /v1/runs HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nX-Correlation-Id: order-7\r\n",
+        server.address, server.token
+    );
+    assert_eq!(server.raw(&head, "{\"text\": \"do it\"}").status, 200);
     until("the message", || came.lock().expect("not poisoned").len() == 1);
     let asked: Value = serde_json::from_str(&came.lock().expect("not poisoned")[0].1).expect("JSON");
     assert_eq!(asked["links"]["answer"], format!("http://{}/v1/signed/answer", server.address));
@@ -201,6 +206,7 @@ fn an_answer_with_the_key_counts_as_one_and_no_other_does() {
     assert_eq!(code(send("phone", &signed(&stale), &stale)), (412, "changed".into()));
     assert_eq!(server.card()["status"], "open");
     assert_eq!(home.read("log.txt"), "");
+    assert_eq!(asked["correlation_id"], "order-7");
     let reply = send("phone", &signed(&yes), &yes);
     assert_eq!((reply.status, &reply.json()["outcome"]), (200, &json!("accepted")), "{reply:?}");
     assert_eq!(code(send("phone", &signed(&yes), &yes)), (409, "already_decided".into()));

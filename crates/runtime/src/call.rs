@@ -237,7 +237,7 @@ impl Driver {
             self.close_question(id);
         }
         self.complete(id, call, tool, &mut ticket, &files).await?;
-        self.open(id, &ticket);
+        self.open(id, &mut ticket);
         Ok(Gate::Suspend(ticket))
     }
 
@@ -456,7 +456,7 @@ impl Driver {
             self.on_terms(&mut ticket);
             ticket.suspension.id = self.free_id(ticket.suspension.id).await?;
             self.record_suspended(&id);
-            self.open(&id, &ticket);
+            self.open(&id, &mut ticket);
             return Ok(Fact::Settled { call: id, outcome: Settled::Suspended(ticket) });
         }
         let info = ToolCallInfo::new(call.clone(), self.agent.tools.get(&call.name).map(|t| t.descriptor()));

@@ -479,6 +479,8 @@ impl AgentRuntime {
                 let agent = self.resolve(&child.agent, model)?;
                 let mut request = RunRequest::new(thread.clone(), vec![Message::user(&child.prompt)]);
                 request.parent_run_id = Some(child.parent_run.clone());
+                let parent = self.inner.shared.store.load_run(&child.parent_run).await?;
+                request.correlation_id = parent.and_then(|parent| parent.correlation_id);
                 Box::pin(self.run_fenced(request, agent, held, slot, lease, sink)).await
             }
         };

@@ -48,6 +48,7 @@ use aye_core::run::{Closing, Directive, Fact, Gate, Run, Stage};
 use aye_core::state::{
     KeyRegistration, PersistedState, Phase, StateError, StateKeyOptions, StateStore, UnknownKeyPolicy,
 };
+use tracing::Instrument as _;
 
 /// How long tools may take to end after a cancel before they are dropped.
 const ABORT_GRACE: Duration = Duration::from_secs(4);
@@ -233,7 +234,8 @@ impl Driver {
             record.agent_id.clone(),
             if lineage.is_some() { RunOrigin::Subagent } else { RunOrigin::User },
         )
-        .with_depth(lineage.as_ref().map_or(0, |own| own.depth));
+        .with_depth(lineage.as_ref().map_or(0, |own| own.depth))
+        .with_correlation_id(record.correlation_id.clone());
         let awake_since = shared.clock.now_ms();
         let mut driver = Self {
             shared,
@@ -324,7 +326,12 @@ impl Driver {
     /// Drives until the run is over or only answers can move it. One that lost its thread stops what it does, writes
     /// nothing more, and fails with [`RuntimeError::Fenced`].
     pub(super) async fn drive(&mut self, first: Vec<Directive>) -> Result<(), RuntimeError> {
-        let driven = self.drive_on(first).await;
+        // What is logged meanwhile names the request of the client.
+        let span = match &self.record.correlation_id {
+            Some(id) => tracing::error_span!("request", correlation_id = id.as_str()),
+            None => tracing::Span::none(),
+        };
+        let driven = self.drive_on(first).instrument(span).await;
         if matches!(driven, Err(RuntimeError::Fenced { .. })) {
             self.stop_in_flight().await;
         }
@@ -590,7 +597,7 @@ impl Driver {
         let mut question = question.asked_in(phase);
         self.on_terms(&mut question.ticket);
         let call = question.ticket.pending.id.clone();
-        self.open(&call, &question.ticket);
+        self.open(&call, &mut question.ticket);
         Fact::PhaseAsked { phase, question: Box::new(question) }
     }
 

@@ -1,6 +1,7 @@
 //! What a driver stores: results, outcomes, questions, and the checkpoints that make them true.
 
 use serde::Deserialize as _;
+use serde_json::Value;
 
 use super::document::{CallResult, FORMAT, RunDocument};
 use super::driver::Driver;
@@ -76,7 +77,12 @@ impl Driver {
     }
 
     /// Keeps a ticket's row and what the card shows of it.
-    pub(super) fn open(&mut self, call: &CallId, ticket: &SuspendTicket) {
+    pub(super) fn open(&mut self, call: &CallId, ticket: &mut SuspendTicket) {
+        if let (Some(id), Value::Object(parameters)) =
+            (&self.record.correlation_id, &mut ticket.suspension.parameters)
+        {
+            parameters.insert("correlation_id".to_owned(), Value::from(id.as_str()));
+        }
         self.open.tickets.insert(call.clone(), ticket.clone());
         self.unsaved.opened.push(SuspensionRecord {
             id: ticket.suspension.id.clone(),

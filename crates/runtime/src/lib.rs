@@ -314,6 +314,7 @@ impl AgentRuntime {
         let id = request.run_id.unwrap_or_else(RunId::fresh);
         let mut record = RunRecord::new(id, request.thread_id.clone(), &agent.spec.id, &agent.model_id, now);
         record.parent_run_id = parent_run_id;
+        record.correlation_id = request.correlation_id;
         let mode = agent.spec.tool_execution;
         let loaded = LoadedRun::fresh(record, mode, request.messages, request.takes, held);
         let mut driver = Driver::new(

@@ -59,6 +59,7 @@ impl AgentRuntime {
         let mut request = RunRequest::new(thread.clone(), job.messages.clone());
         request.agent_id = (!job.agent_id.is_empty()).then(|| job.agent_id.clone());
         request.parent_run_id.clone_from(&job.parent_run_id);
+        request.correlation_id = job.correlation_id().map(str::to_owned);
         request.takes = Some(JobClaim {
             id: job.sequence,
             // Without a claim it is refused.

@@ -149,7 +149,7 @@ impl Driver {
                 if let Some(tool) = self.agent.tools.get(&call.name).cloned() {
                     self.pin(id, &call, &tool, &mut ticket, &[]).await;
                 }
-                self.open(id, &ticket);
+                self.open(id, &mut ticket);
                 Ok(Lost::Ask(ticket))
             }
         }

@@ -30,6 +30,9 @@ pub struct RunRequest {
     pub run_id: Option<RunId>,
     /// The run this one continues or serves.
     pub parent_run_id: Option<RunId>,
+    /// What a client calls this request: it stands in the rows, events, log lines and spans of the run, and in those of
+    /// the agents that it sets to work.
+    pub correlation_id: Option<String>,
     /// Tools that the client carries out: a call of one waits, and its answer is the result. They are the run's, also
     /// when another process goes on with it.
     pub frontend_tools: Vec<ToolDescriptor>,
@@ -48,6 +51,7 @@ impl RunRequest {
             overrides: InferenceOverride::default(),
             run_id: None,
             parent_run_id: None,
+            correlation_id: None,
             frontend_tools: Vec::new(),
             takes: None,
         }
@@ -58,6 +62,7 @@ impl RunRequest {
         Self {
             takes: Some(JobClaim { id: message.id, claim: None }),
             agent_id: message.agent_id,
+            correlation_id: message.correlation_id,
             ..Self::new(message.thread_id, message.messages)
         }
     }

@@ -356,7 +356,7 @@ impl Driver {
         let mut ticket = self.again(call, ticket, moved);
         self.complete(id, call, &tool, &mut ticket, &previews).await?;
         self.record_suspended(id);
-        self.open(id, &ticket);
+        self.open(id, &mut ticket);
         Ok(Some(Fact::Settled { call: id.clone(), outcome: Settled::Suspended(ticket) }))
     }
 

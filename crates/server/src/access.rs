@@ -100,6 +100,8 @@ pub struct Caller {
     pub token: String,
     /// What it allows.
     pub scopes: Vec<TokenScope>,
+    /// What the caller calls this request.
+    pub correlation_id: Option<String>,
 }
 
 impl Caller {
@@ -134,7 +136,7 @@ impl Access {
         let mut found = None;
         for record in records {
             if bool::from(record.hash.as_bytes().ct_eq(hash.as_bytes())) {
-                found = Some(Caller { token: record.name, scopes: record.scopes });
+                found = Some(Caller { token: record.name, scopes: record.scopes, correlation_id: None });
             }
         }
         found

@@ -108,6 +108,9 @@ pub struct QuestionCard {
     pub run_id: String,
     /// The call.
     pub call_id: String,
+    /// What a client calls the request that its run serves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
     /// Where it stands.
     pub status: SuspensionStatus,
     /// Asked, in Unix milliseconds.
@@ -181,6 +184,7 @@ impl QuestionCard {
             }),
             run_id: record.run_id.to_string(),
             call_id: record.call_id.to_string(),
+            correlation_id: record.correlation_id().map(str::to_owned),
             status: record.status,
             created_at: record.created_at,
             expires_at: suspension.expires_at,

@@ -48,6 +48,11 @@ pub(super) struct Follower {
 }
 
 impl Follower {
+    /// What a client calls the request that a run serves.
+    pub(super) async fn correlation_id(&self, run: &str) -> Option<String> {
+        self.hub.store().load_run(&RunId::from(run)).await.ok()??.correlation_id
+    }
+
     /// A reader that knows what there is, and wants what happens from now on.
     ///
     /// # Errors

@@ -7,6 +7,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, he
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use aye_core::contract::ids::{InvalidId, check_given};
+
 use super::access::{Caller, TokenScope};
 use super::error::ApiError;
 use super::hub::Hub;
@@ -30,6 +32,8 @@ pub(super) struct Guard {
 
 /// Bytes that a body may have.
 pub(super) const MAX_BODY: usize = 8 << 20;
+/// The header with which a caller says what it calls its request.
+const CORRELATION_ID: &str = "x-correlation-id";
 /// Members of a query that would be a token in a URL, where logs and histories keep it.
 const SECRETS: [&str; 4] = ["token", "access_token", "code", "key"];
 
@@ -66,6 +70,10 @@ pub(super) async fn guard(State(guard): State<Guard>, mut request: Request, next
         return with_cors(StatusCode::NO_CONTENT.into_response(), origin.as_ref());
     }
     if needs_token(request.uri().path()) {
+        let correlation_id = match correlation_id(request.headers()) {
+            Ok(id) => id,
+            Err(error) => return with_cors(error.into_response(), origin.as_ref()),
+        };
         let Some(caller) = caller(&guard, &request) else {
             guard.hub.metrics.refused();
             let from = request.extensions().get::<ConnectInfo<Peer>>().map(|info| info.0.0.ip());
@@ -76,7 +84,7 @@ pub(super) async fn guard(State(guard): State<Guard>, mut request: Request, next
             refused.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return with_cors(refused, origin.as_ref());
         };
-        request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(Caller { correlation_id, ..caller });
     }
     with_cors(next.run(request).await, origin.as_ref())
 }
@@ -177,6 +185,17 @@ fn needs_token(path: &str) -> bool {
         || path == "/metrics"
 }
 
+/// What the caller calls its request.
+fn correlation_id(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let Some(value) = headers.get(CORRELATION_ID) else { return Ok(None) };
+    let id = value.to_str().unwrap_or_default();
+    let wrong = |error: InvalidId| {
+        ApiError::new(StatusCode::BAD_REQUEST, "invalid_correlation_id", error.to_string())
+    };
+    check_given("correlation", id).map_err(wrong)?;
+    Ok(Some(id.to_owned()))
+}
+
 fn caller(guard: &Guard, request: &Request) -> Option<Caller> {
     let value = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
@@ -195,7 +214,10 @@ fn with_cors(mut response: Response, origin: Option<&HeaderValue>) -> Response {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
         headers.insert(header::VARY, HeaderValue::from_static("Origin"));
         let pairs = [
-            (header::ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Content-Type, Last-Event-ID, A2A-Version"),
+            (
+                header::ACCESS_CONTROL_ALLOW_HEADERS,
+                "Authorization, Content-Type, Last-Event-ID, A2A-Version, X-Correlation-Id",
+            ),
             (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PATCH, PUT, DELETE"),
             (header::ACCESS_CONTROL_MAX_AGE, "600"),
             (HeaderName::from_static("access-control-expose-headers"), "x-vercel-ai-ui-message-stream"),

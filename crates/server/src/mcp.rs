@@ -81,7 +81,7 @@ pub(super) fn http(hub: &Arc<Hub>) -> StreamableHttpService<AgentTools, LocalSes
 /// Why the client and the server do not understand each other.
 pub async fn serve_stdio(hub: Arc<Hub>) -> Result<(), String> {
     let closing = hub.closing.clone();
-    let local = Caller { token: "stdio".to_owned(), scopes: TokenScope::ALL.to_vec() };
+    let local = Caller { token: "stdio".to_owned(), scopes: TokenScope::ALL.to_vec(), correlation_id: None };
     let tools = AgentTools { hub, local: Some(local) };
     let serving = async {
         let running = tools.serve(rmcp::transport::stdio()).await.map_err(|error| error.to_string())?;
@@ -135,6 +135,7 @@ impl AgentTools {
         let mut reader = RunReader::new(hub, &thread.id).await?;
         let mut request = RunRequest::new(thread.id.clone(), vec![Message::user(call.message)]);
         request.agent_id = Some(agent.to_owned());
+        request.correlation_id.clone_from(&caller.correlation_id);
         let run = hub.begin(&thread, request).await?;
         let mut steps = 0.0;
         loop {

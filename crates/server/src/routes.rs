@@ -226,7 +226,11 @@ impl<T: DeserializeOwned> FromRequest<Arc<Hub>> for Signed<T> {
         let body = serde_json::from_slice(&bytes).map_err(|error| {
             ApiError::new(StatusCode::BAD_REQUEST, "invalid", format!("the body cannot be used: {error}"))
         })?;
-        let caller = Caller { token: format!("webhook {name}"), scopes: vec![TokenScope::Decide] };
+        let caller = Caller {
+            token: format!("webhook {name}"),
+            scopes: vec![TokenScope::Decide],
+            correlation_id: None,
+        };
         Ok(Self { hub: Arc::clone(hub), caller, body })
     }
 }

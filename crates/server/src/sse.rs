@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
+use aye_core::contract::event::AgentEvent;
 use futures::{Stream, StreamExt as _};
 use serde::Serialize;
 
@@ -104,16 +105,32 @@ where
     frames.chain(futures::stream::iter(end.map(|mark| Ok(Event::default().data(mark)))))
 }
 
+/// An event of a conversation.
+#[derive(Serialize)]
+struct FollowedEvent<'a> {
+    #[serde(flatten)]
+    event: &'a AgentEvent,
+    /// What a client calls the request that the run serves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correlation_id: Option<&'a str>,
+}
+
 /// The frames of a follower, for ever.
 pub(super) fn follow(follower: Follower) -> impl Stream<Item = Result<Event, Infallible>> + Send {
-    futures::stream::unfold(follower, |mut follower| async move {
+    futures::stream::unfold((follower, None), |(mut follower, mut correlation_id)| async move {
         let frame = follower.next().await?;
         let event = match &frame {
-            Frame::Event { committed, event } => json(Some("agent"), *committed, &**event),
+            Frame::Event { committed, event } => {
+                if let AgentEvent::RunStart { run_id, .. } = &**event {
+                    correlation_id = follower.correlation_id(run_id).await;
+                }
+                let event = FollowedEvent { event, correlation_id: correlation_id.as_deref() };
+                json(Some("agent"), *committed, &event)
+            }
             Frame::Message(stored) => json(Some("message"), Some(stored.seq), stored),
             Frame::Dropped(cursor) => json(Some("dropped"), None, &serde_json::json!({ "cursor": cursor })),
         };
-        Some((Ok(event), follower))
+        Some((Ok(event), (follower, correlation_id)))
     })
 }
 

@@ -29,8 +29,14 @@ pub struct AuditEntry {
     pub body: Value,
 }
 
+/// The member of a body that says what a client calls the request.
+const CORRELATION_ID: &str = "correlation_id";
+
 impl AuditEntry {
-    fn of_call(at: u64, kind: AuditKind, run: &RunRecord, call: &CallId, body: Value) -> Self {
+    fn of_call(at: u64, kind: AuditKind, run: &RunRecord, call: &CallId, mut body: Value) -> Self {
+        if let Some(id) = &run.correlation_id {
+            body[CORRELATION_ID] = Value::from(id.as_str());
+        }
         let (thread_id, run_id) = (Some(run.thread_id.clone()), Some(run.id.clone()));
         Self { at, kind, thread_id, run_id, call_id: Some(call.clone()), body }
     }
@@ -111,6 +117,9 @@ impl AuditEntry {
         });
         if let Some(profile) = resume.profile {
             body["profile"] = json!(profile);
+        }
+        if let Some(id) = question.correlation_id() {
+            body[CORRELATION_ID] = Value::from(id);
         }
         Self {
             at: now_ms,

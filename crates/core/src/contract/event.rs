@@ -99,6 +99,9 @@ pub struct StreamEvent {
     pub seq: u64,
     /// RFC 3339.
     pub timestamp: String,
+    /// What the client calls the request that the run serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
     /// The event, its fields beside `seq` and `timestamp`.
     #[serde(flatten)]
     pub event: AgentEvent,
@@ -129,7 +132,14 @@ impl AgentEvent {
 impl StreamEvent {
     /// Wraps an event.
     pub fn new(seq: u64, timestamp: impl Into<String>, event: AgentEvent) -> Self {
-        Self { seq, timestamp: timestamp.into(), event }
+        Self { seq, timestamp: timestamp.into(), correlation_id: None, event }
+    }
+
+    /// Says what the client calls the request.
+    #[must_use]
+    pub fn with_correlation_id(mut self, id: Option<String>) -> Self {
+        self.correlation_id = id;
+        self
     }
 }
 

@@ -35,6 +35,9 @@ pub struct RunIdentity {
     /// How many runs stand above it, each of which a call of the one above started.
     #[serde(default)]
     pub depth: u32,
+    /// What a client calls the request that it serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
 }
 
 impl RunIdentity {
@@ -47,7 +50,23 @@ impl RunIdentity {
         agent_id: String,
         origin: RunOrigin,
     ) -> Self {
-        Self { thread_id, parent_thread_id, run_id, parent_run_id, agent_id, origin, depth: 0 }
+        Self {
+            thread_id,
+            parent_thread_id,
+            run_id,
+            parent_run_id,
+            agent_id,
+            origin,
+            depth: 0,
+            correlation_id: None,
+        }
+    }
+
+    /// Says what a client calls the request that it serves.
+    #[must_use]
+    pub fn with_correlation_id(mut self, id: Option<String>) -> Self {
+        self.correlation_id = id;
+        self
     }
 
     /// Says how many runs stand above it.

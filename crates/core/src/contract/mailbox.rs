@@ -21,6 +21,8 @@ use super::record::Owner;
 
 /// The member of a job's extras that names the process it was typed into.
 const TYPED_INTO: &str = "typed_into";
+/// The member that says what a client calls it.
+const CORRELATION_ID: &str = "correlation_id";
 
 /// The priority of a job when nobody says otherwise: 0 comes first, 255 last.
 pub const DEFAULT_PRIORITY: u8 = 128;
@@ -199,6 +201,23 @@ impl MailboxJob {
     ) -> Self {
         let extras = serde_json::json!({ TYPED_INTO: typed_into });
         Self { request_extras: Some(extras), ..Self::new(mailbox_id, messages, now) }
+    }
+
+    /// Says what a client calls it: the runs that serve it are called the same.
+    #[must_use]
+    pub fn with_correlation_id(mut self, id: Option<String>) -> Self {
+        if let Some(id) = id {
+            let extras = self.request_extras.get_or_insert_with(|| Value::Object(serde_json::Map::new()));
+            if let Value::Object(extras) = extras {
+                extras.insert(CORRELATION_ID.to_owned(), Value::String(id));
+            }
+        }
+        self
+    }
+
+    /// What a client calls it.
+    pub fn correlation_id(&self) -> Option<&str> {
+        self.request_extras.as_ref()?.get(CORRELATION_ID)?.as_str()
     }
 
     /// The process that it was typed into.

@@ -103,6 +103,9 @@ pub struct RunRecord {
     pub thread_id: ThreadId,
     /// The run it continues or serves.
     pub parent_run_id: Option<RunId>,
+    /// What a client calls the request that it serves, so that its own records can be held against ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
     /// The agent.
     pub agent_id: String,
     /// The model's registered id.
@@ -140,6 +143,7 @@ impl RunRecord {
             id,
             thread_id,
             parent_run_id: None,
+            correlation_id: None,
             agent_id: agent_id.into(),
             model: model.into(),
             status: RunStatus::Running,
@@ -169,6 +173,13 @@ pub enum SuspensionStatus {
     Superseded,
     /// Its time ran out.
     Expired,
+}
+
+impl SuspensionRecord {
+    /// What a client calls the request that its run serves.
+    pub fn correlation_id(&self) -> Option<&str> {
+        self.ticket.suspension.parameters.get("correlation_id")?.as_str()
+    }
 }
 
 /// A question that waits, or waited.
@@ -432,6 +443,8 @@ pub struct QueuedMessage {
     pub messages: Vec<Message>,
     /// A worker began it and its run failed: it is a worker's to try again.
     pub failed: Option<FailedTry>,
+    /// What a client calls it.
+    pub correlation_id: Option<String>,
 }
 
 impl From<MailboxJob> for QueuedMessage {
@@ -442,6 +455,7 @@ impl From<MailboxJob> for QueuedMessage {
             error: job.last_error.clone().unwrap_or_default(),
         });
         Self {
+            correlation_id: job.correlation_id().map(str::to_owned),
             id: job.sequence,
             job_id: job.job_id,
             thread_id: job.mailbox_id,

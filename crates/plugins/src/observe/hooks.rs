@@ -221,6 +221,7 @@ fn run_of(ctx: &PhaseContext) -> RunRef {
         run_id: identity.run_id.to_string(),
         parent_run_id: identity.parent_run_id.as_ref().map(ToString::to_string),
         agent_id: identity.agent_id.clone(),
+        correlation_id: identity.correlation_id.clone(),
     }
 }
 

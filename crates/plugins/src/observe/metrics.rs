@@ -13,6 +13,8 @@ pub struct RunRef {
     pub parent_run_id: Option<String>,
     /// The agent.
     pub agent_id: String,
+    /// What a client calls the request that it serves.
+    pub correlation_id: Option<String>,
 }
 
 /// One inference.

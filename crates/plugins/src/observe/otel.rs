@@ -19,6 +19,8 @@ use super::sink::MetricsSink;
 
 /// Bytes of a content that one attribute may have.
 const MAX_CONTENT: usize = 64 * 1024;
+/// The attribute that says what a client calls the request.
+const CORRELATION_ID: &str = "aye.correlation.id";
 /// Runs whose span is kept open. One that waits may go on in another process and never end here.
 const MAX_RUNS: usize = 256;
 
@@ -93,12 +95,13 @@ where
         }
         let above =
             run.parent_run_id.as_ref().and_then(|parent| runs.get(parent)).cloned().unwrap_or_default();
-        let attributes = vec![
+        let mut attributes = vec![
             KeyValue::new("gen_ai.operation.name", "invoke_agent"),
             KeyValue::new("gen_ai.agent.name", run.agent_id.clone()),
             KeyValue::new("gen_ai.conversation.id", run.thread_id.clone()),
             KeyValue::new("aye.run.id", run.run_id.clone()),
         ];
+        attributes.extend(run.correlation_id.clone().map(|id| KeyValue::new(CORRELATION_ID, id)));
         let builder = SpanBuilder::from_name(format!("invoke_agent {}", run.agent_id))
             .with_kind(SpanKind::Internal)
             .with_attributes(attributes);
@@ -114,9 +117,10 @@ where
         name: String,
         kind: SpanKind,
         times: (u64, u64),
-        attributes: Vec<KeyValue>,
+        mut attributes: Vec<KeyValue>,
         error: Option<&str>,
     ) {
+        attributes.extend(run.correlation_id.clone().map(|id| KeyValue::new(CORRELATION_ID, id)));
         let (started_at, duration) = times;
         let builder = SpanBuilder::from_name(name)
             .with_kind(kind)

@@ -337,6 +337,7 @@ async fn send(hub: &Arc<Hub>, caller: &Caller, tenant: Option<&str>, body: &[u8]
             let mut begin = RunRequest::new(thread.id.clone(), vec![Message::user_with(content)]);
             let tenant = tenant.or(Some(request.tenant.as_str())).filter(|tenant| !tenant.is_empty());
             begin.agent_id = tenant.map(str::to_owned);
+            begin.correlation_id.clone_from(&caller.correlation_id);
             hub.begin(&thread, begin).await?
         }
     };

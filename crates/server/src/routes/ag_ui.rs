@@ -84,6 +84,7 @@ async fn turn(hub: &Arc<Hub>, caller: &Caller, input: RunAgentInput) -> Result<E
             messages.push(Message::user_with(said.content));
             let mut request = RunRequest::new(thread.id.clone(), messages);
             request.agent_id = input.agent_id;
+            request.correlation_id.clone_from(&caller.correlation_id);
             request.frontend_tools = tools;
             hub.begin(&thread, request).await?
         }

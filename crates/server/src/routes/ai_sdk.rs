@@ -111,6 +111,7 @@ async fn turn(hub: &Arc<Hub>, caller: &Caller, request: AiSdkRequest) -> Result<
     };
     let mut begin = RunRequest::new(thread.id.clone(), said);
     begin.agent_id = request.agent_id;
+    begin.correlation_id.clone_from(&caller.correlation_id);
     let run = hub.begin(&thread, begin).await?;
     Ok(streamed(reader.of(run), AiSdkEncoder::new()))
 }

@@ -48,6 +48,8 @@ pub(super) struct RunView {
     id: RunId,
     thread_id: ThreadId,
     parent_run_id: Option<RunId>,
+    /// What a client calls the request that it serves.
+    correlation_id: Option<String>,
     agent_id: String,
     model: String,
     status: RunStatus,
@@ -65,6 +67,7 @@ impl From<RunRecord> for RunView {
             id: run.id,
             thread_id: run.thread_id,
             parent_run_id: run.parent_run_id,
+            correlation_id: run.correlation_id,
             agent_id: run.agent_id,
             model: run.model,
             status: run.status,
@@ -115,7 +118,7 @@ pub(super) struct NewRun {
 
 /// Begins a run, in a new conversation when none is named, and sends its events until it is over or waits.
 async fn start(
-    Allowed { hub, .. }: Allowed<Chat>,
+    Allowed { hub, caller, .. }: Allowed<Chat>,
     Body(wanted): Body<NewRun>,
 ) -> Result<EventStream, ApiError> {
     let messages = wanted.said.messages()?;
@@ -131,16 +134,18 @@ async fn start(
     };
     let mut request = RunRequest::new(thread.id.clone(), messages);
     request.agent_id = wanted.agent_id;
+    request.correlation_id = caller.correlation_id;
     begin(&hub, &thread, request).await
 }
 
 /// The same in the conversation of the path.
 pub(super) async fn start_in(
-    InThread { hub, thread, .. }: InThread<Chat>,
+    InThread { hub, caller, thread, .. }: InThread<Chat>,
     Body(wanted): Body<NewRun>,
 ) -> Result<EventStream, ApiError> {
     let mut request = RunRequest::new(thread.id.clone(), wanted.said.messages()?);
     request.agent_id = wanted.agent_id;
+    request.correlation_id = caller.correlation_id;
     begin(&hub, &thread, request).await
 }
 
@@ -153,8 +158,9 @@ async fn begin(hub: &Arc<Hub>, thread: &ThreadRecord, request: RunRequest) -> Re
         ));
     }
     let reader = RunReader::new(hub, &thread.id).await?;
+    let correlation_id = request.correlation_id.clone();
     let run = hub.begin(thread, request).await?;
-    let mut response = sse::respond(frames(reader.of(run.clone())));
+    let mut response = sse::respond(frames(reader.of(run.clone()), correlation_id));
     let headers = response.headers_mut();
     for (name, value) in [("x-thread-id", thread.id.as_str()), ("x-run-id", run.as_str())] {
         // Ids that a client gave are letters and digits; others are ours.
@@ -166,18 +172,22 @@ async fn begin(hub: &Arc<Hub>, thread: &ThreadRecord, request: RunRequest) -> Re
 }
 
 /// The events of one run as frames.
-fn frames(reader: RunReader) -> impl Stream<Item = Result<Event, Infallible>> + Send {
-    futures::stream::unfold((reader, 0), |(mut reader, seq)| async move {
+fn frames(
+    reader: RunReader,
+    correlation_id: Option<String>,
+) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+    futures::stream::unfold((reader, 0, correlation_id), |(mut reader, seq, correlation_id)| async move {
         let (frame, seq) = match reader.next().await? {
             Frame::Event { committed, event } => {
                 let now = jiff::Timestamp::now().to_string();
-                let event = StreamEvent::new(seq + 1, now, AgentEvent::clone(&event));
+                let event = StreamEvent::new(seq + 1, now, AgentEvent::clone(&event))
+                    .with_correlation_id(correlation_id.clone());
                 (sse::json(None, committed, &event), seq + 1)
             }
             Frame::Message(stored) => (sse::json(Some("message"), Some(stored.seq), &stored), seq),
             Frame::Dropped(cursor) => (sse::json(Some("dropped"), None, &json!({ "cursor": cursor })), seq),
         };
-        Some((Ok(frame), (reader, seq)))
+        Some((Ok(frame), (reader, seq, correlation_id)))
     })
 }
 

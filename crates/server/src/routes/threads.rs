@@ -292,11 +292,14 @@ pub(super) async fn say_in(
         let workshop = hub.workshop(&thread.cwd).await?;
         let mut job = MailboxJob::new(thread.id.clone(), messages, now_ms());
         job.sender_id = Some(caller.token.clone());
+        job = job.with_correlation_id(caller.correlation_id.clone());
         let job = workshop.runtime().submit(job).await?;
         hub.wake(&thread.id);
         return Ok(SayReceipt { job_id: Some(job.job_id), ..receipt });
     }
-    let run = hub.begin(thread, RunRequest::new(thread.id.clone(), messages)).await?;
+    let mut request = RunRequest::new(thread.id.clone(), messages);
+    request.correlation_id.clone_from(&caller.correlation_id);
+    let run = hub.begin(thread, request).await?;
     Ok(SayReceipt { queued: false, run_id: Some(run), ..receipt })
 }
 

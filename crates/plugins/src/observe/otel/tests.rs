@@ -79,7 +79,13 @@ fn attribute<'a>(span: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 fn run() -> RunRef {
-    RunRef { thread_id: "t1".into(), run_id: "r1".into(), parent_run_id: None, agent_id: "aye".into() }
+    RunRef {
+        thread_id: "t1".into(),
+        run_id: "r1".into(),
+        parent_run_id: None,
+        agent_id: "aye".into(),
+        correlation_id: Some("order-7".into()),
+    }
 }
 
 fn inference() -> GenAISpan {
