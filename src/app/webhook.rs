@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::Url;
-use reqwest::header::CONTENT_TYPE;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use serde_json::{Value, json};
 
 use super::foundation::Foundation;
@@ -18,8 +18,9 @@ use crate::contract::display::visible;
 use crate::contract::record::SuspensionRecord;
 use crate::contract::suspension::ResumeDecisionAction;
 use crate::contract::terms::Notify;
-use crate::server::{QuestionCard, fresh_token, sign};
-use crate::store::{OutboxOutcome, OutboxRow, Store};
+use crate::server::{A2aPushConfig, QuestionCard, WaitingPush, fresh_token, sign};
+use crate::store::{OutboxOutcome, OutboxRow, PushTargetsOf, Store, StoreError, push_key};
+use crate::tools::public_client;
 
 /// How long an attempt may take; another process takes the message over after twice that.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -33,6 +34,8 @@ const SHORT: usize = 500;
 const MAX_KEY: u64 = 1 << 10;
 /// What a message to a webhook has before its name.
 const TARGET: &str = "webhook:";
+/// What a push notification of A2A has before its task and the id of its address.
+const PUSH: &str = "a2a:";
 
 /// What happened to a question.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,6 +66,8 @@ struct Inner {
     store: Store,
     /// Where the page is reached.
     page: Mutex<Option<String>>,
+    /// Hosts that push notifications may go to although they are not public.
+    push_hosts: Vec<String>,
     /// Somebody waits for the next attempt.
     waits: AtomicBool,
 }
@@ -76,6 +81,7 @@ impl Webhooks {
             paths: foundation.paths.clone(),
             store,
             page: Mutex::new(settings.serve.public_url.clone()),
+            push_hosts: settings.serve.push_hosts.clone(),
             waits: AtomicBool::new(false),
         }))
     }
@@ -138,6 +144,23 @@ impl Webhooks {
         wrong.map_or(Ok(()), Err)
     }
 
+    /// Writes a push notification and sends what is due in the background.
+    pub(super) async fn push(&self, to: &WaitingPush, stop: &str, body: &Value) -> Result<(), StoreError> {
+        let id = &to.config.id;
+        let put = self.0.store.put_into_outbox(
+            &to.thread,
+            push_key(&to.run, id, stop),
+            format!("{PUSH}{} {id}", to.run),
+            body.to_string(),
+            SystemClock.now_ms(),
+        );
+        if put.await? {
+            let webhooks = self.clone();
+            tokio::spawn(async move { webhooks.send_due().await });
+        }
+        Ok(())
+    }
+
     /// Sends what is due, and waits in the background for the rest.
     pub(super) async fn send_due(&self) {
         if let Some(at) = self.0.send_all().await
@@ -193,8 +216,41 @@ impl Inner {
         }
     }
 
+    /// One attempt to send a push notification.
+    async fn send_push(&self, run: &str, id: &str, row: &OutboxRow) -> Result<(), (String, bool)> {
+        let known = self.store.push_targets(PushTargetsOf::Run(run.into())).await;
+        let known = known.map_err(|error| (error.to_string(), false))?;
+        let target = known.into_iter().find(|target| target.id == id);
+        let target = target.ok_or(("its address was removed".to_owned(), true))?;
+        let config: A2aPushConfig =
+            serde_json::from_str(&target.config).map_err(|error| (error.to_string(), true))?;
+        let (client, url) = public_client(&config.url, &self.push_hosts).map_err(|why| (why, true))?;
+        // Who named no secret knows none to compare with.
+        let key = match config.token.as_bytes() {
+            [] => self.key(&WebhookSettings::default()).map_err(|why| (why, false))?,
+            token => token.to_vec(),
+        };
+        let mut request = client
+            .post(url)
+            .timeout(LIMIT)
+            .header(CONTENT_TYPE, "application/a2a+json")
+            .header("a2a-version", "1.0")
+            .header("aye-delivery", row.number)
+            .header("aye-signature", sign(&key, SystemClock.now_ms() / 1000, row.body.as_bytes()));
+        if !config.token.is_empty() {
+            request = request.header("x-a2a-notification-token", &config.token);
+        }
+        if let Some(given) = &config.authentication {
+            request = request.header(AUTHORIZATION, format!("{} {}", given.scheme, given.credentials));
+        }
+        answered(request.body(row.body.clone())).await
+    }
+
     /// One attempt. The error says whether another one would be in vain.
     async fn send(&self, row: &OutboxRow) -> Result<(), (String, bool)> {
+        if let Some((run, id)) = row.target.strip_prefix(PUSH).and_then(|rest| rest.split_once(' ')) {
+            return self.send_push(run, id, row).await;
+        }
         let name = row.target.strip_prefix(TARGET).unwrap_or(&row.target);
         let webhook = self.named.get(name).ok_or((format!("[webhooks.{name}] is gone"), true))?;
         let url = usable(webhook).map_err(|why| (why, true))?;

@@ -225,3 +225,78 @@ fn a_webhook_without_tls_is_used_on_this_machine_only() {
     out.says("[webhooks.phone] needs an https:// url");
     assert!(home.ok(&["queue", "outbox"]).stdout.contains("dead"));
 }
+
+#[test]
+fn a_task_tells_an_address_that_it_waits_and_that_it_is_over() {
+    let llm = asks();
+    let (url, came) = receiver(&[200]);
+    let host = url.strip_prefix("http://").expect("a host").to_owned();
+    let home = Home::with(&llm);
+    let config = std::fs::read_to_string(home.root().join("aye/config/config.toml")).expect("settings");
+    home.config(&format!("{config}[serve]\npush_hosts = [\"{host}\"]\n"));
+    let server = Server::start(&home, &[]);
+    let a2a = |server: &Server, method: &str, path: &str, body: &Value| {
+        let head = format!(
+            "{method} /v1/a2a/{path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
+             A2A-Version: 1.0\r\nContent-Type: application/a2a+json\r\n",
+            server.address, server.token
+        );
+        server.raw(&head, &if body.is_null() { String::new() } else { body.to_string() })
+    };
+    let said = |text: &str, task: &str, push: Value| {
+        let message =
+            json!({ "messageId": "m1", "role": "ROLE_USER", "taskId": task, "parts": [{ "text": text }] });
+        json!({ "message": message, "configuration": { "taskPushNotificationConfig": push } })
+    };
+    // What only this machine or its network can reach is nobody's address, unless the settings name it.
+    for wrong in
+        ["http://127.0.0.1:1/", "https://169.254.169.254/", "http://example.org/", "file:///etc/passwd"]
+    {
+        let reply = a2a(&server, "POST", "message:send", &said("do it", "", json!({ "url": wrong })));
+        assert_eq!(reply.status, 400, "{wrong}: {reply:?}");
+    }
+    assert!(llm.asked().is_empty());
+    let push = json!({
+        "url": format!("{url}/hook"), "token": "t0ken",
+        "authentication": { "scheme": "Bearer", "credentials": "s3cret" },
+    });
+    let task = a2a(&server, "POST", "message:send", &said("do it", "", push)).json()["task"].clone();
+    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{task}");
+    let id = task["id"].as_str().expect("an id");
+    let sent = || came.lock().expect("not poisoned").clone();
+    until("the first notification", || sent().len() == 1);
+    let (head, body) = sent().remove(0);
+    assert!(head.starts_with("post /hook "), "{head}");
+    assert_eq!(value_of(&head, "x-a2a-notification-token"), "t0ken");
+    assert_eq!(value_of(&head, "authorization"), "bearer s3cret");
+    assert!(aye::server::is_signed(b"t0ken", value_of(&head, "aye-signature"), body.as_bytes(), now()));
+    let told: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!((&told["task"]["id"], &told["task"]["status"]), (&task["id"], &task["status"]));
+    // A second address is created, listed, shown and removed; it hears of what it missed.
+    let configs = format!("tasks/{id}/pushNotificationConfigs");
+    let second = json!({ "id": "b", "url": format!("{url}/second") });
+    let made = a2a(&server, "POST", &configs, &second).json();
+    assert_eq!((&made["id"], &made["taskId"]), (&json!("b"), &task["id"]));
+    until("the second notification", || sent().len() == 2);
+    let listed = a2a(&server, "GET", &configs, &Value::Null).json();
+    assert_eq!(listed["configs"].as_array().map(Vec::len), Some(2), "{listed}");
+    let one = format!("{configs}/b");
+    assert_eq!(a2a(&server, "GET", &one, &Value::Null).json()["url"], second["url"]);
+    assert_eq!(a2a(&server, "DELETE", &one, &Value::Null).status, 200);
+    assert_eq!(a2a(&server, "GET", &one, &Value::Null).status, 404);
+    // The server dies; somebody answers elsewhere; the next server tells the end, and nothing twice.
+    server.running.signal(rustix::process::Signal::KILL);
+    drop(server);
+    home.ok(&["approve", &home.question(), "--resume"]);
+    let server = Server::start(&home, &[]);
+    until("the end", || sent().len() == 3);
+    let told: Value = serde_json::from_str(&sent()[2].1).expect("JSON");
+    assert_eq!(told["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+    assert!(sent()[2].0.starts_with("post /hook "), "{:?}", sent()[2]);
+    assert_eq!(home.ok(&["queue", "outbox"]).stdout, "");
+    let card = a2a(&server, "GET", "extendedAgentCard", &Value::Null).json();
+    assert_eq!(card["supportedInterfaces"][1]["tenant"], "aye", "{card}");
+    assert_eq!(card["capabilities"]["pushNotifications"], true);
+    server.stop();
+    assert_eq!(sent().len(), 3);
+}

@@ -433,6 +433,10 @@ pub(crate) const ROOT: Fields = &[
             ("hosts", leaf(TextList, Never, "further names of the server, as a Host header has them")),
             ("origins", leaf(TextList, Never, "origins of other pages that may use the server")),
             ("folders", leaf(TextList, Never, "folders that remote conversations may work in")),
+            (
+                "push_hosts",
+                leaf(TextList, Never, "hosts that push notifications may go to although they are not public"),
+            ),
         ]),
     ),
     (

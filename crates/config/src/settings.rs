@@ -369,6 +369,9 @@ pub struct ServeSettings {
     pub origins: Vec<String>,
     /// Folders that remote conversations may work in; the folder in which it starts when empty.
     pub folders: Vec<String>,
+    /// Hosts that push notifications may go to although they are not public: `localhost`, or with a port
+    /// `127.0.0.1:8080`.
+    pub push_hosts: Vec<String>,
 }
 
 /// `[threads]`.
@@ -581,6 +584,7 @@ impl Settings {
                 hosts: get.list("serve.hosts"),
                 origins: get.list("serve.origins"),
                 folders: get.list("serve.folders"),
+                push_hosts: get.list("serve.push_hosts"),
             },
             threads: ThreadSettings {
                 titles: get.flag("threads.titles"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use aye_core::contract::audit::AuditRow;
 use aye_core::contract::grant::GrantRequest;
-use aye_core::contract::ids::ThreadId;
+use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::MailboxJob;
 use aye_core::contract::record::{
@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use super::access::Access;
 use super::error::ApiError;
+use super::routes::A2aPushConfig;
 
 /// A part of a list: what to leave out first, and how many to give.
 #[derive(Clone, Copy, Debug)]
@@ -116,11 +117,60 @@ pub trait ServerHost: Send + Sync + 'static {
     /// [`ApiError`] while another process drives it.
     async fn delete(&self, thread: &ThreadId, actor: Actor) -> Result<bool, ApiError>;
 
+    /// Whether push notifications may go to a URL: a public address, or one that the settings name.
+    ///
+    /// # Errors
+    /// Why not, as the rest of a sentence.
+    fn checked_push(&self, url: &str) -> Result<(), String>;
+
+    /// Keeps where a task's news are sent.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    async fn keep_push(&self, thread: &ThreadId, run: &RunId, config: &A2aPushConfig)
+    -> Result<(), ApiError>;
+
+    /// Where a task's news are sent.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    async fn pushes_of_run(&self, run: &RunId) -> Result<Vec<A2aPushConfig>, ApiError>;
+
+    /// Where news of a conversation's tasks are sent that were not told their end; all conversations without one.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    async fn pushes_that_wait(&self, thread: Option<&ThreadId>) -> Result<Vec<WaitingPush>, ApiError>;
+
+    /// Forgets an address.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    async fn remove_push(&self, run: &RunId, id: &str) -> Result<(), ApiError>;
+
+    /// Sends an address what became of its task, until it is taken or given up. `stop` names the place where the task
+    /// stopped, [`PUSH_DONE`](super::PUSH_DONE) at its end: each is told once.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    async fn push(&self, to: &WaitingPush, stop: &str, body: Value) -> Result<(), ApiError>;
+
     /// What runs here, for `/v1/capabilities`.
     ///
     /// # Errors
     /// [`ApiError`].
     async fn capabilities(&self) -> Result<Value, ApiError>;
+}
+
+/// An address that was not told the end of its task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingPush {
+    /// The conversation.
+    pub thread: ThreadId,
+    /// The task.
+    pub run: RunId,
+    /// The address.
+    pub config: A2aPushConfig,
 }
 
 /// The agents of one folder.

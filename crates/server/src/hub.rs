@@ -21,6 +21,7 @@ use super::error::ApiError;
 use super::host::{ServerHost, Workshop};
 use super::live::Channels;
 use super::metrics::Metrics;
+use super::routes;
 
 /// How long runs may take to end when the server shuts down.
 pub(super) const LAST_WAIT: Duration = Duration::from_secs(30);
@@ -62,6 +63,8 @@ pub struct Hub {
     changes: broadcast::Sender<Change>,
     work: Mutex<Work>,
     tasks: TaskTracker,
+    /// Conversations with tasks of which other agents want to hear.
+    told: Mutex<HashSet<ThreadId>>,
     /// The address under which others reach the server, without a slash at its end.
     pub(super) url: Option<String>,
     /// Set when the server shuts down: nothing new begins.
@@ -86,10 +89,12 @@ impl Hub {
             changes: broadcast::channel(CHANGES).0,
             work: Mutex::default(),
             tasks: TaskTracker::new(),
+            told: Mutex::default(),
             url,
             closing,
         });
         hub.take_up();
+        hub.take_up_pushes();
         let weak = Arc::downgrade(&hub);
         let closing = hub.closing.clone();
         tokio::spawn(async move {
@@ -126,6 +131,27 @@ impl Hub {
         });
     }
 
+    /// Tells other agents what became of their tasks meanwhile, and of the rest from now on.
+    fn take_up_pushes(self: &Arc<Self>) {
+        let hub = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let waiting = hub.program.pushes_that_wait(None).await.unwrap_or_else(|error| {
+                tracing::warn!(error = error.message(), "push notifications cannot be listed");
+                Vec::new()
+            });
+            let threads: HashSet<ThreadId> = waiting.into_iter().map(|push| push.thread).collect();
+            for thread in threads {
+                hub.tells(&thread);
+                routes::tell(&hub, &thread).await;
+            }
+        });
+    }
+
+    /// Other agents want to hear of a task of this conversation.
+    pub(super) fn tells(&self, thread: &ThreadId) {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(thread.clone());
+    }
+
     fn work(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -142,6 +168,13 @@ impl Hub {
 
     /// A conversation that this process left waiting goes on when anybody answers.
     fn heard(self: &Arc<Self>, change: &Change) {
+        if matches!(change.kind, ChangeKind::Run | ChangeKind::Anything) {
+            let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            for thread in told.iter().filter(|thread| change.concerns(thread)) {
+                let (hub, thread) = (Arc::clone(self), thread.clone());
+                self.tasks.spawn(async move { routes::tell(&hub, &thread).await });
+            }
+        }
         if !matches!(change.kind, ChangeKind::Decision | ChangeKind::Anything) {
             return;
         }

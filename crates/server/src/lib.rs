@@ -24,8 +24,9 @@ pub use access::{Access, Caller, TokenRecord, TokenScope, TokenStore, fresh_toke
 pub use card::{CardActor, CardDecision, CardFile, ProposedGrant, QuestionCard, QuestionKind};
 pub use error::ApiError;
 pub use guard::Names;
-pub use host::{ServerHost, Slice, Workshop};
+pub use host::{ServerHost, Slice, WaitingPush, Workshop};
 pub use hub::Hub;
 pub use listen::{Address, ListenError, Listening, Tls, bind};
 pub use mcp::serve_stdio as serve_mcp;
+pub use routes::{A2aAuthentication, A2aPushConfig, PUSH_DONE};
 pub use signature::{is_signed, sign};

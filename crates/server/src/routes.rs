@@ -1,6 +1,7 @@
 //! The routes, one file for each kind of thing.
 
 mod a2a;
+mod a2a_push;
 mod ag_ui;
 mod ai_sdk;
 mod approvals;
@@ -10,6 +11,9 @@ mod others;
 mod page;
 mod runs;
 mod threads;
+
+pub(super) use a2a_push::tell;
+pub use a2a_push::{A2aAuthentication, A2aPushConfig, PUSH_DONE};
 
 use std::marker::PhantomData;
 use std::sync::Arc;

@@ -25,6 +25,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0007_outline.sql"),
     include_str!("migrations/0008_command.sql"),
     include_str!("migrations/0009_delivery.sql"),
+    include_str!("migrations/0010_push.sql"),
 ];
 /// Above this the write-ahead log is cut back after a checkpoint.
 const JOURNAL_LIMIT: i64 = 8 * 1024 * 1024;

@@ -76,6 +76,22 @@ pub(super) fn guarded(builder: ClientBuilder, allowed: &AllowedHosts) -> ClientB
         .referer(false)
 }
 
+/// A client for one URL that other programs gave: it talks to public addresses over TLS, and to hosts that are allowed
+/// all the same.
+///
+/// # Errors
+/// Why the URL is not asked, as the rest of a sentence.
+pub fn public_client(url: &str, allowed: &[String]) -> Result<(reqwest::Client, Url), String> {
+    let url = Url::parse(url).map_err(|_| "is not a URL".to_owned())?;
+    let allowed = AllowedHosts(allowed.into());
+    allowed.check(&url)?;
+    if url.scheme() != "https" && !url.host_str().is_some_and(|host| allowed.allows_name(host)) {
+        return Err("must begin with https://".to_owned());
+    }
+    let client = guarded(plain_builder(), &allowed).build().map_err(|error| error.to_string())?;
+    Ok((client, url))
+}
+
 /// A client of our own for who gives none: no proxy, and with the roots that come with the program beside the system's.
 pub(super) fn plain_builder() -> ClientBuilder {
     // The first one counts; that another one is installed already is fine.
@@ -117,5 +133,12 @@ mod tests {
         assert!(check(&some, "http://localhost:9/").is_err());
         assert_eq!(check(&some, "http://127.0.0.1:1234/"), Ok(()));
         assert!(check(&some, "http://127.0.0.2/").is_err());
+        let given = |url: &str| public_client(url, &["localhost:8080".to_owned()]).map(|_| ());
+        assert_eq!(given("https://example.org/x"), Ok(()));
+        assert_eq!(given("http://localhost:8080/"), Ok(()));
+        for url in ["http://example.org/", "https://127.0.0.1/", "http://localhost:9/", "x", "https://[::1]/"]
+        {
+            assert!(given(url).is_err(), "{url}");
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::cli::Cli;
 use crate::config::Env;
 use crate::contract::audit::AuditRow;
 use crate::contract::grant::GrantRequest;
-use crate::contract::ids::ThreadId;
+use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
 use crate::contract::record::{
@@ -24,8 +24,9 @@ use crate::contract::record::{
 use crate::contract::storage::{AuditFilter, SuspensionFilter, ThreadRunStore};
 use crate::contract::suspension::Actor;
 use crate::runtime::AgentRuntime;
-use crate::server::{Access, ApiError, ServerHost, Slice, Workshop};
-use crate::store::{InboxFilter, JobFilter, Page, Store};
+use crate::server::{A2aPushConfig, Access, ApiError, ServerHost, Slice, WaitingPush, Workshop};
+use crate::store::{InboxFilter, JobFilter, Page, PushTarget, PushTargetsOf, Store};
+use crate::tools::public_client;
 
 /// What a decision over HTTP has as its channel.
 const CHANNEL: &str = "http";
@@ -205,6 +206,46 @@ impl ServerHost for Served {
         Ok(self.store.delete_thread(thread, &own, is_alive, (actor, now)).await?)
     }
 
+    fn checked_push(&self, url: &str) -> Result<(), String> {
+        public_client(url, &self.here.foundation.loaded.settings.serve.push_hosts).map(|_| ())
+    }
+
+    async fn keep_push(
+        &self,
+        thread: &ThreadId,
+        run: &RunId,
+        config: &A2aPushConfig,
+    ) -> Result<(), ApiError> {
+        let target = PushTarget {
+            run_id: run.clone(),
+            id: config.id.clone(),
+            thread_id: thread.clone(),
+            config: serde_json::to_string(config).map_err(|error| ApiError::internal(error.to_string()))?,
+        };
+        let is_kept = self.store.put_push_target(target, self.here.clock.now_ms()).await?;
+        if is_kept { Ok(()) } else { Err(ApiError::not_found("conversation", thread.as_str())) }
+    }
+
+    async fn pushes_of_run(&self, run: &RunId) -> Result<Vec<A2aPushConfig>, ApiError> {
+        let found = self.store.push_targets(PushTargetsOf::Run(run.clone())).await?;
+        Ok(found.into_iter().filter_map(waiting_push).map(|push| push.config).collect())
+    }
+
+    async fn pushes_that_wait(&self, thread: Option<&ThreadId>) -> Result<Vec<WaitingPush>, ApiError> {
+        let of = thread.map_or(PushTargetsOf::AllWaiting, |thread| PushTargetsOf::Waiting(thread.clone()));
+        Ok(self.store.push_targets(of).await?.into_iter().filter_map(waiting_push).collect())
+    }
+
+    async fn remove_push(&self, run: &RunId, id: &str) -> Result<(), ApiError> {
+        self.store.delete_push_target(run, id.to_owned()).await?;
+        Ok(())
+    }
+
+    async fn push(&self, to: &WaitingPush, stop: &str, body: Value) -> Result<(), ApiError> {
+        self.here.notifier.webhooks().push(to, stop, &body).await?;
+        Ok(())
+    }
+
     async fn capabilities(&self) -> Result<Value, ApiError> {
         let mut agents = agent_list::rows(&self.here);
         for agent in &mut agents {
@@ -226,6 +267,12 @@ impl ServerHost for Served {
             "namespaces": ["agents"],
         }))
     }
+}
+
+/// An address as the server knows it; one that another version wrote is left out.
+fn waiting_push(target: PushTarget) -> Option<WaitingPush> {
+    let config = serde_json::from_str(&target.config).ok()?;
+    Some(WaitingPush { thread: target.thread_id, run: target.run_id, config })
 }
 
 struct FolderApp(Arc<App>);

@@ -21,6 +21,7 @@ use aye_runtime::RunRequest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::a2a_push::{self, A2aPushConfig, PushOperation};
 use super::ai_sdk::thread_of;
 use super::{AppState, Paging, approvals, now_ms};
 use crate::access::{Caller, TokenScope};
@@ -41,24 +42,29 @@ pub(super) fn routes(api: Api) -> Api {
 }
 
 /// The operations of the protocol; the name of an agent can stand before each.
-const OPERATIONS: [Operations; 6] = [
+const OPERATIONS: [Operations; 11] = [
     ("post", "/v1/a2a/message:send", "Send a message and wait", "a2a::send"),
     ("post", "/v1/a2a/message:stream", "Send a message and stream", "a2a::stream"),
     ("get", "/v1/a2a/tasks", "List tasks", "a2a::list"),
     ("get", "/v1/a2a/tasks/{id}", "Show a task", "a2a::show"),
     ("post", "/v1/a2a/tasks/{id}:cancel", "Cancel a task", "a2a::cancel"),
     ("post", "/v1/a2a/tasks/{id}:subscribe", "Follow a task", "a2a::subscribe"),
+    ("post", "/v1/a2a/tasks/{id}/pushNotificationConfigs", "Send a task's news to an address", "a2a::push"),
+    ("get", "/v1/a2a/tasks/{id}/pushNotificationConfigs", "List the addresses of a task", "a2a::pushes"),
+    ("get", "/v1/a2a/tasks/{id}/pushNotificationConfigs/{config}", "Show an address", "a2a::show_push"),
+    ("delete", "/v1/a2a/tasks/{id}/pushNotificationConfigs/{config}", "Forget an address", "a2a::stop_push"),
+    ("get", "/v1/a2a/extendedAgentCard", "The card for callers with a token", "a2a::extended_card"),
 ];
 
 /// An error by the name that clients know it by.
-struct A2aError {
+pub(super) struct A2aError {
     status: StatusCode,
     reason: &'static str,
     message: String,
 }
 
 impl A2aError {
-    fn new(status: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn new(status: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self { status, reason, message: message.into() }
     }
 
@@ -110,13 +116,17 @@ impl IntoResponse for A2aError {
 
 /// What this server offers, for those who look for agents. It names no folder and no model.
 async fn card(State(hub): AppState) -> Json<Value> {
+    Json(public_card(&hub))
+}
+
+fn public_card(hub: &Hub) -> Value {
     let url = hub.url.as_deref().map_or_else(String::new, |url| format!("{url}/v1/a2a"));
-    Json(json!({
+    json!({
         "name": "aye",
         "description": "A coding agent that asks before it does anything its rules do not allow",
         "version": env!("CARGO_PKG_VERSION"),
         "supportedInterfaces": [{ "url": url, "protocolBinding": "HTTP+JSON", "protocolVersion": VERSION.1 }],
-        "capabilities": { "streaming": true, "pushNotifications": false, "extendedAgentCard": false },
+        "capabilities": { "streaming": true, "pushNotifications": true, "extendedAgentCard": true },
         "defaultInputModes": ["text/plain"],
         "defaultOutputModes": ["text/plain"],
         "securitySchemes": { "token": { "httpAuthSecurityScheme": { "scheme": "Bearer" } } },
@@ -127,7 +137,27 @@ async fn card(State(hub): AppState) -> Json<Value> {
             "description": "Reads, changes and runs what is in a folder; questions come back as input-required",
             "tags": ["coding"],
         }],
-    }))
+    })
+}
+
+/// The same for callers with a token: with the agents, each as a tenant and a skill.
+async fn extended_card(hub: &Hub) -> Result<Value, ApiError> {
+    let mut card = public_card(hub);
+    let capabilities = hub.program.capabilities().await?;
+    let base = card["supportedInterfaces"][0].clone();
+    for agent in capabilities["agents"].as_array().into_iter().flatten() {
+        let (Some(id), about) = (agent["id"].as_str(), &agent["description"]) else { continue };
+        let mut interface = base.clone();
+        interface["tenant"] = id.into();
+        let about = about.as_str().unwrap_or("An agent of this server");
+        let skill = json!({ "id": id, "name": id, "description": about, "tags": ["agent"] });
+        for (list, entry) in [("supportedInterfaces", interface), ("skills", skill)] {
+            if let Some(list) = card[list].as_array_mut() {
+                list.push(entry);
+            }
+        }
+    }
+    Ok(card)
 }
 
 /// What a path asks for, without its tenant.
@@ -138,7 +168,7 @@ enum Operation<'a> {
     Show(&'a str),
     Cancel(&'a str),
     Subscribe(&'a str),
-    PushConfigs,
+    Push(&'a str, PushOperation<'a>),
     ExtendedCard,
 }
 
@@ -151,7 +181,16 @@ fn operation<'a>(method: &Method, path: &'a str) -> Option<(Operation<'a>, Optio
             (&Method::POST, ["message:stream"]) => Operation::Stream,
             (&Method::GET, ["extendedAgentCard"]) => Operation::ExtendedCard,
             (&Method::GET, ["tasks"]) => Operation::List,
-            (_, ["tasks", _, "pushNotificationConfigs", ..]) => Operation::PushConfigs,
+            (method, ["tasks", task, "pushNotificationConfigs", rest @ ..]) => {
+                let operation = match (method, rest) {
+                    (&Method::POST, []) => PushOperation::Create,
+                    (&Method::GET, []) => PushOperation::List,
+                    (&Method::GET, [id]) => PushOperation::Get(id),
+                    (&Method::DELETE, [id]) => PushOperation::Delete(id),
+                    _ => return None,
+                };
+                Operation::Push(task, operation)
+            }
             (method, ["tasks", id]) => match (method, id.rsplit_once(':')) {
                 (&Method::POST, Some((id, "cancel"))) => Operation::Cancel(id),
                 (&Method::POST | &Method::GET, Some((id, "subscribe"))) => Operation::Subscribe(id),
@@ -201,16 +240,14 @@ async fn serve(
         }
         Operation::Cancel(id) => cancel(&hub, &caller, id).await,
         Operation::Subscribe(id) => subscribe(&hub, &caller, id).await,
-        Operation::PushConfigs => Err(A2aError::new(
-            StatusCode::BAD_REQUEST,
-            "PUSH_NOTIFICATION_NOT_SUPPORTED",
-            "this server sends no push notifications; stream or subscribe instead",
-        )),
-        Operation::ExtendedCard => Err(A2aError::new(
-            StatusCode::BAD_REQUEST,
-            "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
-            "this server has no extended card",
-        )),
+        Operation::Push(task, operation) => {
+            demand(&caller, TokenScope::Chat)?;
+            a2a_push::serve(&hub, &run_of(&hub, task).await?, operation, &body).await
+        }
+        Operation::ExtendedCard => {
+            demand(&caller, TokenScope::Read)?;
+            Ok(Json(extended_card(&hub).await?).into_response())
+        }
     }
 }
 
@@ -234,7 +271,7 @@ async fn run_of(hub: &Hub, id: &str) -> Result<RunRecord, A2aError> {
 }
 
 /// A run as a task.
-async fn shown(hub: &Hub, run: &RunRecord, history: Option<usize>) -> Result<A2aTask, ApiError> {
+pub(super) async fn shown(hub: &Hub, run: &RunRecord, history: Option<usize>) -> Result<A2aTask, ApiError> {
     let (_, messages) = hub.store().messages_of_run(&run.thread_id, &run.id).await?;
     let open = hub.store().waiting_below(&run.thread_id).await?;
     Ok(task(run, &messages, &open, history))
@@ -280,12 +317,14 @@ async fn send(hub: &Arc<Hub>, caller: &Caller, tenant: Option<&str>, body: &[u8]
     demand(caller, TokenScope::Chat)?;
     let request: A2aSendRequest =
         serde_json::from_slice(body).map_err(|error| ApiError::field("message", error.to_string()))?;
-    if request.configuration.task_push_notification_config.is_some() {
-        return Err(A2aError::new(
-            StatusCode::BAD_REQUEST,
-            "PUSH_NOTIFICATION_NOT_SUPPORTED",
-            "this server sends no push notifications",
-        ));
+    let push: Option<A2aPushConfig> = match request.configuration.task_push_notification_config.clone() {
+        Some(push) => Some(serde_json::from_value(push).map_err(|error| {
+            ApiError::field("configuration.taskPushNotificationConfig", error.to_string())
+        })?),
+        None => None,
+    };
+    if let Some(push) = &push {
+        hub.program.checked_push(&push.url).map_err(|why| ApiError::field("url", why))?;
     }
     let named = Some(request.message.task_id.as_str()).filter(|id| !id.is_empty());
     let known = match named {
@@ -341,6 +380,9 @@ async fn send(hub: &Arc<Hub>, caller: &Caller, tenant: Option<&str>, body: &[u8]
             hub.begin(&thread, begin).await?
         }
     };
+    if let Some(push) = push {
+        a2a_push::add(hub, &thread.id, &run, push).await?;
+    }
     Ok(Turn {
         reader: reader.of(run.clone()),
         thread: thread.id,
@@ -455,7 +497,10 @@ mod tests {
                     Operation::Show(id) => format!("show {id}"),
                     Operation::Cancel(id) => format!("cancel {id}"),
                     Operation::Subscribe(id) => format!("subscribe {id}"),
-                    Operation::PushConfigs => "push".to_owned(),
+                    Operation::Push(task, PushOperation::Create) => format!("push {task}"),
+                    Operation::Push(task, PushOperation::List) => format!("pushes {task}"),
+                    Operation::Push(task, PushOperation::Get(id)) => format!("push {task} {id}"),
+                    Operation::Push(task, PushOperation::Delete(id)) => format!("no push {task} {id}"),
                     Operation::ExtendedCard => "card".to_owned(),
                 },
                 tenant,
@@ -467,7 +512,10 @@ mod tests {
         assert_eq!(of(Method::GET, "tasks/a:b"), is("show a:b", None));
         assert_eq!(of(Method::POST, "tasks/a:cancel"), is("cancel a", None));
         assert_eq!(of(Method::GET, "r/tasks/a:subscribe"), is("subscribe a", Some("r")));
-        assert_eq!(of(Method::DELETE, "tasks/a/pushNotificationConfigs/b"), is("push", None));
+        assert_eq!(of(Method::DELETE, "tasks/a/pushNotificationConfigs/b"), is("no push a b", None));
+        assert_eq!(of(Method::POST, "r/tasks/a/pushNotificationConfigs"), is("push a", Some("r")));
+        assert_eq!(of(Method::GET, "tasks/a/pushNotificationConfigs"), is("pushes a", None));
+        assert_eq!(of(Method::POST, "tasks/a/pushNotificationConfigs/b"), None);
         assert_eq!(of(Method::GET, "message:send"), None);
         assert_eq!(of(Method::POST, "a/b/message:send"), None);
     }

@@ -1,7 +1,7 @@
 //! Messages to other programs.
 
 use super::*;
-use crate::{OutboxOutcome, OutboxStatus};
+use crate::{OutboxOutcome, OutboxStatus, PushTarget, PushTargetsOf, push_key};
 
 async fn put(store: &Store, key: &str) -> bool {
     store.put_into_outbox(&"t1".into(), key.into(), "webhook:x".into(), "{}".into(), 10).await.unwrap()
@@ -52,11 +52,41 @@ async fn a_store_from_before_has_sent_nothing() {
     let home = Home::new();
     home.make();
     let old = home.raw();
-    old.execute_batch("DROP TABLE delivery").unwrap();
+    old.execute_batch("DROP TABLE delivery; DROP TABLE push_target").unwrap();
     old.pragma_update(None, "user_version", 8).unwrap();
     drop(old);
     let store = home.open();
     assert_eq!(store.outbox(true).await.unwrap(), []);
     store.create_thread(thread("t1")).await.unwrap();
     assert!(put(&store, "a").await);
+}
+
+#[tokio::test]
+async fn an_address_waits_for_the_end_of_its_run_and_goes_with_its_conversation() {
+    let store = Store::in_memory().unwrap();
+    let target = |config: &str| PushTarget {
+        run_id: "r1".into(),
+        id: "a".into(),
+        thread_id: "t1".into(),
+        config: config.into(),
+    };
+    assert!(!store.put_push_target(target("0"), 1).await.unwrap(), "no such conversation");
+    store.create_thread(thread("t1")).await.unwrap();
+    assert!(store.put_push_target(target("1"), 1).await.unwrap());
+    assert!(store.put_push_target(target("2"), 2).await.unwrap(), "in its place");
+    let of = async |of: PushTargetsOf| store.push_targets(of).await.unwrap();
+    assert_eq!(of(PushTargetsOf::Run("r1".into())).await, [target("2")]);
+    assert_eq!(of(PushTargetsOf::Run("r2".into())).await, []);
+    for stop in ["q1", "done"] {
+        assert_eq!(of(PushTargetsOf::Waiting("t1".into())).await, [target("2")]);
+        assert_eq!(of(PushTargetsOf::AllWaiting).await, [target("2")]);
+        assert!(put(&store, &push_key(&"r1".into(), "a", stop)).await);
+    }
+    assert_eq!(of(PushTargetsOf::Waiting("t1".into())).await, []);
+    assert_eq!(of(PushTargetsOf::AllWaiting).await, []);
+    assert!(store.delete_push_target(&"r1".into(), "a".into()).await.unwrap());
+    assert!(!store.delete_push_target(&"r1".into(), "a".into()).await.unwrap());
+    store.put_push_target(target("3"), 3).await.unwrap();
+    store.delete_thread(&"t1".into(), &owner("me"), |_| false, by()).await.unwrap();
+    assert_eq!(of(PushTargetsOf::Run("r1".into())).await, []);
 }

@@ -1,0 +1,163 @@
+//! Push notifications of A2A: other agents name an address for a task, and are told when it needs input or is over.
+//!
+//! The task as it stands is a message of the outbox, one for each place where it stopped: what was told before a crash is
+//! not told again, and what was not is told by the next server.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use aye_core::contract::ids::{RunId, ThreadId};
+use aye_core::contract::lifecycle::RunStatus;
+use aye_core::contract::record::RunRecord;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::a2a::{A2aError, shown};
+use crate::error::ApiError;
+use crate::hub::Hub;
+
+/// The place where a task stops for good.
+pub const PUSH_DONE: &str = "done";
+/// Addresses that one task may have.
+const MAX_CONFIGS: usize = 16;
+
+/// Where and how a task's news are sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct A2aPushConfig {
+    /// Unique for the task; made when none is given.
+    pub id: String,
+    /// The task.
+    pub task_id: String,
+    /// The address.
+    pub url: String,
+    /// A secret of the receiver: it is sent with each message, which is also signed with it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub token: String,
+    /// What the receiver wants in `Authorization`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<A2aAuthentication>,
+}
+
+/// What a receiver wants in `Authorization`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct A2aAuthentication {
+    /// Such as `Bearer`.
+    pub scheme: String,
+    /// What stands behind it.
+    pub credentials: String,
+}
+
+/// What is asked about the addresses of a task.
+pub(super) enum PushOperation<'a> {
+    Create,
+    List,
+    Get(&'a str),
+    Delete(&'a str),
+}
+
+fn no_config(id: &str) -> A2aError {
+    let shown: String = id.chars().take(80).collect();
+    let message = format!("the task has no push notification config `{shown}`");
+    A2aError::new(StatusCode::NOT_FOUND, "TASK_NOT_FOUND", message)
+}
+
+/// Keeps an address of a task.
+pub(super) async fn add(
+    hub: &Arc<Hub>,
+    thread: &ThreadId,
+    run: &RunId,
+    given: A2aPushConfig,
+) -> Result<A2aPushConfig, A2aError> {
+    hub.program.checked_push(&given.url).map_err(|why| ApiError::field("url", why))?;
+    let is_word = |text: &str| text.len() <= 1024 && text.bytes().all(|b| b.is_ascii_graphic());
+    let is_header =
+        |text: &str| text.len() <= 4096 && text.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
+    if !is_word(&given.id) || given.id.len() > 128 {
+        return Err(ApiError::field("id", "must be up to 128 printable characters without blanks").into());
+    }
+    if !is_word(&given.token) {
+        return Err(ApiError::field("token", "must be up to 1024 printable characters without blanks").into());
+    }
+    if let Some(A2aAuthentication { scheme, credentials }) = &given.authentication
+        && (scheme.is_empty() || !is_word(scheme) || !is_header(credentials))
+    {
+        return Err(ApiError::field("authentication", "must be a scheme and its credentials").into());
+    }
+    let known = hub.program.pushes_of_run(run).await?;
+    let id = if given.id.is_empty() { RunId::fresh().to_string() } else { given.id };
+    if known.len() >= MAX_CONFIGS && known.iter().all(|config| config.id != id) {
+        let message = format!("a task has at most {MAX_CONFIGS} push notification configs");
+        return Err(A2aError::new(StatusCode::BAD_REQUEST, "INVALID_PARAMS", message));
+    }
+    let config = A2aPushConfig { id, task_id: run.to_string(), ..given };
+    hub.program.keep_push(thread, run, &config).await?;
+    hub.tells(thread);
+    // It may have stopped before anybody wanted to know.
+    tell(hub, thread).await;
+    Ok(config)
+}
+
+pub(super) async fn serve(
+    hub: &Arc<Hub>,
+    run: &RunRecord,
+    operation: PushOperation<'_>,
+    body: &[u8],
+) -> Result<Response, A2aError> {
+    Ok(match operation {
+        PushOperation::Create => {
+            let given: A2aPushConfig =
+                serde_json::from_slice(body).map_err(|error| ApiError::field("url", error.to_string()))?;
+            if !given.task_id.is_empty() && given.task_id != run.id.as_str() {
+                return Err(ApiError::field("taskId", "the path names another task").into());
+            }
+            Json(add(hub, &run.thread_id, &run.id, given).await?).into_response()
+        }
+        PushOperation::List => {
+            let configs = hub.program.pushes_of_run(&run.id).await?;
+            Json(json!({ "configs": configs, "nextPageToken": "" })).into_response()
+        }
+        PushOperation::Get(id) => {
+            let configs = hub.program.pushes_of_run(&run.id).await?;
+            let found = configs.into_iter().find(|config| config.id == id).ok_or_else(|| no_config(id))?;
+            Json(found).into_response()
+        }
+        PushOperation::Delete(id) => {
+            // Deleting what is gone is no error: the caller may have lost the first reply.
+            hub.program.remove_push(&run.id, id).await?;
+            Json(json!({})).into_response()
+        }
+    })
+}
+
+/// Writes a message for each address of a conversation whose task needs input or is over, once for each time.
+pub(crate) async fn tell(hub: &Arc<Hub>, thread: &ThreadId) {
+    if let Err(error) = told(hub, thread).await {
+        tracing::warn!(%thread, error = error.message(), "push notifications are not written");
+    }
+}
+
+async fn told(hub: &Arc<Hub>, thread: &ThreadId) -> Result<(), ApiError> {
+    for to in hub.program.pushes_that_wait(Some(thread)).await? {
+        // One that is not there yet begins in a moment.
+        let Some(record) = hub.store().load_run(&to.run).await? else { continue };
+        let stop = match record.status {
+            RunStatus::Running => None,
+            RunStatus::Waiting => {
+                let open = hub.store().waiting_below(thread).await?;
+                let ids: Vec<_> = open.iter().map(|question| question.id.as_str()).collect();
+                // Without one, the answers are there and the run goes on in a moment.
+                (!ids.is_empty()).then(|| ids.join(" "))
+            }
+            RunStatus::Done => Some(PUSH_DONE.to_owned()),
+        };
+        if let Some(stop) = stop {
+            let body = json!({ "task": shown(hub, &record, None).await? });
+            hub.program.push(&to, &stop, body).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! Where other agents want to be told what becomes of a task.
+
+use rusqlite::Row;
+
+use super::rows::{int, text};
+use super::{SqlFailure, Store, StoreError};
+use aye_core::contract::ids::{RunId, ThreadId};
+
+/// An address that is told what becomes of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushTarget {
+    /// The run.
+    pub run_id: RunId,
+    /// Unique for the run.
+    pub id: String,
+    /// Its conversation.
+    pub thread_id: ThreadId,
+    /// The address and its secrets, as JSON.
+    pub config: String,
+}
+
+/// Whose addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PushTargetsOf {
+    /// Those of a run.
+    Run(RunId),
+    /// Those of a conversation that were not told the end.
+    Waiting(ThreadId),
+    /// Those of all conversations that were not told the end.
+    AllWaiting,
+}
+
+/// The key of a message to an address about the place where its run stopped.
+pub fn push_key(run: &RunId, id: &str, stop: &str) -> String {
+    format!("push {run} {id} {stop}")
+}
+
+/// Whose run is not over, as far as the address was told; the key is that of [`push_key`].
+macro_rules! waiting {
+    () => {
+        "NOT EXISTS (SELECT 1 FROM delivery WHERE key = 'push ' || run_id || ' ' || push_target.id || ' done')"
+    };
+}
+
+impl Store {
+    /// Keeps an address, in place of one with the same id. `false`: there is no such conversation.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn put_push_target(&self, target: PushTarget, now_ms: u64) -> Result<bool, StoreError> {
+        self.write(move |tx| {
+            let sql = "INSERT INTO push_target (run_id, id, thread_id, config, created_at) \
+                       SELECT ?1, ?2, id, ?4, ?5 FROM thread WHERE id = ?3 \
+                       ON CONFLICT (run_id, id) DO UPDATE SET config = excluded.config";
+            let PushTarget { run_id, id, thread_id, config } = target;
+            let values = (run_id.as_str(), id, thread_id.as_str(), config, int(now_ms));
+            Ok(tx.prepare_cached(sql)?.execute(values)? == 1)
+        })
+        .await
+    }
+
+    /// Addresses, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn push_targets(&self, of: PushTargetsOf) -> Result<Vec<PushTarget>, StoreError> {
+        self.read(move |conn| {
+            let (which, value) = match &of {
+                PushTargetsOf::Run(run) => ("run_id = ?1", run.as_str()),
+                PushTargetsOf::Waiting(thread) => {
+                    (concat!("thread_id = ?1 AND ", waiting!()), thread.as_str())
+                }
+                PushTargetsOf::AllWaiting => (concat!("?1 = '' AND ", waiting!()), ""),
+            };
+            let sql = format!(
+                "SELECT run_id, id, thread_id, config FROM push_target WHERE {which} ORDER BY created_at, id"
+            );
+            let mut statement = conn.prepare_cached(&sql)?;
+            let rows = statement.query_map((value,), row_of)?.collect::<Result<_, _>>()?;
+            Ok::<_, SqlFailure>(rows)
+        })
+        .await
+    }
+
+    /// Forgets an address. `false`: there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn delete_push_target(&self, run: &RunId, id: String) -> Result<bool, StoreError> {
+        let run = run.clone();
+        self.write(move |tx| {
+            let sql = "DELETE FROM push_target WHERE run_id = ?1 AND id = ?2";
+            Ok(tx.prepare_cached(sql)?.execute((run.as_str(), id))? == 1)
+        })
+        .await
+    }
+}
+
+fn row_of(row: &Row<'_>) -> rusqlite::Result<PushTarget> {
+    Ok(PushTarget {
+        run_id: text(row, 0)?.into(),
+        id: text(row, 1)?,
+        thread_id: text(row, 2)?.into(),
+        config: text(row, 3)?,
+    })
+}
