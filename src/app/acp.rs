@@ -197,8 +197,8 @@ impl FolderHost for Folder {
         self.app.permission.mode()
     }
 
-    fn set_mode(&self, mode: Mode) -> Result<(), String> {
-        self.app.permission.set_mode(mode).map_err(|why| why.to_string())
+    fn set_mode(&self, mode: Mode) -> Result<(), Refusal> {
+        self.app.permission.set_mode(mode).map_err(|why| Refusal::Invalid(why.to_string()))
     }
 
     fn commands(&self) -> Vec<PromptCommand> {
@@ -224,8 +224,8 @@ impl FolderHost for Folder {
         models
     }
 
-    async fn set_model(&self, name: &str) -> Result<(), String> {
-        self.app.set_model(name).await
+    async fn set_model(&self, name: &str) -> Result<(), Refusal> {
+        self.app.set_model(name).await.map_err(Refusal::Invalid)
     }
 
     async fn prepare(&self) -> Vec<String> {
@@ -233,7 +233,7 @@ impl FolderHost for Folder {
         std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn message(&self, parts: Vec<PromptPart>) -> Result<Message, String> {
+    async fn message(&self, parts: Vec<PromptPart>) -> Result<Message, Refusal> {
         let mut text = String::new();
         let mut goes_with = Vec::new();
         for part in parts {
@@ -244,11 +244,15 @@ impl FolderHost for Folder {
                     Some(path) => text.extend(["@", &path.to_string_lossy()]),
                     None => text.extend(["[", &name, "](", &uri, ")"]),
                 },
-                PromptPart::Resource { uri, text } => goes_with.push(self.resource(&uri, &text)?),
-                PromptPart::Image(data) => goes_with.push(images::given(&self.app, &data).await?),
+                PromptPart::Resource { uri, text } => {
+                    goes_with.push(self.resource(&uri, &text).map_err(Refusal::Invalid)?);
+                }
+                PromptPart::Image(data) => {
+                    goes_with.push(images::given(&self.app, &data).await.map_err(Refusal::Invalid)?);
+                }
             }
         }
-        compose::message(&self.app, &text, &text, goes_with).await
+        compose::message(&self.app, &text, &text, goes_with).await.map_err(Refusal::Invalid)
     }
 
     async fn decide(&self, id: &SuspensionId, mut answer: Answer) -> Result<DecideOutcome, DecideError> {

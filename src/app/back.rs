@@ -185,7 +185,7 @@ impl App {
 
     async fn plan(&self, tree: TreeId) -> Result<Plan, String> {
         let own = self.own_snapshots()?;
-        tokio::task::spawn_blocking(move || own.plan(&tree)).await.map_err(text)?
+        tokio::task::spawn_blocking(move || own.plan(&tree)).await.map_err(text)?.map_err(text)
     }
 
     pub(super) async fn back_preview(
@@ -385,7 +385,8 @@ impl App {
         let wanted = wanted.to_owned();
         let mut changes = tokio::task::spawn_blocking(move || own.changes_since(&tree, &wanted, SHOWN_FILES))
             .await
-            .map_err(text)??;
+            .map_err(text)?
+            .map_err(text)?;
         let when = super::commands::when(first.created_at);
         changes.notes.insert(0, format!("since {when}, before the first step that may have changed files"));
         Ok(changes)

@@ -136,7 +136,7 @@ impl Git {
     /// Filters of any name do nothing from now on.
     async fn without_filters(&mut self) -> Result<(), String> {
         let told = self.ask(&["config", "-z", "--name-only", "--list"], b"", MAX_LIST).await?;
-        self.settings.extend(harmless(&told.out)?);
+        self.settings.extend(harmless(&told.out).map_err(|error| error.to_string())?);
         Ok(())
     }
 }

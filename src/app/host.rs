@@ -494,7 +494,7 @@ impl Host for TerminalHost {
     }
 
     async fn take_over(&self, thread: &ThreadId, id: &str) -> Result<(), String> {
-        let terminal = self.app.runtime.terminal(thread, id)?;
+        let terminal = self.app.runtime.terminal(thread, id).map_err(|error| error.to_string())?;
         take_over::take_over(terminal.as_ref(), id).await
     }
 

@@ -94,7 +94,7 @@ fn answer_schema(file: Option<&Path>) -> Result<Option<Arc<AnswerSchema>>, Failu
     let Some(file) = file else { return Ok(None) };
     let wrong = |why: String| Failure::usage(format!("--json-schema {}: {why}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-    AnswerSchema::parse(&text).map(|schema| Some(Arc::new(schema))).map_err(wrong)
+    AnswerSchema::parse(&text).map(|schema| Some(Arc::new(schema))).map_err(|error| wrong(error.to_string()))
 }
 
 /// One tool of a client, in the names that clients use for it.

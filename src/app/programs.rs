@@ -71,7 +71,7 @@ impl ProjectPrograms {
             serves: false,
             terminal: false,
         };
-        self.env.confine(request, what, &AgentSpec::new("")).await
+        self.env.confine(request, what, &AgentSpec::new("")).await.map_err(|error| error.to_string())
     }
 }
 

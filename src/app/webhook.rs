@@ -224,7 +224,8 @@ impl Inner {
         let target = target.ok_or(("its address was removed".to_owned(), true))?;
         let config: A2aPushConfig =
             serde_json::from_str(&target.config).map_err(|error| (error.to_string(), true))?;
-        let (client, url) = public_client(&config.url, &self.push_hosts).map_err(|why| (why, true))?;
+        let (client, url) =
+            public_client(&config.url, &self.push_hosts).map_err(|why| (why.to_string(), true))?;
         // Who named no secret knows none to compare with.
         let key = match config.token.as_bytes() {
             [] => self.key(&WebhookSettings::default()).map_err(|why| (why, false))?,

@@ -10,6 +10,7 @@ pub use crate::plugins::permission::{
 };
 
 use crate::contract::clock::SystemClock;
+use crate::contract::foreign::ForeignError;
 use crate::contract::workspace::Workspace;
 use crate::phase::{ConfigSchema, Plugin, PluginDescriptor, PluginRegistrar};
 use crate::plugins::permission as inner;
@@ -58,7 +59,7 @@ impl Plugin for PermissionPlugin {
         Self::with_rules(RuleSet::default()).config_schemas()
     }
 
-    fn check_section(&self, key: &str, section: &JsonValue) -> Result<(), String> {
+    fn check_section(&self, key: &str, section: &JsonValue) -> Result<(), ForeignError> {
         Self::with_rules(RuleSet::default()).check_section(key, section)
     }
 }

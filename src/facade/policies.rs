@@ -11,6 +11,7 @@ pub use crate::plugins::stop::{
     TokenBudgetPolicy, policies_from_specs,
 };
 
+use crate::contract::foreign::ForeignError;
 use crate::phase::{ConfigSchema, Plugin, PluginDescriptor, PluginRegistrar};
 use crate::plugins::stop::{STOP_PLUGIN, StopPlugin};
 use crate::state::{JsonValue, StateError};
@@ -82,7 +83,7 @@ impl Plugin for StopConditionPlugin {
         self.plugin.as_ref().map(Plugin::config_schemas).unwrap_or_default()
     }
 
-    fn check_section(&self, key: &str, section: &JsonValue) -> Result<(), String> {
+    fn check_section(&self, key: &str, section: &JsonValue) -> Result<(), ForeignError> {
         self.plugin.as_ref().map_or(Ok(()), |plugin| plugin.check_section(key, section))
     }
 }
@@ -127,7 +128,7 @@ impl Plugin for MaxRoundsPlugin {
         self.0.config_schemas()
     }
 
-    fn check_section(&self, key: &str, section: &JsonValue) -> Result<(), String> {
+    fn check_section(&self, key: &str, section: &JsonValue) -> Result<(), ForeignError> {
         self.0.check_section(key, section)
     }
 }

@@ -110,8 +110,8 @@ pub trait FolderHost: Send + Sync {
     /// Changes it for this session.
     ///
     /// # Errors
-    /// Why the mode cannot be entered.
-    fn set_mode(&self, mode: Mode) -> Result<(), String>;
+    /// [`Refusal`]: the mode cannot be entered.
+    fn set_mode(&self, mode: Mode) -> Result<(), Refusal>;
 
     /// Commands that a prompt may start with.
     fn commands(&self) -> Vec<PromptCommand>;
@@ -125,8 +125,8 @@ pub trait FolderHost: Send + Sync {
     /// Chooses another model for this session.
     ///
     /// # Errors
-    /// Why it cannot be used.
-    async fn set_model(&self, name: &str) -> Result<(), String>;
+    /// [`Refusal`]: it cannot be used.
+    async fn set_model(&self, name: &str) -> Result<(), Refusal>;
 
     /// Waits a moment for MCP servers, before a run. Returns what the user should know.
     async fn prepare(&self) -> Vec<String>;
@@ -134,8 +134,8 @@ pub trait FolderHost: Send + Sync {
     /// The message that a prompt is.
     ///
     /// # Errors
-    /// What is wrong with a part.
-    async fn message(&self, parts: Vec<PromptPart>) -> Result<Message, String>;
+    /// [`Refusal`]: something is wrong with a part.
+    async fn message(&self, parts: Vec<PromptPart>) -> Result<Message, Refusal>;
 
     /// Stores an answer, and the rule that is granted with it; a rule that cannot be granted is left out.
     ///

@@ -15,4 +15,4 @@ mod session;
 mod updates;
 
 pub use host::{ClientServer, EditorHost, FolderHost, ModelOption, PromptCommand, PromptPart, Refusal};
-pub use server::serve;
+pub use server::{ConnectionBroke, serve};

@@ -24,17 +24,29 @@ use super::session::{AcpSession, ClientAbilities};
 /// Sessions that one answer to `session/list` holds.
 const PAGE: usize = 50;
 
+/// Why a client could not be served any longer.
+#[derive(Debug)]
+pub struct ConnectionBroke(Error);
+
+impl std::fmt::Display for ConnectionBroke {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for ConnectionBroke {}
+
 /// Serves one client until it closes its stream or `stop` completes. Questions that are pending then stay pending.
 ///
 /// # Errors
-/// Why the connection broke.
+/// [`ConnectionBroke`].
 pub async fn serve(
     host: Arc<dyn EditorHost>,
     version: &str,
     incoming: impl Stream<Item = std::io::Result<String>> + Send + 'static,
     outgoing: impl Sink<String, Error = std::io::Error> + Send + 'static,
     stop: impl Future<Output = ()>,
-) -> Result<(), String> {
+) -> Result<(), ConnectionBroke> {
     let server = Arc::new(AcpServer {
         host,
         version: version.to_owned(),
@@ -45,7 +57,7 @@ pub async fn serve(
     });
     let connection = Box::pin(connect(Arc::clone(&server), Lines::new(outgoing, incoming)));
     let ended = tokio::select! {
-        ended = connection => ended.map_err(|error| error.message),
+        ended = connection => ended.map_err(ConnectionBroke),
         () = stop => Ok(()),
     };
     server.close().await;
@@ -375,7 +387,7 @@ impl AcpServer {
                 if !is_offered {
                     return Err(invalid(format!("unknown model `{}`", value.0.escape_debug())));
                 }
-                session.host.set_model(value.0.as_ref()).await.map_err(invalid)?;
+                session.host.set_model(value.0.as_ref()).await.map_err(refusal)?;
             }
             other => return Err(invalid(format!("unknown option `{}`", other.escape_debug()))),
         }
@@ -408,7 +420,7 @@ fn timestamp(at_ms: u64) -> Option<String> {
 /// Enters a mode that a client may enter, and tells the client.
 fn enter(session: &AcpSession, name: &str) -> Result<(), Error> {
     let mode = mode(name, session.host.mode())?;
-    session.host.set_mode(mode).map_err(invalid)?;
+    session.host.set_mode(mode).map_err(refusal)?;
     let update = acp::CurrentModeUpdate::new(acp::SessionModeId::new(mode.as_str()));
     session.send(vec![SessionUpdate::CurrentModeUpdate(update)]);
     Ok(())

@@ -24,7 +24,7 @@ use aye_runtime::{
     UnknownPolicy, stop_reason_of,
 };
 
-use super::ends::{RunEnd, internal, invalid, runtime_error};
+use super::ends::{RunEnd, internal, invalid, refusal, runtime_error};
 use super::host::{FolderHost, PromptPart};
 use super::questions;
 use super::updates::UpdateEncoder;
@@ -383,7 +383,7 @@ impl Turn<'_> {
         let session = self.session;
         let (runtime, thread) = (session.runtime(), &session.thread);
         session.prepare().await;
-        let message = session.host.message(parts).await.map_err(invalid)?;
+        let message = session.host.message(parts).await.map_err(refusal)?;
         // The client shows it already.
         session.encode(|encoder| {
             encoder.knows(&message);

@@ -27,7 +27,7 @@ use aye_runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError, Unknow
 use serde_json::json;
 
 pub use ask::OnAsk;
-pub use schema::AnswerSchema;
+pub use schema::{AnswerSchema, AnswerSchemaError};
 pub use typed::TypedAnswers;
 
 use ask::{HeadlessSession, SessionResult, Standing};

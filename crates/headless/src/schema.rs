@@ -1,5 +1,7 @@
 //! `--json-schema`: the answer is JSON that matches a schema, or the exit status says that it is not.
 
+use std::fmt;
+
 use serde_json::Value;
 
 use super::ask::{HeadlessSession, SessionResult};
@@ -22,18 +24,41 @@ pub struct AnswerSchema {
     text: String,
 }
 
+/// Why a text is no schema.
+#[derive(Debug)]
+pub enum AnswerSchemaError {
+    /// It is no JSON.
+    Json(serde_json::Error),
+    /// It is JSON of another kind.
+    NoObject,
+    /// It breaks the rules of JSON Schema.
+    Schema(Box<jsonschema::ValidationError<'static>>),
+}
+
+impl fmt::Display for AnswerSchemaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(error) => write!(f, "invalid JSON: {error}"),
+            Self::NoObject => f.write_str("a JSON Schema must be an object"),
+            Self::Schema(error) => write!(f, "invalid JSON Schema: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for AnswerSchemaError {}
+
 impl AnswerSchema {
     /// Reads a JSON Schema.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let schema: Value = serde_json::from_str(text).map_err(|error| format!("invalid JSON: {error}"))?;
+    /// [`AnswerSchemaError`].
+    pub fn parse(text: &str) -> Result<Self, AnswerSchemaError> {
+        let schema: Value = serde_json::from_str(text).map_err(AnswerSchemaError::Json)?;
         if !schema.is_object() && !schema.is_boolean() {
-            return Err("a JSON Schema must be an object".to_owned());
+            return Err(AnswerSchemaError::NoObject);
         }
-        let validator =
-            jsonschema::validator_for(&schema).map_err(|error| format!("invalid JSON Schema: {error}"))?;
+        let validator = jsonschema::validator_for(&schema)
+            .map_err(|error| AnswerSchemaError::Schema(Box::new(error.to_owned())))?;
         Ok(Self { validator, text: schema.to_string() })
     }
 
@@ -193,7 +218,7 @@ mod tests {
             (r#"{"$ref": "https://example.com/schema.json"}"#, "invalid JSON Schema"),
         ] {
             let error = AnswerSchema::parse(text).expect_err(text);
-            assert!(error.contains(why), "{text}: {error}");
+            assert!(error.to_string().contains(why), "{text}: {error}");
         }
     }
 }

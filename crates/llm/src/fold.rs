@@ -382,11 +382,8 @@ impl Fold {
                     name: draft.name.clone(),
                 });
             }
-            let parsed = if draft.too_long {
-                Err(format!("the arguments are longer than {} MiB", MAX_ARGUMENTS >> 20))
-            } else {
-                parse_arguments(&draft.args)
-            };
+            let parsed =
+                if draft.too_long { Err(ArgumentsError::TooLong) } else { parse_arguments(&draft.args) };
             let is_last = at + 1 == count;
             if cut && is_last && !draft.closed && (parsed.is_err() || draft.args.trim().is_empty()) {
                 has_incomplete_tool_calls = true;
@@ -394,7 +391,7 @@ impl Fold {
             }
             let (arguments, args_problem) = match parsed {
                 Ok(arguments) => (arguments, None),
-                Err(problem) => (Value::Object(Map::new()), Some(problem)),
+                Err(problem) => (Value::Object(Map::new()), Some(problem.to_string())),
             };
             tool_calls.push(ToolCall {
                 id: draft.id,
@@ -468,22 +465,42 @@ fn is_hidden(c: char) -> bool {
 /// Reads argument text. No text and `null` are no arguments.
 ///
 /// # Errors
-/// What is wrong, for the model: cut off, too deep, not an object, a key twice.
-pub fn parse_arguments(text: &str) -> Result<Value, String> {
+/// [`ArgumentsError`].
+pub fn parse_arguments(text: &str) -> Result<Value, ArgumentsError> {
     let text = text.trim();
     if text.is_empty() || text == "null" {
         return Ok(Value::Object(Map::new()));
     }
     // Looked at before the parser, so that no parser's own recursion has to be trusted.
     if depth_of(text) > MAX_DEPTH {
-        return Err(format!("the arguments are nested deeper than {MAX_DEPTH} levels"));
+        return Err(ArgumentsError::TooDeep);
     }
     match serde_json::from_str::<Unique>(text) {
         Ok(Unique(value @ Value::Object(_))) => Ok(value),
-        Ok(Unique(value)) => Err(format!("the arguments are {}, not an object", kind_of(&value))),
-        Err(error) if error.is_eof() => Err(format!("the arguments are cut off after {} bytes", text.len())),
-        Err(error) => Err(format!("the arguments are not valid JSON: {error}")),
+        Ok(Unique(value)) => Err(ArgumentsError::NoObject(kind_of(&value))),
+        Err(error) if error.is_eof() => Err(ArgumentsError::CutOff(text.len())),
+        Err(error) => Err(ArgumentsError::Json(error)),
     }
+}
+
+/// What is wrong with the arguments of a call; the model reads it.
+#[derive(Debug, thiserror::Error)]
+pub enum ArgumentsError {
+    /// They have too many bytes.
+    #[error("the arguments are longer than {} MiB", MAX_ARGUMENTS >> 20)]
+    TooLong,
+    /// They are nested too deeply.
+    #[error("the arguments are nested deeper than {MAX_DEPTH} levels")]
+    TooDeep,
+    /// They are something else.
+    #[error("the arguments are {0}, not an object")]
+    NoObject(&'static str),
+    /// They end after so many bytes.
+    #[error("the arguments are cut off after {0} bytes")]
+    CutOff(usize),
+    /// They are no JSON, or name a key twice.
+    #[error("the arguments are not valid JSON: {0}")]
+    Json(serde_json::Error),
 }
 
 fn kind_of(value: &Value) -> &'static str {

@@ -137,15 +137,15 @@ fn the_output_limit_drops_what_was_cut_and_only_that() {
 fn the_limit_of_nesting_is_exact() {
     let nested = |n: usize| format!("{{\"a\":{}1{}}}", "[".repeat(n - 1), "]".repeat(n - 1));
     assert!(parse_arguments(&nested(100)).is_ok());
-    assert!(parse_arguments(&nested(MAX_DEPTH + 1)).expect_err("too deep").contains("deeper"));
-    assert!(parse_arguments(&nested(1_000_000)).expect_err("too deep").contains("deeper"));
+    assert!(parse_arguments(&nested(MAX_DEPTH + 1)).expect_err("too deep").to_string().contains("deeper"));
+    assert!(parse_arguments(&nested(1_000_000)).expect_err("too deep").to_string().contains("deeper"));
     assert!(parse_arguments("{\"a\":\"[[[[\"}").is_ok(), "brackets in texts do not count");
 }
 
 #[test]
 fn no_arguments_may_be_said_in_several_ways() {
     for text in ["", "  ", "null", "{}"] {
-        assert_eq!(parse_arguments(text), Ok(json!({})));
+        assert_eq!(parse_arguments(text).expect("no arguments"), json!({}));
     }
 }
 

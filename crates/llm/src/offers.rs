@@ -69,7 +69,7 @@ async fn within(
 
 fn base_of(config: &ProviderConfig) -> Result<reqwest::Url, OffersError> {
     let base = config.base_url.as_deref().unwrap_or(config.adapter.default_base_url());
-    normalise_base_url(config.adapter, base).map_err(|why| failed(config, &why))
+    normalise_base_url(config.adapter, base).map_err(|error| failed(config, &error.to_string()))
 }
 
 fn failed(config: &ProviderConfig, why: &str) -> OffersError {

@@ -128,16 +128,36 @@ impl ProviderConfig {
     }
 }
 
+/// Why something is not the address of a provider.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BaseUrlError {
+    /// It is no URL.
+    #[error("{given:?} is not a URL ({error}); expected for example {example}")]
+    NoUrl {
+        /// What is written there.
+        given: String,
+        /// What is wrong with it.
+        error: String,
+        /// One that works.
+        example: &'static str,
+    },
+    /// Its scheme is another one.
+    #[error("{0:?} is not an http or https URL")]
+    NoHttp(String),
+}
+
 /// An address with its path and exactly one slash at the end; the query is kept.
 ///
 /// # Errors
-/// What is wrong with it.
-pub fn normalise_base_url(adapter: Adapter, base_url: &str) -> Result<reqwest::Url, String> {
-    let mut url = reqwest::Url::parse(base_url.trim()).map_err(|error| {
-        format!("{base_url:?} is not a URL ({error}); expected for example {}", adapter.default_base_url())
+/// [`BaseUrlError`].
+pub fn normalise_base_url(adapter: Adapter, base_url: &str) -> Result<reqwest::Url, BaseUrlError> {
+    let mut url = reqwest::Url::parse(base_url.trim()).map_err(|error| BaseUrlError::NoUrl {
+        given: base_url.to_owned(),
+        error: error.to_string(),
+        example: adapter.default_base_url(),
     })?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err(format!("{base_url:?} is not an http or https URL"));
+        return Err(BaseUrlError::NoHttp(base_url.to_owned()));
     }
     url.set_fragment(None);
     let mut path = url.path().trim_end_matches('/').to_owned();
@@ -199,7 +219,10 @@ mod tests {
     #[test]
     fn what_is_no_address_is_said() {
         assert!(
-            normalise_base_url(Adapter::OpenAi, "localhost").expect_err("no scheme").contains("localhost")
+            normalise_base_url(Adapter::OpenAi, "localhost")
+                .expect_err("no scheme")
+                .to_string()
+                .contains("localhost")
         );
         assert!(normalise_base_url(Adapter::OpenAi, "ftp://h/").is_err());
     }

@@ -10,9 +10,7 @@ use rmcp::transport::auth::AuthError;
 use super::client::{CallError, plainly, words_of};
 use super::login_command;
 use aye_core::contract::display::visible_line;
-
-/// The error of a part that this crate does not know: a store, or the starter of programs.
-pub type ForeignError = Box<dyn std::error::Error + Send + Sync>;
+pub use aye_core::contract::foreign::ForeignError;
 
 /// Why a server did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]

@@ -303,19 +303,30 @@ impl AgentRuntime {
     /// The terminal of a command that this process keeps for a thread, or for one below it.
     ///
     /// # Errors
-    /// A sentence: there is none.
-    pub fn terminal(&self, thread: &ThreadId, id: &str) -> Result<Arc<dyn CommandTerminal>, String> {
+    /// [`NoTerminal`].
+    pub fn terminal(&self, thread: &ThreadId, id: &str) -> Result<Arc<dyn CommandTerminal>, NoTerminal> {
         let number = CommandRecord::number_of(id);
         let kept = number.and_then(|number| self.inner.shared.commands.get(number));
         let kept = kept.filter(|kept| kept.thread.is_at_or_below(thread));
-        let kept = kept.ok_or_else(|| format!("no command `{id}` of this conversation runs here"))?;
-        kept.terminal.clone().ok_or_else(|| format!("{id} runs without a terminal"))
+        let kept = kept.ok_or_else(|| NoTerminal::NoCommand(id.to_owned()))?;
+        kept.terminal.clone().ok_or_else(|| NoTerminal::Without(id.to_owned()))
     }
 
     /// Lets the commands that run in the foreground of a thread go on in the background. `false`: there are none here.
     pub fn move_to_background(&self, thread: &ThreadId) -> bool {
         self.inner.live.move_to_background(thread)
     }
+}
+
+/// Why the terminal of a command cannot be shown.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoTerminal {
+    /// The conversation has no such command in this process.
+    #[error("no command `{0}` of this conversation runs here")]
+    NoCommand(String),
+    /// The command was started without one.
+    #[error("{0} runs without a terminal")]
+    Without(String),
 }
 
 impl Shared {

@@ -76,6 +76,7 @@ use aye_core::run::Fact;
 use aye_core::state::KeyRegistration;
 
 pub use announce::stop_reason_of;
+pub use background::NoTerminal;
 pub use breaker::{CircuitBreaker, CircuitBreakerConfig, Refused};
 pub use builder::{AgentRuntimeBuilder, BuildError};
 pub use catalog::Catalog;

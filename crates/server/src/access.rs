@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use aye_core::contract::digest::sha256_hex;
+use aye_core::contract::foreign::ForeignError;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 
@@ -79,13 +80,13 @@ pub trait TokenStore: Send + Sync {
     ///
     /// # Errors
     /// Why they cannot be read; then no token is valid.
-    fn tokens(&self) -> Result<Vec<TokenRecord>, String>;
+    fn tokens(&self) -> Result<Vec<TokenRecord>, ForeignError>;
 
     /// Adds a token. One with the same name is replaced.
     ///
     /// # Errors
     /// Why it cannot be kept.
-    fn add(&self, record: TokenRecord) -> Result<(), String>;
+    fn add(&self, record: TokenRecord) -> Result<(), ForeignError>;
 }
 
 /// A token nobody can guess: 244 random bits.
@@ -156,7 +157,7 @@ impl Access {
     ///
     /// # Errors
     /// Why the token cannot be kept.
-    pub fn sign_in(&self, code: &str, now_ms: u64) -> Result<Option<(String, TokenRecord)>, String> {
+    pub fn sign_in(&self, code: &str, now_ms: u64) -> Result<Option<(String, TokenRecord)>, ForeignError> {
         let spent = self.codes.lock().unwrap_or_else(PoisonError::into_inner).remove(&sha256_hex(code));
         if spent.is_none_or(|ends| ends <= Instant::now()) {
             return Ok(None);
@@ -196,11 +197,11 @@ mod tests {
     struct InMemory(Mutex<Vec<TokenRecord>>);
 
     impl TokenStore for InMemory {
-        fn tokens(&self) -> Result<Vec<TokenRecord>, String> {
+        fn tokens(&self) -> Result<Vec<TokenRecord>, ForeignError> {
             Ok(self.0.lock().expect("not poisoned").clone())
         }
 
-        fn add(&self, record: TokenRecord) -> Result<(), String> {
+        fn add(&self, record: TokenRecord) -> Result<(), ForeignError> {
             self.0.lock().expect("not poisoned").push(record);
             Ok(())
         }
@@ -211,8 +212,8 @@ mod tests {
         let access = Access::new(Box::<InMemory>::default());
         let code = access.new_code();
         let (token, record) = access.sign_in(&code, 1).expect("it is kept").expect("it is valid");
-        assert_eq!(access.sign_in(&code, 2), Ok(None));
-        assert_eq!(access.sign_in("guess", 2), Ok(None));
+        assert_eq!(access.sign_in(&code, 2).expect("nothing is kept"), None);
+        assert_eq!(access.sign_in("guess", 2).expect("nothing is kept"), None);
         let caller = access.caller(&token).expect("the token is valid");
         assert_eq!(caller.token, record.name);
         assert!(caller.may(TokenScope::Decide) && !caller.may(TokenScope::Admin));

@@ -120,8 +120,8 @@ pub trait ServerHost: Send + Sync + 'static {
     /// Whether push notifications may go to a URL: a public address, or one that the settings name.
     ///
     /// # Errors
-    /// Why not, as the rest of a sentence.
-    fn checked_push(&self, url: &str) -> Result<(), String>;
+    /// [`ApiError`]: why not.
+    fn checked_push(&self, url: &str) -> Result<(), ApiError>;
 
     /// Keeps where a task's news are sent.
     ///
@@ -185,8 +185,8 @@ pub trait Workshop: Send + Sync {
     /// A grant as it is stored, when it may be given with a question of this folder.
     ///
     /// # Errors
-    /// Why it cannot be granted, as a sentence.
-    async fn checked_grant(&self, request: GrantRequest, actor: Actor) -> Result<GrantRecord, String>;
+    /// [`ApiError`]: why it cannot be granted.
+    async fn checked_grant(&self, request: GrantRequest, actor: Actor) -> Result<GrantRecord, ApiError>;
 
     /// The folder of its project, which a grant for the project names.
     fn root(&self) -> &Path;

@@ -27,6 +27,6 @@ pub use guard::Names;
 pub use host::{ServerHost, Slice, WaitingPush, Workshop};
 pub use hub::Hub;
 pub use listen::{Address, ListenError, Listening, Tls, bind};
-pub use mcp::serve_stdio as serve_mcp;
+pub use mcp::{McpServeError, serve_stdio as serve_mcp};
 pub use routes::{A2aAuthentication, A2aPushConfig, PUSH_DONE};
 pub use signature::{is_signed, sign};

@@ -16,7 +16,7 @@ use rmcp::model::{
     ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig,
     Tool,
 };
-use rmcp::service::{ElicitationError, RequestContext, RoleServer};
+use rmcp::service::{ElicitationError, RequestContext, RoleServer, ServerInitializeError};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
@@ -75,17 +75,29 @@ pub(super) fn http(hub: &Arc<Hub>) -> StreamableHttpService<AgentTools, LocalSes
     StreamableHttpService::new(move || Ok(tools.clone()), Arc::default(), config)
 }
 
+/// Why a client could not be served.
+#[derive(Debug, thiserror::Error)]
+pub enum McpServeError {
+    /// Client and server do not understand each other.
+    #[error(transparent)]
+    Start(#[from] Box<ServerInitializeError>),
+    /// The server panicked.
+    #[error(transparent)]
+    Panicked(#[from] tokio::task::JoinError),
+}
+
 /// Serves one client over stdin and stdout until it goes or the hub closes.
 ///
 /// # Errors
-/// Why the client and the server do not understand each other.
-pub async fn serve_stdio(hub: Arc<Hub>) -> Result<(), String> {
+/// [`McpServeError`].
+pub async fn serve_stdio(hub: Arc<Hub>) -> Result<(), McpServeError> {
     let closing = hub.closing.clone();
     let local = Caller { token: "stdio".to_owned(), scopes: TokenScope::ALL.to_vec(), correlation_id: None };
     let tools = AgentTools { hub, local: Some(local) };
     let serving = async {
-        let running = tools.serve(rmcp::transport::stdio()).await.map_err(|error| error.to_string())?;
-        running.waiting().await.map(drop).map_err(|error| error.to_string())
+        let running = tools.serve(rmcp::transport::stdio()).await.map_err(Box::new)?;
+        running.waiting().await?;
+        Ok(())
     };
     tokio::select! {
         done = serving => done,

@@ -8,6 +8,7 @@
 //! how they are put together with what was kept later.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
+mod error;
 mod restore;
 #[cfg(test)]
 mod tests;
@@ -31,7 +32,9 @@ use aye_core::contract::tool::FilePreview;
 use aye_store_sqlite::objects::{Hash, ObjectError, ObjectKind, Objects, parse_hash};
 
 use tree::{Difference, Item, Items, Kind};
-use walk::{Place, Seen, Trouble, path_of};
+use walk::{Place, Seen, path_of};
+
+pub use error::SnapshotError;
 
 /// A text that is longer is not shown or counted by lines.
 const MAX_TEXT: usize = 256 << 10;
@@ -168,8 +171,8 @@ impl FolderSnapshots {
     /// What would be different, were the files as in that tree. Blocks.
     ///
     /// # Errors
-    /// A sentence.
-    pub fn plan(&self, target: &TreeId) -> Result<Plan, String> {
+    /// [`SnapshotError`].
+    pub fn plan(&self, target: &TreeId) -> Result<Plan, SnapshotError> {
         self.inner.plan(target)
     }
 
@@ -188,8 +191,13 @@ impl FolderSnapshots {
     /// What is different now from that tree, in files whose path holds a text, with the texts of at most so many. Blocks.
     ///
     /// # Errors
-    /// A sentence.
-    pub fn changes_since(&self, before: &TreeId, wanted: &str, most: usize) -> Result<Changes, String> {
+    /// [`SnapshotError`].
+    pub fn changes_since(
+        &self,
+        before: &TreeId,
+        wanted: &str,
+        most: usize,
+    ) -> Result<Changes, SnapshotError> {
         let target = self.inner.target(before)?;
         let (now, note) = self.inner.now(&target, &[])?;
         let mut all: Vec<Difference> = self.inner.compare(&now, &target)?;
@@ -208,8 +216,8 @@ impl FolderSnapshots {
     /// Keeps the files as they are now. Blocks.
     ///
     /// # Errors
-    /// Why they cannot be kept, as a sentence.
-    pub fn take_now(&self) -> Result<(TreeId, String), String> {
+    /// [`SnapshotError`].
+    pub fn take_now(&self) -> Result<(TreeId, String), SnapshotError> {
         self.inner.take(&[], &|| false).map(|(hash, note)| (TreeId::of_all(&hex(&hash)), note))
     }
 
@@ -219,7 +227,7 @@ impl FolderSnapshots {
         let _ = rustix::process::setpriority_process(None, NICE);
         match self.inner.take(&[], &|| self.inner.waiting.load(Ordering::Relaxed) > 0) {
             Ok(_) => self.inner.make_room(),
-            Err(why) => tracing::info!(why, "no snapshot was made in advance"),
+            Err(why) => tracing::info!(%why, "no snapshot was made in advance"),
         }
     }
 }
@@ -286,7 +294,7 @@ impl Snapshots for FolderSnapshots {
         tokio::select! {
             taken = tokio::time::timeout(wait, taken) => match taken {
                 Ok(Ok(Ok((tree, note)))) => Taken { tree: Some(tree), note },
-                Ok(Ok(Err(why))) => none(why),
+                Ok(Ok(Err(why))) => none(why.to_string()),
                 Ok(Err(_)) => none("the snapshot failed".to_owned()),
                 Err(_) => none(format!("the snapshot took longer than {} s", wait.as_secs())),
             },
@@ -299,7 +307,7 @@ impl Snapshots for FolderSnapshots {
         let taken = tokio::task::spawn_blocking(move || own.take_files(&files)).await;
         let why = match taken {
             Ok(Ok(taken)) => return taken,
-            Ok(Err(why)) => why,
+            Ok(Err(why)) => why.to_string(),
             Err(_) => "the snapshot failed".to_owned(),
         };
         self.inner.tell(&why);
@@ -333,19 +341,19 @@ impl Inner {
     }
 
     /// Keeps the files as they are; `also` are paths that are taken though they are ignored.
-    fn take(&self, also: &[Vec<u8>], is_stopped: &dyn Fn() -> bool) -> Result<(Hash, String), String> {
+    fn take(&self, also: &[Vec<u8>], is_stopped: &dyn Fn() -> bool) -> Result<(Hash, String), SnapshotError> {
         let state = &mut *self.hold();
         if let Some((why, since)) = &state.refused
             && since.elapsed() < AGAIN
         {
-            return Err(why.clone());
+            return Err(SnapshotError::Failed(why.clone()));
         }
         let taken = self.try_take(state, also, is_stopped);
         state.refused = match &taken {
-            Err(Trouble::TooLarge(why) | Trouble::Failed(why)) => Some((why.clone(), Instant::now())),
-            Ok(_) | Err(Trouble::Stopped) => None,
+            Ok(_) | Err(SnapshotError::Stopped) => None,
+            Err(why) => Some((why.to_string(), Instant::now())),
         };
-        taken.map_err(|trouble| trouble.to_string())
+        taken
     }
 
     fn try_take(
@@ -353,16 +361,15 @@ impl Inner {
         state: &mut State,
         also: &[Vec<u8>],
         is_stopped: &dyn Fn() -> bool,
-    ) -> Result<(Hash, String), Trouble> {
-        let failed = |error: ObjectError| Trouble::Failed(error.to_string());
+    ) -> Result<(Hash, String), SnapshotError> {
         for _ in 0..3 {
-            let sweeps = self.objects.sweeps().map_err(failed)?;
+            let sweeps = self.objects.sweeps()?;
             if sweeps != state.sweeps {
                 state.seen.clear();
                 state.sweeps = sweeps;
             }
             if !std::mem::replace(&mut state.is_loaded, true) {
-                let seen = self.objects.seen(&self.root).map_err(failed)?;
+                let seen = self.objects.seen(&self.root)?;
                 state.seen = Seen::read_back(seen).unwrap_or_default();
             }
             let place = Place {
@@ -375,7 +382,7 @@ impl Inner {
             };
             let look = walk::look(&place, &mut state.seen)?;
             let hash = if also.is_empty() { look.tree } else { self.with(&look.tree, also)? };
-            if self.keep(&hash, sweeps).map_err(failed)? {
+            if self.keep(&hash, sweeps)? {
                 state.unwritten += look.read;
                 // The next start reads these again otherwise.
                 if state.unwritten >= UNWRITTEN.max(state.seen.len() / 20) {
@@ -385,7 +392,7 @@ impl Inner {
                 return Ok((hash, note_of(&look.left_out)));
             }
         }
-        Err(Trouble::Failed("snapshots are being dropped to make room".to_owned()))
+        Err(SnapshotError::MakingRoom)
     }
 
     fn keep(&self, tree: &Hash, sweeps: u64) -> Result<bool, ObjectError> {
@@ -393,17 +400,16 @@ impl Inner {
     }
 
     /// A tree with some paths more.
-    fn with(&self, tree: &Hash, also: &[Vec<u8>]) -> Result<Hash, Trouble> {
-        let failed = |error: ObjectError| Trouble::Failed(error.to_string());
-        let mut items = tree::all(&self.objects, tree).map_err(failed)?;
+    fn with(&self, tree: &Hash, also: &[Vec<u8>]) -> Result<Hash, SnapshotError> {
+        let mut items = tree::all(&self.objects, tree)?;
         for path in also {
             if let Some((item, bytes, _)) = walk::one(&self.root, path, &self.limits) {
-                self.objects.put(&[(item.hash, bytes.unwrap_or_default())]).map_err(failed)?;
+                self.objects.put(&[(item.hash, bytes.unwrap_or_default())])?;
                 items.insert(path.clone(), item);
             }
         }
         let (hash, folders) = tree::build(&items);
-        self.objects.put(&folders).map_err(failed)?;
+        self.objects.put(&folders)?;
         Ok(hash)
     }
 
@@ -421,7 +427,7 @@ impl Inner {
     }
 
     /// Keeps these files as they are, and that they are not there.
-    fn take_files(&self, files: &[PathBuf]) -> Result<Option<Taken>, String> {
+    fn take_files(&self, files: &[PathBuf]) -> Result<Option<Taken>, SnapshotError> {
         let places: Vec<Vec<u8>> = files.iter().filter_map(|path| self.place_of(path)).collect();
         if places.is_empty() {
             return Ok(None);
@@ -431,10 +437,9 @@ impl Inner {
     }
 
     /// A tree of these paths only.
-    fn some(&self, places: &[Vec<u8>]) -> Result<(Hash, String), String> {
-        let text = |error: ObjectError| error.to_string();
+    fn some(&self, places: &[Vec<u8>]) -> Result<(Hash, String), SnapshotError> {
         for _ in 0..3 {
-            let sweeps = self.objects.sweeps().map_err(text)?;
+            let sweeps = self.objects.sweeps()?;
             let (mut items, mut pieces, mut left_out) = (Items::new(), Vec::new(), Vec::new());
             for place in places {
                 let absent = (Item { kind: Kind::Absent, hash: [0; 32] }, None, String::new());
@@ -445,20 +450,20 @@ impl Inner {
             }
             let (hash, folders) = tree::build(&items);
             pieces.extend(folders);
-            self.objects.put(&pieces).map_err(text)?;
-            if self.keep(&hash, sweeps).map_err(text)? {
+            self.objects.put(&pieces)?;
+            if self.keep(&hash, sweeps)? {
                 return Ok((hash, note_of(&left_out)));
             }
         }
-        Err("snapshots are being dropped to make room".to_owned())
+        Err(SnapshotError::MakingRoom)
     }
 
-    fn target(&self, tree: &TreeId) -> Result<Target, String> {
-        let hash = |part: &str| parse_hash(part).ok_or("the snapshot's name is damaged");
+    fn target(&self, tree: &TreeId) -> Result<Target, SnapshotError> {
+        let hash = |part: &str| parse_hash(part).ok_or(SnapshotError::Name);
         let (all, parts) = tree.parts();
         let mut few = Items::new();
         for part in parts {
-            for (path, item) in tree::all(&self.objects, &hash(part)?).map_err(|e| gone(&e))? {
+            for (path, item) in tree::all(&self.objects, &hash(part)?).map_err(SnapshotError::Unreadable)? {
                 few.entry(path).or_insert(item);
             }
         }
@@ -466,7 +471,7 @@ impl Inner {
     }
 
     /// The files as they are now, as far as they matter for a target; `hidden` though they are ignored.
-    fn now(&self, target: &Target, hidden: &[Vec<u8>]) -> Result<(TreeId, String), String> {
+    fn now(&self, target: &Target, hidden: &[Vec<u8>]) -> Result<(TreeId, String), SnapshotError> {
         let is_there = |path: &Vec<u8>| self.root.join(path_of(path)).symlink_metadata().is_ok();
         let also: Vec<Vec<u8>> =
             target.few.keys().filter(|path| is_there(path)).chain(hidden).cloned().collect();
@@ -485,18 +490,20 @@ impl Inner {
     }
 
     /// What going from one state of the files to a target changes.
-    fn compare(&self, now: &TreeId, target: &Target) -> Result<Vec<Difference>, String> {
+    fn compare(&self, now: &TreeId, target: &Target) -> Result<Vec<Difference>, SnapshotError> {
         let objects = &self.objects;
         let now = self.target(now)?;
         let mut all = match (&now.all, &target.all) {
-            (Some(now), Some(all)) => tree::differences(objects, now, all).map_err(|e| gone(&e))?,
+            (Some(now), Some(all)) => {
+                tree::differences(objects, now, all).map_err(SnapshotError::Unreadable)?
+            }
             _ => Vec::new(),
         };
         all.retain(|one| !target.few.contains_key(&one.path));
         for (path, item) in &target.few {
             let before = match (now.few.get(path), &now.all) {
                 (Some(item), _) => Some(*item),
-                (None, Some(all)) => tree::item_at(objects, all, path).map_err(|e| gone(&e))?,
+                (None, Some(all)) => tree::item_at(objects, all, path).map_err(SnapshotError::Unreadable)?,
                 (None, None) => None,
             };
             let is_there = |item: &Item| item.kind != Kind::Absent;
@@ -509,7 +516,7 @@ impl Inner {
         Ok(all)
     }
 
-    fn plan(&self, tree: &TreeId) -> Result<Plan, String> {
+    fn plan(&self, tree: &TreeId) -> Result<Plan, SnapshotError> {
         let target = self.target(tree)?;
         let (mut now, mut note) = self.now(&target, &[])?;
         let mut all = self.compare(&now, &target)?;
@@ -544,14 +551,16 @@ impl Inner {
 
     /// The rules of the tree's own `.gitignore` files, when they differ from those of now: a file that they name was not
     /// looked at then, and must not go because it is not in the tree.
-    fn ignored_then(&self, all: &[Difference], target: &Hash) -> Result<Vec<Gitignore>, String> {
+    fn ignored_then(&self, all: &[Difference], target: &Hash) -> Result<Vec<Gitignore>, SnapshotError> {
         let is_rules = |path: &[u8]| path.rsplit(|b| *b == b'/').next() == Some(b".gitignore");
         if !all.iter().any(|one| is_rules(&one.path)) {
             return Ok(Vec::new());
         }
         let mut rules = Vec::new();
-        for (path, item) in tree::named(&self.objects, target, b".gitignore").map_err(|e| gone(&e))? {
-            let bytes = self.objects.get(ObjectKind::Bytes, &item.hash).map_err(|e| gone(&e))?;
+        for (path, item) in
+            tree::named(&self.objects, target, b".gitignore").map_err(SnapshotError::Unreadable)?
+        {
+            let bytes = self.objects.get(ObjectKind::Bytes, &item.hash).map_err(SnapshotError::Unreadable)?;
             let folder = path_of(&path).parent().map(Path::to_path_buf).unwrap_or_default();
             let mut builder = GitignoreBuilder::new(Path::new("/").join(folder));
             for line in String::from_utf8_lossy(&bytes).lines() {
@@ -624,10 +633,6 @@ fn is_ignored(rules: &Gitignore, path: &[u8]) -> bool {
 
 fn shown(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
-}
-
-fn gone(error: &ObjectError) -> String {
-    format!("the snapshot cannot be read: {error}")
 }
 
 fn note_of(left_out: &[(Vec<u8>, String)]) -> String {

@@ -17,6 +17,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 
 use super::Limits;
+use super::error::SnapshotError;
 use super::tree::{self, Item, Kind};
 use aye_store_sqlite::objects::{Hash, ObjectError, ObjectKind, Objects, PutPart, hash_of};
 
@@ -253,18 +254,6 @@ pub(super) struct Look {
     pub(super) read: usize,
 }
 
-/// Why a look came to nothing.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
-    /// It was stopped. What was seen is kept, and the next look goes on from there.
-    #[error("it was stopped")]
-    Stopped,
-    #[error("{0}")]
-    TooLarge(String),
-    #[error("{0}")]
-    Failed(String),
-}
-
 /// Where and how to look.
 pub(super) struct Place<'a> {
     pub(super) root: &'a Path,
@@ -279,7 +268,7 @@ pub(super) struct Place<'a> {
 }
 
 /// Looks at all files, and keeps those that were not kept before.
-pub(super) fn look(place: &Place<'_>, seen: &mut Seen) -> Result<Look, Trouble> {
+pub(super) fn look(place: &Place<'_>, seen: &mut Seen) -> Result<Look, SnapshotError> {
     if !seen.is_complete {
         // A folder that is too large is not read at all.
         run(place, seen, false)?;
@@ -367,10 +356,10 @@ fn is_same(top: &OwnedFd, path: &[u8], folder: &Folder) -> bool {
 }
 
 /// One look; with `true` it read so much that it ended early.
-fn run(place: &Place<'_>, seen: &mut Seen, reads: bool) -> Result<(Look, bool), Trouble> {
+fn run(place: &Place<'_>, seen: &mut Seen, reads: bool) -> Result<(Look, bool), SnapshotError> {
     let top = openat(rustix::fs::CWD, place.root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    let top = top.map_err(|error| Trouble::Failed(format!("{}: {error}", place.root.display())))?;
-    let about = fstat(&top).map_err(|error| Trouble::Failed(error.to_string()))?;
+    let top = top.map_err(|error| SnapshotError::Failed(format!("{}: {error}", place.root.display())))?;
+    let about = fstat(&top).map_err(|error| SnapshotError::Failed(error.to_string()))?;
     seen.looks += 1;
     let mut eye = Eye {
         place,
@@ -400,7 +389,7 @@ fn run(place: &Place<'_>, seen: &mut Seen, reads: bool) -> Result<(Look, bool), 
         Ok(_) => false,
         Err(End::Long) => true,
         Err(End::Trouble(trouble)) => {
-            if matches!(trouble, Trouble::Failed(_)) {
+            if matches!(trouble, SnapshotError::Failed(_) | SnapshotError::NotKept(_)) {
                 seen.clear();
             }
             return Err(trouble);
@@ -412,7 +401,7 @@ fn run(place: &Place<'_>, seen: &mut Seen, reads: bool) -> Result<(Look, bool), 
         Some(hash) => hash,
         None if reads && !is_early => {
             let hash = hash_of(ObjectKind::Folder, b"");
-            place.objects.put(&[(hash, Vec::new())]).map_err(|error| Trouble::Failed(error.to_string()))?;
+            place.objects.put(&[(hash, Vec::new())])?;
             hash
         }
         None => [0; 32],
@@ -423,11 +412,11 @@ fn run(place: &Place<'_>, seen: &mut Seen, reads: bool) -> Result<(Look, bool), 
 enum End {
     /// It is time to write down what is known.
     Long,
-    Trouble(Trouble),
+    Trouble(SnapshotError),
 }
 
-impl From<Trouble> for End {
-    fn from(trouble: Trouble) -> Self {
+impl From<SnapshotError> for End {
+    fn from(trouble: SnapshotError) -> Self {
         End::Trouble(trouble)
     }
 }
@@ -453,13 +442,13 @@ struct Eye<'a> {
 }
 
 impl Eye<'_> {
-    fn flush(&mut self) -> Result<(), Trouble> {
+    fn flush(&mut self) -> Result<(), SnapshotError> {
         self.held = 0;
         let batch = std::mem::take(&mut self.batch);
-        self.place.objects.put(&batch).map_err(|error| Trouble::Failed(error.to_string()))
+        Ok(self.place.objects.put(&batch)?)
     }
 
-    fn keep(&mut self, kind: ObjectKind, bytes: Vec<u8>) -> Result<Hash, Trouble> {
+    fn keep(&mut self, kind: ObjectKind, bytes: Vec<u8>) -> Result<Hash, SnapshotError> {
         let hash = hash_of(kind, &bytes);
         self.held += bytes.len() + size_of::<(Hash, Vec<u8>)>();
         self.batch.push((hash, bytes));
@@ -472,7 +461,7 @@ impl Eye<'_> {
     /// Looks at a folder; `is_new`: what is ignored changed above it. Whether its piece changed.
     fn visit(&mut self, fd: &OwnedFd, stamp: Stamp, folder: &mut Folder, is_new: bool) -> Result<bool, End> {
         if (self.place.is_stopped)() {
-            return Err(Trouble::Stopped.into());
+            return Err(SnapshotError::Stopped.into());
         }
         // A file of rules that came has changed the folder's times.
         let may_differ = folder.rules.is_some() || folder.stamp != Some(stamp);
@@ -548,7 +537,7 @@ impl Eye<'_> {
     }
 
     /// Gives a folder the name of what is in it; whether that is another one.
-    fn name(&mut self, folder: &mut Folder) -> Result<bool, Trouble> {
+    fn name(&mut self, folder: &mut Folder) -> Result<bool, SnapshotError> {
         let mut bytes = Vec::new();
         for Row { name, what } in &folder.rows {
             let (letter, hash) = match what {
@@ -628,16 +617,16 @@ impl Eye<'_> {
         }
     }
 
-    fn count(&mut self, size: u64) -> Result<(), Trouble> {
+    fn count(&mut self, size: u64) -> Result<(), SnapshotError> {
         self.files += 1;
         self.total += size;
         let Limits { max_files, max_total, .. } = *self.place.limits;
         let root = self.place.root.display();
         if self.files > max_files {
-            return Err(Trouble::TooLarge(format!("{root} has more than {max_files} files")));
+            return Err(SnapshotError::TooLarge(format!("{root} has more than {max_files} files")));
         }
         if self.total > max_total {
-            return Err(Trouble::TooLarge(format!(
+            return Err(SnapshotError::TooLarge(format!(
                 "the files of {root} have more than {} MiB",
                 max_total >> 20
             )));
@@ -646,9 +635,9 @@ impl Eye<'_> {
     }
 
     /// Reads a file and keeps it; `None`: it is left out.
-    fn read(&mut self, fd: &OwnedFd, name: &[u8], stamp: Stamp) -> Result<Option<Hash>, Trouble> {
+    fn read(&mut self, fd: &OwnedFd, name: &[u8], stamp: Stamp) -> Result<Option<Hash>, SnapshotError> {
         if (self.place.is_stopped)() {
-            return Err(Trouble::Stopped);
+            return Err(SnapshotError::Stopped);
         }
         let max = self.place.limits.max_file;
         let why = if stamp.size > max {
@@ -669,7 +658,7 @@ impl Eye<'_> {
     }
 
     /// Lists a folder again; what is known of its rows stays. Whether other names are in it.
-    fn list(&mut self, fd: &OwnedFd, folder: &mut Folder) -> Result<bool, Trouble> {
+    fn list(&mut self, fd: &OwnedFd, folder: &mut Folder) -> Result<bool, SnapshotError> {
         let mut names: Vec<(Box<[u8]>, FileType)> = Vec::new();
         let Ok(entries) = rustix::fs::Dir::read_from(fd) else {
             let was = !folder.rows.is_empty();

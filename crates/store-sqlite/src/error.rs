@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use rusqlite::ErrorCode;
 
+use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::ids::InvalidId;
 use aye_core::contract::storage::{StoreError, holder};
 
@@ -156,7 +157,7 @@ pub enum OpenError {
         path: PathBuf,
         /// Why.
         #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: ForeignError,
     },
 }
 

@@ -53,8 +53,8 @@ pub use aye_sandbox::Dialler;
 pub use bash::refused_line;
 use exec::{Env, ExecConfig};
 use ledger::FileLedger;
-pub use sandbox::{Confined, Confinement, ReportedChanges, Sandbox, SandboxFolders};
-pub use web_net::public_client;
+pub use sandbox::{Confined, Confinement, NotConfined, ReportedChanges, Sandbox, SandboxFolders};
+pub use web_net::{UrlRefused, public_client};
 
 /// Makes the beginnings of an HTTP client: roots, proxies, names. What guards against private addresses is added here.
 pub type HttpFactory = Arc<dyn Fn() -> reqwest::ClientBuilder + Send + Sync>;

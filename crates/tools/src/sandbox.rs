@@ -1,6 +1,7 @@
 //! [`Sandbox`]: starts a command so that the kernel keeps it to a profile.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +14,7 @@ use aye_core::contract::path_policy::PathPolicy;
 use aye_core::contract::spec::AgentSpec;
 use aye_sandbox::{
     Dialler, Launch, Layers, MAX_MASKS, NetHub, NetSession, Policy, Profile, ProtectedBefore, ProtectedFiles,
-    SetAside, SystemDialler, toolchains,
+    SetAside, SystemDialler, Unusable, toolchains,
 };
 
 use super::ToolEnv;
@@ -168,21 +169,52 @@ impl Drop for ReportedChanges {
     }
 }
 
+/// Why the kernel cannot keep a program to its profile.
+#[derive(Debug, thiserror::Error)]
+pub enum NotConfined {
+    /// A terminal needs a supervisor.
+    #[error("there is no supervisor to give it a terminal")]
+    NoSupervisor,
+    /// The machine lacks a layer: which one, and what to do.
+    #[error("{0}")]
+    Missing(String),
+    /// The file that starts sandboxed programs is gone, as after an update.
+    #[error("aye's program {} is gone; start aye again", .0.display())]
+    OwnProgram(PathBuf),
+    /// No sandbox can be made of what is to be reached.
+    #[error(transparent)]
+    Unusable(#[from] Unusable),
+    /// There is no way to the domains.
+    #[error("its way to the network cannot be opened: {0}")]
+    Network(io::Error),
+    /// A private folder cannot be made.
+    #[error("cannot create {}: {error}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Preparing it panicked.
+    #[error(transparent)]
+    Panicked(#[from] tokio::task::JoinError),
+}
+
 impl ToolEnv {
     /// The request in a form that makes the kernel keep the program to `what`. Without a sandbox, or outside, it stays as
     /// it is.
     ///
     /// # Errors
-    /// A sentence when that cannot be enforced: the program must not be started then.
+    /// [`NotConfined`]: the program must not be started then.
     pub async fn confine(
         &self,
         mut request: ExecRequest,
         what: Confined,
         agent: &AgentSpec,
-    ) -> Result<(ExecRequest, Confinement), String> {
+    ) -> Result<(ExecRequest, Confinement), NotConfined> {
         let is_outside = self.sandbox.is_none() || what.profile == Profile::Outside;
         if is_outside && what.terminal {
-            let own = self.exec.supervisor.as_ref().ok_or("there is no supervisor to give it a terminal")?;
+            let own = self.exec.supervisor.as_ref().ok_or(NotConfined::NoSupervisor)?;
             let Launch { program, args, .. } = Launch::in_terminal(own, &request.program, &request.args);
             (request.program, request.args) = (program, args);
         }
@@ -196,7 +228,7 @@ impl ToolEnv {
             let kept = sandbox.confine(&mut request, &what, &workspace, rules.as_deref());
             kept.map(|kept| (request, kept))
         });
-        confined.await.unwrap_or_else(|error| Err(error.to_string()))
+        confined.await.unwrap_or_else(|error| Err(error.into()))
     }
 }
 
@@ -268,19 +300,19 @@ impl Sandbox {
     /// program's way to the network ends when what is returned is dropped.
     ///
     /// # Errors
-    /// A sentence when that cannot be done: nothing may be started then.
+    /// [`NotConfined`]: nothing may be started then.
     fn confine(
         &self,
         request: &mut ExecRequest,
         what: &Confined,
         workspace: &Path,
         rules: Option<&dyn PathPolicy>,
-    ) -> Result<Confinement, String> {
+    ) -> Result<Confinement, NotConfined> {
         if let Some(missing) = self.missing(what.profile, false) {
-            return Err(missing);
+            return Err(NotConfined::Missing(missing));
         }
         if !self.own.is_file() {
-            return Err(format!("aye's program {} is gone; start aye again", self.own.display()));
+            return Err(NotConfined::OwnProgram(self.own.clone()));
         }
         let found = self.found();
         let mut policy = self.policy(what.profile, workspace);
@@ -302,7 +334,7 @@ impl Sandbox {
             unchanged = Some(Unchanged { protected, before, workspace });
             request.env.extend(self.caches(&mut policy)?);
         }
-        policy.check().map_err(|unusable| unusable.to_string())?;
+        policy.check()?;
         let network = self.way_out(what)?.map(Arc::new);
         policy.relay = network.as_ref().map(|network| network.relay());
         let Launch { program, args, env } =
@@ -313,7 +345,7 @@ impl Sandbox {
     }
 
     /// The command's way out of its network namespace, if there is something to reach.
-    fn way_out(&self, what: &Confined) -> Result<Option<NetSession>, String> {
+    fn way_out(&self, what: &Confined) -> Result<Option<NetSession>, NotConfined> {
         if what.profile != Profile::Workspace || self.found().layers.bwrap.is_none() {
             return Ok(None);
         }
@@ -329,8 +361,7 @@ impl Sandbox {
                 })
             }
         };
-        let opened = hub.open(what.thread.as_str(), what.serves, &granted);
-        opened.map_err(|error| format!("its way to the network cannot be opened: {error}"))
+        hub.open(what.thread.as_str(), what.serves, &granted).map_err(NotConfined::Network)
     }
 
     fn policy(&self, profile: Profile, workspace: &Path) -> Policy {
@@ -369,14 +400,14 @@ impl Sandbox {
     }
 
     /// The conversation's own `/tmp`.
-    fn tmp(&self, thread: &ThreadId) -> Result<PathBuf, String> {
+    fn tmp(&self, thread: &ThreadId) -> Result<PathBuf, NotConfined> {
         let name = &sha256_hex(thread.as_str().as_bytes())[..16];
         private_folder(&self.folders.tmp)?;
         private_folder(&self.folders.tmp.join(name))
     }
 
     /// Package managers write to folders of aye's own: what runs outside must never be what a sandboxed command wrote.
-    fn caches(&self, policy: &mut Policy) -> Result<Vec<(OsString, OsString)>, String> {
+    fn caches(&self, policy: &mut Policy) -> Result<Vec<(OsString, OsString)>, NotConfined> {
         let caches = private_folder(&self.folders.caches)?;
         policy.writable.push(caches.clone());
         let at = |name: &str| caches.join(name).into_os_string();
@@ -426,11 +457,11 @@ fn hidden_folders(hidden: &[PathBuf], workspace: &Path) -> Option<String> {
 }
 
 /// Makes a folder that nobody else can enter, whatever the umask, and gives its path without links.
-fn private_folder(path: &Path) -> Result<PathBuf, String> {
+fn private_folder(path: &Path) -> Result<PathBuf, NotConfined> {
     let made = || {
         std::fs::create_dir_all(path)?;
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
         path.canonicalize()
     };
-    made().map_err(|error| format!("cannot create {}: {error}", path.display()))
+    made().map_err(|error| NotConfined::Folder { path: path.to_owned(), error })
 }

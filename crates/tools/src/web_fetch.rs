@@ -77,7 +77,7 @@ impl WebFetch {
         let client = self.client()?;
         let mut url = url;
         for _ in 0..=MAX_REDIRECTS {
-            self.allowed.check(&url).map_err(failed)?;
+            self.allowed.check(&url).map_err(|refused| failed(refused.to_string()))?;
             let response = client
                 .get(url.clone())
                 .header("accept", "text/markdown, text/html, text/plain, application/json;q=0.9, */*;q=0.5")
@@ -208,7 +208,7 @@ impl Tool for WebFetch {
 
     fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
         let url = parse(args)?;
-        self.allowed.check(&url).map_err(invalid)
+        self.allowed.check(&url).map_err(|refused| invalid(refused.to_string()))
     }
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {

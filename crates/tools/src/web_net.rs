@@ -17,14 +17,14 @@ impl AllowedHosts {
     }
 
     /// Why a URL must not be asked for, by what it says. Names are looked at again when they are resolved.
-    pub(super) fn check(&self, url: &Url) -> Result<(), String> {
+    pub(super) fn check(&self, url: &Url) -> Result<(), UrlRefused> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("only http and https can be fetched, not {}:", url.scheme()));
+            return Err(UrlRefused::Scheme(url.scheme().to_owned()));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("a URL with a user name or password is not fetched".into());
+            return Err(UrlRefused::User);
         }
-        let Some(host) = url.host_str() else { return Err("the URL has no host".into()) };
+        let Some(host) = url.host_str() else { return Err(UrlRefused::NoHost) };
         let port = url.port_or_known_default().unwrap_or(0);
         let named = |entry: &String| {
             entry.eq_ignore_ascii_case(host) || entry.eq_ignore_ascii_case(&format!("{host}:{port}"))
@@ -34,12 +34,46 @@ impl AllowedHosts {
         }
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         match bare.parse::<IpAddr>() {
-            Ok(ip) if !is_public(ip) => Err(format!("{host} is not a public address")),
+            Ok(ip) if !is_public(ip) => Err(UrlRefused::NotPublic(host.to_owned())),
             // The allowed entry is about another port, and the resolver does not know ports.
-            Err(_) if self.allows_name(host) => Err(format!("port {port} of {host} is not allowed")),
+            Err(_) if self.allows_name(host) => Err(UrlRefused::Port { host: host.to_owned(), port }),
             _ => Ok(()),
         }
     }
+}
+
+/// Why a URL is not asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum UrlRefused {
+    /// It is none.
+    #[error("is not a URL")]
+    NoUrl,
+    /// Another scheme.
+    #[error("only http and https can be fetched, not {0}:")]
+    Scheme(String),
+    /// It brings a user name or password.
+    #[error("a URL with a user name or password is not fetched")]
+    User,
+    /// It names no host.
+    #[error("the URL has no host")]
+    NoHost,
+    /// Only this machine or its network has the address.
+    #[error("{0} is not a public address")]
+    NotPublic(String),
+    /// Another port of the host is allowed.
+    #[error("port {port} of {host} is not allowed")]
+    Port {
+        /// The host.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// What is sent could be read on the way.
+    #[error("must begin with https://")]
+    NotTls,
+    /// There is no client to ask with.
+    #[error(transparent)]
+    Client(#[from] reqwest::Error),
 }
 
 fn host_of(entry: &str) -> &str {
@@ -80,15 +114,15 @@ pub(super) fn guarded(builder: ClientBuilder, allowed: &AllowedHosts) -> ClientB
 /// all the same.
 ///
 /// # Errors
-/// Why the URL is not asked, as the rest of a sentence.
-pub fn public_client(url: &str, allowed: &[String]) -> Result<(reqwest::Client, Url), String> {
-    let url = Url::parse(url).map_err(|_| "is not a URL".to_owned())?;
+/// [`UrlRefused`].
+pub fn public_client(url: &str, allowed: &[String]) -> Result<(reqwest::Client, Url), UrlRefused> {
+    let url = Url::parse(url).map_err(|_| UrlRefused::NoUrl)?;
     let allowed = AllowedHosts(allowed.into());
     allowed.check(&url)?;
     if url.scheme() != "https" && !url.host_str().is_some_and(|host| allowed.allows_name(host)) {
-        return Err("must begin with https://".to_owned());
+        return Err(UrlRefused::NotTls);
     }
-    let client = guarded(plain_builder(), &allowed).build().map_err(|error| error.to_string())?;
+    let client = guarded(plain_builder(), &allowed).build()?;
     Ok((client, url))
 }
 
@@ -127,15 +161,15 @@ mod tests {
         ] {
             assert!(check(&none, url).is_err(), "{url}");
         }
-        assert_eq!(check(&none, "https://example.org/x"), Ok(()));
+        check(&none, "https://example.org/x").expect("a public name");
         let some = AllowedHosts(["localhost:8080".into(), "127.0.0.1".into()].into());
-        assert_eq!(check(&some, "http://localhost:8080/"), Ok(()));
+        check(&some, "http://localhost:8080/").expect("an allowed host");
         assert!(check(&some, "http://localhost:9/").is_err());
-        assert_eq!(check(&some, "http://127.0.0.1:1234/"), Ok(()));
+        check(&some, "http://127.0.0.1:1234/").expect("an allowed host");
         assert!(check(&some, "http://127.0.0.2/").is_err());
         let given = |url: &str| public_client(url, &["localhost:8080".to_owned()]).map(|_| ());
-        assert_eq!(given("https://example.org/x"), Ok(()));
-        assert_eq!(given("http://localhost:8080/"), Ok(()));
+        given("https://example.org/x").expect("a public name");
+        given("http://localhost:8080/").expect("an allowed host");
         for url in ["http://example.org/", "https://127.0.0.1/", "http://localhost:9/", "x", "https://[::1]/"]
         {
             assert!(given(url).is_err(), "{url}");

@@ -206,8 +206,9 @@ impl ServerHost for Served {
         Ok(self.store.delete_thread(thread, &own, is_alive, (actor, now)).await?)
     }
 
-    fn checked_push(&self, url: &str) -> Result<(), String> {
-        public_client(url, &self.here.foundation.loaded.settings.serve.push_hosts).map(|_| ())
+    fn checked_push(&self, url: &str) -> Result<(), ApiError> {
+        let given = public_client(url, &self.here.foundation.loaded.settings.serve.push_hosts);
+        given.map(drop).map_err(|refused| ApiError::field("url", refused.to_string()))
     }
 
     async fn keep_push(
@@ -287,8 +288,8 @@ impl Workshop for FolderApp {
         self.0.mcp.ready_quietly().await;
     }
 
-    async fn checked_grant(&self, request: GrantRequest, actor: Actor) -> Result<GrantRecord, String> {
-        self.0.checked_grant(request, actor).await
+    async fn checked_grant(&self, request: GrantRequest, actor: Actor) -> Result<GrantRecord, ApiError> {
+        self.0.checked_grant(request, actor).await.map_err(|why| ApiError::field("grant", why))
     }
 
     fn root(&self) -> &Path {

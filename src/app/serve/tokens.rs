@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::app::{Failure, put, say};
 use crate::cli::{ScopeArg, TokenCommand};
-use crate::config::{Paths, read_private, write_private};
+use crate::config::{Paths, PrivateFileError, read_private, write_private};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
+use crate::contract::foreign::ForeignError;
 use crate::server::{TokenRecord, TokenScope, TokenStore, fresh_token};
 
 /// What the first token is called.
@@ -23,6 +24,26 @@ const TOKEN_LENGTH: std::ops::RangeInclusive<usize> = 16..=512;
 pub(super) struct TokenFiles {
     first: PathBuf,
     further: PathBuf,
+}
+
+/// Why tokens cannot be read or kept.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TokenFileError {
+    /// A file cannot be read, or is something else.
+    #[error("cannot read {}: {why}", path.display())]
+    Unreadable { path: PathBuf, why: ForeignError },
+    /// The file of the first token has another content.
+    #[error(
+        "{} must hold one token: {} to {} letters, digits or signs without blanks",
+        .0.display(), TOKEN_LENGTH.start(), TOKEN_LENGTH.end()
+    )]
+    NoToken(PathBuf),
+    /// They cannot be put into a file.
+    #[error(transparent)]
+    Form(#[from] serde_json::Error),
+    /// The file cannot be written.
+    #[error(transparent)]
+    Write(#[from] PrivateFileError),
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -48,41 +69,36 @@ impl TokenFiles {
         Ok(&self.first)
     }
 
-    fn first_token(&self) -> Result<Option<String>, String> {
+    fn first_token(&self) -> Result<Option<String>, TokenFileError> {
         let text = read_private(&self.first, MAX_FILE)
-            .map_err(|why| format!("cannot read {}: {why}", self.first.display()))?;
+            .map_err(|why| TokenFileError::Unreadable { path: self.first.clone(), why: why.into() })?;
         let Some(text) = text else { return Ok(None) };
         let token = text.trim();
         let is_token =
             TOKEN_LENGTH.contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_token {
-            return Err(format!(
-                "{} must hold one token: {} to {} letters, digits or signs without blanks",
-                self.first.display(),
-                TOKEN_LENGTH.start(),
-                TOKEN_LENGTH.end(),
-            ));
+            return Err(TokenFileError::NoToken(self.first.clone()));
         }
         Ok(Some(token.to_owned()))
     }
 
-    fn kept(&self) -> Result<Kept, String> {
-        let failed = |why: String| format!("cannot read {}: {why}", self.further.display());
-        let text = read_private(&self.further, MAX_FILE).map_err(|error| failed(error.to_string()))?;
+    fn kept(&self) -> Result<Kept, TokenFileError> {
+        let failed = |why: ForeignError| TokenFileError::Unreadable { path: self.further.clone(), why };
+        let text = read_private(&self.further, MAX_FILE).map_err(|error| failed(error.into()))?;
         text.map_or_else(
             || Ok(Kept::default()),
-            |text| serde_json::from_str(&text).map_err(|e| failed(e.to_string())),
+            |text| serde_json::from_str(&text).map_err(|error| failed(error.into())),
         )
     }
 
-    fn keep(&self, kept: &Kept) -> Result<(), String> {
-        let text = serde_json::to_string_pretty(kept).map_err(|error| error.to_string())?;
-        write_private(&self.further, format!("{text}\n").as_bytes()).map_err(|error| error.to_string())
+    fn keep(&self, kept: &Kept) -> Result<(), TokenFileError> {
+        let text = serde_json::to_string_pretty(kept)?;
+        Ok(write_private(&self.further, format!("{text}\n").as_bytes())?)
     }
 }
 
 impl TokenStore for TokenFiles {
-    fn tokens(&self) -> Result<Vec<TokenRecord>, String> {
+    fn tokens(&self) -> Result<Vec<TokenRecord>, ForeignError> {
         let mut tokens = self.kept()?.tokens;
         if let Some(first) = self.first_token()? {
             tokens.push(TokenRecord::of(&first, FIRST, &TokenScope::ALL, 0));
@@ -90,11 +106,11 @@ impl TokenStore for TokenFiles {
         Ok(tokens)
     }
 
-    fn add(&self, record: TokenRecord) -> Result<(), String> {
+    fn add(&self, record: TokenRecord) -> Result<(), ForeignError> {
         let mut kept = self.kept()?;
         kept.tokens.retain(|token| token.name != record.name);
         kept.tokens.push(record);
-        self.keep(&kept)
+        Ok(self.keep(&kept)?)
     }
 }
 

@@ -60,21 +60,33 @@ impl CompactionConfig {
     /// What a schema cannot say.
     ///
     /// # Errors
-    /// A sentence for the person who wrote the section.
-    pub fn check(&self) -> Result<(), String> {
+    /// [`CompactionConfigError`].
+    pub fn check(&self) -> Result<(), CompactionConfigError> {
         if !self.summarizer_user_prompt.contains(MESSAGES) {
-            return Err(format!(
-                "summarizer_user_prompt lacks the place of the conversation; add {MESSAGES}"
-            ));
+            return Err(CompactionConfigError::NoPlace);
         }
         if !(0.0..=1.0).contains(&self.min_savings_ratio) {
-            return Err("min_savings_ratio must be between 0 and 1".into());
+            return Err(CompactionConfigError::Ratio);
         }
         if self.summary_max_tokens == Some(0) {
-            return Err("summary_max_tokens must be at least 1".into());
+            return Err(CompactionConfigError::NoTokens);
         }
         Ok(())
     }
+}
+
+/// What is wrong with a [`CompactionConfig`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompactionConfigError {
+    /// The prompt has no place for the conversation.
+    #[error("summarizer_user_prompt lacks the place of the conversation; add {MESSAGES}")]
+    NoPlace,
+    /// The ratio is not one.
+    #[error("min_savings_ratio must be between 0 and 1")]
+    Ratio,
+    /// The summary may have no tokens.
+    #[error("summary_max_tokens must be at least 1")]
+    NoTokens,
 }
 
 /// Names [`CompactionConfig`].

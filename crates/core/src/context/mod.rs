@@ -20,8 +20,8 @@ mod sizes;
 
 pub use assemble::{assemble, is_summary, summary_message};
 pub use compaction::{
-    CompactionConfig, CompactionConfigKey, MIN_COMPACTION_GAIN_TOKENS, NoGain, Plan, accept, clean, plan,
-    prompt,
+    CompactionConfig, CompactionConfigError, CompactionConfigKey, MIN_COMPACTION_GAIN_TOKENS, NoGain, Plan,
+    accept, clean, plan, prompt,
 };
 pub use estimate::Calibration;
 pub use fit::{Fit, Limits, Marks, fit};

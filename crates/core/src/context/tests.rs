@@ -530,7 +530,7 @@ fn a_summary_cannot_end_its_own_marks() {
 #[test]
 fn a_section_is_checked() {
     let broken = CompactionConfig { summarizer_user_prompt: "Go".into(), ..CompactionConfig::default() };
-    assert!(broken.check().unwrap_err().contains("{messages}"));
+    assert!(broken.check().unwrap_err().to_string().contains("{messages}"));
     assert!(CompactionConfig { min_savings_ratio: 1.5, ..CompactionConfig::default() }.check().is_err());
     assert!(CompactionConfig::default().check().is_ok());
 }

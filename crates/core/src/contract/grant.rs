@@ -42,15 +42,10 @@ impl GrantEnd {
     /// `2026-12-01T14:30`.
     ///
     /// # Errors
-    /// What would be right.
-    pub fn parse(text: &str) -> Result<GrantEnd, String> {
+    /// [`GrantEndError`].
+    pub fn parse(text: &str) -> Result<GrantEnd, GrantEndError> {
         let text = text.trim();
-        let refused = || {
-            Err(format!(
-                "invalid expiry `{text}`; expected never, 1h, 30m, 7d, today, a date such as 2026-12-01 or \
-                 2026-12-01T14:30, or a number of uses such as 5"
-            ))
-        };
+        let refused = || Err(GrantEndError::Form(text.to_owned()));
         match text {
             "never" | "none" => return Ok(GrantEnd::Never),
             "today" => return Ok(GrantEnd::Today),
@@ -63,12 +58,7 @@ impl GrantEnd {
         let Ok(number) = text[..digits].parse::<u64>() else { return refused() };
         let minutes = |each: u64| {
             let minutes = number.checked_mul(each).filter(|minutes| (1..=MOST_MINUTES).contains(minutes));
-            minutes.map(GrantEnd::Minutes).ok_or_else(|| {
-                format!(
-                    "invalid expiry `{text}`; expected between a \
-                              minute and ten years"
-                )
-            })
+            minutes.map(GrantEnd::Minutes).ok_or_else(|| GrantEndError::Time(text.to_owned()))
         };
         match text[digits..].trim() {
             "m" | "min" => minutes(1),
@@ -77,9 +67,7 @@ impl GrantEnd {
             "" | "x" | "use" | "uses" | "call" | "calls" if (1..=MOST_USES).contains(&number) => {
                 Ok(GrantEnd::Uses(number))
             }
-            "" | "x" | "use" | "uses" | "call" | "calls" => {
-                Err(format!("invalid expiry `{text}`; expected between 1 and {MOST_USES} uses"))
-            }
+            "" | "x" | "use" | "uses" | "call" | "calls" => Err(GrantEndError::Uses(text.to_owned())),
             _ => refused(),
         }
     }
@@ -100,6 +88,23 @@ impl GrantEnd {
             GrantEnd::Uses(uses) => format!("for the next {uses} calls"),
         }
     }
+}
+
+/// Why a text is not the end of a grant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GrantEndError {
+    /// It has no form that is known.
+    #[error(
+        "invalid expiry `{0}`; expected never, 1h, 30m, 7d, today, a date such as 2026-12-01 or 2026-12-01T14:30, or a \
+         number of uses such as 5"
+    )]
+    Form(String),
+    /// The time is too short or too long.
+    #[error("invalid expiry `{0}`; expected between a minute and ten years")]
+    Time(String),
+    /// The uses are none or too many.
+    #[error("invalid expiry `{0}`; expected between 1 and {MOST_USES} uses")]
+    Uses(String),
 }
 
 /// `2026-12-01`, `2026-12-01T14:30` and the same with a blank: the form only, not whether there is such a day.

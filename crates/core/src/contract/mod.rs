@@ -14,6 +14,7 @@ pub mod display;
 pub mod event;
 pub mod event_sink;
 pub mod executor;
+pub mod foreign;
 pub mod grant;
 pub mod handoff;
 pub mod hook;

@@ -25,16 +25,10 @@ pub enum Expiry {
 }
 
 impl FromStr for Expiry {
-    type Err = String;
+    type Err = TermsError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            let shown: String = text.chars().take(40).collect();
-            format!(
-                "a time with a unit such as \"30m\" (s, m, h, d or w; 1 second to 365 days) or \"never\", not \"{}\"",
-                shown.escape_debug()
-            )
-        };
+    fn from_str(text: &str) -> Result<Self, TermsError> {
+        let wrong = || TermsError::Expiry(text.chars().take(40).collect());
         if text == "never" {
             return Ok(Self::Never);
         }
@@ -73,15 +67,9 @@ impl Notify {
     /// Reads one entry: `"bell"`, `"desktop"`, `{"command": ["program", "argument"]}` or `{"webhook": "NAME"}`.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
-    pub fn read(value: &Value) -> Result<Self, String> {
-        let wrong = || {
-            let shown: String = value.to_string().chars().take(60).collect();
-            format!(
-                "\"bell\", \"desktop\", {{\"command\": [\"program\", \"argument\"]}} or {{\"webhook\": \"NAME\"}}, not {}",
-                shown.escape_debug().to_string().replace("\\\"", "\"")
-            )
-        };
+    /// [`TermsError`].
+    pub fn read(value: &Value) -> Result<Self, TermsError> {
+        let wrong = || TermsError::Notify(value.to_string().chars().take(60).collect());
         match value {
             Value::String(word) if word == "bell" => Ok(Self::Bell),
             Value::String(word) if word == "desktop" => Ok(Self::Desktop),
@@ -99,11 +87,7 @@ impl Notify {
                     return Err(wrong());
                 }
                 if program.contains('/') && !program.starts_with('/') && !program.starts_with("~/") {
-                    return Err(format!(
-                        "a program by its name, by an absolute path or by one that starts with ~/, not \
-                         \"{}\"; a relative path is a different program in each folder",
-                        program.escape_debug()
-                    ));
+                    return Err(TermsError::RelativeProgram(program.to_owned()));
                 }
                 Ok(Self::Command(words))
             }
@@ -115,15 +99,43 @@ impl Notify {
     ///
     /// # Errors
     /// What is wrong with the first that is wrong.
-    pub fn read_all(value: &Value) -> Result<Vec<Self>, String> {
-        let Value::Array(entries) = value else {
-            return Err(format!("a list such as [bell, desktop], not {}", value.to_string().escape_debug()));
-        };
+    pub fn read_all(value: &Value) -> Result<Vec<Self>, TermsError> {
+        let Value::Array(entries) = value else { return Err(TermsError::NotAList(value.to_string())) };
         if entries.len() > MAX_NOTIFY {
-            return Err(format!("a list of at most {MAX_NOTIFY}, not of {}", entries.len()));
+            return Err(TermsError::TooMany(entries.len()));
         }
         entries.iter().map(Self::read).collect()
     }
+}
+
+/// What is wrong with terms: what is expected, and what is there instead, as the rest of a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TermsError {
+    /// This is no expiry.
+    #[error(
+        "a time with a unit such as \"30m\" (s, m, h, d or w; 1 second to 365 days) or \"never\", not \"{}\"",
+        .0.escape_debug()
+    )]
+    Expiry(String),
+    /// This is no entry of `notify`.
+    #[error(
+        "\"bell\", \"desktop\", {{\"command\": [\"program\", \"argument\"]}} or {{\"webhook\": \"NAME\"}}, not {}",
+        .0.escape_debug().to_string().replace("\\\"", "\"")
+    )]
+    Notify(String),
+    /// A program has a relative path.
+    #[error(
+        "a program by its name, by an absolute path or by one that starts with ~/, not \"{}\"; a relative path is a \
+         different program in each folder",
+        .0.escape_debug()
+    )]
+    RelativeProgram(String),
+    /// `notify` is not a list.
+    #[error("a list such as [bell, desktop], not {}", .0.escape_debug())]
+    NotAList(String),
+    /// `notify` has too many entries.
+    #[error("a list of at most {MAX_NOTIFY}, not of {0}")]
+    TooMany(usize),
 }
 
 /// The terms of a rule, of a question, or of the settings. What is absent is not said.
@@ -201,7 +213,7 @@ mod tests {
             ["", "s", "0s", "30", "1.5h", "-1h", "366d", "8761h", "m30", "99999999999999999999d", "é", "1é"]
         {
             let error = text.parse::<Expiry>().expect_err(text);
-            assert!(error.contains("such as \"30m\""), "{error}");
+            assert!(error.to_string().contains("such as \"30m\""), "{error}");
         }
     }
 

@@ -35,6 +35,7 @@ pub fn validate_sections(plugins: &[Arc<dyn Plugin>], spec: &AgentSpec) -> Resul
             unclaimed.remove(schema.key);
             plugin
                 .check_section(schema.key, section)
+                .map_err(|error| error.to_string())
                 .and_then(|()| check_schema(schema.json_schema.as_value(), section))
                 .map_err(|message| SectionError {
                     agent: spec.id.clone(),

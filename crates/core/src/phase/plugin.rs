@@ -6,6 +6,7 @@ use super::{
     ExecutionEnv, InferenceRequestTransform, PhaseHook, TypedEffectHandler, TypedScheduledActionHandler,
     action, effect,
 };
+use crate::contract::foreign::ForeignError;
 use crate::contract::handoff::AgentOverlay;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::profile::ProfileKey;
@@ -110,8 +111,8 @@ pub trait Plugin: Send + Sync + 'static {
     /// that its sentence is the one that a person reads; the section may be anything.
     ///
     /// # Errors
-    /// A sentence for the person who wrote the section.
-    fn check_section(&self, _key: &str, _section: &JsonValue) -> Result<(), String> {
+    /// The plugin's own, whose words are for the user who wrote the section.
+    fn check_section(&self, _key: &str, _section: &JsonValue) -> Result<(), ForeignError> {
         Ok(())
     }
 

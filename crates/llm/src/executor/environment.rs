@@ -48,7 +48,7 @@ impl GenaiExecutor {
             (Some(url), Some(name)) => normalise_base_url(origin.adapter, url)
                 .map_err(|problem| InferenceExecutionError::InvalidRequest(format!("{name}: {problem}")))?,
             _ => normalise_base_url(origin.adapter, target.endpoint.base_url())
-                .map_err(InferenceExecutionError::InvalidRequest)?,
+                .map_err(|problem| InferenceExecutionError::InvalidRequest(problem.to_string()))?,
         };
         let host = base.host_str().unwrap_or_default();
         // Responses for the service of OpenAI itself, whose newest models exist nowhere else; chat completions for

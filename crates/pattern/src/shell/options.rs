@@ -177,11 +177,16 @@ const GIT_LONG: &str = "abbrev abbrev-commit abbrev-ref absolute-git-dir after a
     timestamp topo-order until unified unmerged untracked untracked-files upstream use-mailmap verbose verify version \
     walk-reflogs word-diff word-diff-regex word-regexp ws-error-highlight";
 
+/// A program with an option by which it may read more than the files it names.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` may read more than the files it names")]
+pub struct ReadsMore(String);
+
 /// Checks that every option of a command keeps the program to the files it is named.
 ///
 /// # Errors
-/// The option that may do more.
-pub fn only_named(words: &[Word]) -> Result<(), String> {
+/// [`ReadsMore`]: the option that may do more.
+pub fn only_named(words: &[Word]) -> Result<(), ReadsMore> {
     let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     let (name, first) = match texts.as_slice() {
         ["git", sub, ..] if !sub.starts_with('-') => (format!("git {sub}"), 2),
@@ -218,7 +223,7 @@ pub fn only_named(words: &[Word]) -> Result<(), String> {
             true
         };
         if !is_fine {
-            return Err(format!("`{name} {text}` may read more than the files it names"));
+            return Err(ReadsMore(format!("{name} {text}")));
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 //! made, is the runtime's work.
 
 use aye_core::context::{CompactionConfig, CompactionConfigKey};
+use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::spec::PluginConfigKey;
 use aye_core::phase::{ConfigSchema, Plugin, PluginDescriptor};
 use aye_core::state::JsonValue;
@@ -25,9 +26,10 @@ impl Plugin for CompactionPlugin {
         }]
     }
 
-    fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), String> {
+    fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), ForeignError> {
         // What is not the right shape is told by the schema.
-        serde_json::from_value::<CompactionConfig>(section.clone()).map_or(Ok(()), |config| config.check())
+        let Ok(config) = serde_json::from_value::<CompactionConfig>(section.clone()) else { return Ok(()) };
+        Ok(config.check()?)
     }
 }
 

@@ -43,6 +43,7 @@ use self::hooks::{CountHook, Handlers, LoadPriorsHook, PersistPriorsHook, Regist
 use self::index::{Index, View};
 use self::priors::LearnAction;
 use self::state::SettleAction;
+use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::spec::PluginConfigKey;
 use aye_core::contract::tool::ToolDescriptor;
 use aye_core::phase::{ConfigSchema, PhaseContext, Plugin, PluginDescriptor, PluginRegistrar};
@@ -173,7 +174,7 @@ impl Plugin for DeferredToolsPlugin {
         }]
     }
 
-    fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), String> {
-        Policy::of_section(section, &self.views.defaults, self.views.default_mode).map(|_| ())
+    fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), ForeignError> {
+        Ok(Policy::of_section(section, &self.views.defaults, self.views.default_mode).map(drop)?)
     }
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::tool::HANDOFF_TOOL;
 use self::tool::HandoffTool;
+use aye_core::contract::foreign::ForeignError;
 pub use aye_core::contract::handoff::{
     ActiveAgentKey, AgentOverlay, HandoffAction, HandoffBase, HandoffState,
 };
@@ -137,10 +138,10 @@ impl Plugin for HandoffPlugin {
         vec![ConfigSchema { key: HandoffConfigKey::KEY, json_schema: schemars::schema_for!(HandoffConfig) }]
     }
 
-    fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), String> {
-        let config: HandoffConfig = serde_json::from_value(section.clone()).map_err(|e| e.to_string())?;
+    fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), ForeignError> {
+        let config: HandoffConfig = serde_json::from_value(section.clone())?;
         match config.agents.iter().position(|id| id.trim().is_empty()) {
-            Some(at) => Err(format!("agents[{at}]: the name is empty")),
+            Some(at) => Err(format!("agents[{at}]: the name is empty").into()),
             None => Ok(()),
         }
     }

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::HookSpec;
 use aye_core::contract::address::DomainPattern;
+use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::tool::SpawnContext;
 
@@ -57,10 +58,10 @@ pub struct HookOutput {
 pub enum HookNotRun {
     /// The kernel cannot keep it to its profile.
     #[error("{0}")]
-    NotConfined(#[source] Box<dyn std::error::Error + Send + Sync>),
+    NotConfined(#[source] ForeignError),
     /// It was not started, or what became of it is not known.
     #[error("{0}")]
-    NotStarted(#[source] Box<dyn std::error::Error + Send + Sync>),
+    NotStarted(#[source] ForeignError),
 }
 
 /// Runs commands. Dropping the future leaves nothing running.

@@ -13,6 +13,7 @@ use super::rules::{RuleSet, ToolPermissionBehavior};
 use super::tried::judgement;
 use super::typing::{self, TerminalProfiles, typed};
 use async_trait::async_trait;
+use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::judgement::{Judgement, JudgementAction, Profile, Risk};
 use aye_core::contract::question::GrantProposal;
 use aye_core::contract::spec::PluginConfigKey;
@@ -315,8 +316,11 @@ impl Plugin for PermissionPlugin {
         }]
     }
 
-    fn check_section(&self, key: &str, section: &JsonValue) -> Result<(), String> {
-        if key == PermissionSection::KEY { read_section(section).map(drop) } else { Ok(()) }
+    fn check_section(&self, key: &str, section: &JsonValue) -> Result<(), ForeignError> {
+        if key == PermissionSection::KEY {
+            read_section(section)?;
+        }
+        Ok(())
     }
 }
 

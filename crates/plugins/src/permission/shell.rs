@@ -552,7 +552,7 @@ impl<'r> Walk<'_, 'r> {
                 if is_awk(texts[0]) {
                     return Err(add(format!("the code of `{}` may read any file", texts[0])));
                 }
-                only_named(words).map_err(add)?;
+                only_named(words).map_err(|more| add(more.to_string()))?;
             }
             self.stays_inside(words).map_err(add)?;
         }

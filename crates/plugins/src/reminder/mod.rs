@@ -26,6 +26,7 @@ pub use rule::{ReminderRule, ReminderTarget};
 pub use state::RemindersFired;
 
 use self::hook::{ReminderHook, Rules};
+use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::spec::PluginConfigKey;
 use aye_core::phase::{ConfigSchema, Plugin, PluginDescriptor, PluginRegistrar};
 use aye_core::state::{JsonValue, Phase, StateError, StateKeyOptions};
@@ -63,7 +64,7 @@ impl Plugin for ReminderPlugin {
         }]
     }
 
-    fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), String> {
-        read::section(section).map(|_| ()).map_err(|error| error.to_string())
+    fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), ForeignError> {
+        Ok(read::section(section).map(drop)?)
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::tool::ToolCallContext;
 
 /// Time that a script may take.
@@ -46,10 +47,10 @@ pub struct ScriptOutput {
 pub enum ScriptNotRun {
     /// The kernel cannot keep it to its profile.
     #[error("not run: {0}")]
-    NotConfined(#[source] Box<dyn std::error::Error + Send + Sync>),
+    NotConfined(#[source] ForeignError),
     /// It was not started, or what became of it is not known.
     #[error("{0}")]
-    NotStarted(#[source] Box<dyn std::error::Error + Send + Sync>),
+    NotStarted(#[source] ForeignError),
 }
 
 /// Runs scripts. Dropping the future leaves nothing running.

@@ -29,6 +29,7 @@ pub use state::{CountedFrom, SettledCall, StopState, StopStateKey, StopStateUpda
 use self::ask::{ReadLimitAnswer, SwitchHook};
 use self::budget::Budget;
 use self::hook::{Conditions, JudgeHook, RecordHook};
+use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::spec::{AgentSpec, PluginConfigKey};
 use aye_core::phase::{ConfigSchema, Plugin, PluginDescriptor, PluginRegistrar, TimeLimit};
 use aye_core::state::{JsonValue, Phase, StateError, StateKeyOptions};
@@ -128,7 +129,7 @@ impl Plugin for StopPlugin {
         vec![ConfigSchema { key: StopConfigKey::KEY, json_schema: schemars::schema_for!(StopConfig) }]
     }
 
-    fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), String> {
-        config::parse(section).map(|_| ())
+    fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), ForeignError> {
+        Ok(config::parse(section).map(drop)?)
     }
 }

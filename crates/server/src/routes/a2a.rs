@@ -324,7 +324,7 @@ async fn send(hub: &Arc<Hub>, caller: &Caller, tenant: Option<&str>, body: &[u8]
         None => None,
     };
     if let Some(push) = &push {
-        hub.program.checked_push(&push.url).map_err(|why| ApiError::field("url", why))?;
+        hub.program.checked_push(&push.url)?;
     }
     let named = Some(request.message.task_id.as_str()).filter(|id| !id.is_empty());
     let known = match named {

@@ -72,7 +72,7 @@ pub(super) async fn add(
     run: &RunId,
     given: A2aPushConfig,
 ) -> Result<A2aPushConfig, A2aError> {
-    hub.program.checked_push(&given.url).map_err(|why| ApiError::field("url", why))?;
+    hub.program.checked_push(&given.url)?;
     let is_word = |text: &str| text.len() <= 1024 && text.bytes().all(|b| b.is_ascii_graphic());
     let is_header =
         |text: &str| text.len() <= 4096 && text.bytes().all(|b| b == b' ' || b.is_ascii_graphic());

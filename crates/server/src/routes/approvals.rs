@@ -329,7 +329,7 @@ async fn proposed(
         GrantRequest { suspension: record.id.clone(), pattern: grant.pattern, scope, end: GrantEnd::Never };
     workshop.prepare().await;
     let actor = hub.program.actor(&caller.token);
-    workshop.checked_grant(request, actor).await.map_err(|why| ApiError::field("grant", why))
+    workshop.checked_grant(request, actor).await
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 use std::process::Stdio;
@@ -52,12 +53,29 @@ const MAX_LIST: u64 = 4 << 20;
 /// Reading settings takes no longer, whatever files they include.
 const LIMIT: Duration = Duration::from_secs(5);
 
+/// Why git cannot be made harmless.
+#[derive(Debug, thiserror::Error)]
+pub enum GitGuardError {
+    /// There is no end of programs.
+    #[error("the settings of git name too many programs")]
+    TooManyPrograms,
+    /// Reading the settings takes too long.
+    #[error("git's settings were not read in {} s", LIMIT.as_secs())]
+    Slow,
+    /// They have too many bytes.
+    #[error("git's settings are longer than 4 MiB")]
+    TooLong,
+    /// They cannot be read.
+    #[error(transparent)]
+    Read(#[from] io::Error),
+}
+
 /// What makes filters, drivers for differences and submodules harmless, given the names of all settings, each followed
 /// by a zero byte.
 ///
 /// # Errors
-/// When they name too many programs.
-pub fn harmless(names: &[u8]) -> Result<BTreeMap<OsString, OsString>, String> {
+/// [`GitGuardError::TooManyPrograms`].
+pub fn harmless(names: &[u8]) -> Result<BTreeMap<OsString, OsString>, GitGuardError> {
     let mut found = BTreeMap::new();
     for name in names.split(|byte| *byte == 0) {
         let dot = |byte: &u8| *byte == b'.';
@@ -84,7 +102,7 @@ pub fn harmless(names: &[u8]) -> Result<BTreeMap<OsString, OsString>, String> {
         }
     }
     if found.len() > MAX_NAMES {
-        return Err("the settings of git name too many programs".to_owned());
+        return Err(GitGuardError::TooManyPrograms);
     }
     Ok(found)
 }
@@ -104,19 +122,19 @@ fn add_settings(env: &mut Env, settings: impl IntoIterator<Item = (OsString, OsS
 /// Makes every git that is started in a folder with this environment read only.
 ///
 /// # Errors
-/// When the settings cannot be read in time, or are beyond all measure: then git must not be started.
-pub async fn guard_git(env: &mut Env, cwd: &Path) -> Result<(), String> {
+/// [`GitGuardError`]: git must not be started then.
+pub async fn guard_git(env: &mut Env, cwd: &Path) -> Result<(), GitGuardError> {
     let own = GIT_SETTINGS.iter().map(|(name, value)| ((*name).into(), (*value).into()));
     add_settings(env, own);
     env.extend(GIT_VARIABLES.iter().map(|(name, value)| ((*name).into(), (*value).into())));
     let names = tokio::time::timeout(LIMIT, names_in(env, cwd)).await;
-    let names = names.map_err(|_| format!("git's settings were not read in {} s", LIMIT.as_secs()))??;
+    let names = names.map_err(|_| GitGuardError::Slow)??;
     add_settings(env, harmless(&names)?);
     Ok(())
 }
 
 /// The names of all settings that git would use in a folder, submodules' included.
-async fn names_in(env: &Env, cwd: &Path) -> Result<Vec<u8>, String> {
+async fn names_in(env: &Env, cwd: &Path) -> Result<Vec<u8>, GitGuardError> {
     let list = ["config", "-z", "--name-only", "--list"];
     let mut names = ask(env, cwd, &list).await?;
     let top = ask(env, cwd, &["rev-parse", "--show-toplevel"]).await?;
@@ -133,7 +151,7 @@ async fn names_in(env: &Env, cwd: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// What git prints; nothing when it fails, as the command then will.
-async fn ask(env: &Env, cwd: &Path, args: &[impl AsRef<OsStr>]) -> Result<Vec<u8>, String> {
+async fn ask(env: &Env, cwd: &Path, args: &[impl AsRef<OsStr>]) -> Result<Vec<u8>, GitGuardError> {
     let mut command = Command::new("git");
     command.args(args).current_dir(cwd).env_clear().envs(env);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -141,12 +159,12 @@ async fn ask(env: &Env, cwd: &Path, args: &[impl AsRef<OsStr>]) -> Result<Vec<u8
     let Ok(mut child) = command.spawn() else { return Ok(Vec::new()) };
     let mut out = Vec::new();
     if let Some(stdout) = child.stdout.take() {
-        stdout.take(MAX_LIST + 1).read_to_end(&mut out).await.map_err(|error| error.to_string())?;
+        stdout.take(MAX_LIST + 1).read_to_end(&mut out).await?;
     }
     if out.len() as u64 > MAX_LIST {
-        return Err("git's settings are longer than 4 MiB".to_owned());
+        return Err(GitGuardError::TooLong);
     }
-    child.wait().await.map_err(|error| error.to_string())?;
+    child.wait().await?;
     Ok(out)
 }
 

@@ -27,7 +27,7 @@ use aye_core::contract::tool::SpawnContext;
 
 pub(crate) use capture::{Spill, private_file};
 pub use env::{Env, child_env, holds_password, is_secret};
-pub use git::{GIT_SETTINGS, GIT_VARIABLES, guard_git, harmless};
+pub use git::{GIT_SETTINGS, GIT_VARIABLES, GitGuardError, guard_git, harmless};
 pub(crate) use plain::plain_pieces;
 pub(crate) use pty::{Terminal, TerminalSize, open as open_terminal};
 pub(crate) use run::run_in_terminal;

@@ -212,7 +212,7 @@ impl Card {
                         form.end = end;
                         form.writing = None;
                     }
-                    Err(problem) => self.problem = Some(problem),
+                    Err(problem) => self.problem = Some(problem.to_string()),
                 },
                 None => {}
             },

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::contract::foreign::ForeignError;
 use crate::contract::ids::{InvalidId, JobId, RunId, SuspensionId, ThreadId};
 use crate::contract::record::{AttemptId, Owner, SuspensionStatus};
 
@@ -199,7 +200,7 @@ pub enum StoreError {
     Unopened(String),
     /// Anything else the database or the disk said.
     #[error("the store failed")]
-    Database(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Database(#[source] ForeignError),
 }
 
 /// Who holds a lock, in words.

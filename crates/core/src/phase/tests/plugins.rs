@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::contract::executor::InferenceRequest;
+use crate::contract::foreign::ForeignError;
 use crate::contract::spec::{AgentSpec, PluginConfigKey};
 use crate::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
 
@@ -249,7 +250,7 @@ impl Plugin for RateLimit {
             json_schema: schemars::schema_for!(RateLimitConfig),
         }]
     }
-    fn check_section(&self, _: &str, section: &Value) -> Result<(), String> {
+    fn check_section(&self, _: &str, section: &Value) -> Result<(), ForeignError> {
         match section["cooldown_ms"].as_u64() {
             Some(13) => Err("cooldown_ms: not 13".into()),
             _ => Ok(()),
