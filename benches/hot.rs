@@ -34,6 +34,7 @@ use aye::store::{InboxFilter, Store};
 use aye::tui::app::{App, WallClock};
 use aye::tui::highlight::Highlighter;
 use aye::tui::host::OpenedThread;
+use aye::tui::host::{QuestionMsg, ThreadMsg};
 use aye::tui::msg::Msg;
 use aye::tui::terminal::LiveTerminal;
 use aye::tui::theme::Theme;
@@ -79,7 +80,7 @@ impl Screen {
     }
 
     fn open(&mut self, opened: OpenedThread) {
-        self.app.update(Moment(0), Msg::Opened(Ok(Box::new(opened))));
+        self.app.update(Moment(0), Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened)))));
     }
 
     fn draw(&mut self) {
@@ -228,7 +229,7 @@ fn inbox(c: &mut Criterion) {
         let mut screen = Screen::new();
         screen.open(sample::opened(0));
         screen.app.update(Moment(0), key(KeyCode::Char('t'), KeyModifiers::CONTROL));
-        screen.app.update(Moment(0), Msg::Inbox(Ok(read())));
+        screen.app.update(Moment(0), Msg::Question(QuestionMsg::Inbox(Ok(read()))));
         screen.draw();
         screen
     };

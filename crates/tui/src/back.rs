@@ -3,7 +3,11 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use async_trait::async_trait;
+
+use super::event_loop::Performer;
 use super::host::ExportFormat;
+use super::msg::Msg;
 use super::reader::Document;
 use super::transcript::Moment;
 use aye_core::contract::ids::ThreadId;
@@ -119,6 +123,20 @@ pub enum BackMsg {
     Changes(Result<(Changes, Box<Document>), String>),
     /// Two conversations side by side, to be read in the viewer.
     Compared(Result<Box<Document>, String>),
+}
+
+/// Whole conversations, as the program keeps them.
+#[async_trait]
+pub trait BackHost: Send + Sync {
+    /// Does something with whole conversations.
+    async fn back(&self, cmd: BackCmd) -> BackMsg;
+}
+
+impl BackCmd {
+    pub(crate) fn perform(self, performer: &mut Performer) {
+        let (host, send) = performer.both();
+        performer.spawn(async move { send.answer(Msg::Back(Box::new(host.back(self).await))) });
+    }
 }
 
 /// What the terminal knows of going back and of conversations while it is looked at.

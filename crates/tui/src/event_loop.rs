@@ -12,7 +12,7 @@ use super::app::{App, WallClock};
 use super::gallery::ImageCache;
 use super::graphics::Reply;
 use super::highlight::Highlighter;
-use super::host::{Host, HostEvent};
+use super::host::{Host, HostEvent, ModelMsg, ProgramMsg, QuestionMsg, ThreadMsg, WritingMsg};
 use super::input::{Input, TerminalEvent};
 use super::msg::Msg;
 use super::status::{Progress, StatusCommand};
@@ -30,7 +30,7 @@ mod screen;
 mod tests;
 
 use obey::{OwnTty, Stage, Tty};
-use perform::Performer;
+pub(crate) use perform::Performer;
 use screen::Screen;
 
 /// The least time between two frames while events stream in.
@@ -261,15 +261,15 @@ fn asks(event: &HostEvent) -> bool {
 fn of_host(event: HostEvent) -> Msg {
     match event {
         HostEvent::Agent(thread, event) => Msg::Agent(thread, Box::new(event)),
-        HostEvent::InboxChanged => Msg::InboxChanged,
+        HostEvent::InboxChanged => Msg::Question(QuestionMsg::InboxChanged),
         HostEvent::Note(text) => Msg::Note(text),
-        HostEvent::Synced(sync) => Msg::Synced(sync),
-        HostEvent::Began(thread, row) => Msg::Began(thread, row),
-        HostEvent::Deferred(thread, row, input) => Msg::Deferred(thread, row, input),
-        HostEvent::Lost(thread) => Msg::Lost(thread),
-        HostEvent::Skills(rows) => Msg::Skills(rows),
-        HostEvent::Models(rows) => Msg::Offered(rows),
-        HostEvent::Unsandboxed(lack) => Msg::Unsandboxed(lack),
+        HostEvent::Synced(sync) => Msg::Thread(ThreadMsg::Synced(sync)),
+        HostEvent::Began(thread, row) => Msg::Thread(ThreadMsg::Began(thread, row)),
+        HostEvent::Deferred(thread, row, input) => Msg::Thread(ThreadMsg::Deferred(thread, row, input)),
+        HostEvent::Lost(thread) => Msg::Thread(ThreadMsg::Lost(thread)),
+        HostEvent::Skills(rows) => Msg::Writing(WritingMsg::Skills(rows)),
+        HostEvent::Models(rows) => Msg::Model(ModelMsg::Listed(rows)),
+        HostEvent::Unsandboxed(lack) => Msg::Program(ProgramMsg::Unsandboxed(lack)),
         HostEvent::Warned(text) => Msg::Failed(text),
     }
 }

@@ -10,6 +10,7 @@ use super::graphics::Place;
 use super::msg::Cmd;
 use super::theme::Depth;
 use super::transcript::{Entry, Moment};
+use crate::host::ImageCmd;
 use aye_core::contract::image::{Drawn, ImageRef, Packed, Pixels};
 use way::Heard;
 pub use way::Way;
@@ -145,7 +146,7 @@ impl ImageCache {
         let is_wanted = match (&drawn, self.known.get(hash)) {
             (Ok(drawn), Some((image, _))) => {
                 // One that was made for something else, another one is on its way for.
-                matches!(self.wanted(image), Cmd::Plate(_, now)
+                matches!(self.wanted(image), Cmd::Image(ImageCmd::Plate(_, now))
                     if (now.drawing, now.cell) == (drawn.canvas.drawing, drawn.canvas.cell))
             }
             (Err(_), Some(_)) => matches!(self.way, Way::Drawn(_)),

@@ -1,10 +1,10 @@
 //! The one place where the model changes: a message in, commands out. No clock, no channel, no file.
 
-use super::app::{App, RunState};
+use super::app::App;
 use super::approval::{CardKind, Stage};
 use super::composer::Composer;
 use super::composer::words::Case;
-use super::host::Driver;
+use super::host::{Driver, ProgramCmd, ProgramMsg, ThreadCmd};
 use super::keymap::Action;
 use super::msg::{Cmd, Msg};
 use super::picker::{PickRow, PickerKind};
@@ -24,6 +24,7 @@ mod keys;
 mod models;
 mod mouse;
 mod notify;
+mod program;
 mod queue;
 mod reader;
 mod sync;
@@ -42,7 +43,7 @@ impl App {
         self.now = self.now.max(at);
         let mut cmds = Vec::new();
         // Time alone changes nothing that is told.
-        let is_news = !matches!(msg, Msg::Tick | Msg::Drawn | Msg::StatusLine(_));
+        let is_news = !matches!(msg, Msg::Tick | Msg::Drawn | Msg::Program(ProgramMsg::StatusLine(_)));
         match msg {
             Msg::Key(key) => self.key(key, &mut cmds),
             Msg::Paste(text) => self.paste(&text, &mut cmds),
@@ -58,128 +59,28 @@ impl App {
                 self.has_focus = is_in_front;
                 if is_in_front && self.info.branch.is_some() {
                     // The branch may be another one by now.
-                    cmds.push(Cmd::Info);
+                    cmds.push(Cmd::Program(ProgramCmd::Info));
                 }
             }
-            Msg::Agent(thread, event) => self.agent(&thread, &event, &mut cmds),
-            Msg::Synced(sync) => self.synced(sync, &mut cmds),
-            Msg::Began(thread, row) => self.began(&thread, row),
-            Msg::Deferred(thread, row, input) => self.deferred(&thread, row, input),
-            Msg::Lost(thread) => self.lost(&thread, &mut cmds),
-            Msg::Enqueued(input, row) => self.enqueued(input, row),
-            Msg::Unqueued { back, gone } => self.unqueued(&back, &gone),
-            Msg::Closed(record) => self.question_closed(&record),
+            Msg::Background(background) => self.background_is(background),
+            Msg::Reply(reply) => self.gallery.hear(reply, &mut cmds),
             Msg::Drawn => {
                 self.drawn();
                 self.ask_first(&mut cmds);
             }
             Msg::Tick => {}
-            Msg::Opened(opened) => {
-                self.loading.opening = self.loading.opening.saturating_sub(1);
-                match opened {
-                    Ok(opened) => {
-                        self.opened(&opened, &mut cmds);
-                        self.say_where_it_came_from(&mut cmds);
-                    }
-                    Err(error) => self.transcript.note(Level::Error, error),
-                }
-                if self.loading.opening == 0 {
-                    self.loading.early.clear();
-                }
-            }
-            Msg::Earlier(thread, messages) => self.earlier_came(&thread, messages, &mut cmds),
-            Msg::Placed(thread, message, place) => self.placed(&thread, message, place),
-            Msg::Started(Ok(())) => {}
-            Msg::Started(Err((error, input))) => {
-                self.transcript.unsay();
-                self.transcript.note(Level::Error, error);
-                if matches!(self.run, RunState::Starting(_) | RunState::Stopping(_)) {
-                    self.run = RunState::Idle;
-                }
-                self.hand_back(&[input]);
-            }
-            Msg::Decided(id, outcome) => {
-                self.answered_elsewhere(&outcome, &id);
-                self.decided(&id, outcome);
-                self.count_elsewhere(&mut cmds);
-            }
-            Msg::InboxChanged => self.inbox_changed(&mut cmds),
-            Msg::Inbox(Ok(rows)) => self.fill_inbox(rows),
-            Msg::Elsewhere(count) => self.elsewhere = count,
-            Msg::Question(id, found) => self.question(&id, found),
-            Msg::Note(text) => self.transcript.note(Level::Info, text),
-            Msg::Reviewed(id, arguments, review) => self.reviewed(&id, &arguments, review),
-            Msg::EditorClosed(id, argument, text) => self.editor_closed(&id, argument, text, &mut cmds),
-            Msg::GrantPreviewed(id, pattern, preview) => self.previewed(&id, pattern, preview),
-            Msg::Grants(Ok(grants)) => self.list_grants(grants),
-            Msg::Revoked(id, Ok(revoked)) => self.revoked(&id, revoked),
-            Msg::Grants(Err(error)) | Msg::Revoked(_, Err(error)) => {
-                self.picker = None;
-                self.transcript.note(Level::Error, error);
-            }
-            Msg::Threads(Ok(threads)) => {
-                self.back.threads = threads;
-                self.fill_threads();
-            }
+            Msg::Agent(thread, event) => self.agent(&thread, &event, &mut cmds),
+            Msg::Thread(msg) => self.thread_msg(msg, &mut cmds),
+            Msg::Question(msg) => self.question_msg(msg, &mut cmds),
+            Msg::Model(msg) => self.model_msg(msg),
+            Msg::Image(msg) => self.image_msg(msg, &mut cmds),
+            Msg::Writing(msg) => self.writing_msg(msg, &mut cmds),
+            Msg::Program(msg) => self.program_msg(msg, &mut cmds),
             Msg::Back(told) => self.back_told(*told, &mut cmds),
-            Msg::Threads(Err(error)) | Msg::Inbox(Err(error)) | Msg::Failed(error) => {
-                self.transcript.note(Level::Error, error);
-            }
-            Msg::Models(models) | Msg::Offered(models) => self.list_models(models),
-            Msg::Logins(providers) => self.list_logins(providers),
-            Msg::StatusLine(text) => {
-                if let Some(why) = self.feed.wrote(text) {
-                    self.transcript.note(Level::Warning, why);
-                }
-            }
-            Msg::Themes(themes, wanted) => self.list_themes(themes, wanted, &mut cmds),
-            Msg::Attached(words, found) => self.attached(&words, found, &mut cmds),
-            Msg::Picture(hash, pixels) => self.gallery.take(&hash, pixels),
-            Msg::Reply(reply) => self.gallery.hear(reply, &mut cmds),
-            Msg::Plate(hash, drawn) => self.gallery.take_plate(&hash, drawn),
-            Msg::Packed(hash, packed) => self.gallery.take_packed(&hash, packed),
-            Msg::Background(background) => self.background_is(background),
-            Msg::Unsandboxed(lack) => self.info.unsandboxed = Some(lack),
-            Msg::Skills(skills) => {
-                let rows = skills.iter().map(|skill| PickRow {
-                    value: skill.name.clone(),
-                    label: format!("/{}", skill.name),
-                    detail: skill.description.clone(),
-                    note: skill.origin.clone(),
-                    ..PickRow::default()
-                });
-                let rows = rows.collect();
-                self.fill_picker(PickerKind::Skills, rows);
-                self.skills = skills;
-            }
-            Msg::Rules(rules) => {
-                let rows = rules.into_iter().map(|rule| PickRow {
-                    label: rule.pattern,
-                    detail: rule.behavior,
-                    note: rule.origin,
-                    ..PickRow::default()
-                });
-                let rows = rows.collect();
-                self.fill_picker(PickerKind::Rules, rows);
-            }
-            Msg::Files(number, paths) => self.offer_files(number, paths),
-            Msg::History(history) => self.fill_history(history),
-            Msg::Draft(thread, draft) => self.drafted(&thread, draft, &mut cmds),
+            Msg::EditorClosed(id, argument, text) => self.editor_closed(&id, argument, text, &mut cmds),
             Msg::Composed(text) => self.composed(text, &mut cmds),
-            Msg::Info(info) => {
-                if info.agent != self.info.agent {
-                    self.transcript.forget_handoff();
-                }
-                self.info = *info;
-            }
-            Msg::Trusted(trusted) => self.trusted(trusted),
-            Msg::Renewed(renewed) => self.renewed(renewed),
-            Msg::Exported(Ok(path)) => {
-                self.transcript.note(Level::Info, format!("written to {}", path.display()));
-            }
-            Msg::Page(Ok(page)) => self.transcript.page(page.title, page.text),
-            Msg::Page(Err(error)) => self.transcript.note(Level::Warning, error),
-            Msg::Exported(Err(error)) => self.transcript.note(Level::Error, error),
+            Msg::Note(text) => self.transcript.note(Level::Info, text),
+            Msg::Failed(error) => self.transcript.note(Level::Error, error),
             Msg::Hangup | Msg::Terminate => self.quit(&mut cmds),
         }
         self.see_to_earlier(&mut cmds);
@@ -200,7 +101,7 @@ impl App {
         }
         let mut feed = std::mem::take(&mut self.feed);
         if let Some(json) = feed.take(self.now, || super::status::told(self)) {
-            cmds.push(Cmd::StatusLine(json));
+            cmds.push(Cmd::Program(ProgramCmd::StatusLine(json)));
         }
         self.feed = feed;
     }
@@ -253,7 +154,7 @@ impl App {
             && self.driver == Driver::Nobody
             && let Some(thread) = self.thread_id()
         {
-            cmds.push(Cmd::Cancel(thread.clone()));
+            cmds.push(Cmd::Thread(ThreadCmd::Cancel(thread.clone())));
         }
         self.keep_draft_now(cmds);
         cmds.push(Cmd::Quit);

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
+
 use super::TerminalHost;
 use crate::app::export::{self, Form};
 use crate::app::{compare, git};
@@ -12,7 +14,7 @@ use crate::contract::event_sink::NullEventSink;
 use crate::contract::ids::ThreadId;
 use crate::contract::record::NamedBy;
 use crate::contract::snapshot::{BackWhat, Changes};
-use crate::tui::back::{BackCmd, BackMsg, Chooses};
+use crate::tui::back::{BackCmd, BackHost, BackMsg, Chooses};
 use crate::tui::host::ExportFormat;
 use crate::tui::reader::Document;
 
@@ -35,8 +37,9 @@ async fn bound(changes: Result<Changes, String>) -> Result<(Changes, Box<Documen
     tokio::task::spawn_blocking(bind).await.map_err(|error| error.to_string())
 }
 
-impl TerminalHost {
-    pub(super) async fn do_back(&self, cmd: BackCmd) -> BackMsg {
+#[async_trait]
+impl BackHost for TerminalHost {
+    async fn back(&self, cmd: BackCmd) -> BackMsg {
         let app = &self.app;
         match cmd {
             BackCmd::Points(thread, chooses) => {
@@ -79,7 +82,9 @@ impl TerminalHost {
             }
         }
     }
+}
 
+impl TerminalHost {
     async fn go_back(
         &self,
         thread: &ThreadId,
@@ -106,7 +111,7 @@ impl TerminalHost {
         self.app.store.shrink(false).await.map(drop).map_err(|e| e.to_string())
     }
 
-    pub(super) async fn write_export(
+    async fn write_export(
         &self,
         thread: &ThreadId,
         format: ExportFormat,

@@ -12,8 +12,12 @@ use aye::contract::suspension::{
 };
 use aye::contract::tool::ToolResult;
 use aye::tui::app::{App, WallClock};
+use aye::tui::back::BackMsg;
 use aye::tui::highlight::Highlighter;
-use aye::tui::host::{HostInfo, ModelRow, OpenedThread, RuleRow, SkillRow};
+use aye::tui::host::{
+    HostInfo, ModelMsg, ModelRow, OpenedThread, QuestionCmd, QuestionMsg, RuleRow, SkillRow, ThreadMsg,
+    WritingMsg,
+};
 use aye::tui::keymap::Keymap;
 use aye::tui::msg::{Cmd, Msg};
 use aye::tui::terminal::LiveTerminal;
@@ -96,7 +100,7 @@ impl Stage {
             printed: 0,
             terminal: LiveTerminal::new(Vec::new(), width, height, false),
         };
-        stage.send(Msg::Opened(Ok(Box::new(opened()))));
+        stage.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened())))));
         stage
     }
 
@@ -184,7 +188,7 @@ impl Stage {
     }
 
     fn decided(&self) -> bool {
-        self.cmds.iter().any(|cmd| matches!(cmd, Cmd::Decide(..)))
+        self.cmds.iter().any(|cmd| matches!(cmd, Cmd::Question(QuestionCmd::Decide(..))))
     }
 
     /// What the terminal itself would get.
@@ -395,38 +399,38 @@ fn play(sink: &str, text: &str, width: u16, height: u16) -> Result<Stage, String
                 damaged,
                 marks: ThreadMarks { branch: Some(text.into()), ..ThreadMarks::default() },
             };
-            stage.send(Msg::Threads(Ok(vec![row(None), row(Some(text.into()))])));
+            stage.send(Msg::Thread(ThreadMsg::Listed(Ok(vec![row(None), row(Some(text.into()))]))));
         }
         "skill_name" | "skill_description" => {
             let (name, description) = if sink == "skill_name" { (text, "d") } else { ("review", text) };
-            stage.send(Msg::Skills(vec![SkillRow {
+            stage.send(Msg::Writing(WritingMsg::Skills(vec![SkillRow {
                 name: name.into(),
                 description: description.into(),
                 origin: "user".into(),
-            }]));
+            }])));
             stage.key(KeyCode::Char('/'));
             stage.key(KeyCode::Down);
         }
         "rule" => {
             stage.send(Msg::Paste("/permissions".into()));
             stage.key(KeyCode::Enter);
-            stage.send(Msg::Rules(vec![RuleRow {
+            stage.send(Msg::Question(QuestionMsg::Rules(vec![RuleRow {
                 pattern: text.into(),
                 behavior: "ask".into(),
                 origin: text.into(),
-            }]));
-            stage.send(Msg::Models(vec![ModelRow {
+            }])));
+            stage.send(Msg::Model(ModelMsg::Listed(vec![ModelRow {
                 name: text.into(),
                 note: text.into(),
                 unusable: Some(text.into()),
                 login: Some(text.into()),
                 ..ModelRow::default()
-            }]));
+            }])));
             stage.send(Msg::Failed(text.into()));
-            stage.send(Msg::Exported(Err(text.into())));
+            stage.send(Msg::Back(Box::new(BackMsg::Exported(Err(text.into())))));
         }
         "history" => {
-            stage.send(Msg::History(Ok(vec![text.into()])));
+            stage.send(Msg::Writing(WritingMsg::History(Ok(vec![text.into()]))));
             stage.key(KeyCode::Up);
         }
         "paste" => stage.send(Msg::Paste(text.into())),

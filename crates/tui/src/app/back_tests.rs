@@ -2,6 +2,7 @@
 
 use crate::app::tests::TestApp;
 use crate::back::{BackCmd, BackMsg, BackPoint, BackPoints, BackPreview, Chooses, WentBack};
+use crate::host::{ThreadCmd, ThreadMsg};
 use crate::msg::{Cmd, Msg};
 use crate::reader::Document;
 use aye_core::contract::ids::ThreadId;
@@ -101,10 +102,10 @@ fn what_goes_back_is_shown_before_it_does() {
         failed: vec!["a.txt was not restored: a folder is in the way".into()],
     };
     told(&mut app, BackMsg::Went(Ok(went)));
-    assert!(matches!(app.cmds.last(), Some(Cmd::Open(Some(id))) if id.as_str() == "t2"));
+    assert!(matches!(app.cmds.last(), Some(Cmd::Thread(ThreadCmd::Open(Some(id)))) if id.as_str() == "t2"));
     let mut opened = crate::app::tests::opened(Vec::new());
     opened.thread.id = "t2".into();
-    app.send(Msg::Opened(Ok(Box::new(opened))));
+    app.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened)))));
     assert_eq!(app.app.composer.text(), "now 漢字");
     assert!(app.screen().contains("was not restored: a folder is in the way"), "{}", app.screen());
 }
@@ -148,7 +149,7 @@ fn threads() -> Vec<ThreadSummary> {
 fn conversations_are_searched_in_what_was_said() {
     let mut app = talked(100);
     app.keys("/threads<enter>");
-    app.send(Msg::Threads(Ok(threads())));
+    app.send(Msg::Thread(ThreadMsg::Listed(Ok(threads()))));
     insta::assert_snapshot!("threads_100", app.live());
     app.keys("needle");
     let number = match asked(&app).last() {
@@ -161,7 +162,7 @@ fn conversations_are_searched_in_what_was_said() {
     told(&mut app, BackMsg::Found(number, vec![("t2".into(), "a needle in it".into())], true));
     assert!(app.live().contains("a needle in it"), "{}", app.live());
     app.keys("<enter>");
-    assert!(matches!(app.cmds.last(), Some(Cmd::Open(Some(id))) if id.as_str() == "t2"));
+    assert!(matches!(app.cmds.last(), Some(Cmd::Thread(ThreadCmd::Open(Some(id)))) if id.as_str() == "t2"));
 }
 
 #[test]
@@ -169,7 +170,7 @@ fn the_menu_of_a_conversation_names_pins_and_deletes_it() {
     let mut app = talked(80);
     let menu = |app: &mut TestApp| {
         app.keys("/threads<enter>");
-        app.send(Msg::Threads(Ok(threads())));
+        app.send(Msg::Thread(ThreadMsg::Listed(Ok(threads()))));
         app.keys("<right>");
     };
     menu(&mut app);
@@ -189,7 +190,7 @@ fn the_menu_of_a_conversation_names_pins_and_deletes_it() {
     app.keys("delete<enter><down><enter>");
     assert_eq!(asked(&app).last(), Some(&&BackCmd::Delete(ThreadId::from("t1"))));
     told(&mut app, BackMsg::Deleted("t1".into(), Ok(())));
-    assert!(matches!(app.cmds.last(), Some(Cmd::Threads)));
+    assert!(matches!(app.cmds.last(), Some(Cmd::Thread(ThreadCmd::List))));
 }
 
 fn changed(path: &str, change: Change, old: &str, new: &str) -> FileChange {

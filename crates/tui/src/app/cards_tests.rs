@@ -6,6 +6,7 @@ use super::Focus;
 use super::tests::{TestApp, suspended, ticket};
 use crate::approval::QUIET_MS;
 use crate::composer::Composer;
+use crate::host::{ProgramCmd, ThreadCmd};
 use crate::msg::Msg;
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::suspension::{
@@ -332,17 +333,22 @@ fn a_plan_ends_with_three_ways_to_go_on() {
         let mut test = planned();
         test.keys(keys);
         assert_eq!(test.app.info.mode, mode, "{keys}");
-        assert!(test.cmds.contains(&Cmd::SetMode(mode)), "{keys}");
-        let go = Cmd::Start("t".into(), UserInput::text("Go ahead: carry out the plan."));
+        assert!(test.cmds.contains(&Cmd::Program(ProgramCmd::SetMode(mode))), "{keys}");
+        let go = Cmd::Thread(ThreadCmd::Start("t".into(), UserInput::text("Go ahead: carry out the plan.")));
         let at = |wanted: &Cmd| test.cmds.iter().position(|cmd| cmd == wanted);
-        assert!(at(&Cmd::SetMode(mode)) < at(&go), "{keys}: {:?}", test.cmds);
+        assert!(at(&Cmd::Program(ProgramCmd::SetMode(mode))) < at(&go), "{keys}: {:?}", test.cmds);
         assert!(test.app.cards.open.is_empty(), "{keys}");
     }
     for keys in ["3", "<esc>"] {
         let mut test = planned();
         test.keys(keys);
         assert_eq!((test.app.info.mode, test.app.cards.open.len()), (Mode::Plan, 0), "{keys}");
-        assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Start(..) | Cmd::Cancel(_))), "{keys}");
+        assert!(
+            test.cmds
+                .iter()
+                .all(|cmd| !matches!(cmd, Cmd::Thread(ThreadCmd::Start(..) | ThreadCmd::Cancel(_)))),
+            "{keys}"
+        );
     }
     // Words are an answer, too, and no letter of them decides anything; Enter alone does not either.
     let mut test = planned();

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::tests::TestApp;
-use crate::host::{Choice, ModelRow, Secret};
+use crate::host::{Choice, ModelCmd, ModelMsg, ModelRow, ProgramCmd, ProgramMsg, Secret, ThreadCmd};
 use crate::keymap::Keymap;
 use crate::msg::{Cmd, Msg};
 use crate::theme::{Background, Depth, Theme, ThemeChoice, ThemeRow};
@@ -32,37 +32,41 @@ fn with_default_theme(width: u16, height: u16) -> TestApp {
 fn a_theme_is_shown_while_it_is_looked_at_and_kept_by_enter() {
     let mut test = with_default_theme(80, 24);
     test.keys("/theme<enter>");
-    assert!(test.cmds.contains(&Cmd::Themes(None)) && test.cmds.contains(&Cmd::AskBackground));
-    test.send(Msg::Themes(themes(), None));
+    assert!(
+        test.cmds.contains(&Cmd::Program(ProgramCmd::Themes(None)))
+            && test.cmds.contains(&Cmd::AskBackground)
+    );
+    test.send(Msg::Program(ProgramMsg::Themes(themes(), None)));
     assert_eq!(test.app.theme().name(), "default", "the one in use is chosen");
     test.keys("<down>");
     assert_eq!(test.app.theme().name(), "nord");
     test.keys("<esc>");
     assert_eq!(test.app.theme().name(), "default", "Esc gives the old one back");
-    assert!(!test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Keep(..))));
+    assert!(!test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Program(ProgramCmd::Keep(..)))));
 
     test.keys("/theme<enter>");
-    test.send(Msg::Themes(themes(), None));
+    test.send(Msg::Program(ProgramMsg::Themes(themes(), None)));
     test.keys("sol");
     assert_eq!(test.app.theme().name(), "solarized-dark");
     test.send(Msg::Background(Background::Light));
     assert_eq!(test.app.theme().name(), "solarized-light");
     test.keys("<enter>");
     assert_eq!(test.app.theme().name(), "solarized-light");
-    assert!(test.cmds.contains(&Cmd::Keep(Choice::Theme, "solarized".into())));
+    assert!(test.cmds.contains(&Cmd::Program(ProgramCmd::Keep(Choice::Theme, "solarized".into()))));
 }
 
 #[test]
 fn a_theme_by_name_and_a_broken_one() {
     let mut test = TestApp::new(80, 24);
     test.keys("/theme nord<enter>");
-    test.send(Msg::Themes(themes(), Some("nord".into())));
+    test.send(Msg::Program(ProgramMsg::Themes(themes(), Some("nord".into()))));
     assert!(
-        test.cmds.contains(&Cmd::Keep(Choice::Theme, "nord".into())) && test.app.theme().name() == "nord"
+        test.cmds.contains(&Cmd::Program(ProgramCmd::Keep(Choice::Theme, "nord".into())))
+            && test.app.theme().name() == "nord"
     );
-    test.send(Msg::Themes(themes(), Some("mine".into())));
+    test.send(Msg::Program(ProgramMsg::Themes(themes(), Some("mine".into()))));
     assert!(test.screen().contains("mine.toml:2: no") && test.app.theme().name() == "nord");
-    test.send(Msg::Themes(themes(), Some("nix".into())));
+    test.send(Msg::Program(ProgramMsg::Themes(themes(), Some("nix".into()))));
     assert!(test.screen().contains("unknown theme nix"), "{}", test.screen());
 }
 
@@ -111,7 +115,9 @@ fn a_sequence_is_seen_and_cancelled_without_a_clock() {
 #[test]
 fn a_command_that_runs_is_moved_to_the_background() {
     let mut test = TestApp::new(100, 24);
-    let moved = |test: &TestApp| test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::ToBackground(_))).count();
+    let moved = |test: &TestApp| {
+        test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::Thread(ThreadCmd::ToBackground(_)))).count()
+    };
     test.keys("<ctrl-b>");
     assert!(moved(&test) == 0 && test.live().contains("no command is running"), "{}", test.live());
     test.start("go");
@@ -120,7 +126,7 @@ fn a_command_that_runs_is_moved_to_the_background() {
     assert_eq!(moved(&test), 0, "nothing else is moved");
     test.call("b", "Bash", json!({"command": "sleep 100"}));
     test.keys("<ctrl-b>");
-    assert_eq!(test.cmds.last(), Some(&Cmd::ToBackground("t".into())));
+    assert_eq!(test.cmds.last(), Some(&Cmd::Thread(ThreadCmd::ToBackground("t".into()))));
     // In a text the key moves the caret, and the sequence is what moves the command.
     test.keys("ab<ctrl-b>");
     assert_eq!((moved(&test), test.app.composer.caret()), (1, 1));
@@ -266,16 +272,19 @@ fn models_that_need_a_key_stand_below_the_rest_and_ask_for_it() {
         locked("openai/gpt", "openai"),
     ];
     test.keys("/model<enter>");
-    test.send(Msg::Models(rows.clone()));
+    test.send(Msg::Model(ModelMsg::Listed(rows.clone())));
     insta::assert_snapshot!("models_in_two_parts", test.live());
     test.keys("<down>");
-    test.send(Msg::Offered(rows.clone()));
+    test.send(Msg::Model(ModelMsg::Listed(rows.clone())));
     test.keys("<enter>");
-    assert!(test.cmds.contains(&Cmd::SetModel("box/a".into())), "the choice stays when servers answer");
-    test.send(Msg::Offered(rows.clone()));
+    assert!(
+        test.cmds.contains(&Cmd::Model(ModelCmd::Set("box/a".into()))),
+        "the choice stays when servers answer"
+    );
+    test.send(Msg::Model(ModelMsg::Listed(rows.clone())));
     assert!(test.app.picker.is_none(), "a list that was closed stays closed");
     test.keys("/model<enter>");
-    test.send(Msg::Models(rows));
+    test.send(Msg::Model(ModelMsg::Listed(rows)));
     // Three rows down there is the heading: the cursor is on the first model below it.
     test.keys("<down><down><down><enter>");
     test.send(Msg::Paste("sk-canary\n".into()));
@@ -284,12 +293,12 @@ fn models_that_need_a_key_stand_below_the_rest_and_ask_for_it() {
     insta::assert_snapshot!("a_key_is_asked_for", shown);
     test.cmds.clear();
     test.keys("<enter>");
-    assert!(test.cmds.contains(&Cmd::LogIn("anthropic".into(), Secret("sk-canary".into()))));
+    assert!(test.cmds.contains(&Cmd::Model(ModelCmd::LogIn("anthropic".into(), Secret("sk-canary".into())))));
     assert!(!format!("{:?}", test.cmds).contains("canary"), "nor is it in what is logged");
     test.keys("/login openai sk-typed<enter>");
     assert!(test.app.picker.as_ref().is_some_and(|picker| picker.filter().is_empty()));
     test.keys("<esc>/logout<enter>");
-    assert!(test.cmds.contains(&Cmd::LogOut(None)));
+    assert!(test.cmds.contains(&Cmd::Model(ModelCmd::LogOut(None))));
 }
 
 #[test]
@@ -297,7 +306,7 @@ fn the_effort_is_chosen_like_a_model_and_shown_beside_it() {
     use aye_core::contract::inference::ReasoningEffort;
     let mut test = TestApp::new(80, 24);
     test.keys("/effort high<enter>");
-    assert!(test.cmds.contains(&Cmd::SetEffort(Some(ReasoningEffort::High))));
+    assert!(test.cmds.contains(&Cmd::Model(ModelCmd::SetEffort(Some(ReasoningEffort::High)))));
     test.app.info.is_demo = false;
     test.app.info.effort = Some(ReasoningEffort::High);
     test.draw();
@@ -305,7 +314,10 @@ fn the_effort_is_chosen_like_a_model_and_shown_beside_it() {
     test.keys("/effort<enter>");
     assert!(test.live().contains("in use"), "{}", test.live());
     test.keys("<enter>");
-    assert!(test.cmds.contains(&Cmd::SetEffort(None)), "the first row leaves it to the model");
+    assert!(
+        test.cmds.contains(&Cmd::Model(ModelCmd::SetEffort(None))),
+        "the first row leaves it to the model"
+    );
     test.keys("/effort huge<enter>");
     assert!(test.live().contains("unknown effort huge"), "{}", test.live());
 }
@@ -317,7 +329,7 @@ fn lists_of_themes_at_three_widths() {
         test.keys("/theme<enter>");
         let mut rows = themes();
         rows[3].detail = "für 宽的 terminals, 👩‍👩‍👧 and e\u{301}\u{202e}x".into();
-        test.send(Msg::Themes(rows, None));
+        test.send(Msg::Program(ProgramMsg::Themes(rows, None)));
         test.keys("<down><down>");
         insta::assert_snapshot!(format!("themes_{width}"), test.live());
     }

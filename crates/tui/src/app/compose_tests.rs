@@ -6,9 +6,10 @@ use serde_json::json;
 
 use super::tests::{TestApp, queued, suspended, ticket};
 use super::*;
+use crate::back::BackCmd;
 use crate::composer::paste::Draft;
 use crate::composer::vim::VimMode;
-use crate::host::{Shell, UserInput};
+use crate::host::{ProgramCmd, Shell, ThreadCmd, ThreadMsg, UserInput, WritingCmd, WritingMsg};
 use crate::msg::{Cmd, Msg};
 use aye_core::contract::activity::STEERED_ACTIVITY_TYPE;
 use aye_core::contract::event::AgentEvent as E;
@@ -17,7 +18,7 @@ use aye_core::contract::suspension::ACTION_PERMISSION;
 
 fn last_input(test: &TestApp) -> &UserInput {
     match test.cmds.last() {
-        Some(Cmd::Start(_, input) | Cmd::Enqueue(_, input)) => input,
+        Some(Cmd::Thread(ThreadCmd::Start(_, input) | ThreadCmd::Enqueue(_, input))) => input,
         other => panic!("{other:?}"),
     }
 }
@@ -32,9 +33,11 @@ fn enter_steers_and_tab_queues_while_the_agent_works() {
         test.live()
     );
     test.keys("faster<enter>");
-    assert!(matches!(test.cmds.last(), Some(Cmd::Enqueue(..))) && last_input(&test).steers);
+    assert!(
+        matches!(test.cmds.last(), Some(Cmd::Thread(ThreadCmd::Enqueue(..)))) && last_input(&test).steers
+    );
     let input = last_input(&test).clone();
-    test.send(Msg::Enqueued(input, Ok(QueuedRow { steers: true, ..queued(7, "faster") })));
+    test.send(Msg::Thread(ThreadMsg::Enqueued(input, Ok(QueuedRow { steers: true, ..queued(7, "faster") }))));
     let early = json!({"queued": 6, "text": "early", "images": []});
     test.event(E::ActivitySnapshot {
         message_id: "m".into(),
@@ -42,12 +45,12 @@ fn enter_steers_and_tab_queues_while_the_agent_works() {
         content: early,
         replace: Some(false),
     });
-    test.send(Msg::Enqueued(UserInput::text("early"), Ok(queued(6, "early"))));
+    test.send(Msg::Thread(ThreadMsg::Enqueued(UserInput::text("early"), Ok(queued(6, "early")))));
     assert!(!test.live().contains("queued early"), "it was read before the answer came: {}", test.live());
     test.keys("then this<tab>");
     assert!(!last_input(&test).steers);
     let input = last_input(&test).clone();
-    test.send(Msg::Enqueued(input, Ok(queued(8, "then this"))));
+    test.send(Msg::Thread(ThreadMsg::Enqueued(input, Ok(queued(8, "then this")))));
     assert!(
         test.live().contains("steers faster") && test.live().contains("queued then this"),
         "{}",
@@ -62,8 +65,8 @@ fn enter_steers_and_tab_queues_while_the_agent_works() {
     });
     assert!(!test.live().contains("steers") && test.screen().contains("❯ faster"), "{}", test.screen());
     test.keys("<up>");
-    assert_eq!(test.cmds.last(), Some(&Cmd::Unqueue(vec![8])));
-    test.send(Msg::Unqueued { back: vec![8], gone: Vec::new() });
+    assert_eq!(test.cmds.last(), Some(&Cmd::Thread(ThreadCmd::Unqueue(vec![8]))));
+    test.send(Msg::Thread(ThreadMsg::Unqueued { back: vec![8], gone: Vec::new() }));
     assert_eq!(test.app.composer.text(), "then this");
 }
 
@@ -74,16 +77,20 @@ fn any_queued_message_can_be_taken_back_or_dropped() {
         test.start("go");
         let texts = ["first", "second 漢字 👍", "third e\u{301}", "fourth", "fifth"];
         for (id, text) in (1..).zip(texts) {
-            test.send(Msg::Enqueued(UserInput::text(text), Ok(queued(id, text))));
+            test.send(Msg::Thread(ThreadMsg::Enqueued(UserInput::text(text), Ok(queued(id, text)))));
         }
         test.keys("<up><up><up><up>");
-        assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Unqueue(_))), "{:?}", test.cmds);
+        assert!(
+            test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Thread(ThreadCmd::Unqueue(_)))),
+            "{:?}",
+            test.cmds
+        );
         assert_snapshot!(format!("queued_{width}"), test.live());
     }
     let mut test = TestApp::new(80, 24);
     test.start("go");
     for (id, text) in [(1, "one"), (2, "two"), (3, "three")] {
-        test.send(Msg::Enqueued(UserInput::text(text), Ok(queued(id, text))));
+        test.send(Msg::Thread(ThreadMsg::Enqueued(UserInput::text(text), Ok(queued(id, text)))));
     }
     test.cmds.clear();
     test.keys("<up><up>");
@@ -91,23 +98,23 @@ fn any_queued_message_can_be_taken_back_or_dropped() {
     assert!(test.live().contains("Enter: edit"), "{}", test.live());
     // It is dropped, and the words are not lost even so.
     test.keys("<delete>");
-    assert_eq!(test.cmds, [Cmd::Unqueue(vec![2])]);
-    test.send(Msg::Unqueued { back: vec![2], gone: Vec::new() });
+    assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Unqueue(vec![2]))]);
+    test.send(Msg::Thread(ThreadMsg::Unqueued { back: vec![2], gone: Vec::new() }));
     assert!(test.app.composer.is_empty());
     assert!(test.live().contains("dropped; Ctrl-Y"), "{}", test.live());
     assert!(test.live().contains("▸ queued three"), "{}", test.live());
     test.keys("<up><enter>");
-    assert_eq!(test.cmds.last(), Some(&Cmd::Unqueue(vec![1])));
-    test.send(Msg::Unqueued { back: vec![1], gone: Vec::new() });
+    assert_eq!(test.cmds.last(), Some(&Cmd::Thread(ThreadCmd::Unqueue(vec![1]))));
+    test.send(Msg::Thread(ThreadMsg::Unqueued { back: vec![1], gone: Vec::new() }));
     assert_eq!(test.app.composer.text(), "one");
     test.keys("<ctrl-u><ctrl-k>");
     // Two are left again, and one is read while it is chosen.
-    test.send(Msg::Enqueued(UserInput::text("four"), Ok(queued(4, "four"))));
+    test.send(Msg::Thread(ThreadMsg::Enqueued(UserInput::text("four"), Ok(queued(4, "four")))));
     test.keys("<up><up><down>");
     assert_eq!(test.app.queue.at, Some(4));
-    test.send(Msg::Began("t".into(), queued(4, "four")));
+    test.send(Msg::Thread(ThreadMsg::Began("t".into(), queued(4, "four"))));
     assert_eq!(test.app.queue.at, None);
-    test.send(Msg::Enqueued(UserInput::text("five"), Ok(queued(5, "five"))));
+    test.send(Msg::Thread(ThreadMsg::Enqueued(UserInput::text("five"), Ok(queued(5, "five")))));
     test.keys("<up>x");
     assert_eq!((test.app.queue.at, test.app.composer.text()), (None, "x"), "what is written is no key");
     test.keys("<backspace><up><esc>");
@@ -131,7 +138,9 @@ fn a_steering_message_that_was_queued_while_a_card_is_up_closes_nothing() {
         json!(null),
     )));
     test.keys("<enter>");
-    assert!(last_input(&test).steers && matches!(test.cmds.last(), Some(Cmd::Enqueue(..))));
+    assert!(
+        last_input(&test).steers && matches!(test.cmds.last(), Some(Cmd::Thread(ThreadCmd::Enqueue(..))))
+    );
     assert_eq!(test.app.cards.open.len(), 1);
 }
 
@@ -153,7 +162,11 @@ fn a_command_of_the_person_is_sent_as_one_and_never_steers() {
     test.start("go");
     test.ask_bash("a", "git push");
     test.keys("<tab>!ls<enter>");
-    assert!(matches!(test.cmds.last(), Some(Cmd::Enqueue(..))), "it withdraws no question: {:?}", test.cmds);
+    assert!(
+        matches!(test.cmds.last(), Some(Cmd::Thread(ThreadCmd::Enqueue(..)))),
+        "it withdraws no question: {:?}",
+        test.cmds
+    );
 }
 
 #[test]
@@ -175,9 +188,9 @@ fn vi_keys_are_chosen_by_a_command_and_the_mode_is_seen() {
     assert_eq!(test.app.vim.as_ref().map(Vim::mode), Some(VimMode::Insert), "ready for the next one");
     test.event(E::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None });
     test.keys("<esc>");
-    assert!(!test.cmds.contains(&Cmd::Cancel("t".into())), "it left insert mode");
+    assert!(!test.cmds.contains(&Cmd::Thread(ThreadCmd::Cancel("t".into()))), "it left insert mode");
     test.keys("<esc>");
-    assert!(test.cmds.contains(&Cmd::Cancel("t".into())));
+    assert!(test.cmds.contains(&Cmd::Thread(ThreadCmd::Cancel("t".into()))));
     test.keys("i/vim<enter>");
     assert_eq!(test.app.vim.as_ref().map(Vim::mode), None);
 }
@@ -190,8 +203,8 @@ fn what_was_said_is_searched_everywhere_and_walked_through_within_the_conversati
     test.keys("<up>");
     assert_eq!(test.app.composer.text(), "first words");
     test.keys("<down><ctrl-r>");
-    assert_eq!(test.cmds.last(), Some(&Cmd::History));
-    test.send(Msg::History(Ok(vec!["newest\nof all".into(), "older".into()])));
+    assert_eq!(test.cmds.last(), Some(&Cmd::Writing(WritingCmd::History)));
+    test.send(Msg::Writing(WritingMsg::History(Ok(vec!["newest\nof all".into(), "older".into()]))));
     test.keys("all<enter>");
     assert_eq!(test.app.composer.text(), "newest\nof all");
 }
@@ -259,20 +272,20 @@ fn a_long_paste_stays_a_mark_when_it_was_sent() {
     test.app.composer.take();
 
     // What could not be sent is a mark again, and so is what was queued.
-    test.send(Msg::Started(Err(("the disk is full".into(), input.clone()))));
+    test.send(Msg::Thread(ThreadMsg::Started(Err(("the disk is full".into(), input.clone())))));
     assert_eq!(test.app.composer.text(), mark);
     assert_eq!(test.app.composer.whole().trim_end(), said);
     test.keys("<enter>");
     write(&mut test);
     let row = QueuedRow { shown: Some(mark.into()), ..queued(7, &said) };
-    test.send(Msg::Enqueued(last_input(&test).clone(), Ok(row.clone())));
+    test.send(Msg::Thread(ThreadMsg::Enqueued(last_input(&test).clone(), Ok(row.clone()))));
     assert!(test.live().contains(&format!("queued {mark}")), "{}", test.live());
-    test.send(Msg::Unqueued { back: vec![7], gone: Vec::new() });
+    test.send(Msg::Thread(ThreadMsg::Unqueued { back: vec![7], gone: Vec::new() }));
     assert_eq!((test.app.composer.text(), test.app.composer.whole().trim_end()), (mark, said.as_str()));
 
     // One that another process queued begins here.
     let mut test = TestApp::new(100, 30);
-    test.send(Msg::Began("t".into(), row));
+    test.send(Msg::Thread(ThreadMsg::Began("t".into(), row)));
     is_marked(&test);
     let content = json!({"queued": 8, "text": said, "shown": mark, "images": []});
     let mut test = TestApp::new(100, 30);
@@ -293,15 +306,21 @@ fn a_long_paste_stays_a_mark_when_it_was_sent() {
 fn what_is_written_is_kept_and_comes_back() {
     let kept = |test: &TestApp| {
         let keeps = test.cmds.iter().filter_map(|cmd| match cmd {
-            Cmd::KeepDraft(keep) => Some((keep.draft.text.clone(), keep.is_new)),
+            Cmd::Writing(WritingCmd::KeepDraft(keep)) => Some((keep.draft.text.clone(), keep.is_new)),
             _ => None,
         });
         keeps.collect::<Vec<_>>()
     };
     let mut test = TestApp::new(100, 30);
-    assert!(test.cmds.contains(&Cmd::Draft("t".into(), true)));
-    test.send(Msg::Draft("other".into(), Draft { text: "no".into(), pastes: Vec::new() }));
-    test.send(Msg::Draft("t".into(), Draft { text: "half a".into(), pastes: Vec::new() }));
+    assert!(test.cmds.contains(&Cmd::Writing(WritingCmd::Draft("t".into(), true))));
+    test.send(Msg::Writing(WritingMsg::Draft(
+        "other".into(),
+        Draft { text: "no".into(), pastes: Vec::new() },
+    )));
+    test.send(Msg::Writing(WritingMsg::Draft(
+        "t".into(),
+        Draft { text: "half a".into(), pastes: Vec::new() },
+    )));
     assert_eq!(test.app.composer.text(), "half a");
     test.keys(" thought");
     let due = test.app.deadline().expect("it is to be kept");
@@ -325,11 +344,11 @@ fn words_behind_a_command_are_helped_with_and_enter_sends_what_is_written() {
     test.keys("/export ");
     assert!(test.live().contains("/export [md|json|html]  export this conversation"), "{}", test.live());
     test.keys("<enter>");
-    assert!(matches!(test.cmds.last(), Some(Cmd::Export(..))), "{:?}", test.cmds);
+    assert!(matches!(test.cmds.last(), Some(Cmd::Back(BackCmd::Export(..)))), "{:?}", test.cmds);
     test.keys("/mode <down><down><down><enter>");
     assert_eq!(test.app.composer.text(), "/mode plan ");
     test.keys("<enter>");
-    assert_eq!(test.cmds.last(), Some(&Cmd::SetMode(crate::host::Mode::Plan)));
+    assert_eq!(test.cmds.last(), Some(&Cmd::Program(ProgramCmd::SetMode(crate::host::Mode::Plan))));
 }
 
 /// A draft with a paste, wide characters and emoji, what is queued, and the mode of vi.
@@ -341,7 +360,10 @@ fn the_text_and_what_is_queued_at_three_widths() {
         for (id, steers, text) in
             [(7, true, "schneller, 漢字 👩\u{200d}👧 e\u{301}"), (8, false, "then run all the tests again")]
         {
-            test.send(Msg::Enqueued(UserInput::text(text), Ok(QueuedRow { steers, ..queued(id, text) })));
+            test.send(Msg::Thread(ThreadMsg::Enqueued(
+                UserInput::text(text),
+                Ok(QueuedRow { steers, ..queued(id, text) }),
+            )));
         }
         test.app.set_vim(true);
         test.keys("look at 漢字漢字 and 👨\u{200d}👩\u{200d}👧 ");

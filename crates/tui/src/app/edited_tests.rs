@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::tests::TestApp;
 use crate::approval::edit::Draft;
-use crate::host::Review;
+use crate::host::{QuestionCmd, QuestionMsg, Review, ThreadCmd};
 use crate::msg::{Cmd, Msg};
 use aye_core::contract::judgement::Ruling;
 use aye_core::contract::suspension::{ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction};
@@ -24,7 +24,7 @@ fn review(ruling: Ruling, words: &str) -> Review {
 /// The arguments that were last sent to be looked at.
 fn reviewed(test: &TestApp) -> Option<Value> {
     test.cmds.iter().rev().find_map(|cmd| match cmd {
-        Cmd::Review(id, arguments) => {
+        Cmd::Question(QuestionCmd::Review(id, arguments)) => {
             assert_eq!(id.as_str(), "perm_a");
             Some(arguments.clone())
         }
@@ -34,7 +34,7 @@ fn reviewed(test: &TestApp) -> Option<Value> {
 
 fn answer_review(test: &mut TestApp, review: Result<Review, String>) {
     let arguments = reviewed(test).expect("it was asked");
-    test.send(Msg::Reviewed("perm_a".into(), arguments, review));
+    test.send(Msg::Question(QuestionMsg::Reviewed("perm_a".into(), arguments, review)));
 }
 
 fn preview(path: &str, old: Option<&str>, new: &str) -> Value {
@@ -102,7 +102,7 @@ fn an_edit_is_taken_back_and_the_proposed_call_is_what_is_allowed() {
         test.wait(400);
         test.keys("y");
         assert_eq!(test.decisions()[0].arguments, None, "{back}");
-        assert!(!test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Cancel(_))));
+        assert!(!test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Thread(ThreadCmd::Cancel(_)))));
     }
     // Leaving the text keeps what was there; an unchanged one is no edit.
     let mut test = asked(100, 30, "git push");
@@ -135,7 +135,7 @@ fn what_would_not_run_cannot_be_allowed() {
     let old = reviewed(&test).expect("asked");
     test.wait(400);
     test.keys("e --b<enter>");
-    test.send(Msg::Reviewed("perm_a".into(), old, Ok(review(Ruling::Ask, "?"))));
+    test.send(Msg::Question(QuestionMsg::Reviewed("perm_a".into(), old, Ok(review(Ruling::Ask, "?")))));
     test.wait(400);
     test.keys("y");
     assert!(test.decisions().is_empty(), "{}", test.live());
@@ -311,7 +311,7 @@ fn three(risks: [&str; 3]) -> TestApp {
 
 fn decided(test: &TestApp) -> Vec<(&str, ResumeDecisionAction)> {
     let decided = test.cmds.iter().filter_map(|cmd| match cmd {
-        Cmd::Decide(id, answer) => Some((id.as_str(), answer.action)),
+        Cmd::Question(QuestionCmd::Decide(id, answer)) => Some((id.as_str(), answer.action)),
         _ => None,
     });
     decided.collect()

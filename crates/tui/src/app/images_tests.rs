@@ -6,7 +6,9 @@ use serde_json::json;
 use super::tests::{TestApp, opened};
 use crate::gallery::{ImageCache, Images};
 use crate::graphics::{Reply, TerminalKind};
-use crate::host::{Attach, Attached, OpenedThread, QueuedRow, UserInput};
+use crate::host::{
+    Attach, Attached, ImageCmd, ImageMsg, OpenedThread, QueuedRow, ThreadCmd, ThreadMsg, UserInput,
+};
 use crate::msg::{Cmd, Msg};
 use crate::theme::Depth;
 use aye_core::contract::content::ContentBlock;
@@ -22,12 +24,12 @@ fn image(name: &str) -> ImageRef {
 }
 
 fn attached(test: &mut TestApp, words: &str, name: &str) {
-    test.send(Msg::Attached(words.into(), Ok(Attached::Image(image(name)))));
+    test.send(Msg::Image(ImageMsg::Attached(words.into(), Ok(Attached::Image(image(name))))));
 }
 
 fn started(cmds: &[Cmd]) -> Option<&UserInput> {
     cmds.iter().find_map(|cmd| match cmd {
-        Cmd::Start(_, input) => Some(input),
+        Cmd::Thread(ThreadCmd::Start(_, input)) => Some(input),
         _ => None,
     })
 }
@@ -46,10 +48,10 @@ fn a_dropped_file_becomes_a_mark_and_goes_with_the_message() {
     let mut test = TestApp::new(80, 24);
     test.keys("what is ");
     test.send(Msg::Paste("'/home/me/My Shot.gif' ".into()));
-    assert!(test.cmds.contains(&Cmd::Attach(
+    assert!(test.cmds.contains(&Cmd::Image(ImageCmd::Attach(
         "'/home/me/My Shot.gif'".into(),
         Attach::Path("/home/me/My Shot.gif".into())
-    )));
+    ))));
     attached(&mut test, "'/home/me/My Shot.gif'", "My Shot.gif");
     assert_eq!(test.app.composer.text(), "what is [image 1: My Shot.gif 640×480] ");
     test.keys("?<enter>");
@@ -57,7 +59,7 @@ fn a_dropped_file_becomes_a_mark_and_goes_with_the_message() {
     assert_eq!(input.text, "what is [image 1: My Shot.gif 640×480] ?");
     assert_eq!(input.images, [image("My Shot.gif")]);
     test.keys("and <ctrl-v>");
-    assert!(test.cmds.contains(&Cmd::Attach(String::new(), Attach::Clipboard)));
+    assert!(test.cmds.contains(&Cmd::Image(ImageCmd::Attach(String::new(), Attach::Clipboard))));
     attached(&mut test, "", "clipboard");
     assert_eq!(test.app.composer.text(), "and [image 2: clipboard 640×480] ");
 }
@@ -68,7 +70,7 @@ fn enter_waits_for_what_is_named_with_an_at() {
     test.keys("see @a.gif and @no.png.<enter>");
     assert!(started(&test.cmds).is_none(), "{:?}", test.cmds);
     attached(&mut test, "@a.gif", "a.gif");
-    test.send(Msg::Attached("@no.png".into(), Ok(Attached::Nothing)));
+    test.send(Msg::Image(ImageMsg::Attached("@no.png".into(), Ok(Attached::Nothing))));
     let input = started(&test.cmds).expect("sent");
     assert_eq!(input.text, "see [image 1: a.gif 640×480] and @no.png.");
     assert_eq!(input.images.len(), 1);
@@ -78,7 +80,10 @@ fn enter_waits_for_what_is_named_with_an_at() {
 fn what_cannot_be_attached_is_said_and_nothing_is_sent() {
     let mut test = TestApp::new(80, 24);
     test.keys("see @a.gif<esc><enter>");
-    test.send(Msg::Attached("@a.gif".into(), Err("a.gif is not attached: it has 9.00 MiB".into())));
+    test.send(Msg::Image(ImageMsg::Attached(
+        "@a.gif".into(),
+        Err("a.gif is not attached: it has 9.00 MiB".into()),
+    )));
     assert!(test.screen().contains("a.gif is not attached: it has 9.00 MiB"), "{}", test.screen());
     assert!(started(&test.cmds).is_none());
     assert_eq!(test.app.composer.text(), "see @a.gif");
@@ -95,7 +100,7 @@ fn queued_messages_keep_their_pictures() {
     attached(&mut test, "/a.gif", "a.gif");
     test.keys("<enter>");
     let input = test.cmds.iter().find_map(|cmd| match cmd {
-        Cmd::Enqueue(_, input) => Some(input.clone()),
+        Cmd::Thread(ThreadCmd::Enqueue(_, input)) => Some(input.clone()),
         _ => None,
     });
     let input = input.expect("queued");
@@ -110,7 +115,7 @@ fn queued_messages_keep_their_pictures() {
         steers: false,
     };
     test.app.queue.rows.push(row);
-    test.send(Msg::Unqueued { back: vec![9], gone: Vec::new() });
+    test.send(Msg::Thread(ThreadMsg::Unqueued { back: vec![9], gone: Vec::new() }));
     assert_eq!(test.app.composer.attached(), [image("a.gif")]);
 }
 
@@ -127,16 +132,19 @@ fn shown(width: u16) -> String {
         ContentBlock::StoredImage(image("größe 漢字.gif")),
         ContentBlock::StoredImage(ImageRef { hash: "b".into(), ..image("broken.gif") }),
     ]);
-    test.send(Msg::Opened(Ok(Box::new(stored(vec![said, Message::assistant("Seen.")])))));
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said, Message::assistant("Seen.")]))))));
     assert!(
         test.scrollback.iter().all(|line| !line.contains("see [image")),
         "it waits: {:?}",
         test.scrollback
     );
-    let asked = test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::Picture(_))).count();
+    let asked = test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::Image(ImageCmd::Picture(_)))).count();
     assert_eq!(asked, 2);
-    test.send(Msg::Picture(image("").hash, Ok(pixels())));
-    test.send(Msg::Picture("b".into(), Err("it cannot be decoded: its palette is \u{1b}[31mred".into())));
+    test.send(Msg::Image(ImageMsg::Picture(image("").hash, Ok(pixels()))));
+    test.send(Msg::Image(ImageMsg::Picture(
+        "b".into(),
+        Err("it cannot be decoded: its palette is \u{1b}[31mred".into()),
+    )));
     assert!(test.scrollback.iter().any(|line| line.contains("Seen.")), "{:?}", test.scrollback);
     test.screen()
 }
@@ -152,8 +160,8 @@ fn pictures_are_shown_in_half_blocks_with_what_they_are() {
 fn without_colours_there_is_only_what_they_are() {
     let mut test = TestApp::new(80, 24);
     let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
-    test.send(Msg::Opened(Ok(Box::new(stored(vec![said])))));
-    assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Picture(_))));
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said]))))));
+    assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Image(ImageCmd::Picture(_)))));
     assert!(test.screen().contains("a.gif: GIF, 640×480, 10 bytes"), "{}", test.screen());
 }
 
@@ -162,17 +170,20 @@ fn the_viewer_shows_them_too() {
     let mut test = TestApp::new(80, 24);
     test.app.gallery = ImageCache::new(Some(Depth::Indexed));
     let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
-    test.send(Msg::Opened(Ok(Box::new(stored(vec![said])))));
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said]))))));
     test.keys("<ctrl-o>");
     assert!(!test.screen().contains('▀'));
-    test.send(Msg::Picture(image("").hash, Ok(pixels())));
+    test.send(Msg::Image(ImageMsg::Picture(image("").hash, Ok(pixels()))));
     assert!(test.screen().contains("a.gif: GIF"), "{}", test.screen());
     assert_eq!(Depth::Indexed.map(Color::Rgb(250, 0, 0)), Color::Indexed(196));
 }
 
 fn asked(cmds: &[Cmd]) -> (usize, usize) {
     let count = |is: fn(&Cmd) -> bool| cmds.iter().filter(|cmd| is(cmd)).count();
-    (count(|cmd| matches!(cmd, Cmd::Picture(_))), count(|cmd| matches!(cmd, Cmd::Pack(_))))
+    (
+        count(|cmd| matches!(cmd, Cmd::Image(ImageCmd::Picture(_)))),
+        count(|cmd| matches!(cmd, Cmd::Image(ImageCmd::Pack(_)))),
+    )
 }
 
 #[test]
@@ -181,15 +192,15 @@ fn a_terminal_that_draws_pixels_gets_places_for_pictures() {
     let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
     let mut test = TestApp::new(80, 24);
     test.app.gallery = ImageCache::new(Some(Depth::True)).on(true, false);
-    test.send(Msg::Opened(Ok(Box::new(stored(vec![said])))));
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said]))))));
     assert_eq!(asked(&test.cmds), (1, 0));
     // The answer comes while the small one is on its way, which is of no use any more then.
     test.send(Msg::Reply(Reply::Name(TerminalKind::Places)));
     test.send(Msg::Reply(Reply::Name(TerminalKind::Places)));
     assert_eq!(asked(&test.cmds), (1, 1));
-    test.send(Msg::Picture(image("").hash, Ok(pixels())));
+    test.send(Msg::Image(ImageMsg::Picture(image("").hash, Ok(pixels()))));
     assert!(!test.screen().contains('▀') && test.scrollback.iter().all(|line| !line.contains("a.gif")));
-    test.send(Msg::Packed(image("").hash, Ok(packed)));
+    test.send(Msg::Image(ImageMsg::Packed(image("").hash, Ok(packed))));
     let rows = test.scrollback.iter().filter(|line| line.contains("\u{10eeee}"));
     assert_eq!(rows.map(|row| row.matches('\u{10eeee}').count()).collect::<Vec<_>>(), [33; 12]);
     test.keys("<ctrl-o>");
@@ -203,7 +214,7 @@ fn a_person_may_want_half_blocks_or_none() {
             Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
         let mut test = TestApp::new(80, 24);
         test.app.gallery = ImageCache::new(Some(Depth::True)).shown(images);
-        test.send(Msg::Opened(Ok(Box::new(stored(vec![said])))));
+        test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said]))))));
         test.send(Msg::Reply(Reply::Name(TerminalKind::Places)));
         assert_eq!(asked(&test.cmds), want, "{images:?}");
     }
@@ -230,17 +241,17 @@ fn pictures_that_are_drawn_once_are_in_half_blocks_where_they_are_drawn_again() 
     for (columns, rows, is_drawn) in [(32, 12, true), (48, 13, false), (49, 12, false)] {
         let mut test = TestApp::new(80, 24);
         test.app.gallery = ImageCache::new(Some(Depth::True)).on(true, false);
-        test.send(Msg::Opened(Ok(Box::new(stored(vec![said.clone()])))));
+        test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said.clone()]))))));
         test.send(Msg::Reply(Reply::Cell(9, 18)));
         test.send(Msg::Reply(Reply::Name(TerminalKind::Files)));
         let canvas = test.cmds.iter().find_map(|cmd| match cmd {
-            Cmd::Plate(_, canvas) => Some(*canvas),
+            Cmd::Image(ImageCmd::Plate(_, canvas)) => Some(*canvas),
             _ => None,
         });
         let canvas = canvas.expect("asked for");
         assert_eq!((canvas.drawing, canvas.most, canvas.cell), (Drawing::Iterm2, (48, 12), (9, 18)));
         let drawn = Drawn { canvas, columns, rows, bytes: b"here".to_vec(), small: pixels() };
-        test.send(Msg::Plate(image("").hash, Ok(drawn)));
+        test.send(Msg::Image(ImageMsg::Plate(image("").hash, Ok(drawn))));
         let places = test.scrollback.iter().filter(|line| line.contains('\u{10eeee}')).count();
         let blocks = test.scrollback.iter().filter(|line| line.contains('▀')).count();
         assert_eq!((places > 0, blocks > 0), (is_drawn, !is_drawn), "{:?}", test.scrollback);
@@ -277,9 +288,12 @@ fn pictures_that_a_tool_returns_stand_below_it() {
         for (n, hash) in ["h0", "h2", "h3"].into_iter().enumerate() {
             let mut pixels = pixels();
             pixels.rgba[0] = n as u8;
-            test.send(Msg::Picture(hash.into(), Ok(pixels)));
+            test.send(Msg::Image(ImageMsg::Picture(hash.into(), Ok(pixels))));
         }
-        test.send(Msg::Picture("h1".into(), Err("it cannot be decoded: \u{1b}[31mred".into())));
+        test.send(Msg::Image(ImageMsg::Picture(
+            "h1".into(),
+            Err("it cannot be decoded: \u{1b}[31mred".into()),
+        )));
         let shown = test.scrollback.join("\n");
         assert!(shown.contains("… 2 more images (Ctrl-O)"), "{shown}");
         insta::assert_snapshot!(format!("returned_{width}"), shown);
@@ -294,7 +308,7 @@ fn a_read_picture_is_no_line_among_others() {
     test.app.gallery = ImageCache::new(Some(Depth::True));
     test.start("go");
     returned(&mut test, "a", "Read", 1);
-    test.send(Msg::Picture("h0".into(), Ok(pixels())));
+    test.send(Msg::Image(ImageMsg::Picture("h0".into(), Ok(pixels()))));
     assert!(test.scrollback.iter().any(|line| line.contains("Read") && line.contains("· 1 image")));
     assert!(test.scrollback.iter().any(|line| line.contains('▀')), "{:?}", test.scrollback);
     // Opened again it looks the same: there the pictures stand in the message.
@@ -307,8 +321,8 @@ fn a_read_picture_is_no_line_among_others() {
     let said = vec![Message::user("go"), Message::assistant_with(Vec::new(), vec![call]), message];
     let mut test = TestApp::new(80, 30);
     test.app.gallery = ImageCache::new(Some(Depth::True));
-    test.send(Msg::Opened(Ok(Box::new(stored(said)))));
-    test.send(Msg::Picture("h0".into(), Ok(pixels())));
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(said))))));
+    test.send(Msg::Image(ImageMsg::Picture("h0".into(), Ok(pixels()))));
     let tail = |lines: &[String]| {
         let from = lines.iter().position(|line| line.contains("Read")).expect("the call");
         lines[from..].to_vec()

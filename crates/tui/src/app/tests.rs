@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::highlight::Highlighter;
-use crate::host::{GrantRow, Mode, OpenedThread, QueuedRow, UserInput};
+use crate::host::{
+    GrantRow, Mode, OpenedThread, ProgramCmd, QuestionCmd, QuestionMsg, QueuedRow, ThreadCmd, ThreadMsg,
+    UserInput, WritingCmd, WritingMsg,
+};
 use crate::msg::{Cmd, Msg};
 use crate::theme::Theme;
 use crate::view::feed::Feed;
@@ -55,7 +58,7 @@ fn text_of(line: &Line<'_>, width: u16) -> String {
 impl TestApp {
     pub(crate) fn new(width: u16, height: u16) -> TestApp {
         let mut test = TestApp::unopened(width, height);
-        test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+        test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
         test
     }
 
@@ -215,7 +218,7 @@ impl TestApp {
 
     pub(crate) fn decisions(&self) -> Vec<&Answer> {
         let answers = self.cmds.iter().filter_map(|cmd| match cmd {
-            Cmd::Decide(_, answer) => Some(answer),
+            Cmd::Question(QuestionCmd::Decide(_, answer)) => Some(answer.as_ref()),
             _ => None,
         });
         answers.collect()
@@ -329,7 +332,7 @@ fn what_is_typed_behind_esc_is_not_eaten_by_the_card_that_closes() {
     test.start("push it");
     test.ask_bash("a", "git push");
     test.keys("<esc><esc>no, y");
-    assert!(test.cmds.contains(&Cmd::Cancel("t".into())) && test.decisions().is_empty());
+    assert!(test.cmds.contains(&Cmd::Thread(ThreadCmd::Cancel("t".into()))) && test.decisions().is_empty());
     assert_eq!(test.app.composer.text(), "no, y");
     test.finish(TerminationReason::Cancelled);
     test.keys("et");
@@ -486,7 +489,7 @@ fn a_pattern_is_edited_with_what_it_would_have_matched() {
     assert!(test.live().contains("pattern: Bash("), "{}", test.live());
     test.keys("<ctrl-u>Bash(git push o*)");
     let pattern = "Bash(git push o*)".to_owned();
-    let wanted = Cmd::PreviewGrant("perm_a".into(), pattern.clone());
+    let wanted = Cmd::Question(QuestionCmd::PreviewGrant("perm_a".into(), pattern.clone()));
     assert_eq!(test.cmds.last(), Some(&wanted));
     test.keys("<enter><enter>");
     assert!(test.live().contains("wait a moment"), "{}", test.live());
@@ -500,10 +503,10 @@ fn a_pattern_is_edited_with_what_it_would_have_matched() {
         declined: 1,
         of: 40,
     };
-    test.send(Msg::GrantPreviewed("perm_a".into(), pattern.clone(), Ok(preview)));
+    test.send(Msg::Question(QuestionMsg::GrantPreviewed("perm_a".into(), pattern.clone(), Ok(preview))));
     // An answer about an older text changes nothing, however late it comes.
     let stale = GrantPreview { problem: Some("old".into()), ..GrantPreview::default() };
-    test.send(Msg::GrantPreviewed("perm_a".into(), "Bash(git pus".into(), Ok(stale)));
+    test.send(Msg::Question(QuestionMsg::GrantPreviewed("perm_a".into(), "Bash(git pus".into(), Ok(stale))));
     let live = test.live();
     for said in [
         "Enter grants: Bash(git push o*) until this run ends",
@@ -527,7 +530,7 @@ fn a_pattern_that_cannot_be_granted_is_not_stored() {
     test.ask_bash("a", "git push");
     test.keys("ae<ctrl-u>Bash<enter>");
     let preview = GrantPreview { problem: Some("it would allow any call".into()), ..GrantPreview::default() };
-    test.send(Msg::GrantPreviewed("perm_a".into(), "Bash".into(), Ok(preview)));
+    test.send(Msg::Question(QuestionMsg::GrantPreviewed("perm_a".into(), "Bash".into(), Ok(preview))));
     assert!(test.live().contains("Bash cannot be granted here: it would allow any call"), "{}", test.live());
     test.keys("<enter>");
     assert!(test.live().contains("this pattern cannot be granted"), "{}", test.live());
@@ -554,7 +557,7 @@ fn a_grant_is_taken_back_after_a_second_word() {
     test.start("hello");
     test.finish(TerminationReason::NaturalEnd);
     test.keys("/grants<enter>");
-    assert_eq!(test.cmds.last(), Some(&Cmd::Grants));
+    assert_eq!(test.cmds.last(), Some(&Cmd::Question(QuestionCmd::Grants)));
     let row = GrantRow {
         id: "g1".into(),
         pattern: "Bash(git push *)".into(),
@@ -566,7 +569,7 @@ fn a_grant_is_taken_back_after_a_second_word() {
         given: "2026-11-21 10:00 by ann (tui)".into(),
         question: Some("perm_a".into()),
     };
-    test.send(Msg::Grants(Ok(vec![row])));
+    test.send(Msg::Question(QuestionMsg::Grants(Ok(vec![row]))));
     let screen = test.screen();
     assert!(
         screen.contains("Bash(git push *)") && screen.contains("all projects, no end, used 3"),
@@ -579,8 +582,8 @@ fn a_grant_is_taken_back_after_a_second_word() {
     // The first row keeps it.
     assert!(test.screen().contains("no, keep it"), "{}", test.screen());
     test.keys("<down><enter>");
-    assert_eq!(test.cmds.last(), Some(&Cmd::RevokeGrant("g1".into())));
-    test.send(Msg::Revoked("g1".into(), Ok(true)));
+    assert_eq!(test.cmds.last(), Some(&Cmd::Question(QuestionCmd::RevokeGrant("g1".into()))));
+    test.send(Msg::Question(QuestionMsg::Revoked("g1".into(), Ok(true))));
     let told = "revoked Bash(git push *)";
     assert!(test.screen().contains(told), "{}", test.screen());
 }
@@ -591,7 +594,7 @@ fn escape_on_a_card_stops_the_run() {
     test.start("push it");
     test.ask_bash("a", "git push");
     test.keys("<esc>");
-    assert_eq!(test.cmds, [Cmd::Cancel("t".into())]);
+    assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Cancel("t".into()))]);
     test.finish(TerminationReason::Cancelled);
     assert!(test.app.cards.open.is_empty());
     assert_eq!(test.app.run, RunState::Idle);
@@ -608,7 +611,7 @@ fn several_cards_are_answered_alone_and_in_any_order() {
     test.keys("<tab>");
     test.wait(400);
     test.keys("y");
-    assert!(matches!(&test.cmds[..], [Cmd::Decide(id, _)] if id.as_str() == "perm_b"));
+    assert!(matches!(&test.cmds[..], [Cmd::Question(QuestionCmd::Decide(id, _))] if id.as_str() == "perm_b"));
     test.event(E::ToolCallResumed { target_id: "b".into(), result: Value::Null });
     assert_eq!(
         test.app.cards.open.iter().map(|card| card.id.as_str()).collect::<Vec<_>>(),
@@ -629,7 +632,10 @@ fn an_answer_that_came_too_late_says_who_was_first() {
     test.ask_bash("a", "git push");
     test.keys("y");
     let ticket = ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null);
-    test.send(Msg::Decided("perm_a".into(), Ok(DecideOutcome::AlreadyDecided(record(ticket)))));
+    test.send(Msg::Question(QuestionMsg::Decided(
+        "perm_a".into(),
+        Ok(DecideOutcome::AlreadyDecided(record(ticket))),
+    )));
     assert!(test.app.cards.open.is_empty());
     let said = "Bash was already allowed by ann through cli (process 7) at 12:03";
     assert!(test.screen().contains(said), "{}", test.screen());
@@ -641,7 +647,7 @@ fn an_answer_that_was_not_stored_leaves_the_question_open() {
     test.start("push it");
     test.ask_bash("a", "git push");
     test.keys("y");
-    test.send(Msg::Decided("perm_a".into(), Err("the disk is full".into())));
+    test.send(Msg::Question(QuestionMsg::Decided("perm_a".into(), Err("the disk is full".into()))));
     assert!(test.live().contains("the disk is full"), "{}", test.live());
     test.keys("y");
     assert_eq!(test.decisions().len(), 2);
@@ -714,26 +720,30 @@ fn a_message_while_a_run_is_awake_waits_and_is_not_lost() {
     let mut test = TestApp::new(100, 30);
     test.start("go");
     test.keys("and then this<enter>");
-    assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Start(..))));
+    assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Thread(ThreadCmd::Start(..)))));
     let input = UserInput { steers: true, ..UserInput::text("and then this") };
-    assert_eq!(test.cmds.last(), Some(&Cmd::Enqueue("t".into(), input.clone())));
-    test.send(Msg::Enqueued(input.clone(), Ok(queued(7, "and then this"))));
+    assert_eq!(test.cmds.last(), Some(&Cmd::Thread(ThreadCmd::Enqueue("t".into(), input.clone()))));
+    test.send(Msg::Thread(ThreadMsg::Enqueued(input.clone(), Ok(queued(7, "and then this")))));
     assert!(test.live().contains("queued and then this"), "{}", test.live());
     test.keys("<esc>");
-    assert!(test.cmds.contains(&Cmd::Cancel("t".into())));
+    assert!(test.cmds.contains(&Cmd::Thread(ThreadCmd::Cancel("t".into()))));
     test.finish(TerminationReason::Cancelled);
-    assert_eq!(test.cmds.last(), Some(&Cmd::Unqueue(vec![7])));
-    test.send(Msg::Unqueued { back: vec![7], gone: Vec::new() });
+    assert_eq!(test.cmds.last(), Some(&Cmd::Thread(ThreadCmd::Unqueue(vec![7]))));
+    test.send(Msg::Thread(ThreadMsg::Unqueued { back: vec![7], gone: Vec::new() }));
     assert_eq!(test.app.composer.text(), "and then this");
     assert!(!test.live().contains("queued and"), "{}", test.live());
 
     let mut test = TestApp::new(100, 30);
     test.start("go");
     test.keys("and then this<enter>");
-    test.send(Msg::Enqueued(input, Ok(queued(8, "and then this"))));
+    test.send(Msg::Thread(ThreadMsg::Enqueued(input, Ok(queued(8, "and then this")))));
     test.finish(TerminationReason::NaturalEnd);
-    assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Unqueue(_) | Cmd::Start(..))), "{:?}", test.cmds);
-    test.send(Msg::Began("t".into(), queued(8, "and then this")));
+    assert!(
+        test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Thread(ThreadCmd::Unqueue(_) | ThreadCmd::Start(..)))),
+        "{:?}",
+        test.cmds
+    );
+    test.send(Msg::Thread(ThreadMsg::Began("t".into(), queued(8, "and then this"))));
     assert!(test.app.is_awake());
     assert!(!test.live().contains("queued"), "{}", test.live());
     assert_eq!(test.screen().matches("and then this").count(), 1, "{}", test.screen());
@@ -750,7 +760,9 @@ fn a_message_while_questions_wait_goes_through() {
     test.ask_bash("a", "git push");
     test.keys("<tab>");
     test.keys("no, leave it<enter>");
-    assert!(matches!(test.cmds.last(), Some(Cmd::Start(_, input)) if input.text == "no, leave it"));
+    assert!(
+        matches!(test.cmds.last(), Some(Cmd::Thread(ThreadCmd::Start(_, input))) if input.text == "no, leave it")
+    );
     let gone = ToolResult::error("Bash", "Not run").with_details(json!({"code": "superseded"}));
     let event = E::ToolCallDone {
         id: "a".into(),
@@ -793,26 +805,28 @@ fn nothing_is_scheduled_when_nothing_happens() {
 #[test]
 fn commands_skills_and_paths_are_offered() {
     let mut test = TestApp::new(100, 30);
-    test.send(Msg::Skills(vec![SkillRow {
+    test.send(Msg::Writing(WritingMsg::Skills(vec![SkillRow {
         name: "commit".into(),
         description: "Write a commit".into(),
         origin: "bundled".into(),
-    }]));
+    }])));
     test.keys("/co");
     assert!(test.live().contains("/commit") && test.live().contains("/copy"), "{}", test.live());
     test.keys("mm<enter>fix it<enter>");
-    let Some(Cmd::Start(_, input)) = test.cmds.last() else { panic!("{:?}", test.cmds) };
+    let Some(Cmd::Thread(ThreadCmd::Start(_, input))) = test.cmds.last() else { panic!("{:?}", test.cmds) };
     assert_eq!((input.skill.as_deref(), input.text.as_str()), (Some("commit"), "fix it"));
     test.finish(TerminationReason::NaturalEnd);
     test.keys("look at @ma");
-    let Some(Cmd::Files(number, query)) = test.cmds.last().cloned() else { panic!("{:?}", test.cmds) };
+    let Some(Cmd::Writing(WritingCmd::Files(number, query))) = test.cmds.last().cloned() else {
+        panic!("{:?}", test.cmds)
+    };
     assert_eq!(query, "ma");
-    test.send(Msg::Files(
+    test.send(Msg::Writing(WritingMsg::Files(
         number,
         ["src/main.rs", "Makefile"]
             .map(|label| crate::host::MentionRow { label: label.into(), detail: String::new() })
             .into(),
-    ));
+    )));
     test.keys("<down><tab>");
     assert_eq!(test.app.composer.text(), "look at @Makefile ");
     test.keys("<ctrl-c>/nope");
@@ -823,7 +837,7 @@ fn commands_skills_and_paths_are_offered() {
     test.wait(3000);
     test.keys("/usr/bin is a folder<enter>");
     assert!(
-        matches!(test.cmds.last(), Some(Cmd::Start(_, input)) if input.text.starts_with("/usr/bin")),
+        matches!(test.cmds.last(), Some(Cmd::Thread(ThreadCmd::Start(_, input))) if input.text.starts_with("/usr/bin")),
         "{:?}\n{}",
         test.cmds,
         test.screen()
@@ -834,10 +848,11 @@ fn commands_skills_and_paths_are_offered() {
 fn modes_cycle_and_yolo_is_only_reached_by_name() {
     let mut test = TestApp::new(100, 30);
     test.keys("<shift-tab><shift-tab><shift-tab>");
-    let modes = [Mode::AcceptEdits, Mode::Plan, Mode::Ask].map(Cmd::SetMode);
+    let modes =
+        [Mode::AcceptEdits, Mode::Plan, Mode::Ask].map(|mode| Cmd::Program(ProgramCmd::SetMode(mode)));
     assert_eq!(test.cmds[test.cmds.len() - 3..], modes);
     test.keys("/mode yolo<enter>");
-    assert_eq!(test.cmds.last(), Some(&Cmd::SetMode(Mode::Yolo)));
+    assert_eq!(test.cmds.last(), Some(&Cmd::Program(ProgramCmd::SetMode(Mode::Yolo))));
     assert!(test.live().contains("yolo"), "{}", test.live());
 }
 
@@ -869,7 +884,7 @@ fn events_that_overtake_the_opened_conversation_are_not_lost() {
     assert!(test.app.cards.open.is_empty());
     let mut thread = opened(Vec::new());
     thread.thread.id = other;
-    test.send(Msg::Opened(Ok(Box::new(thread))));
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(thread)))));
     assert_eq!(test.app.cards.open.len(), 1);
     assert!(test.live().contains("[r] run again"), "{}", test.live());
 }
@@ -882,7 +897,7 @@ fn what_is_said_before_the_first_conversation_is_open_stands_where_it_would_late
             test.send(Msg::Note(text.into()));
         }
         test.keys("hello<enter>");
-        test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+        test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
         let screen = test.screen();
         assert!(!screen.contains("new conversation"), "{screen}");
         assert_eq!(screen.matches("hello").count(), 1, "{screen}");
@@ -993,7 +1008,7 @@ fn a_stop_offers_to_go_on() {
     let said = |test: &TestApp| {
         test.cmds
             .iter()
-            .filter(|cmd| matches!(cmd, Cmd::Start(_, input) if input.text == "Continue."))
+            .filter(|cmd| matches!(cmd, Cmd::Thread(ThreadCmd::Start(_, input)) if input.text == "Continue."))
             .count()
     };
     test.keys("<enter>");

@@ -4,7 +4,9 @@ use serde_json::json;
 
 use super::tests::{TestApp, opened, record, ticket};
 use super::{Focus, RunState};
-use crate::host::{HostInfo, Renewal, UntrustedRow};
+use crate::host::{
+    HostInfo, ProgramCmd, ProgramMsg, QuestionMsg, Renewal, ThreadCmd, ThreadMsg, UntrustedRow,
+};
 use crate::msg::{Cmd, Msg};
 use aye_core::contract::event::AgentEvent as E;
 use aye_core::contract::lifecycle::TerminationReason;
@@ -19,7 +21,7 @@ fn row(path: &str, does: &str) -> UntrustedRow {
 fn untrusted(height: u16, rows: Vec<UntrustedRow>) -> TestApp {
     let mut test = TestApp::new(80, height);
     test.app.untrusted = rows;
-    test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
     test.wait(1000);
     test.wait(1000);
     test
@@ -31,7 +33,7 @@ fn one() -> TestApp {
 }
 
 fn asks(test: &TestApp) -> usize {
-    test.cmds.iter().filter(|cmd| **cmd == Cmd::Trust).count()
+    test.cmds.iter().filter(|cmd| **cmd == Cmd::Program(ProgramCmd::Trust)).count()
 }
 
 #[test]
@@ -55,10 +57,10 @@ fn the_card_of_trust_names_the_files_and_is_answered_by_digits() {
         test.keys(keys);
         assert_eq!(asks(&test), 1, "{keys}");
         assert!(test.live().contains("trusting…"), "{keys}: {}", test.live());
-        test.send(Msg::Trusted(Err("the disk is full".to_owned())));
+        test.send(Msg::Program(ProgramMsg::Trusted(Err("the disk is full".to_owned()))));
         assert!(test.live().contains("the disk is full"), "{keys}: {}", test.live());
         test.keys("1");
-        test.send(Msg::Trusted(Ok(())));
+        test.send(Msg::Program(ProgramMsg::Trusted(Ok(()))));
         assert_eq!((asks(&test), test.app.cards.open.len()), (2, 0), "{keys}");
         assert!(test.cmds.contains(&Cmd::Renew), "{keys}");
     }
@@ -67,7 +69,7 @@ fn the_card_of_trust_names_the_files_and_is_answered_by_digits() {
         test.keys(keys);
         assert_eq!((asks(&test), test.app.cards.open.len()), (0, 0), "{keys}");
         assert!(test.live().contains("not used in this session"), "{keys}: {}", test.live());
-        test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+        test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
         assert!(test.app.cards.open.is_empty(), "{keys}: it is asked once");
     }
 }
@@ -85,7 +87,10 @@ fn a_first_message_is_no_answer_to_the_question_of_trust() {
     assert!(!test.live().contains("hooks.toml"), "{}", test.live());
     test.keys("1 of these<esc>");
     assert_eq!((asks(&test), test.app.composer.text()), (0, "1 of these"));
-    assert!(test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Cancel(_))), "Esc stops the run");
+    assert!(
+        test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Thread(ThreadCmd::Cancel(_)))),
+        "Esc stops the run"
+    );
     test.keys("<ctrl-c>");
     test.finish(TerminationReason::Cancelled);
     // A key right after the run's end is meant for the text.
@@ -108,7 +113,7 @@ fn what_the_run_asks_comes_before_the_question_of_trust() {
     let decided = || {
         let record =
             record(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, json!({})));
-        Msg::Decided("perm_a".into(), Ok(DecideOutcome::Accepted(record)))
+        Msg::Question(QuestionMsg::Decided("perm_a".into(), Ok(DecideOutcome::Accepted(record))))
     };
     let starts = || E::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None };
     for is_late in [false, true] {
@@ -157,7 +162,7 @@ fn trust_that_is_given_during_a_run_applies_when_the_run_ends() {
     test.keys("<tab>");
     test.wait(1000);
     test.keys("1");
-    test.send(Msg::Trusted(Ok(())));
+    test.send(Msg::Program(ProgramMsg::Trusted(Ok(()))));
     assert!(test.screen().contains("it applies when the run ends"), "{}", test.screen());
     let renewals = |test: &TestApp| test.cmds.iter().filter(|cmd| **cmd == Cmd::Renew).count();
     assert_eq!(renewals(&test), 0);
@@ -165,23 +170,23 @@ fn trust_that_is_given_during_a_run_applies_when_the_run_ends() {
     test.finish(TerminationReason::NaturalEnd);
     assert_eq!(renewals(&test), 1);
     // Something was still being put away: it is tried again, after a while.
-    test.send(Msg::Renewed(Ok(None)));
+    test.send(Msg::Program(ProgramMsg::Renewed(Ok(None))));
     test.wait(10);
     assert_eq!(renewals(&test), 1);
     assert!(test.app.deadline().is_some());
     test.wait(1000);
     assert_eq!(renewals(&test), 2);
     let renewal = Renewal { info: test.app.info.clone(), untrusted: Vec::new() };
-    test.send(Msg::Renewed(Ok(Some(Box::new(renewal)))));
+    test.send(Msg::Program(ProgramMsg::Renewed(Ok(Some(Box::new(renewal))))));
     assert!(test.screen().contains("this folder is trusted; its files apply"), "{}", test.screen());
     let info = HostInfo { warnings: vec!["a rule is wrong".into()], ..test.app.info.clone() };
     let renewal = Renewal { info, untrusted: vec![row("/home/me/proj/.mcp.json", "starts npx")] };
-    test.send(Msg::Renewed(Ok(Some(Box::new(renewal)))));
+    test.send(Msg::Program(ProgramMsg::Renewed(Ok(Some(Box::new(renewal))))));
     assert!(test.screen().contains("a rule is wrong"), "{}", test.screen());
     assert!(test.live().contains("starts npx"), "what changed meanwhile is asked about: {}", test.live());
     assert!(test.screen().contains("changed meanwhile; it is not trusted"), "{}", test.screen());
     assert_eq!(test.app.composer.text(), "half written");
-    test.send(Msg::Renewed(Err("config.toml:1: no".to_owned())));
+    test.send(Msg::Program(ProgramMsg::Renewed(Err("config.toml:1: no".to_owned()))));
     assert!(test.screen().contains("config.toml:1: no"), "{}", test.screen());
 }
 
@@ -190,7 +195,7 @@ fn a_screen_reader_says_the_question_of_trust_and_takes_words() {
     let mut test = TestApp::new(80, 24);
     test.app.is_linear = true;
     test.app.untrusted = vec![row("/home/me/proj/.mcp.json", "starts npx")];
-    test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
     test.wait(1000);
     let topics = crate::view::linear::topics(&test.app);
     let said: Vec<String> = topics.into_iter().flat_map(|(_, lines)| lines).collect();

@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 
 use super::tests::{TestApp, opened};
 use crate::back::{BackMsg, BackPoint, BackPoints, Chooses};
-use crate::host::{GrantRow, MentionRow, ModelRow, RuleRow, SkillRow, UntrustedRow};
+use crate::host::{
+    GrantRow, MentionRow, ModelMsg, ModelRow, QuestionMsg, RuleRow, SkillRow, ThreadMsg, UntrustedRow,
+    WritingMsg,
+};
 use crate::msg::Msg;
 use aye_core::contract::judgement::Risk;
 use aye_core::contract::record::{InboxRow, ThreadMarks, ThreadRecord, ThreadSummary};
@@ -74,11 +77,11 @@ fn lists(width: u16) -> String {
         unusable: unusable.map(Into::into),
         ..ModelRow::default()
     };
-    test.send(Msg::Models(vec![row("m1", None), row("模型-2", Some("no key: set KEY"))]));
+    test.send(Msg::Model(ModelMsg::Listed(vec![row("m1", None), row("模型-2", Some("no key: set KEY"))])));
     shown(&mut all, "models", &test);
     test.keys("<esc>/skills<enter>");
     let skill = SkillRow { name: "review".into(), description: ODD.into(), origin: "user".into() };
-    test.send(Msg::Skills(vec![skill]));
+    test.send(Msg::Writing(WritingMsg::Skills(vec![skill])));
     shown(&mut all, "skills", &test);
     test.keys("<esc>/permissions<enter>");
     let rule = RuleRow {
@@ -86,7 +89,7 @@ fn lists(width: u16) -> String {
         behavior: "ask".into(),
         origin: "/home/me/漢字/permissions.yaml".into(),
     };
-    test.send(Msg::Rules(vec![rule]));
+    test.send(Msg::Question(QuestionMsg::Rules(vec![rule])));
     shown(&mut all, "permissions", &test);
     test.keys("<esc>/grants<enter>");
     let grant = GrantRow {
@@ -100,18 +103,18 @@ fn lists(width: u16) -> String {
         given: "2026-11-21 10:00 by änn (tui)".into(),
         question: None,
     };
-    test.send(Msg::Grants(Ok(vec![grant])));
+    test.send(Msg::Question(QuestionMsg::Grants(Ok(vec![grant]))));
     shown(&mut all, "grants", &test);
     test.keys("<esc>/mode <enter>");
     shown(&mut all, "modes", &test);
     test.keys("<esc><ctrl-r>");
-    test.send(Msg::History(Ok(vec![ODD.into(), "second\nline".into()])));
+    test.send(Msg::Writing(WritingMsg::History(Ok(vec![ODD.into(), "second\nline".into()]))));
     shown(&mut all, "history", &test);
     test.keys("<esc><ctrl-t>");
-    test.send(Msg::Inbox(Ok(vec![waits()])));
+    test.send(Msg::Question(QuestionMsg::Inbox(Ok(vec![waits()]))));
     shown(&mut all, "inbox", &test);
     test.keys("<esc>/threads<enter>");
-    test.send(Msg::Threads(Ok(vec![thread("t1", ODD), thread("t2", "")])));
+    test.send(Msg::Thread(ThreadMsg::Listed(Ok(vec![thread("t1", ODD), thread("t2", "")]))));
     shown(&mut all, "conversations", &test);
     test.keys("<right>");
     shown(&mut all, "one of them", &test);
@@ -127,7 +130,10 @@ fn lists(width: u16) -> String {
     test.keys("<ctrl-u>see @漢");
     let row = |label: &str, detail: &str| MentionRow { label: label.into(), detail: detail.into() };
     let number = test.app.completion.files_asked;
-    test.send(Msg::Files(number, vec![row("src/漢字 e\u{301}.rs", ""), row("thread:t1", ODD)]));
+    test.send(Msg::Writing(WritingMsg::Files(
+        number,
+        vec![row("src/漢字 e\u{301}.rs", ""), row("thread:t1", ODD)],
+    )));
     shown(&mut all, "files", &test);
     all
 }
@@ -178,7 +184,7 @@ fn cards(width: u16) -> String {
     let mut test = TestApp::new(width, 40);
     test.app.untrusted =
         vec![UntrustedRow { path: "/home/me/proj/漢字.toml".into(), does: ODD.to_owned() }];
-    test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
     test.wait(1000);
     test.wait(1000);
     shown(&mut all, "files that are not trusted", &test);

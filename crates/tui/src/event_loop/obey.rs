@@ -4,7 +4,7 @@ use std::io;
 use std::ops::ControlFlow;
 
 use super::super::app::App;
-use super::super::host::Renewal;
+use super::super::host::{ProgramMsg, Renewal};
 use super::super::input::Input;
 use super::super::msg::{Cmd, Msg};
 use super::super::terminal::{self, TerminalGuard};
@@ -134,9 +134,9 @@ impl<W: io::Write, T: Tty> Stage<W, T> {
                 Ok(Some(Box::new(renewal)))
             }
             Ok(None) => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => Err(error.to_string()),
         };
-        self.performer.tell(Msg::Renewed(renewed));
+        self.performer.tell(ProgramMsg::Renewed(renewed));
     }
 
     /// Shows the model as it is now and tells it that it was seen; `false`: the size changed while the picture was made.
@@ -184,6 +184,7 @@ impl<W: io::Write, T: Tty> Stage<W, T> {
                     Lent::Editor(text, name) => host.edit(text, name).await,
                     Lent::Command(thread, id) => host.take_over(thread, id).await.map(|()| String::new()),
                 }
+                .map_err(|error| error.to_string())
             };
             tokio::pin!(editing);
             loop {

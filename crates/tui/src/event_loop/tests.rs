@@ -8,14 +8,17 @@ use async_trait::async_trait;
 use super::perform::Performer;
 use super::*;
 use crate::app::tests::opened;
-use crate::back::{BackCmd, BackMsg};
+use crate::back::{BackCmd, BackHost, BackMsg};
 use crate::host::{
-    Attach, Attached, Choice, ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread,
-    Page, QueuedRow, Review, RuleRow, SkillRow, UntrustedRow, UserInput,
+    Attach, Attached, Choice, GrantRow, HostInfo, ImageHost, Mode, ModelHost, ModelRow, OpenedQuestion,
+    OpenedThread, Page, ProgramCmd, ProgramHost, ProgramMsg, QuestionCmd, QuestionHost, QueuedRow, Review,
+    RuleRow, SkillRow, ThreadCmd, ThreadHost, ThreadMsg, UntrustedRow, UserInput, WritingCmd, WritingHost,
+    WritingMsg,
 };
 use crate::keymap::Keymap;
 use crate::msg::Cmd;
 use crate::theme::{Depth, Theme, ThemeChoice, ThemeRow};
+use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::ids::ThreadId;
@@ -41,21 +44,21 @@ impl FakeHost {
 }
 
 #[async_trait]
-impl Host for FakeHost {
-    async fn open_thread(&self, _: Option<ThreadId>) -> Result<OpenedThread, String> {
+impl ThreadHost for FakeHost {
+    async fn open_thread(&self, _: Option<ThreadId>) -> Result<OpenedThread, ForeignError> {
         Ok(opened(Vec::new()))
     }
-    async fn earlier(&self, _: &ThreadId, _: u64) -> Result<Vec<StoredMessage>, String> {
+    async fn earlier(&self, _: &ThreadId, _: u64) -> Result<Vec<StoredMessage>, ForeignError> {
         Ok(Vec::new())
     }
-    async fn place(&self, _: &ThreadId, _: &str) -> Result<Option<u64>, String> {
+    async fn place(&self, _: &ThreadId, _: &str) -> Result<Option<u64>, ForeignError> {
         Ok(None)
     }
-    async fn start(&self, _: &ThreadId, input: UserInput) -> Result<(), String> {
+    async fn start(&self, _: &ThreadId, input: UserInput) -> Result<(), ForeignError> {
         self.note(format!("start {}", input.text));
         Err("the store is locked".into())
     }
-    async fn enqueue(&self, _: &ThreadId, input: UserInput) -> Result<QueuedRow, String> {
+    async fn enqueue(&self, _: &ThreadId, input: UserInput) -> Result<QueuedRow, ForeignError> {
         self.note(format!("enqueue {}", input.text));
         Ok(QueuedRow {
             id: 1,
@@ -66,59 +69,9 @@ impl Host for FakeHost {
             steers: false,
         })
     }
-    async fn attach(&self, _: Attach) -> Result<Attached, String> {
-        Ok(Attached::Nothing)
-    }
-    async fn picture(&self, _: &ImageRef) -> Result<Pixels, String> {
-        Err("there is none".into())
-    }
-    async fn packed(&self, _: &ImageRef) -> Result<Packed, String> {
-        Err("there is none".into())
-    }
-    async fn plate(&self, _: &ImageRef, _: Canvas) -> Result<Drawn, String> {
-        Err("there is none".into())
-    }
-    async fn unqueue(&self, id: QueueId) -> Result<bool, String> {
+    async fn unqueue(&self, id: QueueId) -> Result<bool, ForeignError> {
         self.note(format!("unqueue {id}"));
         Ok(id == 1)
-    }
-    async fn question(&self, _: &SuspensionId) -> Result<Option<SuspensionRecord>, String> {
-        Ok(None)
-    }
-    async fn decide(&self, id: &SuspensionId, answer: Answer) -> Result<DecideOutcome, String> {
-        self.note(format!("decide {id} {:?}", answer.action));
-        Ok(DecideOutcome::NotFound)
-    }
-    async fn preview_grant(&self, _: &SuspensionId, _: &str) -> Result<GrantPreview, String> {
-        Ok(GrantPreview::default())
-    }
-    async fn status_line(&self, json: String) -> Result<String, String> {
-        self.note("status line");
-        Ok(json)
-    }
-    fn themes(&self) -> Vec<ThemeRow> {
-        Vec::new()
-    }
-    async fn keep(&self, _: Choice, name: &str) -> Result<PathBuf, String> {
-        self.note(format!("theme {name}"));
-        Ok(PathBuf::from("config.toml"))
-    }
-    async fn grants(&self) -> Result<Vec<GrantRow>, String> {
-        Ok(Vec::new())
-    }
-    async fn revoke_grant(&self, id: &str) -> Result<bool, String> {
-        self.note(format!("revoke {id}"));
-        Ok(true)
-    }
-    async fn review(&self, id: &SuspensionId, arguments: &serde_json::Value) -> Result<Review, String> {
-        self.note(format!("review {id} {arguments}"));
-        Err("no such thing".into())
-    }
-    async fn take_over(&self, _: &ThreadId, id: &str) -> Result<(), String> {
-        Err(format!("{id} has no terminal"))
-    }
-    async fn edit(&self, text: &str, _: &str) -> Result<String, String> {
-        Ok(text.to_owned())
     }
     fn cancel(&self, _: &ThreadId) {
         self.note("cancel");
@@ -127,95 +80,166 @@ impl Host for FakeHost {
         self.note(format!("background {thread}"));
         true
     }
-    fn expired(&self, thread: &ThreadId) {
-        self.note(format!("expired {thread}"));
+    async fn take_over(&self, _: &ThreadId, id: &str) -> Result<(), ForeignError> {
+        Err(format!("{id} has no terminal").into())
     }
-    async fn threads(&self) -> Result<Vec<ThreadSummary>, String> {
+    async fn threads(&self) -> Result<Vec<ThreadSummary>, ForeignError> {
         Ok(Vec::new())
     }
-    async fn inbox(&self) -> Result<Vec<InboxRow>, String> {
-        Ok(Vec::new())
+}
+
+#[async_trait]
+impl QuestionHost for FakeHost {
+    async fn question(&self, _: &SuspensionId) -> Result<Option<SuspensionRecord>, ForeignError> {
+        Ok(None)
     }
-    async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, String> {
-        self.note(format!("count all but {here:?}"));
-        Ok(2)
-    }
-    async fn opened_question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, String> {
+    async fn opened_question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, ForeignError> {
         self.note(format!("question {id}"));
         Ok(None)
     }
-    fn untrusted(&self) -> Vec<UntrustedRow> {
-        let row = UntrustedRow { path: "/p/.aye/hooks.toml".into(), does: "runs make".into() };
-        if self.asks_for_trust { vec![row] } else { Vec::new() }
+    async fn decide(&self, id: &SuspensionId, answer: Answer) -> Result<DecideOutcome, ForeignError> {
+        self.note(format!("decide {id} {:?}", answer.action));
+        Ok(DecideOutcome::NotFound)
     }
-    async fn trust(&self) -> Result<(), String> {
-        self.note("trust");
-        Ok(())
+    async fn review(&self, id: &SuspensionId, arguments: &serde_json::Value) -> Result<Review, ForeignError> {
+        self.note(format!("review {id} {arguments}"));
+        Err("no such thing".into())
     }
-    async fn renew(&self) -> Result<Option<Arc<dyn Host>>, String> {
-        self.note("renew");
-        Ok(self.next.as_ref().map(|next| Arc::clone(next) as Arc<dyn Host>))
+    fn expired(&self, thread: &ThreadId) {
+        self.note(format!("expired {thread}"));
     }
-    fn info(&self) -> HostInfo {
-        HostInfo::default()
+    async fn inbox(&self) -> Result<Vec<InboxRow>, ForeignError> {
+        Ok(Vec::new())
     }
-    fn set_mode(&self, mode: Mode) -> Result<(), String> {
-        self.note(mode.as_str());
-        Ok(())
+    async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, ForeignError> {
+        self.note(format!("count all but {here:?}"));
+        Ok(2)
     }
+    async fn preview_grant(&self, _: &SuspensionId, _: &str) -> Result<GrantPreview, ForeignError> {
+        Ok(GrantPreview::default())
+    }
+    async fn grants(&self) -> Result<Vec<GrantRow>, ForeignError> {
+        Ok(Vec::new())
+    }
+    async fn revoke_grant(&self, id: &str) -> Result<bool, ForeignError> {
+        self.note(format!("revoke {id}"));
+        Ok(true)
+    }
+    fn permissions(&self) -> Vec<RuleRow> {
+        Vec::new()
+    }
+}
+
+#[async_trait]
+impl ModelHost for FakeHost {
     fn models(&self) -> Vec<ModelRow> {
         Vec::new()
     }
-    async fn set_model(&self, name: &str) -> Result<String, String> {
+    async fn set_model(&self, name: &str) -> Result<String, ForeignError> {
         Ok(format!("{name} answers"))
     }
     async fn set_effort(
         &self,
         effort: Option<aye_core::contract::inference::ReasoningEffort>,
-    ) -> Result<String, String> {
-        Err(format!("effort {effort:?}"))
+    ) -> Result<String, ForeignError> {
+        Err(format!("effort {effort:?}").into())
     }
     fn logins(&self) -> Vec<ModelRow> {
         Vec::new()
     }
-    async fn log_in(&self, provider: &str, key: crate::host::Secret) -> Result<String, String> {
+    async fn log_in(&self, provider: &str, key: crate::host::Secret) -> Result<String, ForeignError> {
         self.note(format!("login {provider} {key:?}"));
         Ok(format!("logged in to {provider}"))
     }
-    async fn log_out(&self, provider: Option<&str>) -> Result<String, String> {
+    async fn log_out(&self, provider: Option<&str>) -> Result<String, ForeignError> {
         self.note(format!("logout {provider:?}"));
-        Err("no key is stored".to_owned())
+        Err("no key is stored".into())
     }
-    fn skills(&self) -> Vec<SkillRow> {
-        Vec::new()
+}
+
+#[async_trait]
+impl ImageHost for FakeHost {
+    async fn attach(&self, _: Attach) -> Result<Attached, ForeignError> {
+        Ok(Attached::Nothing)
     }
-    fn permissions(&self) -> Vec<RuleRow> {
-        Vec::new()
+    async fn picture(&self, _: &ImageRef) -> Result<Pixels, ForeignError> {
+        Err("there is none".into())
     }
-    async fn complete_files(&self, query: &str) -> Vec<crate::host::MentionRow> {
-        vec![crate::host::MentionRow { label: format!("{query}.rs"), detail: String::new() }]
+    async fn packed(&self, _: &ImageRef) -> Result<Packed, ForeignError> {
+        Err("there is none".into())
     }
-    async fn export(&self, _: &ThreadId, _: ExportFormat) -> Result<PathBuf, String> {
-        Ok("x.md".into())
+    async fn plate(&self, _: &ImageRef, _: Canvas) -> Result<Drawn, ForeignError> {
+        Err("there is none".into())
     }
-    async fn shown(&self) {}
+}
+
+#[async_trait]
+impl WritingHost for FakeHost {
     async fn keep_draft(&self, _: crate::host::KeepDraft) {}
     async fn draft(&self, _: &ThreadId, _: bool) -> Option<crate::composer::paste::Draft> {
         None
     }
-    async fn history(&self) -> Result<Vec<String>, String> {
+    async fn history(&self) -> Result<Vec<String>, ForeignError> {
         Ok(Vec::new())
-    }
-    async fn page(&self, _: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String> {
-        self.note(format!("page {name} {words}"));
-        Ok(Page { title: name.to_owned(), text: words.to_owned() })
-    }
-    async fn back(&self, cmd: BackCmd) -> BackMsg {
-        self.note(format!("back {cmd:?}"));
-        BackMsg::Marked(Ok("done".to_owned()))
     }
     async fn remember(&self, prompt: &str) {
         self.note(format!("remember {prompt}"));
+    }
+    async fn complete_files(&self, query: &str) -> Vec<crate::host::MentionRow> {
+        vec![crate::host::MentionRow { label: format!("{query}.rs"), detail: String::new() }]
+    }
+    fn skills(&self) -> Vec<SkillRow> {
+        Vec::new()
+    }
+    async fn edit(&self, text: &str, _: &str) -> Result<String, ForeignError> {
+        Ok(text.to_owned())
+    }
+}
+
+#[async_trait]
+impl ProgramHost for FakeHost {
+    fn info(&self) -> HostInfo {
+        HostInfo::default()
+    }
+    async fn shown(&self) {}
+    fn untrusted(&self) -> Vec<UntrustedRow> {
+        let row = UntrustedRow { path: "/p/.aye/hooks.toml".into(), does: "runs make".into() };
+        if self.asks_for_trust { vec![row] } else { Vec::new() }
+    }
+    async fn trust(&self) -> Result<(), ForeignError> {
+        self.note("trust");
+        Ok(())
+    }
+    async fn renew(&self) -> Result<Option<Arc<dyn Host>>, ForeignError> {
+        self.note("renew");
+        Ok(self.next.as_ref().map(|next| Arc::clone(next) as Arc<dyn Host>))
+    }
+    fn set_mode(&self, mode: Mode) -> Result<(), ForeignError> {
+        self.note(mode.as_str());
+        Ok(())
+    }
+    fn themes(&self) -> Vec<ThemeRow> {
+        Vec::new()
+    }
+    async fn keep(&self, _: Choice, name: &str) -> Result<PathBuf, ForeignError> {
+        self.note(format!("theme {name}"));
+        Ok(PathBuf::from("config.toml"))
+    }
+    async fn status_line(&self, json: String) -> Result<String, ForeignError> {
+        self.note("status line");
+        Ok(json)
+    }
+    async fn page(&self, _: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, ForeignError> {
+        self.note(format!("page {name} {words}"));
+        Ok(Page { title: name.to_owned(), text: words.to_owned() })
+    }
+}
+
+#[async_trait]
+impl BackHost for FakeHost {
+    async fn back(&self, cmd: BackCmd) -> BackMsg {
+        self.note(format!("back {cmd:?}"));
+        BackMsg::Marked(Ok("done".to_owned()))
     }
 }
 
@@ -239,16 +263,23 @@ async fn perform(host: FakeHost, cmds: Vec<Cmd>) -> (Vec<String>, Vec<Msg>) {
 #[tokio::test]
 async fn requests_are_answered_and_a_refused_message_comes_back() {
     let no = Answer::no(None);
-    let (asked, msgs) = perform(FakeHost::default(), vec![Cmd::Decide("q".into(), no)]).await;
+    let (asked, msgs) =
+        perform(FakeHost::default(), vec![Cmd::Question(QuestionCmd::Decide("q".into(), Box::new(no)))])
+            .await;
     assert_eq!((asked, msgs.len()), (vec!["decide q Cancel".to_owned()], 1));
-    let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Start("t".into(), UserInput::text("hi"))]).await;
-    let [Msg::Started(Err((error, input)))] = &msgs[..] else { panic!("{msgs:?}") };
+    let (_, msgs) =
+        perform(FakeHost::default(), vec![Cmd::Thread(ThreadCmd::Start("t".into(), UserInput::text("hi")))])
+            .await;
+    let [Msg::Thread(ThreadMsg::Started(Err((error, input))))] = &msgs[..] else { panic!("{msgs:?}") };
     assert_eq!((error.as_str(), input.text.as_str()), ("the store is locked", "hi"));
-    let (asked, msgs) = perform(FakeHost::default(), vec![Cmd::Unqueue(vec![1, 2])]).await;
+    let (asked, msgs) = perform(FakeHost::default(), vec![Cmd::Thread(ThreadCmd::Unqueue(vec![1, 2]))]).await;
     assert_eq!(asked, ["unqueue 1", "unqueue 2"]);
-    assert!(matches!(&msgs[..], [Msg::Unqueued { back, gone }] if back == &[1] && gone == &[2]), "{msgs:?}");
-    let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Files(3, "ma".into())]).await;
-    assert!(matches!(&msgs[..], [Msg::Files(3, paths)] if paths[0].label == "ma.rs"));
+    assert!(
+        matches!(&msgs[..], [Msg::Thread(ThreadMsg::Unqueued { back, gone })] if back == &[1] && gone == &[2]),
+        "{msgs:?}"
+    );
+    let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Writing(WritingCmd::Files(3, "ma".into()))]).await;
+    assert!(matches!(&msgs[..], [Msg::Writing(WritingMsg::Files(3, paths))] if paths[0].label == "ma.rs"));
 }
 
 #[test]
@@ -264,7 +295,7 @@ fn a_long_answer_is_in_the_scrollback_once_and_whole() {
         app.update(Moment(at), msg);
         screen.draw(app).expect("a vector takes everything");
     };
-    step(&mut app, &mut screen, Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+    step(&mut app, &mut screen, Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
     let agent = |event: AgentEvent| Msg::Agent(ThreadId::from("t"), Box::new(event));
     step(&mut app, &mut screen, agent(AgentEvent::StepStart { message_id: "m".into() }));
     for n in 0..60 {
@@ -318,7 +349,7 @@ fn written(deltas: usize, per_frame: usize) -> usize {
     let terminal = LiveTerminal::new(Vec::new(), width, height, true);
     let mut screen = Screen::new(terminal, look, &TuiOptions::default(), Arc::default());
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
-    app.update(Moment(0), Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+    app.update(Moment(0), Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
     let tell = |app: &mut App, at: u64, event: AgentEvent| {
         app.update(Moment(at), Msg::Agent(ThreadId::from("t"), Box::new(event)));
     };
@@ -390,7 +421,7 @@ async fn what_an_update_asks_for_is_done_whatever_it_was_told() {
         stage.performer.settle().await;
         assert_eq!(*host.asked.lock().expect("not poisoned"), ["status line"], "{msg:?}");
         let answer = stage.waits.answers.try_recv();
-        assert!(matches!(answer, Ok(Msg::StatusLine(Ok(_)))), "{msg:?}");
+        assert!(matches!(answer, Ok(Msg::Program(ProgramMsg::StatusLine(Ok(_))))), "{msg:?}");
     }
 }
 
@@ -416,23 +447,28 @@ async fn a_trusted_folder_gets_another_host_once_nothing_is_at_work() {
     let host = Arc::new(FakeHost { next: Some(Arc::clone(&next)), ..FakeHost::default() });
     let app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
     let mut stage = stage(&host, app);
-    stage.tell(Msg::Opened(Ok(Box::new(opened(Vec::new()))))).await.expect("nothing is written");
-    assert!(stage.obey(vec![Cmd::Trust]).await.expect("nothing is written").is_continue());
+    stage
+        .tell(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))))
+        .await
+        .expect("nothing is written");
+    assert!(
+        stage.obey(vec![Cmd::Program(ProgramCmd::Trust)]).await.expect("nothing is written").is_continue()
+    );
     let mut told = Vec::new();
     loop {
         let msg = stage.waits.answers.recv().await.expect("it is open");
         told.push(format!("{msg:?}"));
-        let is_last = matches!(msg, Msg::Renewed(_));
+        let is_last = matches!(msg, Msg::Program(ProgramMsg::Renewed(_)));
         stage.tell(msg).await.expect("nothing is written");
         if is_last {
             break;
         }
     }
-    assert!(told.iter().any(|msg| msg == "Trusted(Ok(()))"), "{told:?}");
+    assert!(told.iter().any(|msg| msg == "Program(Trusted(Ok(())))"), "{told:?}");
     let asked = |host: &FakeHost| host.asked.lock().expect("not poisoned").clone();
     assert_eq!(asked(&host).iter().filter(|asked| *asked == "trust" || *asked == "renew").count(), 2);
     assert_eq!(stage.app.cards.open.len(), 1, "what changed in the meantime is asked about");
-    stage.performer.perform(Cmd::Remember("hi".into()));
+    stage.performer.perform(Cmd::Writing(WritingCmd::Remember("hi".into())));
     stage.performer.settle().await;
     assert!(asked(&next).contains(&"remember hi".to_owned()), "{:?}", asked(&next));
 }

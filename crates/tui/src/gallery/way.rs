@@ -8,6 +8,7 @@ use super::super::msg::Cmd;
 use super::super::theme::Depth;
 use super::super::transcript::Moment;
 use super::{ImageCache, Images, SMALL, Shown};
+use crate::host::ImageCmd;
 use aye_core::contract::image::{Canvas, Drawing, Drawn, ImageRef};
 
 /// A cell has so many pixels when the terminal does not say it. Only files can be drawn then: their size is told in cells.
@@ -201,8 +202,8 @@ impl ImageCache {
     /// What asks for a picture as it is shown now.
     pub(super) fn wanted(&self, image: &ImageRef) -> Cmd {
         match self.way {
-            Way::Cells => Cmd::Picture(image.clone()),
-            Way::Placed => Cmd::Pack(image.clone()),
+            Way::Cells => Cmd::Image(ImageCmd::Picture(image.clone())),
+            Way::Placed => Cmd::Image(ImageCmd::Pack(image.clone())),
             Way::Drawn(drawing) => {
                 let canvas = Canvas {
                     drawing,
@@ -210,7 +211,7 @@ impl ImageCache {
                     cell: self.heard.cell.unwrap_or(CELL),
                     colours: self.heard.colours.unwrap_or(COLOURS),
                 };
-                Cmd::Plate(image.clone(), canvas)
+                Cmd::Image(ImageCmd::Plate(image.clone(), canvas))
             }
         }
     }
@@ -354,7 +355,7 @@ mod tests {
         let (_, cmds) = told(auto(), &answers);
         assert_eq!(cmds[1..3], [Question::Colours, Question::Attributes].map(Cmd::AskTerminal));
         let canvas = Canvas { drawing: Drawing::Sixel, most: (48, 12), cell: (9, 18), colours: 16 };
-        assert_eq!(cmds[3..], [Cmd::Plate(image(), canvas)]);
+        assert_eq!(cmds[3..], [Cmd::Image(ImageCmd::Plate(image(), canvas))]);
         assert!(ImageCache::new(Some(Depth::True)).on(false, true).questions().is_empty());
         let wanted = ImageCache::new(Some(Depth::True)).shown(Images::Sixel).on(false, false);
         assert_eq!(wanted.questions(), [Question::Cell, Question::Attributes]);
@@ -367,24 +368,30 @@ mod tests {
         let (mut gallery, mut cmds) = told(auto(), &[Reply::Cell(9, 18)]);
         assert_eq!((gallery.held_until(), cmds.len()), (Some(Moment(405)), 0));
         gallery.let_go(&mut cmds);
-        assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Picture(image())][..]));
+        assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Image(ImageCmd::Picture(image()))][..]));
         let (gallery, cmds) = told(auto(), &[attributes(false)]);
-        assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Picture(image())][..]));
+        assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Image(ImageCmd::Picture(image()))][..]));
         let (gallery, cmds) = told(auto(), &[Reply::Cell(9, 18), attributes(true)]);
         assert!(gallery.held_until().is_some() && cmds.iter().all(|cmd| matches!(cmd, Cmd::AskTerminal(_))));
         let (gallery, cmds) = told(gallery, &[Reply::Colours(16), attributes(true)]);
-        assert!(gallery.held_until().is_none() && matches!(cmds[..], [Cmd::Plate(..)]), "{cmds:?}");
+        assert!(
+            gallery.held_until().is_none() && matches!(cmds[..], [Cmd::Image(ImageCmd::Plate(..))]),
+            "{cmds:?}"
+        );
         let (gallery, cmds) = told(auto(), &[Reply::Name(TerminalKind::Places)]);
-        assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Pack(image())][..]));
+        assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Image(ImageCmd::Pack(image()))][..]));
         let forced = ImageCache::new(Some(Depth::True)).shown(Images::Iterm2).on(true, false).held(Moment(5));
-        assert!(matches!(told(forced, &[]).1[..], [Cmd::Plate(..)]), "it is not asked what it can");
+        assert!(
+            matches!(told(forced, &[]).1[..], [Cmd::Image(ImageCmd::Plate(..))]),
+            "it is not asked what it can"
+        );
     }
 
     #[test]
     fn sixels_for_other_cells_are_not_drawn() {
         let answers = [Reply::Cell(9, 18), attributes(true), attributes(true)];
         let (mut gallery, mut cmds) = told(ImageCache::new(Some(Depth::True)).on(true, false), &answers);
-        let Some(Cmd::Plate(_, canvas)) = cmds.pop() else { panic!("{cmds:?}") };
+        let Some(Cmd::Image(ImageCmd::Plate(_, canvas))) = cmds.pop() else { panic!("{cmds:?}") };
         let small = Pixels { width: 1, height: 1, rgba: vec![0; 4] };
         let drawn = Drawn { canvas, columns: 48, rows: 12, bytes: vec![1], small };
         gallery.take_plate(&image().hash, Ok(drawn.clone()));
@@ -398,7 +405,10 @@ mod tests {
         assert!(gallery.can_draw(&drawn, SMALL) && cmds.is_empty());
         gallery.hear(Reply::Cell(10, 20), &mut cmds);
         assert!(!gallery.can_draw(&drawn, SMALL));
-        assert!(matches!(&cmds[..], [Cmd::Plate(_, canvas)] if canvas.cell == (10, 20)), "{cmds:?}");
+        assert!(
+            matches!(&cmds[..], [Cmd::Image(ImageCmd::Plate(_, canvas))] if canvas.cell == (10, 20)),
+            "{cmds:?}"
+        );
         // What was made for the old cells comes late.
         gallery.take_plate(&image().hash, Ok(drawn));
         assert_eq!(gallery.get(&image()), Some(&Shown::Asked));

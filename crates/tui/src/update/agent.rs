@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::super::app::{App, Early, Focus, RunState};
 use super::super::approval::{Card, CardKind};
-use super::super::host::{Driver, OpenedThread, UserInput};
+use super::super::host::{Driver, OpenedThread, ProgramCmd, QuestionCmd, ThreadCmd, UserInput, WritingCmd};
 use super::super::msg::Cmd;
 use super::super::transcript::{Level, Transcript};
 use aye_core::contract::activity::KnownActivity;
@@ -84,7 +84,7 @@ impl App {
     fn run_finished(&mut self, termination: &TerminationReason, cmds: &mut Vec<Cmd>) {
         self.last_run_ms = self.run.awake_since().map(|since| self.now.since(since));
         if self.info.branch.is_some() {
-            cmds.push(Cmd::Info);
+            cmds.push(Cmd::Program(ProgramCmd::Info));
         }
         if *termination == TerminationReason::Suspended {
             self.run = RunState::Waiting;
@@ -138,7 +138,7 @@ impl App {
         let stay = !matches!(self.run, RunState::Starting(_));
         for card in self.cards.open.iter().filter(|card| stay && which(card) && card.is_written_on()) {
             self.cards.over.entry(card.id.clone()).or_default();
-            cmds.push(Cmd::WhoAnswered(card.id.clone()));
+            cmds.push(Cmd::Question(QuestionCmd::WhoAnswered(card.id.clone())));
         }
         self.remove_cards(|card| which(card) && !(stay && card.is_written_on()));
     }
@@ -185,7 +185,7 @@ impl App {
         } else {
             let is_working = matches!(self.run, RunState::Starting(_) | RunState::Running(_));
             input.steers = is_working && !behind && input.shell.is_none();
-            cmds.push(Cmd::Enqueue(thread, input));
+            cmds.push(Cmd::Thread(ThreadCmd::Enqueue(thread, input)));
         }
     }
 
@@ -195,7 +195,7 @@ impl App {
         self.transcript.say_on_trial(input.written(), shown, input.images.clone());
         self.run = RunState::Starting(self.now);
         self.hint = None;
-        cmds.push(Cmd::Start(thread, input));
+        cmds.push(Cmd::Thread(ThreadCmd::Start(thread, input)));
     }
 
     pub(super) fn opened(&mut self, opened: &OpenedThread, cmds: &mut Vec<Cmd>) {
@@ -214,7 +214,7 @@ impl App {
             }
         }
         let said = self.transcript.said();
-        cmds.push(Cmd::Draft(opened.thread.id.clone(), said.is_empty()));
+        cmds.push(Cmd::Writing(WritingCmd::Draft(opened.thread.id.clone(), said.is_empty())));
         self.composer.set_history(said);
         self.epoch += 1;
         self.cards.over.clear();

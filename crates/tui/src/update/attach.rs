@@ -2,10 +2,19 @@
 
 use super::super::app::App;
 use super::super::composer::dropped;
-use super::super::host::{Attach, Attached};
+use super::super::host::{Attach, Attached, ImageCmd, ImageMsg};
 use super::super::msg::Cmd;
 
 impl App {
+    pub(super) fn image_msg(&mut self, msg: ImageMsg, cmds: &mut Vec<Cmd>) {
+        match msg {
+            ImageMsg::Attached(words, found) => self.attached(&words, found, cmds),
+            ImageMsg::Picture(hash, pixels) => self.gallery.take(&hash, pixels),
+            ImageMsg::Packed(hash, packed) => self.gallery.take_packed(&hash, packed),
+            ImageMsg::Plate(hash, drawn) => self.gallery.take_plate(&hash, drawn),
+        }
+    }
+
     /// A paste that is nothing but paths of pictures: the text is there at once, and becomes marks when they were read.
     pub(super) fn attach_dropped(&mut self, pasted: &str, cmds: &mut Vec<Cmd>) {
         for (words, path) in dropped::paths(pasted) {
@@ -36,7 +45,7 @@ impl App {
 
     pub(super) fn attach(&mut self, words: String, what: Attach, cmds: &mut Vec<Cmd>) {
         if self.attaching.open.insert(words.clone()) {
-            cmds.push(Cmd::Attach(words, what));
+            cmds.push(Cmd::Image(ImageCmd::Attach(words, what)));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::app::{App, HINT_MS, RunState};
 use super::super::back::{BackCmd, BackMsg, BackPoints, BackPreview, Chooses, WentBack};
-use super::super::host::ExportFormat;
+use super::super::host::{ExportFormat, ThreadCmd};
 use super::super::keymap::{Action, Place};
 use super::super::msg::Cmd;
 use super::super::picker::{PickRow, Picker, PickerKind};
@@ -61,7 +61,7 @@ impl App {
             "rename" => cmds.push(Cmd::Back(BackCmd::Rename(thread, words.to_owned()))),
             "compare" if words.is_empty() => {
                 self.back.menu = Some(thread);
-                self.fetch(PickerKind::Compare, Cmd::Threads, cmds);
+                self.fetch(PickerKind::Compare, Cmd::Thread(ThreadCmd::List), cmds);
             }
             _ => cmds.push(Cmd::Back(BackCmd::Compare(thread, ThreadId::from(words)))),
         }
@@ -143,7 +143,7 @@ impl App {
                 if value == "yes" {
                     cmds.push(Cmd::Back(BackCmd::Delete(thread)));
                 } else {
-                    self.fetch(PickerKind::Threads, Cmd::Threads, cmds);
+                    self.fetch(PickerKind::Threads, Cmd::Thread(ThreadCmd::List), cmds);
                 }
             }
             PickerKind::Compare => cmds.push(Cmd::Back(BackCmd::Compare(thread, ThreadId::from(value)))),
@@ -289,7 +289,7 @@ impl App {
             "fork" => {
                 self.fetch(PickerKind::Fork, Cmd::Back(BackCmd::Points(thread, Chooses::Fork)), cmds);
             }
-            "compare" => self.fetch(PickerKind::Compare, Cmd::Threads, cmds),
+            "compare" => self.fetch(PickerKind::Compare, Cmd::Thread(ThreadCmd::List), cmds),
             "delete" => {
                 let messages = self.summary(&thread).map_or(0, |summary| summary.messages);
                 let row = |value: &str, label: &str, detail: String| PickRow {
@@ -345,7 +345,7 @@ impl App {
                 if self.thread_id() == Some(&thread) {
                     self.open(None, cmds);
                 }
-                self.fetch(PickerKind::Threads, Cmd::Threads, cmds);
+                self.fetch(PickerKind::Threads, Cmd::Thread(ThreadCmd::List), cmds);
             }
             BackMsg::Exported(Ok(path)) => {
                 self.transcript.note(Level::Info, format!("written to {}", path.display()));

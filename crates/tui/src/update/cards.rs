@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::app::{App, Focus, RunState};
 use super::super::approval::{Batch, BodyWindow, Card, CardKind, Reply, Stage};
-use super::super::host::{Mode, Review, UserInput};
+use super::super::host::{Mode, ProgramCmd, QuestionCmd, Review, ThreadCmd, UserInput};
 use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
 use super::super::transcript::{EntryKind, Level, Moment};
@@ -117,14 +117,14 @@ impl App {
             Reply::NotMine => return false,
             Reply::Taken => {}
             Reply::Decide(answer) => {
-                cmds.push(Cmd::Decide(id, *answer));
+                cmds.push(Cmd::Question(QuestionCmd::Decide(id, answer)));
                 self.go_to_open_card();
             }
             Reply::PutAway => self.put_away(&id),
             Reply::CarryOut(mode) => self.carry_out(&id, mode, cmds),
-            Reply::Trust(true) => cmds.push(Cmd::Trust),
+            Reply::Trust(true) => cmds.push(Cmd::Program(ProgramCmd::Trust)),
             Reply::Trust(false) => self.leave_untrusted(),
-            Reply::Review(arguments) => cmds.push(Cmd::Review(id, arguments)),
+            Reply::Review(arguments) => cmds.push(Cmd::Question(QuestionCmd::Review(id, arguments))),
             Reply::Editor(draft) => cmds.push(Cmd::Editor(id, draft)),
             Reply::Batch(which) => self.begin_batch(which),
             Reply::Stop => {
@@ -134,7 +134,7 @@ impl App {
                     }
                     self.say_who_drives();
                 } else if let Some(thread) = self.thread_id() {
-                    cmds.push(Cmd::Cancel(thread.clone()));
+                    cmds.push(Cmd::Thread(ThreadCmd::Cancel(thread.clone())));
                 }
             }
             Reply::Next if self.cards.at + 1 < self.cards.open.len() => self.show_card(self.cards.at + 1),
@@ -173,7 +173,7 @@ impl App {
         match mode {
             Some(mode) => {
                 self.info.mode = mode;
-                cmds.push(Cmd::SetMode(mode));
+                cmds.push(Cmd::Program(ProgramCmd::SetMode(mode)));
                 self.submit(UserInput::text("Go ahead: carry out the plan."), false, cmds);
             }
             None => self.say_hint("write what to change in the plan"),
@@ -216,7 +216,7 @@ impl App {
         // Keys that were typed for the editor are no answer.
         card.seen = None;
         if let Reply::Review(arguments) = card.edited_away(argument, text) {
-            cmds.push(Cmd::Review(id.clone(), arguments));
+            cmds.push(Cmd::Question(QuestionCmd::Review(id.clone(), arguments)));
         }
     }
 
@@ -284,7 +284,7 @@ impl App {
                     if card.takes_batch() {
                         card.stage = Stage::Deciding(word);
                         let answer = Answer { reason: card.comment.clone(), ..answer.clone() };
-                        cmds.push(Cmd::Decide(card.id.clone(), answer));
+                        cmds.push(Cmd::Question(QuestionCmd::Decide(card.id.clone(), Box::new(answer))));
                     }
                 }
                 self.card_looks_new();
@@ -307,7 +307,7 @@ impl App {
     pub(super) fn ask_for_preview(&mut self, cmds: &mut Vec<Cmd>) {
         let Some(card) = self.cards.open.get_mut(self.cards.at) else { return };
         if let Some(pattern) = card.wants_preview() {
-            cmds.push(Cmd::PreviewGrant(card.id.clone(), pattern));
+            cmds.push(Cmd::Question(QuestionCmd::PreviewGrant(card.id.clone(), pattern)));
         }
     }
 

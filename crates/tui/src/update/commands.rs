@@ -5,12 +5,15 @@ use crossterm::event::{KeyCode, KeyEvent};
 use super::super::app::{App, Focus};
 use super::super::composer::dropped;
 use super::super::composer::paste::Draft;
-use super::super::host::{ExportFormat, Mode, Shell, UserInput};
+use super::super::host::{
+    ExportFormat, Mode, ModelCmd, ProgramCmd, QuestionCmd, Shell, ThreadCmd, UserInput, WritingCmd,
+};
 use super::super::keymap::{Action, Place};
 use super::super::msg::Cmd;
 use super::super::palette::{COMMANDS, is_command_word};
 use super::super::picker::{PickRow, Picker, PickerKind};
 use super::super::transcript::{EntryKind, Level};
+use crate::back::BackCmd;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::ThreadSummary;
@@ -23,7 +26,7 @@ impl App {
     pub fn ask_which_thread(&mut self) -> Vec<Cmd> {
         self.picker = Some(Picker::loading(PickerKind::Threads));
         self.resumes_by_list = true;
-        vec![Cmd::Threads]
+        vec![Cmd::Thread(ThreadCmd::List)]
     }
 
     /// Says something as if it had been written.
@@ -150,7 +153,7 @@ impl App {
         let text = self.begin_text();
         self.attaching.tried.clear();
         self.composer.remember(Draft::sent(text.trim(), shown.as_deref()));
-        cmds.push(Cmd::Remember(text.trim().to_owned()));
+        cmds.push(Cmd::Writing(WritingCmd::Remember(text.trim().to_owned())));
         text
     }
 
@@ -160,18 +163,21 @@ impl App {
             "help" => self.open_help(),
             "new" | "clear" => self.open(None, cmds),
             "resume" if !words.is_empty() => self.open(Some(ThreadId::from(words)), cmds),
-            "resume" | "threads" => self.fetch(PickerKind::Threads, Cmd::Threads, cmds),
-            "inbox" => self.fetch(PickerKind::Inbox, Cmd::Inbox, cmds),
-            "model" if !words.is_empty() => cmds.push(Cmd::SetModel(words.to_owned())),
-            "model" => self.fetch(PickerKind::Models, Cmd::Models, cmds),
+            "resume" | "threads" => self.fetch(PickerKind::Threads, Cmd::Thread(ThreadCmd::List), cmds),
+            "inbox" => self.fetch(PickerKind::Inbox, Cmd::Question(QuestionCmd::Inbox), cmds),
+            "model" if !words.is_empty() => cmds.push(Cmd::Model(ModelCmd::Set(words.to_owned()))),
+            "model" => self.fetch(PickerKind::Models, Cmd::Model(ModelCmd::List), cmds),
             "effort" => self.effort_command(words, cmds),
             "login" => self.login_command(words, cmds),
-            "logout" => cmds.push(Cmd::LogOut(Some(words.to_owned()).filter(|words| !words.is_empty()))),
-            "theme" if !words.is_empty() => cmds.push(Cmd::Themes(Some(words.to_owned()))),
+            "logout" => cmds
+                .push(Cmd::Model(ModelCmd::LogOut(Some(words.to_owned()).filter(|words| !words.is_empty())))),
+            "theme" if !words.is_empty() => {
+                cmds.push(Cmd::Program(ProgramCmd::Themes(Some(words.to_owned()))));
+            }
             "theme" => self.fetch_themes(cmds),
-            "skills" => self.fetch(PickerKind::Skills, Cmd::Skills, cmds),
-            "grants" => self.fetch(PickerKind::Grants, Cmd::Grants, cmds),
-            "permissions" => self.fetch(PickerKind::Rules, Cmd::Rules, cmds),
+            "skills" => self.fetch(PickerKind::Skills, Cmd::Writing(WritingCmd::Skills), cmds),
+            "grants" => self.fetch(PickerKind::Grants, Cmd::Question(QuestionCmd::Grants), cmds),
+            "permissions" => self.fetch(PickerKind::Rules, Cmd::Question(QuestionCmd::Rules), cmds),
             "mode" if !words.is_empty() => match Mode::parse(words) {
                 Some(mode) => self.set_mode(mode, cmds),
                 None => {
@@ -210,7 +216,7 @@ impl App {
                 let opened = words.trim().strip_prefix("open ").filter(|_| name == "tasks");
                 cmds.push(match (opened, self.thread_id().cloned()) {
                     (Some(id), Some(thread)) => Cmd::TakeOver(thread, id.trim().to_owned()),
-                    (_, thread) => Cmd::Page(thread, name.to_owned(), words.to_owned()),
+                    (_, thread) => Cmd::Program(ProgramCmd::Page(thread, name.to_owned(), words.to_owned())),
                 });
             }
         }
@@ -220,7 +226,7 @@ impl App {
     fn export(&mut self, words: &str, cmds: &mut Vec<Cmd>) {
         let format = if words.is_empty() { Some(ExportFormat::Markdown) } else { ExportFormat::parse(words) };
         match (format, self.thread_id().cloned()) {
-            (Some(format), Some(thread)) => cmds.push(Cmd::Export(thread, format)),
+            (Some(format), Some(thread)) => cmds.push(Cmd::Back(BackCmd::Export(thread, format))),
             (None, _) => self.say_hint(format!("unknown format {words}; expected md, json or html")),
             (Some(_), None) => self.say_hint("no conversation is open yet"),
         }
@@ -228,7 +234,7 @@ impl App {
 
     fn set_mode(&mut self, mode: Mode, cmds: &mut Vec<Cmd>) {
         self.info.mode = mode;
-        cmds.push(Cmd::SetMode(mode));
+        cmds.push(Cmd::Program(ProgramCmd::SetMode(mode)));
     }
 
     /// Opens another conversation. What runs in this one goes on; what waits keeps waiting.
@@ -237,7 +243,7 @@ impl App {
             self.transcript.note(Level::Info, "the run of this conversation continues in the background");
         }
         self.loading.opening += 1;
-        cmds.push(Cmd::Open(thread));
+        cmds.push(Cmd::Thread(ThreadCmd::Open(thread)));
     }
 
     /// Opens the first conversation.
@@ -341,9 +347,9 @@ impl App {
             PickerKind::Inbox => {
                 let id = SuspensionId::from(row.value);
                 self.cards.chosen = Some(id.clone());
-                cmds.push(Cmd::Question(id));
+                cmds.push(Cmd::Question(QuestionCmd::Open(id)));
             }
-            PickerKind::Models => cmds.push(Cmd::SetModel(row.value)),
+            PickerKind::Models => cmds.push(Cmd::Model(ModelCmd::Set(row.value))),
             PickerKind::Logins => self.ask_key(&row.value),
             PickerKind::Efforts => self.effort_command(&row.value, cmds),
             PickerKind::Themes => self.use_theme(&row.value, cmds),

@@ -5,6 +5,7 @@ use crossterm::event::KeyEvent;
 use super::super::app::App;
 use super::super::composer::paste::clean;
 use super::super::composer::vim::Vim;
+use super::super::host::{WritingCmd, WritingMsg};
 use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
 use super::super::palette::Palette;
@@ -24,6 +25,26 @@ pub struct Completion {
 }
 
 impl App {
+    pub(super) fn writing_msg(&mut self, msg: WritingMsg, cmds: &mut Vec<Cmd>) {
+        match msg {
+            WritingMsg::Draft(thread, draft) => self.drafted(&thread, draft, cmds),
+            WritingMsg::History(history) => self.fill_history(history),
+            WritingMsg::Files(number, paths) => self.offer_files(number, paths),
+            WritingMsg::Skills(skills) => {
+                let rows = skills.iter().map(|skill| PickRow {
+                    value: skill.name.clone(),
+                    label: format!("/{}", skill.name),
+                    detail: skill.description.clone(),
+                    note: skill.origin.clone(),
+                    ..PickRow::default()
+                });
+                let rows = rows.collect();
+                self.fill_picker(PickerKind::Skills, rows);
+                self.skills = skills;
+            }
+        }
+    }
+
     /// The table of the keymap that the text is written with.
     pub(super) fn writing(&self) -> Place {
         match &self.vim {
@@ -83,7 +104,7 @@ impl App {
             Some(Action::AttachImage) => self.attach_clipboard(cmds),
             Some(Action::Editor) => cmds.push(Cmd::Compose(self.composer.whole())),
             Some(Action::Background) => self.move_command(cmds),
-            Some(Action::History) => self.fetch(PickerKind::History, Cmd::History, cmds),
+            Some(Action::History) => self.fetch(PickerKind::History, Cmd::Writing(WritingCmd::History), cmds),
             Some(action) => {
                 edit(&mut self.composer, action);
                 if let Some(vim) = &mut self.vim {

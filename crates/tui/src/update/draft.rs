@@ -2,7 +2,7 @@
 
 use super::super::app::App;
 use super::super::composer::paste::Draft;
-use super::super::host::KeepDraft;
+use super::super::host::{KeepDraft, WritingCmd};
 use super::super::msg::Cmd;
 use aye_core::contract::ids::ThreadId;
 
@@ -41,7 +41,12 @@ impl App {
     fn tell_draft(&mut self, thread: ThreadId, draft: Draft, cmds: &mut Vec<Cmd>) {
         self.kept.number += 1;
         let is_new = self.transcript.is_empty();
-        cmds.push(Cmd::KeepDraft(KeepDraft { number: self.kept.number, thread, is_new, draft }));
+        cmds.push(Cmd::Writing(WritingCmd::KeepDraft(KeepDraft {
+            number: self.kept.number,
+            thread,
+            is_new,
+            draft,
+        })));
     }
 
     /// What was written before this process has come.

@@ -1,7 +1,7 @@
 //! The grant ledger: the list, one grant, and revoking it.
 
 use super::super::app::App;
-use super::super::host::GrantRow;
+use super::super::host::{GrantRow, QuestionCmd};
 use super::super::msg::Cmd;
 use super::super::picker::{PickRow, Picker, PickerKind};
 use super::super::transcript::Level;
@@ -57,7 +57,7 @@ impl App {
     /// Enter on a grant.
     pub(super) fn pick_grant(&mut self, value: &str, cmds: &mut Vec<Cmd>) {
         if let Some(id) = value.strip_prefix(REVOKE) {
-            cmds.push(Cmd::RevokeGrant(id.to_owned()));
+            cmds.push(Cmd::Question(QuestionCmd::RevokeGrant(id.to_owned())));
         } else if let Some(id) = value.strip_prefix(ASK) {
             let pattern = self.grants.iter().find(|grant| grant.id == id).map(|grant| grant.pattern.clone());
             let row = |label: String, value: String| PickRow { value, label, ..PickRow::default() };

@@ -2,7 +2,7 @@
 
 use super::super::app::{App, Focus};
 use super::super::approval::{Card, Elsewhere};
-use super::super::host::OpenedQuestion;
+use super::super::host::{OpenedQuestion, QuestionCmd, QuestionMsg};
 use super::super::msg::Cmd;
 use super::super::picker::{PickRow, PickerKind};
 use super::super::status::short_path;
@@ -11,13 +11,47 @@ use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::record::{DecideOutcome, InboxRow, SuspensionStatus};
 
 impl App {
+    pub(super) fn question_msg(&mut self, msg: QuestionMsg, cmds: &mut Vec<Cmd>) {
+        match msg {
+            QuestionMsg::Closed(record) => self.question_closed(&record),
+            QuestionMsg::Opened(id, found) => self.question(&id, found),
+            QuestionMsg::Decided(id, outcome) => {
+                self.answered_elsewhere(&outcome, &id);
+                self.decided(&id, outcome);
+                self.count_elsewhere(cmds);
+            }
+            QuestionMsg::Reviewed(id, arguments, review) => self.reviewed(&id, &arguments, review),
+            QuestionMsg::InboxChanged => self.inbox_changed(cmds),
+            QuestionMsg::Inbox(Ok(rows)) => self.fill_inbox(rows),
+            QuestionMsg::Inbox(Err(error)) => self.transcript.note(Level::Error, error),
+            QuestionMsg::Elsewhere(count) => self.elsewhere = count,
+            QuestionMsg::GrantPreviewed(id, pattern, preview) => self.previewed(&id, pattern, preview),
+            QuestionMsg::Grants(Ok(grants)) => self.list_grants(grants),
+            QuestionMsg::Revoked(id, Ok(revoked)) => self.revoked(&id, revoked),
+            QuestionMsg::Grants(Err(error)) | QuestionMsg::Revoked(_, Err(error)) => {
+                self.picker = None;
+                self.transcript.note(Level::Error, error);
+            }
+            QuestionMsg::Rules(rules) => {
+                let rows = rules.into_iter().map(|rule| PickRow {
+                    label: rule.pattern,
+                    detail: rule.behavior,
+                    note: rule.origin,
+                    ..PickRow::default()
+                });
+                let rows = rows.collect();
+                self.fill_picker(PickerKind::Rules, rows);
+            }
+        }
+    }
+
     /// The chord of the list: opens it, and closes it again.
     pub(super) fn toggle_inbox(&mut self, cmds: &mut Vec<Cmd>) {
         if self.picker.as_ref().is_some_and(|picker| picker.kind == PickerKind::Inbox) {
             self.picker = None;
         } else if !self.resumes_by_list {
             // The choice of the first conversation has to be made before anything else.
-            self.fetch(PickerKind::Inbox, Cmd::Inbox, cmds);
+            self.fetch(PickerKind::Inbox, Cmd::Question(QuestionCmd::Inbox), cmds);
         }
     }
 
@@ -25,14 +59,14 @@ impl App {
     pub(super) fn inbox_changed(&mut self, cmds: &mut Vec<Cmd>) {
         self.count_elsewhere(cmds);
         if self.picker.as_ref().is_some_and(|picker| picker.kind == PickerKind::Inbox) {
-            cmds.push(Cmd::Inbox);
+            cmds.push(Cmd::Question(QuestionCmd::Inbox));
         }
         let strangers = self.cards.open.iter().filter(|card| card.elsewhere.is_some() && !card.is_deciding());
-        cmds.extend(strangers.map(|card| Cmd::Question(card.id.clone())));
+        cmds.extend(strangers.map(|card| Cmd::Question(QuestionCmd::Open(card.id.clone()))));
     }
 
     pub(super) fn count_elsewhere(&self, cmds: &mut Vec<Cmd>) {
-        cmds.push(Cmd::CountElsewhere(self.thread_id().cloned()));
+        cmds.push(Cmd::Question(QuestionCmd::CountElsewhere(self.thread_id().cloned())));
     }
 
     /// The list has come.

@@ -4,7 +4,7 @@ use crossterm::event::KeyEvent;
 
 use super::super::app::{App, Focus};
 use super::super::approval::Stage;
-use super::super::host::{Driver, MentionRow};
+use super::super::host::{Driver, MentionRow, ProgramCmd, ThreadCmd, WritingCmd};
 use super::super::keymap::{Action, Chord, Place, Stroke, typed};
 use super::super::msg::Cmd;
 use super::super::palette::{self, Offer, Palette, Row};
@@ -112,7 +112,7 @@ impl App {
             Some(Action::Expand) => self.expand(cmds),
             Some(Action::CycleMode) => {
                 self.info.mode = self.info.mode.next();
-                cmds.push(Cmd::SetMode(self.info.mode));
+                cmds.push(Cmd::Program(ProgramCmd::SetMode(self.info.mode)));
             }
             Some(Action::Help) => self.open_help(),
             Some(Action::Inbox) => self.toggle_inbox(cmds),
@@ -162,7 +162,7 @@ impl App {
             self.say_who_drives();
         } else if let (Some(since), Some(thread)) = (self.run.awake_since(), self.thread_id().cloned()) {
             self.run = RunState::Stopping(since);
-            cmds.push(Cmd::Cancel(thread));
+            cmds.push(Cmd::Thread(ThreadCmd::Cancel(thread)));
         }
     }
 
@@ -170,7 +170,9 @@ impl App {
     pub(super) fn move_command(&mut self, cmds: &mut Vec<Cmd>) {
         match self.thread_id().cloned() {
             Some(_) if self.is_driven_elsewhere() => self.say_who_drives(),
-            Some(thread) if self.transcript.runs_command() => cmds.push(Cmd::ToBackground(thread)),
+            Some(thread) if self.transcript.runs_command() => {
+                cmds.push(Cmd::Thread(ThreadCmd::ToBackground(thread)));
+            }
             Some(_) | None => self.say_hint("no command is running"),
         }
     }
@@ -300,7 +302,10 @@ impl App {
             Offer::Commands => palette::commands(&query, &self.skills),
             Offer::Files => {
                 self.completion.files_asked += 1;
-                cmds.push(Cmd::Files(self.completion.files_asked, query.trim_start_matches('"').to_owned()));
+                cmds.push(Cmd::Writing(WritingCmd::Files(
+                    self.completion.files_asked,
+                    query.trim_start_matches('"').to_owned(),
+                )));
                 // The rows of the shorter query stand until the new ones come.
                 self.completion
                     .palette

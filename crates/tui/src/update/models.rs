@@ -1,7 +1,7 @@
 //! Models, reasoning effort, and the keys of providers.
 
 use super::super::app::App;
-use super::super::host::{ModelRow, Secret};
+use super::super::host::{ModelCmd, ModelMsg, ModelRow, Secret};
 use super::super::msg::Cmd;
 use super::super::picker::{PickRow, Picker, PickerKind};
 use aye_core::contract::inference::ReasoningEffort;
@@ -10,6 +10,13 @@ use aye_core::contract::inference::ReasoningEffort;
 const THEIR_OWN: &str = "default";
 
 impl App {
+    pub(super) fn model_msg(&mut self, msg: ModelMsg) {
+        match msg {
+            ModelMsg::Listed(models) => self.list_models(models),
+            ModelMsg::Logins(providers) => self.list_logins(providers),
+        }
+    }
+
     /// The list of models has come, for the first time or with what servers list now: those that need a key stand below
     /// a heading.
     pub(super) fn list_models(&mut self, models: Vec<ModelRow>) {
@@ -59,7 +66,7 @@ impl App {
     /// `/login [PROVIDER]`. A key is never taken from the text that is written: that is shown and kept as a draft.
     pub(super) fn login_command(&mut self, words: &str, cmds: &mut Vec<Cmd>) {
         match words.split_whitespace().collect::<Vec<_>>().as_slice() {
-            [] => self.fetch(PickerKind::Logins, Cmd::Logins, cmds),
+            [] => self.fetch(PickerKind::Logins, Cmd::Model(ModelCmd::Logins), cmds),
             [provider] => self.ask_key(provider),
             [provider, ..] => {
                 self.ask_key(provider);
@@ -87,7 +94,7 @@ impl App {
             self.say_hint("no key entered");
         } else {
             self.say_hint(format!("checking the key of {provider} …"));
-            cmds.push(Cmd::LogIn(provider, Secret(key)));
+            cmds.push(Cmd::Model(ModelCmd::LogIn(provider, Secret(key))));
         }
     }
 
@@ -120,7 +127,7 @@ impl App {
                 let words = ReasoningEffort::WORDS.join(", ");
                 self.say_hint(format!("unknown effort {word}; expected {words} or {THEIR_OWN}"));
             }
-            effort => cmds.push(Cmd::SetEffort(effort)),
+            effort => cmds.push(Cmd::Model(ModelCmd::SetEffort(effort))),
         }
     }
 }

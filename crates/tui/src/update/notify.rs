@@ -4,6 +4,7 @@ use super::super::app::App;
 use super::super::approval::Card;
 use super::super::msg::Cmd;
 use super::super::transcript::Moment;
+use crate::host::QuestionCmd;
 use aye_core::contract::display::call_summary;
 use aye_core::contract::terms::Notify;
 
@@ -42,7 +43,7 @@ impl App {
         }
         self.expiry_told = Some(self.now);
         if let Some(thread) = self.thread_id() {
-            cmds.push(Cmd::Expire(thread.clone()));
+            cmds.push(Cmd::Question(QuestionCmd::Expire(thread.clone())));
         }
     }
 

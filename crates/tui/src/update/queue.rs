@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::super::app::{App, Early, Focus, RunState};
-use super::super::host::{QueuedRow, UserInput};
+use super::super::host::{QueuedRow, ThreadCmd, UserInput};
 use super::super::keymap::{Action, Place};
 use super::super::msg::Cmd;
 use super::super::transcript::Level;
@@ -155,7 +155,7 @@ impl App {
         let mut own: Vec<QueueId> = self.queue.own.keys().copied().collect();
         if !goes_on && !own.is_empty() {
             own.sort_unstable();
-            cmds.push(Cmd::Unqueue(own));
+            cmds.push(Cmd::Thread(ThreadCmd::Unqueue(own)));
         }
     }
 
@@ -168,7 +168,7 @@ impl App {
         }
         let Some(back) = self.queue.key(action) else { return false };
         if !back.is_empty() {
-            cmds.push(Cmd::Unqueue(back));
+            cmds.push(Cmd::Thread(ThreadCmd::Unqueue(back)));
         }
         true
     }

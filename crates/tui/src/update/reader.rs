@@ -10,6 +10,7 @@ use super::super::reader::source::{self, Code};
 use super::super::reader::{Document, Found, Landmark, Reader, Scene, Search, Wanted};
 use super::super::transcript::{self, Entry, EntryKind};
 use super::super::view;
+use crate::host::ThreadCmd;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::StoredMessage;
 
@@ -128,7 +129,7 @@ impl App {
         if let Some(thread) = self.thread_id().cloned() {
             self.loading.fetching = true;
             self.loading.fetched_from.get_or_insert(seq);
-            cmds.push(Cmd::Earlier(thread, seq));
+            cmds.push(Cmd::Thread(ThreadCmd::Earlier(thread, seq)));
         }
     }
 
@@ -149,7 +150,7 @@ impl App {
             Some(transcript::Place::Message(message)) => {
                 let Some(thread) = self.thread_id().cloned() else { return };
                 self.loading.cutting = true;
-                cmds.push(Cmd::Place(thread, message));
+                cmds.push(Cmd::Thread(ThreadCmd::Place(thread, message)));
             }
             None => {}
         }

@@ -2,8 +2,9 @@
 
 use super::super::app::{App, Early, RunState};
 use super::super::approval::Card;
-use super::super::host::{Driver, ThreadSync};
+use super::super::host::{Driver, QuestionCmd, ThreadCmd, ThreadMsg, ThreadSync};
 use super::super::msg::Cmd;
+use super::super::transcript::Level;
 use aye_core::contract::child::TaskRecord;
 use aye_core::contract::command::CommandRecord;
 use aye_core::contract::display::visible_line;
@@ -30,6 +31,46 @@ pub struct ThreadLoading {
 }
 
 impl App {
+    pub(super) fn thread_msg(&mut self, msg: ThreadMsg, cmds: &mut Vec<Cmd>) {
+        match msg {
+            ThreadMsg::Opened(opened) => {
+                self.loading.opening = self.loading.opening.saturating_sub(1);
+                match opened {
+                    Ok(opened) => {
+                        self.opened(&opened, cmds);
+                        self.say_where_it_came_from(cmds);
+                    }
+                    Err(error) => self.transcript.note(Level::Error, error),
+                }
+                if self.loading.opening == 0 {
+                    self.loading.early.clear();
+                }
+            }
+            ThreadMsg::Earlier(thread, messages) => self.earlier_came(&thread, messages, cmds),
+            ThreadMsg::Placed(thread, message, place) => self.placed(&thread, message, place),
+            ThreadMsg::Started(Ok(())) => {}
+            ThreadMsg::Started(Err((error, input))) => {
+                self.transcript.unsay();
+                self.transcript.note(Level::Error, error);
+                if matches!(self.run, RunState::Starting(_) | RunState::Stopping(_)) {
+                    self.run = RunState::Idle;
+                }
+                self.hand_back(&[input]);
+            }
+            ThreadMsg::Enqueued(input, row) => self.enqueued(input, row),
+            ThreadMsg::Unqueued { back, gone } => self.unqueued(&back, &gone),
+            ThreadMsg::Listed(Ok(threads)) => {
+                self.back.threads = threads;
+                self.fill_threads();
+            }
+            ThreadMsg::Listed(Err(error)) => self.transcript.note(Level::Error, error),
+            ThreadMsg::Synced(sync) => self.synced(sync, cmds),
+            ThreadMsg::Began(thread, row) => self.began(&thread, row),
+            ThreadMsg::Deferred(thread, row, input) => self.deferred(&thread, row, input),
+            ThreadMsg::Lost(thread) => self.lost(&thread, cmds),
+        }
+    }
+
     /// Takes what works in the background.
     pub(super) fn take_tasks(&mut self, children: &[TaskRecord], commands: &[CommandRecord]) {
         let agents = children.iter().filter(|task| task.child.background && !task.status().is_over());
@@ -123,7 +164,7 @@ impl App {
                 && !card.is_deciding()
                 && sync.waiting.iter().all(|record| record.id != card.id)
         });
-        cmds.extend(seem_over.map(|card| Cmd::WhoAnswered(card.id.clone())));
+        cmds.extend(seem_over.map(|card| Cmd::Question(QuestionCmd::WhoAnswered(card.id.clone()))));
     }
 
     /// A question is over that was not answered here: its card goes away, unless the person is writing on it.
@@ -166,6 +207,6 @@ impl App {
         self.loading.opening += 1;
         // A notice in the transcript that is on screen now would go away with it.
         self.loading.early.push((thread.clone(), Early::TakenOver));
-        cmds.push(Cmd::Open(Some(thread.clone())));
+        cmds.push(Cmd::Thread(ThreadCmd::Open(Some(thread.clone()))));
     }
 }

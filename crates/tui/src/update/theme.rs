@@ -1,7 +1,7 @@
 //! Themes: a list whose selected row is previewed at once, and the terminal's report of its background.
 
 use super::super::app::App;
-use super::super::host::Choice;
+use super::super::host::{Choice, ProgramCmd};
 use super::super::msg::Cmd;
 use super::super::picker::{PickRow, PickerKind};
 use super::super::theme::{Background, ThemeChoice, ThemeRow};
@@ -26,7 +26,7 @@ pub struct ThemeState {
 impl App {
     /// Opens the list of themes; the terminal is asked for its background, on which pairs depend.
     pub(super) fn fetch_themes(&mut self, cmds: &mut Vec<Cmd>) {
-        self.fetch(PickerKind::Themes, Cmd::Themes(None), cmds);
+        self.fetch(PickerKind::Themes, Cmd::Program(ProgramCmd::Themes(None)), cmds);
         self.ask_background(cmds);
     }
 
@@ -79,7 +79,7 @@ impl App {
         match self.colours.listed.iter().find(|row| row.name == name).map(|row| row.theme.clone()) {
             Some(Ok(theme)) => {
                 self.colours.theme = theme;
-                cmds.push(Cmd::Keep(Choice::Theme, name.to_owned()));
+                cmds.push(Cmd::Program(ProgramCmd::Keep(Choice::Theme, name.to_owned())));
                 if !self.colours.theme.is_fixed() {
                     self.ask_background(cmds);
                 }

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::app::tests::{TestApp, opened, suspended, ticket};
+use crate::host::ThreadMsg;
 use crate::msg::Msg;
 use aye_core::contract::event::AgentEvent as E;
 use aye_core::contract::ids::{RunId, ThreadId};
@@ -215,7 +216,7 @@ fn a_long_conversation_shows_its_end_and_says_how_much_is_above() {
     });
     let mut test = TestApp::new(100, 30);
     test.scrollback.clear();
-    test.send(Msg::Opened(Ok(Box::new(opened(messages.collect())))));
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(messages.collect()))))));
     assert!(test.scrollback.iter().any(|line| line.contains("… 9800 earlier entries (Ctrl-O)")));
     assert!(test.screen().contains("a9999"));
     assert!(test.scrollback.len() < 1000);

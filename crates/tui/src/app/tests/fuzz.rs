@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 
 use super::*;
+use crate::host::ThreadMsg;
 
 use fastrand::Rng;
 
@@ -188,7 +189,7 @@ fn step(test: &mut TestApp, random: &mut Rng) {
         _ => test.event(event(random)),
     }
     if test.app.thread.is_none() || random.usize(..50) == 0 {
-        test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+        test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
     }
     test.cmds.clear();
 }

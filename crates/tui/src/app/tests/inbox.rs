@@ -1,7 +1,7 @@
 //! What waits over all conversations: the list, the badge, cards of other conversations.
 
 use super::*;
-use crate::host::OpenedQuestion;
+use crate::host::{OpenedQuestion, QuestionCmd, QuestionMsg, ThreadCmd, ThreadMsg};
 use aye_core::contract::judgement::Risk;
 use aye_core::contract::record::InboxRow;
 
@@ -48,7 +48,7 @@ fn perm_a() -> aye_core::contract::ids::SuspensionId {
 }
 
 fn found(status: SuspensionStatus) -> Msg {
-    Msg::Question(perm_a(), Ok(Some(Box::new(question(status)))))
+    Msg::Question(QuestionMsg::Opened(perm_a(), Ok(Some(Box::new(question(status))))))
 }
 
 /// Opens the list with these rows.
@@ -56,8 +56,8 @@ fn listed(width: u16, height: u16, rows: Vec<InboxRow>) -> TestApp {
     let mut test = TestApp::new(width, height);
     test.cmds.clear();
     test.keys("<ctrl-t>");
-    assert_eq!(test.cmds, [Cmd::Inbox]);
-    test.send(Msg::Inbox(Ok(rows)));
+    assert_eq!(test.cmds, [Cmd::Question(QuestionCmd::Inbox)]);
+    test.send(Msg::Question(QuestionMsg::Inbox(Ok(rows))));
     test.cmds.clear();
     test
 }
@@ -66,7 +66,7 @@ fn listed(width: u16, height: u16, rows: Vec<InboxRow>) -> TestApp {
 fn card(width: u16, height: u16) -> TestApp {
     let mut test = listed(width, height, vec![row("perm_a", "t2", "make it")]);
     test.keys("<enter>");
-    assert_eq!(test.cmds, [Cmd::Question(perm_a())]);
+    assert_eq!(test.cmds, [Cmd::Question(QuestionCmd::Open(perm_a()))]);
     test.send(found(SuspensionStatus::Open));
     test.cmds.clear();
     test
@@ -92,19 +92,29 @@ fn the_list_narrows_and_follows_what_happens() {
         test.screen()
     );
     // Somebody answered it elsewhere, and another one came.
-    test.send(Msg::InboxChanged);
-    assert_eq!(test.cmds, [Cmd::CountElsewhere(Some("t".into())), Cmd::Inbox]);
-    test.send(Msg::Inbox(Ok(vec![row("perm_a", "t2", "make it"), row("d", "t4", "touch that")])));
+    test.send(Msg::Question(QuestionMsg::InboxChanged));
+    assert_eq!(
+        test.cmds,
+        [Cmd::Question(QuestionCmd::CountElsewhere(Some("t".into()))), Cmd::Question(QuestionCmd::Inbox)]
+    );
+    test.send(Msg::Question(QuestionMsg::Inbox(Ok(vec![
+        row("perm_a", "t2", "make it"),
+        row("d", "t4", "touch that"),
+    ]))));
     assert!(test.screen().contains("▸ Bash touch that"), "{}", test.screen());
-    test.send(Msg::Inbox(Ok(Vec::new())));
+    test.send(Msg::Question(QuestionMsg::Inbox(Ok(Vec::new()))));
     assert!(test.screen().contains("no match"), "{}", test.screen());
     test.keys("<ctrl-t>");
     assert!(test.app.picker.is_none(), "the same chord closes it");
     test.cmds.clear();
-    test.send(Msg::InboxChanged);
-    assert_eq!(test.cmds, [Cmd::CountElsewhere(Some("t".into()))], "a list that is closed is not fetched");
+    test.send(Msg::Question(QuestionMsg::InboxChanged));
+    assert_eq!(
+        test.cmds,
+        [Cmd::Question(QuestionCmd::CountElsewhere(Some("t".into())))],
+        "a list that is closed is not fetched"
+    );
     test.keys("/inbox<enter>");
-    assert!(test.cmds.contains(&Cmd::Inbox));
+    assert!(test.cmds.contains(&Cmd::Question(QuestionCmd::Inbox)));
 }
 
 #[test]
@@ -133,13 +143,17 @@ fn a_small_terminal_shows_the_list() {
 #[test]
 fn the_badge_counts_what_is_not_shown_here() {
     let mut test = TestApp::new(100, 24);
-    assert!(test.cmds.contains(&Cmd::CountElsewhere(Some("t".into()))), "{:?}", test.cmds);
+    assert!(
+        test.cmds.contains(&Cmd::Question(QuestionCmd::CountElsewhere(Some("t".into())))),
+        "{:?}",
+        test.cmds
+    );
     assert!(!test.screen().contains("elsewhere"));
-    test.send(Msg::Elsewhere(3));
+    test.send(Msg::Question(QuestionMsg::Elsewhere(3)));
     assert!(test.screen().contains("3 elsewhere Ctrl-T"), "{}", test.screen());
     assert_eq!(test.app.deadline(), None, "nothing moves by itself");
     let mut test = card(100, 24);
-    test.send(Msg::Elsewhere(3));
+    test.send(Msg::Question(QuestionMsg::Elsewhere(3)));
     assert!(test.screen().contains("2 elsewhere"), "one of them is shown: {}", test.screen());
     assert!(!test.screen().contains("1 waiting"), "none of this conversation: {}", test.screen());
 }
@@ -159,15 +173,18 @@ fn a_question_of_another_conversation_is_answered_in_place() {
     test.wait(1000);
     test.keys("y");
     assert_eq!(test.decisions().len(), 1);
-    assert!(test.cmds.contains(&Cmd::Decide(perm_a(), test.decisions()[0].clone())));
+    assert!(
+        test.cmds
+            .contains(&Cmd::Question(QuestionCmd::Decide(perm_a(), Box::new(test.decisions()[0].clone()))))
+    );
     test.cmds.clear();
-    test.send(Msg::Decided(
+    test.send(Msg::Question(QuestionMsg::Decided(
         perm_a(),
         Ok(DecideOutcome::Accepted(Box::new(question(SuspensionStatus::Decided).record))),
-    ));
+    )));
     assert!(test.app.cards.open.is_empty() && test.app.focus == Focus::Composer);
     assert!(test.screen().contains("“fix the parser” continues in the background"), "{}", test.screen());
-    assert_eq!(test.cmds, [Cmd::CountElsewhere(Some("t".into()))]);
+    assert_eq!(test.cmds, [Cmd::Question(QuestionCmd::CountElsewhere(Some("t".into())))]);
 }
 
 #[test]
@@ -184,7 +201,7 @@ fn escape_puts_the_card_of_another_conversation_away_and_stops_nothing() {
     test.start("push it");
     test.ask_bash("own", "git push");
     test.keys("<ctrl-t>");
-    test.send(Msg::Inbox(Ok(vec![row("perm_a", "t2", "make it")])));
+    test.send(Msg::Question(QuestionMsg::Inbox(Ok(vec![row("perm_a", "t2", "make it")]))));
     test.keys("<enter>");
     test.send(found(SuspensionStatus::Open));
     test.wait(1000);
@@ -211,15 +228,21 @@ fn events_of_this_conversation_leave_the_others_cards_alone() {
     });
     test.finish(TerminationReason::NaturalEnd);
     assert_eq!(test.app.cards.open.len(), 1);
-    test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
     assert!(test.app.cards.open.is_empty(), "another conversation is another screen");
 }
 
 #[test]
 fn what_happens_elsewhere_takes_the_card_away_and_says_who_it_was() {
     let mut test = card(100, 24);
-    test.send(Msg::InboxChanged);
-    assert_eq!(test.cmds, [Cmd::CountElsewhere(Some("t".into())), Cmd::Question(perm_a())]);
+    test.send(Msg::Question(QuestionMsg::InboxChanged));
+    assert_eq!(
+        test.cmds,
+        [
+            Cmd::Question(QuestionCmd::CountElsewhere(Some("t".into()))),
+            Cmd::Question(QuestionCmd::Open(perm_a()))
+        ]
+    );
     test.keys("<tab>");
     let focus = test.app.focus;
     test.send(found(SuspensionStatus::Open));
@@ -232,7 +255,7 @@ fn what_happens_elsewhere_takes_the_card_away_and_says_who_it_was() {
     for (gone, text) in [
         (found(SuspensionStatus::Expired), "expired; the call did not run"),
         (found(SuspensionStatus::Superseded), "was closed"),
-        (Msg::Question(perm_a(), Ok(None)), "no longer exists"),
+        (Msg::Question(QuestionMsg::Opened(perm_a(), Ok(None))), "no longer exists"),
     ] {
         let mut test = listed(100, 24, vec![row("perm_a", "t2", "make it")]);
         test.keys("<enter>");
@@ -246,14 +269,14 @@ fn what_happens_elsewhere_takes_the_card_away_and_says_who_it_was() {
 fn right_goes_to_the_conversation() {
     let mut test = listed(100, 24, vec![row("perm_a", "t2", "make it")]);
     test.keys("<right>");
-    assert_eq!(test.cmds, [Cmd::Open(Some("t2".into()))]);
+    assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Open(Some("t2".into())))]);
     assert!(test.app.picker.is_none());
 
     let mut test = TestApp::new(100, 30);
     test.start("push it");
     test.ask_bash("own", "git push");
     test.keys("<tab><ctrl-t>");
-    test.send(Msg::Inbox(Ok(vec![row("perm_own", "t", "git push")])));
+    test.send(Msg::Question(QuestionMsg::Inbox(Ok(vec![row("perm_own", "t", "git push")]))));
     assert!(test.screen().contains("this conversation"), "{}", test.screen());
     test.cmds.clear();
     test.keys("<right>");

@@ -1,6 +1,7 @@
 //! A conversation that grows for long while it is shown.
 
 use super::*;
+use crate::host::{ThreadCmd, ThreadMsg};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::StoredMessage;
 
@@ -26,9 +27,9 @@ fn step(test: &mut TestApp, seq: u64) {
 
 fn answer(test: &mut TestApp) {
     for cmd in std::mem::take(&mut test.cmds) {
-        if let Cmd::Place(thread, message) = cmd {
+        if let Cmd::Thread(ThreadCmd::Place(thread, message)) = cmd {
             let seq = message.trim_start_matches('m').parse().ok();
-            test.send_undrawn(Msg::Placed(thread, message, Ok(seq)));
+            test.send_undrawn(Msg::Thread(ThreadMsg::Placed(thread, message, Ok(seq))));
         }
     }
 }
@@ -62,14 +63,14 @@ fn what_is_far_above_is_left_to_the_store_and_comes_back_to_be_read() {
     let from = test.app.transcript.starts_at().expect("some is in the store");
     assert_eq!(held as u64, 10_000 - from + 1, "the store has just what is not here");
     test.keys("<ctrl-o><home>");
-    assert_eq!(test.cmds, [Cmd::Earlier("t".into(), from)]);
+    assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Earlier("t".into(), from))]);
     test.cmds.clear();
-    test.send(Msg::Earlier("t".into(), Ok((from - 2000..from).map(stored).collect())));
+    test.send(Msg::Thread(ThreadMsg::Earlier("t".into(), Ok((from - 2000..from).map(stored).collect()))));
     test.keys("<pageup>");
     assert!(test.screen().contains(&format!("answer {}\n", from - 1)), "{}", test.screen());
     test.keys("<home>");
     assert!(test.screen().contains(&format!("answer {}\n", from - 2000)), "{}", test.screen());
-    assert_eq!(test.cmds, [Cmd::Earlier("t".into(), from - 2000)]);
+    assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Earlier("t".into(), from - 2000))]);
 
     // While it is read nothing goes away under the eyes; afterwards it does.
     test.cmds.clear();
@@ -116,10 +117,10 @@ fn a_place_that_the_store_does_not_know_is_passed_over() {
         tell(&mut test, E::TextDelta { delta: format!("answer {seq}") });
         tell(&mut test, E::StepEnd);
         for cmd in std::mem::take(&mut test.cmds) {
-            let Cmd::Place(thread, message) = cmd else { continue };
+            let Cmd::Thread(ThreadCmd::Place(thread, message)) = cmd else { continue };
             let seq: u64 = message.trim_start_matches('m').parse().expect("a number");
             let known = (seq % 128 > 64).then_some(seq);
-            test.send_undrawn(Msg::Placed(thread, message, Ok(known)));
+            test.send_undrawn(Msg::Thread(ThreadMsg::Placed(thread, message, Ok(known))));
         }
     }
     assert!(test.app.transcript.entries().len() <= 3000, "{}", test.app.transcript.entries().len());

@@ -3,6 +3,7 @@
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 
 use super::*;
+use crate::host::{ThreadCmd, ThreadMsg};
 
 fn full(width: u16, height: u16) -> TestApp {
     let mut test = TestApp::new(width, height);
@@ -110,7 +111,7 @@ fn the_viewer_and_a_run_are_closed_by_a_click() {
     let mut test = full(100, 24);
     test.start("look");
     click(&mut test, "Esc interrupts");
-    assert!(test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Cancel(_))), "{:?}", test.cmds);
+    assert!(test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Thread(ThreadCmd::Cancel(_)))), "{:?}", test.cmds);
     test.finish(TerminationReason::Cancelled);
     test.keys("<ctrl-o>");
     assert!(test.app.viewer.is_some());
@@ -124,10 +125,10 @@ fn a_queued_message_is_chosen_by_a_click_and_taken_back_by_another() {
     let mut test = full(80, 24);
     test.start("go");
     for (id, text) in [(7, "the first one"), (8, "the second one")] {
-        test.send(Msg::Enqueued(UserInput::text(text), Ok(queued(id, text))));
+        test.send(Msg::Thread(ThreadMsg::Enqueued(UserInput::text(text), Ok(queued(id, text)))));
     }
     let taken = |test: &TestApp| -> Vec<Cmd> {
-        test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::Unqueue(_))).cloned().collect()
+        test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::Thread(ThreadCmd::Unqueue(_)))).cloned().collect()
     };
     click(&mut test, "the first one");
     assert_eq!((test.app.queue.at, taken(&test)), (Some(7), Vec::new()));
@@ -135,8 +136,8 @@ fn a_queued_message_is_chosen_by_a_click_and_taken_back_by_another() {
     click(&mut test, "the second one");
     assert_eq!((test.app.queue.at, taken(&test)), (Some(8), Vec::new()));
     click(&mut test, "the second one");
-    assert_eq!((test.app.queue.at, taken(&test)), (None, vec![Cmd::Unqueue(vec![8])]));
-    test.send(Msg::Unqueued { back: vec![8], gone: Vec::new() });
+    assert_eq!((test.app.queue.at, taken(&test)), (None, vec![Cmd::Thread(ThreadCmd::Unqueue(vec![8]))]));
+    test.send(Msg::Thread(ThreadMsg::Unqueued { back: vec![8], gone: Vec::new() }));
     assert_eq!(test.app.composer.text(), "the second one");
     // What is written stays what it is; one alone needs no choice.
     test.app.queue.rows.retain(|row| row.id == 7);

@@ -4,6 +4,7 @@ use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use insta::assert_snapshot;
 
 use super::*;
+use crate::host::{ThreadCmd, ThreadMsg};
 
 /// A conversation with words, code, a call that was asked about and one that printed much.
 fn talked(width: u16, height: u16) -> TestApp {
@@ -167,7 +168,7 @@ fn what_is_far_is_fetched_when_it_is_near_and_given_back() {
     let usage = TokenUsage { total_tokens: Some(12_345), ..TokenUsage::default() };
     let earlier = Some(Earlier { messages: 3000, usage });
     let thread = OpenedThread { earlier, ..opened(stored(3001..3301)) };
-    test.send(Msg::Opened(Ok(Box::new(thread))));
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(thread)))));
     assert!(
         test.scrollback.iter().any(|line| line.contains("… 3100 earlier entries")),
         "{:?}",
@@ -179,19 +180,19 @@ fn what_is_far_is_fetched_when_it_is_near_and_given_back() {
     test.keys("<ctrl-o>");
     assert!(test.cmds.is_empty(), "the end is here");
     test.keys("<home>");
-    assert_eq!(test.cmds, [Cmd::Earlier("t".into(), 3001)]);
+    assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Earlier("t".into(), 3001))]);
     test.keys("<up>");
     assert_eq!(test.cmds.len(), 1, "once");
     let before = test.screen();
-    test.send(Msg::Earlier("t".into(), Ok(stored(1001..3001))));
+    test.send(Msg::Thread(ThreadMsg::Earlier("t".into(), Ok(stored(1001..3001)))));
     assert_eq!(test.screen().lines().next(), before.lines().next(), "what is read stays where it is");
     assert_eq!(test.app.transcript.entries().len(), 2300);
     test.cmds.clear();
     test.keys("<pageup>");
     assert!(test.screen().contains("answer 3000"), "{}", test.screen());
     test.keys("<home>");
-    assert_eq!(test.cmds, [Cmd::Earlier("t".into(), 1001)]);
-    test.send(Msg::Earlier("t".into(), Ok(stored(1..1001))));
+    assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Earlier("t".into(), 1001))]);
+    test.send(Msg::Thread(ThreadMsg::Earlier("t".into(), Ok(stored(1..1001)))));
     test.keys("<home>");
     assert!(test.screen().contains("❯ question 1\n"), "{}", test.screen());
     test.keys("/QUESTION 2999<enter>");
@@ -207,5 +208,5 @@ fn what_is_far_is_fetched_when_it_is_near_and_given_back() {
     assert_eq!(new, ["  New words."]);
     test.cmds.clear();
     test.keys("<ctrl-o><home>");
-    assert_eq!(test.cmds, [Cmd::Earlier("t".into(), 3001)], "as before");
+    assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Earlier("t".into(), 3001))], "as before");
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::app::tests::TestApp;
+use crate::host::{ProgramCmd, ProgramMsg};
 use crate::msg::{Cmd, Msg};
 use crate::status::{Progress, Segment, StatusCommand, chrome};
 use aye_core::contract::event::AgentEvent as E;
@@ -54,7 +55,7 @@ fn a_person_puts_the_line_together() {
 
 fn told(test: &TestApp) -> Vec<&String> {
     let told = test.cmds.iter().filter_map(|cmd| match cmd {
-        Cmd::StatusLine(json) => Some(json),
+        Cmd::Program(ProgramCmd::StatusLine(json)) => Some(json),
         _ => None,
     });
     told.collect()
@@ -67,7 +68,7 @@ fn a_command_is_told_what_changed_and_sleeps_while_nothing_does() {
     test.wait(10);
     assert_eq!(told(&test).len(), 1);
     assert!(told(&test)[0].contains("\"state\":\"idle\""), "{}", told(&test)[0]);
-    test.send(Msg::StatusLine(Ok("my \u{1b}[31mline".into())));
+    test.send(Msg::Program(ProgramMsg::StatusLine(Ok("my \u{1b}[31mline".into()))));
     assert!(status(&test).contains("my ") && !status(&test).contains('\u{1b}'), "{}", status(&test));
     test.wait(60_000);
     assert_eq!((told(&test).len(), test.app.deadline()), (1, None), "nothing changed: no wake-up");
@@ -84,10 +85,10 @@ fn a_command_is_told_what_changed_and_sleeps_while_nothing_does() {
     done(&mut test);
     test.wait(5000);
     assert_eq!(told(&test).len(), 1, "the first is still running");
-    test.send(Msg::StatusLine(Ok("two".into())));
+    test.send(Msg::Program(ProgramMsg::StatusLine(Ok("two".into()))));
     test.wait(5000);
     assert_eq!(told(&test).len(), 2);
-    test.send(Msg::StatusLine(Err("exit status 1".into())));
+    test.send(Msg::Program(ProgramMsg::StatusLine(Err("exit status 1".into()))));
     assert!(test.screen().contains("exit status 1; showing the built-in line"), "{}", test.screen());
     assert!(status(&test).contains("demo"), "{}", status(&test));
     test.keys("hello");
@@ -130,7 +131,7 @@ fn the_window_says_what_goes_on() {
 fn a_missing_layer_of_the_sandbox_is_named() {
     let mut test = TestApp::new(100, 10);
     assert!(!status(&test).contains("bwrap"));
-    test.send(Msg::Unsandboxed("no bwrap".into()));
+    test.send(Msg::Program(ProgramMsg::Unsandboxed("no bwrap".into())));
     assert!(status(&test).contains("ask · no bwrap"), "{}", status(&test));
     test.app.info.mode = crate::host::Mode::Yolo;
     test.draw();

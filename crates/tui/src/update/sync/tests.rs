@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use crate::app::RunState;
 use crate::app::tests::{TestApp, opened, queued, record, ticket};
-use crate::host::{Driver, ThreadSync, UserInput};
+use crate::host::{Driver, QuestionCmd, QuestionMsg, ThreadCmd, ThreadMsg, ThreadSync, UserInput};
 use crate::msg::{Cmd, Msg};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::record::{RunRecord, SuspensionRecord, SuspensionStatus};
@@ -36,7 +36,7 @@ fn sync(driver: Driver, run: Option<RunRecord>, waiting: &[&str]) -> ThreadSync 
 
 fn tell(test: &mut TestApp, sync: ThreadSync) {
     test.cmds.clear();
-    test.send(Msg::Synced(Box::new(sync)));
+    test.send(Msg::Thread(ThreadMsg::Synced(Box::new(sync))));
 }
 
 fn waits(ids: &[&str]) -> ThreadSync {
@@ -90,11 +90,11 @@ fn a_question_that_others_answered_goes_away_and_says_who() {
     assert_eq!(test.app.cards.open.len(), 2, "it is told twice and shown once");
     // What was seen may be older than the question: its row is asked before the card goes.
     tell(&mut test, waits(&["b"]));
-    assert_eq!(test.cmds, [Cmd::WhoAnswered("perm_a".into())]);
+    assert_eq!(test.cmds, [Cmd::Question(QuestionCmd::WhoAnswered("perm_a".into()))]);
     assert!(is_shown(&test, "a"));
     let answered =
         record(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null));
-    test.send(Msg::Closed(answered));
+    test.send(Msg::Question(QuestionMsg::Closed(answered)));
     assert!(!is_shown(&test, "a") && is_shown(&test, "b"));
     assert!(
         test.live().contains("Bash was allowed by ann through cli (process 7) at 12:03"),
@@ -116,7 +116,7 @@ fn what_is_being_written_on_a_card_stays() {
     tell(&mut test, waits(&[]));
     let answered =
         record(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null));
-    test.send(Msg::Closed(answered));
+    test.send(Msg::Question(QuestionMsg::Closed(answered)));
     assert!(is_shown(&test, "a"));
     assert!(test.live().contains("was allowed by ann"), "{}", test.live());
     assert!(test.live().contains("use make"), "{}", test.live());
@@ -126,7 +126,11 @@ fn what_is_being_written_on_a_card_stays() {
     test.keys("<enter>");
     assert_eq!(test.decisions().len(), 1, "the store says who was first");
     assert!(is_shown(&test, "a"), "until the store said so");
-    assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Start(..) | Cmd::Enqueue(..))));
+    assert!(
+        test.cmds
+            .iter()
+            .all(|cmd| !matches!(cmd, Cmd::Thread(ThreadCmd::Start(..) | ThreadCmd::Enqueue(..))))
+    );
 }
 
 /// The run goes on here by an answer from elsewhere: its events do not throw away what is being written either.
@@ -140,7 +144,7 @@ fn what_is_being_written_stays_when_the_run_goes_on_here() {
     test.cmds.clear();
     test.event(E::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None });
     test.event(E::ToolCallResumed { target_id: "a".into(), result: Value::Null });
-    assert_eq!(test.cmds, [Cmd::WhoAnswered("perm_a".into())]);
+    assert_eq!(test.cmds, [Cmd::Question(QuestionCmd::WhoAnswered("perm_a".into()))]);
     test.finish(TerminationReason::NaturalEnd);
     test.keys(" make");
     assert!(is_shown(&test, "a") && test.live().contains("use make"), "{}", test.live());
@@ -158,10 +162,13 @@ fn who_looks_on_says_things_through_the_queue_and_stops_nothing() {
     test.keys("hello<enter>");
     assert_eq!(
         test.cmds.last(),
-        Some(&Cmd::Enqueue("t".into(), UserInput { steers: true, ..UserInput::text("hello") }))
+        Some(&Cmd::Thread(ThreadCmd::Enqueue(
+            "t".into(),
+            UserInput { steers: true, ..UserInput::text("hello") }
+        )))
     );
     assert!(!test.screen().contains("❯ hello"), "{}", test.screen());
-    test.send(Msg::Enqueued(UserInput::text("hello"), Ok(queued(3, "hello"))));
+    test.send(Msg::Thread(ThreadMsg::Enqueued(UserInput::text("hello"), Ok(queued(3, "hello")))));
     test.cmds.clear();
     test.keys("<esc>");
     assert!(test.cmds.is_empty() && test.live().contains("process 77 runs this"), "{}", test.live());
@@ -177,7 +184,7 @@ fn who_looks_on_says_things_through_the_queue_and_stops_nothing() {
 fn the_end_of_a_run_elsewhere_is_told_once_and_hands_back_what_was_queued_here() {
     let mut test = TestApp::new(100, 30);
     tell(&mut test, sync(Driver::Other(77), Some(run("r", RunStatus::Running, None)), &[]));
-    test.send(Msg::Enqueued(UserInput::text("hello"), Ok(queued(3, "hello"))));
+    test.send(Msg::Thread(ThreadMsg::Enqueued(UserInput::text("hello"), Ok(queued(3, "hello")))));
     let end = || {
         let mut end =
             sync(Driver::Nobody, Some(run("r", RunStatus::Done, Some(TerminationReason::Cancelled))), &[]);
@@ -187,16 +194,20 @@ fn the_end_of_a_run_elsewhere_is_told_once_and_hands_back_what_was_queued_here()
     tell(&mut test, end());
     assert_eq!(test.app.run, RunState::Idle);
     assert_eq!(test.app.deadline(), None, "nothing is scheduled while nobody is awake");
-    assert_eq!(test.cmds, [Cmd::Unqueue(vec![3])], "what others queued is theirs");
+    assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Unqueue(vec![3]))], "what others queued is theirs");
     tell(&mut test, end());
     assert!(test.cmds.is_empty());
     assert_eq!(test.screen().matches("interrupted").count(), 1, "{}", test.screen());
-    test.send(Msg::Unqueued { back: vec![3], gone: Vec::new() });
+    test.send(Msg::Thread(ThreadMsg::Unqueued { back: vec![3], gone: Vec::new() }));
     assert_eq!(test.app.composer.text(), "hello");
     assert!(test.live().contains("queued from elsewhere"), "{}", test.live());
     test.app.composer.clear();
     test.keys("<up>");
-    assert_eq!(test.cmds.last(), Some(&Cmd::Unqueue(vec![4])), "any of them can be taken back");
+    assert_eq!(
+        test.cmds.last(),
+        Some(&Cmd::Thread(ThreadCmd::Unqueue(vec![4]))),
+        "any of them can be taken back"
+    );
 }
 
 #[test]
@@ -204,7 +215,7 @@ fn a_message_that_another_process_overtook_is_queued_and_shown_once() {
     let mut test = TestApp::new(100, 30);
     test.keys("hello<enter>");
     assert!(test.screen().contains("hello") && test.app.is_awake());
-    test.send(Msg::Deferred("t".into(), queued(5, "hello"), UserInput::text("hello")));
+    test.send(Msg::Thread(ThreadMsg::Deferred("t".into(), queued(5, "hello"), UserInput::text("hello"))));
     assert!(!test.app.is_awake());
     assert_eq!(test.screen().matches("hello").count(), 1, "{}", test.screen());
     assert!(test.live().contains("queued hello"), "{}", test.live());
@@ -216,28 +227,40 @@ fn a_message_begins_behind_questions_when_that_is_wanted() {
     test.start("go");
     test.ask_bash("a", "git push");
     test.keys("<tab>and then this<alt-q>");
-    assert_eq!(test.cmds.last(), Some(&Cmd::Enqueue("t".into(), UserInput::text("and then this"))));
+    assert_eq!(
+        test.cmds.last(),
+        Some(&Cmd::Thread(ThreadCmd::Enqueue("t".into(), UserInput::text("and then this"))))
+    );
     assert!(is_shown(&test, "a"));
-    test.send(Msg::Enqueued(UserInput::text("and then this"), Ok(queued(6, "and then this"))));
+    test.send(Msg::Thread(ThreadMsg::Enqueued(
+        UserInput::text("and then this"),
+        Ok(queued(6, "and then this")),
+    )));
     assert!(test.live().contains("queued after the pending question"), "{}", test.live());
     test.app.queue.keeps_waiting = true;
     test.keys("and that<enter>");
-    assert_eq!(test.cmds.last(), Some(&Cmd::Enqueue("t".into(), UserInput::text("and that"))));
+    assert_eq!(
+        test.cmds.last(),
+        Some(&Cmd::Thread(ThreadCmd::Enqueue("t".into(), UserInput::text("and that"))))
+    );
     test.app.queue.keeps_waiting = false;
     test.keys("never mind<enter>");
-    assert_eq!(test.cmds.last(), Some(&Cmd::Start("t".into(), UserInput::text("never mind"))));
+    assert_eq!(
+        test.cmds.last(),
+        Some(&Cmd::Thread(ThreadCmd::Start("t".into(), UserInput::text("never mind"))))
+    );
 }
 
 #[test]
 fn a_conversation_that_was_taken_over_is_opened_anew() {
     let mut test = TestApp::new(100, 30);
     test.start("go");
-    test.send(Msg::Lost("t".into()));
-    assert_eq!(test.cmds, [Cmd::Open(Some("t".into()))]);
+    test.send(Msg::Thread(ThreadMsg::Lost("t".into())));
+    assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Open(Some("t".into())))]);
     // What is told meanwhile is for the conversation as it will be.
     tell(&mut test, sync(Driver::Other(9), Some(run("r", RunStatus::Running, None)), &["a"]));
     assert!(!is_shown(&test, "a"));
-    test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+    test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
     assert!(is_shown(&test, "a"));
     assert_eq!(test.app.driver, Driver::Other(9));
     assert!(test.screen().contains("another process took over this conversation"), "{}", test.screen());

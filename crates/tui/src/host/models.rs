@@ -1,0 +1,107 @@
+//! Models, how hard they think, and the keys of their providers.
+
+use async_trait::async_trait;
+
+use super::super::event_loop::Performer;
+use aye_core::contract::foreign::ForeignError;
+use aye_core::contract::inference::ReasoningEffort;
+pub use aye_core::contract::spec::Price;
+
+/// A key as it was typed; `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// A model that can be chosen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelRow {
+    /// What [`ModelHost::set_model`] takes.
+    pub name: String,
+    /// Who serves it, and what else there is to say.
+    pub note: String,
+    /// Why it cannot be used now, when it cannot.
+    pub unusable: Option<String>,
+    /// Whether it is the one that answers next.
+    pub is_current: bool,
+    /// The provider that needs a key first, when one can be stored.
+    pub login: Option<String>,
+}
+
+/// Models and the keys of providers.
+#[async_trait]
+pub trait ModelHost: Send + Sync {
+    /// Models that can be chosen, and those that cannot with the reason, as far as they are known; servers are asked in
+    /// the background, and what they list comes as [`HostEvent::Models`](super::HostEvent::Models).
+    fn models(&self) -> Vec<ModelRow>;
+
+    /// Chooses the model for messages from now on, and in the settings. A sentence for the user.
+    async fn set_model(&self, name: &str) -> Result<String, ForeignError>;
+
+    /// Sets how hard models think from now on, and in the settings; `None` leaves it to them. A sentence for the user.
+    async fn set_effort(&self, effort: Option<ReasoningEffort>) -> Result<String, ForeignError>;
+
+    /// The providers that a key can be stored for, with what is known of their keys.
+    fn logins(&self) -> Vec<ModelRow>;
+
+    /// Tries a key, stores it, and uses the provider's model when there was none but the demo model.
+    async fn log_in(&self, provider: &str, key: Secret) -> Result<String, ForeignError>;
+
+    /// Removes a stored key.
+    async fn log_out(&self, provider: Option<&str>) -> Result<String, ForeignError>;
+}
+
+/// Something is to be done with models or keys.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ModelCmd {
+    /// Ask for the list of models.
+    List,
+    /// Choose a model.
+    Set(String),
+    /// Set how hard models think.
+    SetEffort(Option<ReasoningEffort>),
+    /// Ask for the providers that a key can be stored for.
+    Logins,
+    /// Try a key and store it.
+    LogIn(String, Secret),
+    /// Remove a stored key.
+    LogOut(Option<String>),
+}
+
+/// Lists of models and providers.
+#[derive(Clone, Debug)]
+pub enum ModelMsg {
+    /// The models, or what servers list of them now that they answered.
+    Listed(Vec<ModelRow>),
+    /// The providers that a key can be stored for.
+    Logins(Vec<ModelRow>),
+}
+
+impl ModelCmd {
+    pub(crate) fn perform(self, performer: &mut Performer) {
+        let (host, send) = performer.both();
+        match self {
+            Self::List => send.answer(ModelMsg::Listed(host.models())),
+            Self::Set(name) => performer.spawn(async move {
+                send.said(host.set_model(&name).await);
+                send.info(host.as_ref());
+            }),
+            Self::SetEffort(effort) => performer.spawn(async move {
+                send.said(host.set_effort(effort).await);
+                send.info(host.as_ref());
+            }),
+            Self::Logins => send.answer(ModelMsg::Logins(host.logins())),
+            Self::LogIn(provider, key) => performer.spawn(async move {
+                send.said(host.log_in(&provider, key).await);
+                send.info(host.as_ref());
+            }),
+            Self::LogOut(provider) => performer.spawn(async move {
+                send.said(host.log_out(provider.as_deref()).await);
+            }),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Questions of any conversation, the rules that judge calls, and what was granted.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::super::event_loop::Performer;
+use super::words;
+use aye_core::contract::foreign::ForeignError;
+use aye_core::contract::grant::GrantPreview;
+use aye_core::contract::ids::{SuspensionId, ThreadId};
+use aye_core::contract::judgement::Ruling;
+use aye_core::contract::record::{DecideOutcome, InboxRow, SuspensionRecord, SuspensionStatus};
+use aye_core::contract::suspension::Answer;
+use aye_core::contract::tool::FilePreview;
+
+/// A question of any conversation, with what a card needs beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenedQuestion {
+    /// The question as it stands now.
+    pub record: SuspensionRecord,
+    /// What its conversation is called.
+    pub title: String,
+    /// The root of the project that it was asked in.
+    pub project: PathBuf,
+    /// The agent that asks, when another one set it to work.
+    pub child: Option<String>,
+}
+
+/// A permission rule in force.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleRow {
+    /// What it matches.
+    pub pattern: String,
+    /// `allow`, `ask` or `deny`.
+    pub behavior: String,
+    /// Where it comes from.
+    pub origin: String,
+}
+
+/// A grant of the ledger, in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GrantRow {
+    /// Its id.
+    pub id: String,
+    /// What it allows.
+    pub pattern: String,
+    /// How far.
+    pub scope: String,
+    /// `in force`, or why it is not.
+    pub state: String,
+    /// Whether it can be taken back.
+    pub holds: bool,
+    /// Until when.
+    pub end: String,
+    /// How often it was used.
+    pub uses: String,
+    /// When it was given and by whom.
+    pub given: String,
+    /// The question it was given at.
+    pub question: Option<String>,
+}
+
+/// What the rules and the tool say of an edited call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Review {
+    /// The verdict of the rules.
+    pub ruling: Ruling,
+    /// The same in words.
+    pub words: String,
+    /// What it would do to files.
+    pub files: Vec<FilePreview>,
+    /// What goes beside the yes, so that it counts for the files as they were shown.
+    pub payload: Value,
+}
+
+/// Questions and their answers.
+#[async_trait]
+pub trait QuestionHost: Send + Sync {
+    /// A question, whatever became of it.
+    async fn question(&self, id: &SuspensionId) -> Result<Option<SuspensionRecord>, ForeignError>;
+
+    /// A question of any conversation, with what a card of it needs.
+    async fn opened_question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, ForeignError>;
+
+    /// Stores an answer, and the rule that is granted with it; the run then continues, and its events arrive.
+    async fn decide(&self, id: &SuspensionId, answer: Answer) -> Result<DecideOutcome, ForeignError>;
+
+    /// What the rules and the tool say of an edited call. Nothing is decided by it.
+    async fn review(&self, suspension: &SuspensionId, arguments: &Value) -> Result<Review, ForeignError>;
+
+    /// A question of a conversation has ended unanswered: what waits for it goes on.
+    fn expired(&self, thread: &ThreadId);
+
+    /// What waits, over all conversations, oldest first.
+    async fn inbox(&self) -> Result<Vec<InboxRow>, ForeignError>;
+
+    /// How many questions wait in other conversations than this one.
+    async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, ForeignError>;
+
+    /// What a pattern would have allowed of what was done in this project, and why it cannot be granted at the
+    /// question when it cannot.
+    async fn preview_grant(
+        &self,
+        suspension: &SuspensionId,
+        pattern: &str,
+    ) -> Result<GrantPreview, ForeignError>;
+
+    /// The ledger of grants, those that hold first.
+    async fn grants(&self) -> Result<Vec<GrantRow>, ForeignError>;
+
+    /// Takes a grant back, everywhere at once. `false`: it was taken back before.
+    async fn revoke_grant(&self, id: &str) -> Result<bool, ForeignError>;
+
+    /// Permission rules in force.
+    fn permissions(&self) -> Vec<RuleRow>;
+}
+
+/// Something is to be done with a question, or with what is granted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QuestionCmd {
+    /// Ask what became of a question.
+    WhoAnswered(SuspensionId),
+    /// Look at a question of any conversation.
+    Open(SuspensionId),
+    /// Store an answer.
+    Decide(SuspensionId, Box<Answer>),
+    /// Ask what the rules and the tool say of edited arguments.
+    Review(SuspensionId, Value),
+    /// A question of the conversation has ended unanswered: see to it.
+    Expire(ThreadId),
+    /// Ask for what waits, over all conversations.
+    Inbox,
+    /// Count what waits in other conversations than this one.
+    CountElsewhere(Option<ThreadId>),
+    /// Find out what a pattern would have matched.
+    PreviewGrant(SuspensionId, String),
+    /// Ask for the ledger of grants.
+    Grants,
+    /// Take a grant back.
+    RevokeGrant(String),
+    /// Ask for the list of rules.
+    Rules,
+}
+
+/// Something happened to a question, or to what is granted. Errors are sentences for the person.
+#[derive(Clone, Debug)]
+pub enum QuestionMsg {
+    /// A question that is not open any more.
+    Closed(Box<SuspensionRecord>),
+    /// A question of any conversation as it stands now.
+    Opened(SuspensionId, Result<Option<Box<OpenedQuestion>>, String>),
+    /// An answer was stored, or not.
+    Decided(SuspensionId, Result<DecideOutcome, String>),
+    /// What the rules and the tool say of these edited arguments of a question.
+    Reviewed(SuspensionId, Value, Result<Review, String>),
+    /// Something may wait, or wait no more, in some conversation.
+    InboxChanged,
+    /// What waits, over all conversations.
+    Inbox(Result<Vec<InboxRow>, String>),
+    /// How many questions wait in other conversations.
+    Elsewhere(u64),
+    /// What a pattern would have matched.
+    GrantPreviewed(SuspensionId, String, Result<GrantPreview, String>),
+    /// The ledger of grants.
+    Grants(Result<Vec<GrantRow>, String>),
+    /// A grant was taken back; `false`: it was before.
+    Revoked(String, Result<bool, String>),
+    /// The list of rules.
+    Rules(Vec<RuleRow>),
+}
+
+impl QuestionCmd {
+    pub(crate) fn perform(self, performer: &mut Performer) {
+        let (host, send) = performer.both();
+        match self {
+            Self::WhoAnswered(id) => performer.spawn(async move {
+                match host.question(&id).await {
+                    Ok(Some(record)) if record.status != SuspensionStatus::Open => {
+                        send.answer(QuestionMsg::Closed(Box::new(record)));
+                    }
+                    Ok(_) => {}
+                    Err(error) => send.failed(&error),
+                }
+            }),
+            Self::Open(id) => performer.spawn(async move {
+                let found = host.opened_question(&id).await.map(|found| found.map(Box::new));
+                send.answer(QuestionMsg::Opened(id, words(found)));
+            }),
+            Self::Decide(id, answer) => performer.spawn(async move {
+                let outcome = words(host.decide(&id, *answer).await);
+                send.answer(QuestionMsg::Decided(id, outcome));
+            }),
+            Self::Review(id, arguments) => performer.spawn(async move {
+                let review = words(host.review(&id, &arguments).await);
+                send.answer(QuestionMsg::Reviewed(id, arguments, review));
+            }),
+            Self::Expire(thread) => host.expired(&thread),
+            Self::Inbox => performer.spawn(async move {
+                send.answer(QuestionMsg::Inbox(words(host.inbox().await)));
+            }),
+            Self::CountElsewhere(here) => performer.spawn(async move {
+                match host.waiting_elsewhere(here.as_ref()).await {
+                    Ok(count) => send.answer(QuestionMsg::Elsewhere(count)),
+                    Err(error) => tracing::warn!(%error, "pending questions elsewhere could not be counted"),
+                }
+            }),
+            Self::PreviewGrant(id, pattern) => performer.spawn(async move {
+                let preview = words(host.preview_grant(&id, &pattern).await);
+                send.answer(QuestionMsg::GrantPreviewed(id, pattern, preview));
+            }),
+            Self::Grants => performer.spawn(async move {
+                send.answer(QuestionMsg::Grants(words(host.grants().await)));
+            }),
+            Self::RevokeGrant(id) => performer.spawn(async move {
+                let revoked = words(host.revoke_grant(&id).await);
+                send.answer(QuestionMsg::Revoked(id, revoked));
+            }),
+            Self::Rules => send.answer(QuestionMsg::Rules(host.permissions())),
+        }
+    }
+}

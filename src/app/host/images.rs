@@ -1,0 +1,28 @@
+//! Images, read and kept.
+
+use async_trait::async_trait;
+
+use super::TerminalHost;
+use crate::app::images;
+use crate::contract::foreign::ForeignError;
+use crate::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
+use crate::tui::host::{Attach, Attached, ImageHost};
+
+#[async_trait]
+impl ImageHost for TerminalHost {
+    async fn attach(&self, what: Attach) -> Result<Attached, ForeignError> {
+        Ok(images::attach(&self.app, what).await?)
+    }
+
+    async fn picture(&self, image: &ImageRef) -> Result<Pixels, ForeignError> {
+        Ok(images::pixels(&self.app, image).await?)
+    }
+
+    async fn packed(&self, image: &ImageRef) -> Result<Packed, ForeignError> {
+        Ok(images::packed(&self.app, image).await?)
+    }
+
+    async fn plate(&self, image: &ImageRef, canvas: Canvas) -> Result<Drawn, ForeignError> {
+        Ok(images::plate(&self.app, image, canvas).await?)
+    }
+}
