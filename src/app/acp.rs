@@ -14,6 +14,7 @@ use super::agent::App;
 use super::foundation::Foundation;
 use super::work::Signals;
 use super::{Failure, compose, images, models};
+use crate::app::AppError;
 use crate::cli::Cli;
 use crate::config::{Env, TrustAssessment};
 use crate::contract::content::ContentBlock;
@@ -164,7 +165,7 @@ struct Folder {
 type News = Arc<Mutex<Vec<String>>>;
 
 impl Folder {
-    fn resource(&self, uri: &str, text: &str) -> Result<ContentBlock, String> {
+    fn resource(&self, uri: &str, text: &str) -> Result<ContentBlock, AppError> {
         let path = file_of(uri);
         let name = path.as_ref().map_or_else(|| uri.into(), |path| path.to_string_lossy());
         if let Some(path) = &path {
@@ -172,6 +173,10 @@ impl Folder {
         }
         Ok(ContentBlock::text(format!("[{}]\n\n{text}", visible_line(&name))))
     }
+}
+
+fn invalid(error: AppError) -> Refusal {
+    Refusal::Invalid(error.to_string())
 }
 
 /// The path of a `file:` address.
@@ -225,7 +230,7 @@ impl FolderHost for Folder {
     }
 
     async fn set_model(&self, name: &str) -> Result<(), Refusal> {
-        self.app.set_model(name).await.map_err(Refusal::Invalid)
+        self.app.set_model(name).await.map_err(invalid)
     }
 
     async fn prepare(&self) -> Vec<String> {
@@ -245,14 +250,14 @@ impl FolderHost for Folder {
                     None => text.extend(["[", &name, "](", &uri, ")"]),
                 },
                 PromptPart::Resource { uri, text } => {
-                    goes_with.push(self.resource(&uri, &text).map_err(Refusal::Invalid)?);
+                    goes_with.push(self.resource(&uri, &text).map_err(invalid)?);
                 }
                 PromptPart::Image(data) => {
-                    goes_with.push(images::given(&self.app, &data).await.map_err(Refusal::Invalid)?);
+                    goes_with.push(images::given(&self.app, &data).await.map_err(invalid)?);
                 }
             }
         }
-        compose::message(&self.app, &text, &text, goes_with).await.map_err(Refusal::Invalid)
+        compose::message(&self.app, &text, &text, goes_with).await.map_err(invalid)
     }
 
     async fn decide(&self, id: &SuspensionId, mut answer: Answer) -> Result<DecideOutcome, DecideError> {
@@ -262,7 +267,7 @@ impl FolderHost for Folder {
             match self.app.checked_grant(request, actor.clone()).await {
                 Ok(checked) => grant = Some(checked),
                 Err(error) => {
-                    tracing::warn!(question = %id, error, "the rule is not granted; the call is allowed once");
+                    tracing::warn!(question = %id, %error, "the rule is not granted; the call is allowed once");
                 }
             }
         }

@@ -15,6 +15,7 @@ use super::programs::ProjectPrograms;
 use super::telemetry::Telemetry;
 use super::webhook::Webhooks;
 use super::{Failure, agents, deferred, grants, models, prompt, reminders, sections};
+use crate::app::AppError;
 use crate::cli::Cli;
 use crate::config::{Instructions, Origin, Selection};
 use crate::contract::clock::{Clock, SystemClock};
@@ -95,7 +96,7 @@ impl App {
             if agent == self.begun_with.0 { None } else { next.set_agent(&agent).err() },
             if model == self.begun_with.1 { None } else { next.set_model(&model).await.err() },
         ];
-        next.warnings.extend(lost.into_iter().flatten());
+        next.warnings.extend(lost.into_iter().flatten().map(|why| why.to_string()));
         Ok(next)
     }
 
@@ -193,7 +194,7 @@ impl App {
     }
 
     /// Chooses another model for the runs from now on.
-    pub(super) async fn set_model(&self, name: &str) -> Result<(), String> {
+    pub(super) async fn set_model(&self, name: &str) -> Result<(), AppError> {
         let selection = models::choose_named(&self.foundation, name).await?;
         let executor = models::executor(&selection, &self.foundation);
         let entry = entry_of(&selection);
@@ -206,7 +207,7 @@ impl App {
     }
 
     /// Chooses another agent for the runs from now on, and with it its model.
-    pub(super) fn set_agent(&self, name: &str) -> Result<(), String> {
+    pub(super) fn set_agent(&self, name: &str) -> Result<(), AppError> {
         let selection = self.agents.choose(&self.runtime, name)?;
         *self.selection.write().expect("no panic while the choice is held") = selection;
         Ok(())

@@ -10,6 +10,7 @@ use super::commands::put_json;
 use super::foundation::Foundation;
 use super::{Failure, put, say};
 use crate::agents::WrittenAgent;
+use crate::app::AppError;
 use crate::cli::{AgentsCommand, Cli, JsonFlag};
 use crate::contract::display::visible_line;
 use crate::tui::host::Page;
@@ -78,9 +79,9 @@ fn list(app: &App) -> String {
 }
 
 /// What an agent's file says, and what it comes to here.
-fn show(app: &App, name: &str) -> Result<Value, String> {
+fn show(app: &App, name: &str) -> Result<Value, AppError> {
     if !app.agents.names().contains(&name) {
-        return Err(app.agents.no_such(name));
+        return Err(app.agents.no_such(name).into());
     }
     let catalog = app.runtime.catalog();
     let written = app.agents.written.get(name);
@@ -136,7 +137,7 @@ fn text_of(shown: &Value) -> String {
 }
 
 /// `/agent` lists the agents, `/agent NAME` chooses one for the messages from now on.
-pub(super) fn page(app: &App, words: &str) -> Result<Page, String> {
+pub(super) fn page(app: &App, words: &str) -> Result<Page, AppError> {
     let name = words.trim();
     if name.is_empty() {
         let text = format!("{}\n/agent NAME chooses the agent for your next messages.\n", list(app));

@@ -15,6 +15,7 @@ use crate::agents::{
     AgentIssue, AgentScope, Form, HitlMode, Places, Severity, WrittenAgent, WrittenAgents, discover,
     project_roots, read_fields, user_roots,
 };
+use crate::app::AppError;
 use crate::config::{Origin, Selection, Settings, needs_probe, select_model};
 use crate::contract::display::visible_line;
 use crate::contract::near::or_these;
@@ -194,13 +195,13 @@ impl Agents {
     }
 
     /// Chooses the agent for the messages from now on, and gives its model.
-    pub(super) fn choose(&self, runtime: &AgentRuntime, name: &str) -> Result<Selection, String> {
+    pub(super) fn choose(&self, runtime: &AgentRuntime, name: &str) -> Result<Selection, AppError> {
         let runs_elsewhere = self.written.get(name).is_some_and(|agent| agent.spec.endpoint.is_some());
         if runs_elsewhere {
-            return Err(ResolveError::RemoteAgentNotDirectlyRunnable(name.to_owned()).to_string());
+            return Err(ResolveError::RemoteAgentNotDirectlyRunnable(name.to_owned()).to_string().into());
         }
         if !self.names().contains(&name) {
-            return Err(self.no_such(name));
+            return Err(self.no_such(name).into());
         }
         if self.is_ephemeral && self.hitl(name) == Some(HitlMode::Async) {
             let place = self.written.get(name).map(|agent| agent.place("/hitl")).unwrap_or_default();
@@ -209,7 +210,7 @@ impl Agents {
                  `auto` or `blocking`",
                 visible_line(&place),
                 visible_line(name)
-            ));
+            ).into());
         }
         runtime.set_default_agent(name);
         name.clone_into(&mut self.chosen.write().expect("no panic while the choice is held").agent);
@@ -267,7 +268,7 @@ async fn models_of(written: &mut WrittenAgents, foundation: &Foundation) -> BTre
             Ok(choice) => {
                 found.insert(name, choice);
             }
-            Err(why) => no_model(&mut *written, &name, &why),
+            Err(why) => no_model(&mut *written, &name, &why.to_string()),
         }
     }
     found
@@ -277,7 +278,7 @@ async fn models_of(written: &mut WrittenAgents, foundation: &Foundation) -> BTre
 async fn choices(
     mut names: Vec<String>,
     foundation: &Foundation,
-) -> Vec<(String, Result<Selection, String>)> {
+) -> Vec<(String, Result<Selection, AppError>)> {
     names.sort();
     names.dedup();
     names.retain(|name| !name.is_empty());
@@ -286,7 +287,7 @@ async fn choices(
     let hits = if wants_probe { models::probe(&foundation.env).await } else { Vec::new() };
     let choose = |name: String| {
         let choice = select_model(&with(&name), &foundation.loaded.provenance, &foundation.env, &hits);
-        (name, choice.map_err(|why| why.to_string()))
+        (name, choice.map_err(AppError::from))
     };
     names.into_iter().map(choose).collect()
 }

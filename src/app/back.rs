@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Failure;
 use super::agent::App;
 use super::foundation::Foundation;
+use crate::app::AppError;
 use crate::contract::clock::Clock;
 use crate::contract::display::shortened;
 use crate::contract::event_sink::EventSink;
@@ -43,10 +44,6 @@ pub(super) fn snapshots_of(foundation: &Foundation, clock: &Arc<dyn Clock>) -> O
     let without = own.into_iter().map(|dir| dir.canonicalize().unwrap_or_else(|_| dir.clone())).collect();
     let objects = Arc::new(Objects::at(paths.snapshots()));
     Some(FolderSnapshots::new(foundation.workspace.root.clone(), without, objects, limits, Arc::clone(clock)))
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 /// The places of a conversation: before each message of the person, and behind each step whose calls all have results.
@@ -109,20 +106,20 @@ enum Files {
 }
 
 impl App {
-    pub(super) async fn back_points(&self, thread: &ThreadId) -> Result<BackPoints, String> {
-        let (_, messages) = self.store.messages_tail(thread, LISTED).await.map_err(text)?;
-        let went = self.store.last_went_back(thread).await.map_err(text)?;
+    pub(super) async fn back_points(&self, thread: &ThreadId) -> Result<BackPoints, AppError> {
+        let (_, messages) = self.store.messages_tail(thread, LISTED).await?;
+        let went = self.store.last_went_back(thread).await?;
         Ok(BackPoints { points: points_of(&messages), undo: went.map(|went| went.words) })
     }
 
-    fn own_snapshots(&self) -> Result<FolderSnapshots, String> {
+    fn own_snapshots(&self) -> Result<FolderSnapshots, AppError> {
         self.snapshots.clone().ok_or_else(|| {
             let why = if self.foundation.is_ephemeral {
                 "this conversation is not stored"
             } else {
                 "snapshots.enabled is false in the settings"
             };
-            format!("files cannot be restored: {why}")
+            format!("files cannot be restored: {why}").into()
         })
     }
 
@@ -130,7 +127,7 @@ impl App {
         let Some(snapshot) = snapshot else { return Files::Same };
         let root = match self.own_snapshots() {
             Ok(own) => crate::contract::snapshot::Snapshots::root(&own),
-            Err(why) => return Files::Not(why),
+            Err(why) => return Files::Not(why.to_string()),
         };
         if snapshot.root != root {
             return Files::Not(format!("they are in {}; run aye there", snapshot.root.display()));
@@ -154,13 +151,13 @@ impl App {
         }
     }
 
-    async fn files_behind(&self, thread: &ThreadId, keep: u64) -> Result<Files, String> {
-        Ok(self.files_of(self.store.snapshot_behind(thread, keep).await.map_err(text)?))
+    async fn files_behind(&self, thread: &ThreadId, keep: u64) -> Result<Files, AppError> {
+        Ok(self.files_of(self.store.snapshot_behind(thread, keep).await?))
     }
 
-    async fn last_back(&self, thread: &ThreadId) -> Result<WentBackRecord, String> {
-        let went = self.store.last_went_back(thread).await.map_err(text)?;
-        went.ok_or_else(|| "there is no rewind to undo".to_owned())
+    async fn last_back(&self, thread: &ThreadId) -> Result<WentBackRecord, AppError> {
+        let went = self.store.last_went_back(thread).await?;
+        went.ok_or_else(|| "there is no rewind to undo".into())
     }
 
     fn files_before(&self, went: &WentBackRecord) -> Files {
@@ -178,21 +175,21 @@ impl App {
     }
 
     /// What the person said right behind a place.
-    async fn said_behind(&self, thread: &ThreadId, keep: u64) -> Result<Option<String>, String> {
-        let next = self.store.messages_before(thread, keep.saturating_add(2), 1).await.map_err(text)?;
+    async fn said_behind(&self, thread: &ThreadId, keep: u64) -> Result<Option<String>, AppError> {
+        let next = self.store.messages_before(thread, keep.saturating_add(2), 1).await?;
         Ok(points_of(&next).into_iter().find(|point| point.is_message).map(|point| point.text))
     }
 
-    async fn plan(&self, tree: TreeId) -> Result<Plan, String> {
+    async fn plan(&self, tree: TreeId) -> Result<Plan, AppError> {
         let own = self.own_snapshots()?;
-        tokio::task::spawn_blocking(move || own.plan(&tree)).await.map_err(text)?.map_err(text)
+        Ok(tokio::task::spawn_blocking(move || own.plan(&tree)).await??)
     }
 
     pub(super) async fn back_preview(
         &self,
         thread: &ThreadId,
         keep: Option<u64>,
-    ) -> Result<BackPreview, String> {
+    ) -> Result<BackPreview, AppError> {
         let (files, moves) = if let Some(keep) = keep {
             (self.files_behind(thread, keep).await?, true)
         } else {
@@ -210,7 +207,7 @@ impl App {
                         preview.notes.extend((!plan.note.is_empty()).then(|| plan.note.clone()));
                         preview.files = plan.files;
                     }
-                    Err(why) => preview.no_files = Some(why),
+                    Err(why) => preview.no_files = Some(why.to_string()),
                 }
             }
         }
@@ -218,20 +215,20 @@ impl App {
     }
 
     /// Nobody may be at work in a conversation that is left.
-    async fn be_free(&self, thread: &ThreadId, sink: Arc<dyn EventSink>) -> Result<(), String> {
+    async fn be_free(&self, thread: &ThreadId, sink: Arc<dyn EventSink>) -> Result<(), AppError> {
         if self.runtime.is_awake(thread) {
-            return Err("interrupt the run first, then rewind".to_owned());
+            return Err("interrupt the run first, then rewind".into());
         }
-        if self.runtime.driven_elsewhere(thread).await.map_err(text)?.is_some() {
-            return Err("another process runs this conversation; interrupt it there first".to_owned());
+        if self.runtime.driven_elsewhere(thread).await?.is_some() {
+            return Err("another process runs this conversation; interrupt it there first".into());
         }
-        if !self.store.queued(thread).await.map_err(text)?.is_empty() {
-            return Err("messages are queued after this; drop them first".to_owned());
+        if !self.store.queued(thread).await?.is_empty() {
+            return Err("messages are queued after this; drop them first".into());
         }
-        let run = self.store.latest_run(thread).await.map_err(text)?;
+        let run = self.store.latest_run(thread).await?;
         if run.is_some_and(|run| run.status != RunStatus::Done) {
             // Its questions are closed, and their calls say that they did not run.
-            self.runtime.cancel_waiting(thread, sink).await.map_err(text)?;
+            self.runtime.cancel_waiting(thread, sink).await?;
         }
         Ok(())
     }
@@ -243,7 +240,7 @@ impl App {
         keep: Option<u64>,
         what: BackWhat,
         sink: Arc<dyn EventSink>,
-    ) -> Result<WentBack, String> {
+    ) -> Result<WentBack, AppError> {
         let Some(keep) = keep else { return self.undo_back(thread, what, sink).await };
         let said = self.said_behind(thread, keep).await?;
         let mut words = Vec::new();
@@ -251,9 +248,9 @@ impl App {
             _ if !what.takes_files() => None,
             Files::To(tree, _) => Some(self.plan(tree).await?),
             Files::Same if what == BackWhat::Files => {
-                return Err("no file changed since that message".to_owned());
+                return Err("no file changed since that message".into());
             }
-            Files::Not(why) if what == BackWhat::Files => return Err(why),
+            Files::Not(why) if what == BackWhat::Files => return Err(why.into()),
             Files::Same => None,
             Files::Not(why) => {
                 words.push(format!("files stay unchanged: {why}"));
@@ -281,7 +278,7 @@ impl App {
         };
         let target = record.thread_id.clone();
         words.insert(0, format!("{}; /rewind can undo this", record.words));
-        self.store.go_back(fork, Some(record)).await.map_err(text)?;
+        self.store.go_back(fork, Some(record)).await?;
         let failed = self.restore(plan).await?;
         let text = said.filter(|_| what.takes_conversation());
         Ok(WentBack { thread: target, text, words: words.join("; "), failed })
@@ -292,18 +289,18 @@ impl App {
         thread: &ThreadId,
         what: BackWhat,
         sink: Arc<dyn EventSink>,
-    ) -> Result<WentBack, String> {
+    ) -> Result<WentBack, AppError> {
         let went = self.last_back(thread).await?;
         let plan = match self.files_before(&went) {
             _ if !what.takes_files() => None,
             Files::To(tree, _) => Some(self.plan(tree).await?),
             Files::Same => None,
-            Files::Not(why) => return Err(why),
+            Files::Not(why) => return Err(why.into()),
         };
         let other = went.from_thread.clone().filter(|_| what.takes_conversation());
         if let Some(other) = &other {
-            if self.store.thread(other).await.map_err(text)?.is_none() {
-                return Err(format!("the conversation to return to was deleted: {other}"));
+            if self.store.thread(other).await?.is_none() {
+                return Err(format!("the conversation to return to was deleted: {other}").into());
             }
             self.be_free(thread, sink).await?;
         }
@@ -319,21 +316,20 @@ impl App {
         };
         let target = record.thread_id.clone();
         let words = format!("{}; /rewind can undo this too", record.words);
-        self.store.go_back(None, Some(record)).await.map_err(text)?;
+        self.store.go_back(None, Some(record)).await?;
         if let Some(other) = &other {
-            self.store.set_left(other, None).await.map_err(text)?;
-            self.store.set_left(thread, Some(other)).await.map_err(text)?;
-            self.store.touch(other, now).await.map_err(text)?;
+            self.store.set_left(other, None).await?;
+            self.store.set_left(thread, Some(other)).await?;
+            self.store.touch(other, now).await?;
         }
         let failed = self.restore(plan).await?;
         Ok(WentBack { thread: target, text: None, words, failed })
     }
 
-    async fn restore(&self, plan: Option<Plan>) -> Result<Vec<String>, String> {
+    async fn restore(&self, plan: Option<Plan>) -> Result<Vec<String>, AppError> {
         let Some(plan) = plan else { return Ok(Vec::new()) };
         let own = self.own_snapshots()?;
-        let restored: Restored =
-            tokio::task::spawn_blocking(move || own.restore(&plan)).await.map_err(text)?;
+        let restored: Restored = tokio::task::spawn_blocking(move || own.restore(&plan)).await?;
         Ok(restored.failed.into_iter().map(|(path, why)| format!("{path} was not restored: {why}")).collect())
     }
 
@@ -343,12 +339,12 @@ impl App {
         keep: Option<u64>,
         is_rewind: bool,
         now: u64,
-    ) -> Result<ForkAt, String> {
+    ) -> Result<ForkAt, AppError> {
         fork_at(&self.store, thread, keep, is_rewind, now).await
     }
 
     /// A new conversation of the beginning of one.
-    pub(super) async fn fork(&self, thread: &ThreadId, keep: Option<u64>) -> Result<WentBack, String> {
+    pub(super) async fn fork(&self, thread: &ThreadId, keep: Option<u64>) -> Result<WentBack, AppError> {
         let said = match keep {
             Some(keep) => self.said_behind(thread, keep).await?,
             None => None,
@@ -356,37 +352,33 @@ impl App {
         let fork = self.fork_at(thread, keep, false, self.clock.now_ms()).await?;
         let id = fork.copy.id.clone();
         let words = format!("fork of {thread} up to message {}; the original stays unchanged", fork.keep);
-        self.store.go_back(Some(fork), None).await.map_err(text)?;
+        self.store.go_back(Some(fork), None).await?;
         Ok(WentBack { thread: id, text: said, words, failed: Vec::new() })
     }
 
     /// What is different now from how it was before the first step of a conversation that may have changed files.
-    pub(super) async fn changes(&self, thread: &ThreadId, wanted: &str) -> Result<Changes, String> {
-        let kept = self.store.snapshots(thread).await.map_err(text)?;
+    pub(super) async fn changes(&self, thread: &ThreadId, wanted: &str) -> Result<Changes, AppError> {
+        let kept = self.store.snapshots(thread).await?;
         let own = self.own_snapshots()?;
         let first = match kept.iter().find(|snapshot| snapshot.tree.is_some()) {
             // With what was kept later, where it knows some files only.
-            Some(first) => {
-                self.store.snapshot_behind(thread, first.seq.saturating_sub(1)).await.map_err(text)?
-            }
+            Some(first) => self.store.snapshot_behind(thread, first.seq.saturating_sub(1)).await?,
             None => None,
         };
         let Some(first) = first else {
             let refused = kept.into_iter().next();
             return Err(match refused {
-                Some(refused) => format!("no snapshot to compare with: {}", refused.note),
-                None => "no file changed in this conversation".to_owned(),
+                Some(refused) => format!("no snapshot to compare with: {}", refused.note).into(),
+                None => "no file changed in this conversation".into(),
             });
         };
         if first.root != crate::contract::snapshot::Snapshots::root(&own) {
-            return Err(format!("the files are in {}; run aye there", first.root.display()));
+            return Err(format!("the files are in {}; run aye there", first.root.display()).into());
         }
-        let Some(tree) = first.tree else { return Err("no snapshot to compare with".to_owned()) };
+        let Some(tree) = first.tree else { return Err("no snapshot to compare with".into()) };
         let wanted = wanted.to_owned();
-        let mut changes = tokio::task::spawn_blocking(move || own.changes_since(&tree, &wanted, SHOWN_FILES))
-            .await
-            .map_err(text)?
-            .map_err(text)?;
+        let mut changes =
+            tokio::task::spawn_blocking(move || own.changes_since(&tree, &wanted, SHOWN_FILES)).await??;
         let when = super::commands::when(first.created_at);
         changes.notes.insert(0, format!("since {when}, before the first step that may have changed files"));
         Ok(changes)
@@ -410,11 +402,10 @@ async fn fork_at(
     keep: Option<u64>,
     is_rewind: bool,
     now: u64,
-) -> Result<ForkAt, String> {
-    let record =
-        store.thread(thread).await.map_err(text)?.ok_or_else(|| format!("unknown thread {thread}"))?;
-    if store.child(thread).await.map_err(text)?.is_some() {
-        return Err("a subagent's conversation cannot be forked; fork its parent".to_owned());
+) -> Result<ForkAt, AppError> {
+    let record = store.thread(thread).await?.ok_or_else(|| format!("unknown thread {thread}"))?;
+    if store.child(thread).await?.is_some() {
+        return Err("a subagent's conversation cannot be forked; fork its parent".into());
     }
     let keep = if let Some(keep) = keep {
         keep
@@ -423,9 +414,9 @@ async fn fork_at(
         let place = |messages: &[StoredMessage]| {
             points_of(messages).last().map(|point| point.keep + u64::from(point.is_message))
         };
-        let (count, end) = store.messages_tail(thread, LISTED).await.map_err(text)?;
+        let (count, end) = store.messages_tail(thread, LISTED).await?;
         match place(&end) {
-            None if count > end.len() as u64 => place(&store.messages(thread).await.map_err(text)?),
+            None if count > end.len() as u64 => place(&store.messages(thread).await?),
             found => found,
         }
         .unwrap_or(0)

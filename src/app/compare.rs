@@ -1,17 +1,18 @@
 //! What differs between two conversations.
 
+use crate::app::AppError;
 use crate::contract::ids::ThreadId;
 use crate::store::Store;
 use crate::tui::reader::Document;
 
 /// Both, to be read in the viewer.
-pub(super) async fn book(store: &Store, one: &ThreadId, other: &ThreadId) -> Result<Document, String> {
+pub(super) async fn book(store: &Store, one: &ThreadId, other: &ThreadId) -> Result<Document, AppError> {
     let load = async |id: &ThreadId| {
-        let record = store.thread(id).await.map_err(|e| e.to_string())?;
+        let record = store.thread(id).await?;
         let record = record.ok_or_else(|| format!("unknown thread {id}"))?;
-        Ok::<_, String>((record, store.messages(id).await.map_err(|e| e.to_string())?))
+        Ok::<_, AppError>((record, store.messages(id).await?))
     };
     let ((left, said_left), (right, said_right)) = (load(one).await?, load(other).await?);
     let made = move || Document::of_forks([&left.title, &right.title], [&said_left, &said_right]);
-    tokio::task::spawn_blocking(made).await.map_err(|e| e.to_string())
+    Ok(tokio::task::spawn_blocking(made).await?)
 }

@@ -3,6 +3,7 @@
 
 use super::agent::App;
 use super::{images, mcp, mentions};
+use crate::app::AppError;
 use crate::contract::content::ContentBlock;
 use crate::contract::message::Message;
 use crate::plugins::skills::invocation;
@@ -17,13 +18,13 @@ pub(super) fn with_piped(prompt: Option<&str>, piped: Option<String>) -> Option<
 }
 
 /// What `/name words` stands for; `None` when it names neither a prompt of a server nor a skill.
-pub(super) async fn command(app: &App, line: &str) -> Result<Option<Vec<ContentBlock>>, String> {
+pub(super) async fn command(app: &App, line: &str) -> Result<Option<Vec<ContentBlock>>, AppError> {
     let Some(named) = line.strip_prefix('/') else { return Ok(None) };
     let (name, words) = named.split_once(char::is_whitespace).unwrap_or((named, ""));
     if let Some(blocks) = mcp::prompt(app, name, words.trim()).await {
         return blocks.map(Some);
     }
-    let skill = invocation(&app.skills.registry(), line.trim_end()).map_err(|why| why.to_string())?;
+    let skill = invocation(&app.skills.registry(), line.trim_end())?;
     Ok(skill.map(|text| vec![ContentBlock::text(text)]))
 }
 
@@ -34,7 +35,7 @@ pub(super) async fn message(
     text: &str,
     typed: &str,
     mut goes_with: Vec<ContentBlock>,
-) -> Result<Message, String> {
+) -> Result<Message, AppError> {
     let command = command(app, text).await?;
     goes_with.extend(images::mentioned(app, typed).await?);
     goes_with.extend(mentions::attached(app, typed).await?);

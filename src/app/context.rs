@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::agent::App;
+use crate::app::AppError;
 use crate::config::{Selection, Settings};
 use crate::contract::ids::ThreadId;
 use crate::contract::spec::ContextWindowPolicy;
@@ -68,15 +69,15 @@ pub(super) fn readable(dir: &Path) -> Vec<String> {
 }
 
 /// `/compact [HINT]`.
-pub(super) async fn compact(app: &App, thread: Option<&ThreadId>, hint: &str) -> Result<Page, String> {
+pub(super) async fn compact(app: &App, thread: Option<&ThreadId>, hint: &str) -> Result<Page, AppError> {
     let thread = thread.ok_or("nothing to summarise yet")?;
     let hint = (!hint.is_empty()).then(|| hint.to_owned());
     let made = app.runtime.compact(thread, &app.agents.current(), hint).await;
     let over = too_large(app, thread).await?;
     let summary = match made {
         Ok(summary) => summary,
-        Err(CompactError::NoGain(_)) if over.is_some() => return Err(over.unwrap_or_default()),
-        Err(error) => return Err(error.to_string()),
+        Err(CompactError::NoGain(_)) if over.is_some() => return Err(over.unwrap_or_default().into()),
+        Err(error) => return Err(error.to_string().into()),
     };
     let saved = summary.before_tokens.saturating_sub(summary.after_tokens);
     let mut text = format!("It saves {} tokens. ", short_number(saved));
@@ -89,9 +90,9 @@ pub(super) async fn compact(app: &App, thread: Option<&ThreadId>, hint: &str) ->
 }
 
 /// Why the next request of a conversation cannot fit, and the ways out, when no summary helps.
-async fn too_large(app: &App, thread: &ThreadId) -> Result<Option<String>, String> {
+async fn too_large(app: &App, thread: &ThreadId) -> Result<Option<String>, AppError> {
     let report = app.runtime.context_report(Some(thread), &app.agents.current(), 0, &|_| false).await;
-    let report = report.map_err(|e| e.to_string())?;
+    let report = report?;
     let room = report.window.map_or(usize::MAX, |window| window.saturating_sub(report.answer));
     let newest = report.messages + report.results;
     if report.system + report.summary_tokens + newest <= room {
@@ -114,7 +115,7 @@ struct Row {
 }
 
 /// `/context`.
-pub(super) async fn page(app: &App, thread: Option<&ThreadId>) -> Result<Page, String> {
+pub(super) async fn page(app: &App, thread: Option<&ThreadId>) -> Result<Page, AppError> {
     let mut beside = 0;
     let mut skills = 0;
     let mut deferral = DeferralStateValue::default();
@@ -122,7 +123,7 @@ pub(super) async fn page(app: &App, thread: Option<&ThreadId>) -> Result<Page, S
         skills += text.len() / 4 + 4;
     }
     if let Some(thread) = thread {
-        let state = app.store.thread_state(thread).await.map_err(|e| e.to_string())?;
+        let state = app.store.thread_state(thread).await?;
         deferral = super::deferred::state_in(&state);
         let active = state.get(ActiveSkills::KEY).cloned().unwrap_or_default();
         let active: BTreeMap<String, ActiveSkill> = serde_json::from_value(active).unwrap_or_default();
@@ -133,8 +134,7 @@ pub(super) async fn page(app: &App, thread: Option<&ThreadId>) -> Result<Page, S
     beside += saved.map_or(0, |saved| saved.names);
     let hidden = |tool: &str| super::deferred::is_hidden(&deferral, tool);
     let agent = app.agents.current();
-    let report =
-        app.runtime.context_report(thread, &agent, beside, &hidden).await.map_err(|e| e.to_string())?;
+    let report = app.runtime.context_report(thread, &agent, beside, &hidden).await?;
     let real = |tokens: usize| (tokens as f64 * report.factor).round() as usize;
     let prompt = app.instructions.prompt();
     let instructions = if prompt.trim().is_empty() { 0 } else { real(prompt.trim().len() / 4 + 12) };

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::agent::{AGENT, App};
+use crate::app::AppError;
 use crate::contract::summary::short_number;
 use crate::plugins::deferred_tools::{
     DeferralRule, DeferralState, DeferralStateValue, DeferredToolsPlugin, Savings, TOOL_SEARCH, ToolLoadMode,
@@ -33,11 +34,11 @@ pub(super) fn is_hidden(state: &DeferralStateValue, tool: &str) -> bool {
 }
 
 /// What is saved; nothing when no tool is deferred.
-pub(super) fn saved(app: &App, state: &DeferralStateValue) -> Result<Option<Savings>, String> {
+pub(super) fn saved(app: &App, state: &DeferralStateValue) -> Result<Option<Savings>, AppError> {
     if !state.enabled {
         return Ok(None);
     }
-    let agent = app.runtime.resolved(AGENT).map_err(|error| error.to_string())?;
+    let agent = app.runtime.resolved(AGENT)?;
     Ok(savings(&agent.descriptors, state))
 }
 

@@ -11,6 +11,7 @@ use super::approvals::CommandAnswer;
 use super::commands::thread_by_prefix;
 use super::foundation::Foundation;
 use super::{Failure, editor, put};
+use crate::app::AppError;
 use crate::cli::Cli;
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::display::visible;
@@ -36,9 +37,9 @@ pub(super) async fn review(
     tool: Option<Arc<dyn Tool>>,
     suspension: &SuspensionRecord,
     arguments: &Value,
-) -> Result<Review, String> {
+) -> Result<Review, AppError> {
     if suspension.ticket.suspension.action != ACTION_PERMISSION {
-        return Err("only an approval request can be edited".to_owned());
+        return Err("only an approval request can be edited".into());
     }
     check_arguments(suspension, tool.as_deref(), arguments).map_err(|error| error.to_string())?;
     let tool = tool.ok_or_else(|| format!("unknown tool `{}`", suspension.ticket.pending.name))?;
@@ -174,7 +175,7 @@ pub(super) async fn edited(
     let reviewed = review_elsewhere(suspension, &arguments, store, foundation, cli).await;
     let review = match reviewed {
         Ok(review) => review,
-        Err(why) => return Err(refuse(why, draft)),
+        Err(why) => return Err(refuse(why.to_string(), draft)),
     };
     put(&visible(&difference(original, &arguments)))?;
     put(&format!("{}\n", visible(&review.words)))?;
@@ -195,13 +196,13 @@ async fn review_elsewhere(
     store: &Store,
     foundation: &Foundation,
     cli: &Cli,
-) -> Result<Review, String> {
-    let thread = store.thread(&suspension.thread_id).await.map_err(|error| error.to_string())?;
+) -> Result<Review, AppError> {
+    let thread = store.thread(&suspension.thread_id).await?;
     let cwd = thread.map_or_else(|| foundation.workspace.cwd.clone(), |thread| thread.cwd);
-    let mut there = load_at(&cwd, foundation, cli).map_err(|failure| failure.message)?;
-    let rules = there.rules(cli).map_err(|failure| failure.message)?;
+    let mut there = load_at(&cwd, foundation, cli)?;
+    let rules = there.rules(cli)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let grants = store.grants(clock.now_ms()).await.map_err(|error| error.to_string())?;
+    let grants = store.grants(clock.now_ms()).await?;
     let mode = super::agent::mode_of(&there);
     let permissions = Permissions::new(there.workspace.clone(), clock, rules, mode);
     permissions.set_grants(grants);

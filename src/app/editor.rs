@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::app::AppError;
 use crate::config::Env;
 
 /// More than this is not read back.
@@ -31,7 +32,7 @@ impl Draft {
 ///
 /// # Errors
 /// A sentence: no editor is set, it cannot be started, it failed, or what it left is no text.
-pub(super) async fn edit(env: &Env, text: &str, name: &str) -> Result<Draft, String> {
+pub(super) async fn edit(env: &Env, text: &str, name: &str) -> Result<Draft, AppError> {
     let set = |name: &str| env.var(name).map(str::trim).filter(|value| !value.is_empty());
     let editor = set("VISUAL")
         .or_else(|| set("EDITOR"))
@@ -52,8 +53,8 @@ pub(super) async fn edit(env: &Env, text: &str, name: &str) -> Result<Draft, Str
         .map_err(wrong)?;
 
     // Ctrl-C in the editor is the editor's; it must not end this program beside it.
-    let _interrupts = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
-    let _quits = signal(SignalKind::quit()).map_err(|error| error.to_string())?;
+    let _interrupts = signal(SignalKind::interrupt())?;
+    let _quits = signal(SignalKind::quit())?;
     // By a shell, because the variable may hold arguments: `code --wait`.
     let status = tokio::process::Command::new("sh")
         .args(["-c", &format!("{editor} \"$@\""), "sh"])
@@ -65,23 +66,24 @@ pub(super) async fn edit(env: &Env, text: &str, name: &str) -> Result<Draft, Str
     match status.code() {
         Some(0) => {}
         Some(126 | 127) => {
-            return Err(format!("the editor `{editor}` could not be started; nothing changed"));
+            return Err(format!("the editor `{editor}` could not be started; nothing changed").into());
         }
-        _ => return Err(format!("the editor `{editor}` failed ({status}); nothing changed")),
+        _ => return Err(format!("the editor `{editor}` failed ({status}); nothing changed").into()),
     }
-    let read = || -> Result<String, String> {
-        let size = std::fs::metadata(&file).map_err(|error| error.to_string())?.len();
+    let read = || -> Result<String, AppError> {
+        let size = std::fs::metadata(&file)?.len();
         if size > MAX_TEXT {
-            return Err(format!("it has {size} bytes; the maximum is {MAX_TEXT}"));
+            return Err(format!("it has {size} bytes; the maximum is {MAX_TEXT}").into());
         }
-        let bytes = std::fs::read(&file).map_err(|error| error.to_string())?;
-        String::from_utf8(bytes).map_err(|error| format!("invalid UTF-8: {error}"))
+        let bytes = std::fs::read(&file)?;
+        String::from_utf8(bytes).map_err(|error| format!("invalid UTF-8: {error}").into())
     };
     match read() {
         Ok(text) => Ok(Draft { text, folder, file }),
         Err(why) => {
             let kept = folder.keep();
-            Err(format!("the edited file in {} cannot be used: {why}; nothing changed", kept.display()))
+            Err(format!("the edited file in {} cannot be used: {why}; nothing changed", kept.display())
+                .into())
         }
     }
 }
@@ -137,7 +139,7 @@ mod tests {
             (&[("EDITOR", "printf '\\377' >")], "invalid UTF-8"),
         ] {
             let error = edit(&env(vars, tmp.path()), "x", "a").await.err().expect(why);
-            assert!(error.contains(why), "{error}");
+            assert!(error.to_string().contains(why), "{error}");
         }
     }
 }

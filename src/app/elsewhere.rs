@@ -12,6 +12,7 @@ use super::agent::App;
 use super::foundation::Foundation;
 use super::host::Events;
 use super::serve::ServerInside;
+use crate::app::AppError;
 use crate::cli::Cli;
 use crate::config::Env;
 use crate::contract::event_sink::NullEventSink;
@@ -43,11 +44,11 @@ pub(super) fn for_other_folders(cli: &Cli) -> Cli {
 }
 
 /// A whole program that works in that folder.
-pub(super) async fn app_in(cli: &Cli, env: Env, folder: PathBuf) -> Result<App, String> {
+pub(super) async fn app_in(cli: &Cli, env: Env, folder: PathBuf) -> Result<App, AppError> {
     let mut cli = cli.clone();
     cli.global.cd = Some(folder);
     let foundation = Foundation::load(&cli, env).map_err(|e| e.message)?;
-    App::build(foundation, &cli).await.map_err(|e| e.message)
+    Ok(App::build(foundation, &cli).await?)
 }
 
 /// A run that goes on in the background, with the app that drives it.
@@ -77,7 +78,7 @@ impl Elsewhere {
     }
 
     /// `/serve`.
-    pub(super) async fn serve(&self, words: &str) -> Result<Page, String> {
+    pub(super) async fn serve(&self, words: &str) -> Result<Page, AppError> {
         self.server.page(&self.cli, &self.env, &self.events, words).await
     }
 
@@ -86,8 +87,8 @@ impl Elsewhere {
         &self,
         here: &Arc<App>,
         question: &SuspensionRecord,
-    ) -> Result<Arc<App>, String> {
-        let thread = here.store.thread(&question.thread_id).await.map_err(|e| e.to_string())?;
+    ) -> Result<Arc<App>, AppError> {
+        let thread = here.store.thread(&question.thread_id).await?;
         let own = &here.foundation.workspace.cwd;
         let folder = folder_of(question, thread.as_ref().map_or(own, |thread| &thread.cwd));
         if folder == *own {

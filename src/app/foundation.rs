@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::Failure;
 use super::keyring::Keyring;
+use crate::app::AppError;
 use crate::cli::Cli;
 use crate::config::{
     Env, Instructions, Loaded, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
@@ -101,8 +102,8 @@ impl Foundation {
     }
 
     /// Remembers that the user trusts what the folder would grant or run.
-    pub(super) fn trust(&self) -> Result<(), String> {
-        TrustStore::at(self.paths.trust_file()).trust(&self.assessment).map_err(|error| error.to_string())
+    pub(super) fn trust(&self) -> Result<(), AppError> {
+        Ok(TrustStore::at(self.paths.trust_file()).trust(&self.assessment)?)
     }
 
     /// The same again, after the user trusted the folder. What changed since then is not trusted.

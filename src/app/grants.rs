@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::agent::App;
+use crate::app::AppError;
 use crate::config::Paths;
 use crate::contract::clock::Clock;
 use crate::contract::display::{call_summary, visible_line};
@@ -80,7 +81,7 @@ impl App {
         &self,
         request: GrantRequest,
         actor: Actor,
-    ) -> Result<GrantRecord, String> {
+    ) -> Result<GrantRecord, AppError> {
         let asked = open_question(&self.store, &request.suspension).await?;
         let rules = self.permission.rules_for(&asked.thread_id, &asked.run_id, &[]);
         check_pattern(&self.permission, &rules, &asked, self.primary(&asked), &request)?;
@@ -93,7 +94,7 @@ impl App {
             GrantScope::Everywhere => true,
         };
         if !reaches {
-            return Err(format!("{} is not the folder of the question", request.scope));
+            return Err(format!("{} is not the folder of the question", request.scope).into());
         }
         record(request, &asked, self.clock.now_ms(), actor)
     }
@@ -110,22 +111,22 @@ impl App {
         pasts: &CallHistory,
         suspension: &SuspensionId,
         pattern: &str,
-    ) -> Result<GrantPreview, String> {
+    ) -> Result<GrantPreview, AppError> {
         let past = pasts.of(self, suspension).await?;
         let rules = self.permission.rules_for(&past.asked.thread_id, &past.asked.run_id, &[]);
         let (permission, primary) = (self.permission.clone(), self.primary(&past.asked));
         let pattern = pattern.to_owned();
         let work = move || preview(&permission, &rules, &past, primary, &pattern);
-        tokio::task::spawn_blocking(work).await.map_err(|e| e.to_string())
+        Ok(tokio::task::spawn_blocking(work).await?)
     }
 }
 
 /// The question, when it still can be answered.
-pub(super) async fn open_question(store: &Store, id: &SuspensionId) -> Result<SuspensionRecord, String> {
-    let found = store.suspension(id).await.map_err(|e| e.to_string())?;
+pub(super) async fn open_question(store: &Store, id: &SuspensionId) -> Result<SuspensionRecord, AppError> {
+    let found = store.suspension(id).await?;
     found
         .filter(|asked| asked.status == SuspensionStatus::Open)
-        .ok_or_else(|| "the question is no longer pending".to_owned())
+        .ok_or_else(|| "the question is no longer pending".into())
 }
 
 /// Checks a pattern against the call that was asked about.
@@ -135,33 +136,35 @@ pub(super) fn check_pattern(
     asked: &SuspensionRecord,
     primary: Option<String>,
     request: &GrantRequest,
-) -> Result<(), String> {
+) -> Result<(), AppError> {
     let pattern = &request.pattern;
     let call = &asked.ticket.pending;
     let question = permission.question(&call.name, &call.arguments, primary.as_deref());
     if let Some(opened) = SandboxGrant::of(pattern) {
-        return opened.check(question.home).map_err(|why| why.to_string());
+        return opened.check(question.home).map_err(|why| why.to_string().into());
     }
     let rule = Prepared::of(&question)
         .map_err(GrantRefusal::from)
         .and_then(|call| check_grant_in(&call, rules, pattern, profile_of(asked)));
-    rule.map(drop).map_err(|why| why.to_string())
+    rule.map(drop).map_err(|why| why.to_string().into())
 }
 
 /// Nothing sandboxed reaches aye's own files, and a command is not counted for what it can reach.
 ///
 /// # Errors
 /// A sentence for the person.
-pub(super) fn check_opening(paths: &Paths, request: &GrantRequest) -> Result<(), String> {
+pub(super) fn check_opening(paths: &Paths, request: &GrantRequest) -> Result<(), AppError> {
     let Some(opened) = SandboxGrant::of(&request.pattern) else { return Ok(()) };
     if matches!(request.end, GrantEnd::Uses(_)) {
-        return Err("the sandbox is opened for a time or until revoked, not for a number of calls".to_owned());
+        return Err("the sandbox is opened for a time or until revoked, not for a number of calls".into());
     }
     let SandboxGrant::Writable(folder) = opened else { return Ok(()) };
     for own in [&paths.config_dir, &paths.data_dir, &paths.cache_dir, &paths.state_dir] {
         let own = own.canonicalize().unwrap_or_else(|_| own.clone());
         if folder.starts_with(&own) || own.starts_with(&folder) {
-            return Err(format!("{} contains aye's own files", visible_line(&folder.to_string_lossy())));
+            return Err(
+                format!("{} contains aye's own files", visible_line(&folder.to_string_lossy())).into()
+            );
         }
     }
     Ok(())
@@ -179,7 +182,7 @@ pub(super) fn record(
     asked: &SuspensionRecord,
     now_ms: u64,
     actor: Actor,
-) -> Result<GrantRecord, String> {
+) -> Result<GrantRecord, AppError> {
     let sandbox = profile_of(asked).filter(|_| SandboxGrant::of(&request.pattern).is_none());
     let (expires_at, max_uses) = ends_at(&request.end, now_ms, &super::zone())?;
     Ok(GrantRecord {
@@ -202,7 +205,7 @@ fn ends_at(
     end: &GrantEnd,
     now_ms: u64,
     zone: &jiff::tz::TimeZone,
-) -> Result<(Option<u64>, Option<u64>), String> {
+) -> Result<(Option<u64>, Option<u64>), AppError> {
     let now = i64::try_from(now_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     let now = now.ok_or("the clock of this machine is wrong")?.to_zoned(zone.clone());
     let midnight_after = |date: jiff::civil::Date| {
@@ -225,7 +228,7 @@ fn ends_at(
     };
     let at = u64::try_from(at.timestamp().as_millisecond()).unwrap_or(0);
     if at <= now_ms {
-        return Err(format!("a grant {} would already have expired", end.words()));
+        return Err(format!("a grant {} would already have expired", end.words()).into());
     }
     Ok((Some(at), None))
 }
@@ -249,7 +252,7 @@ struct Distinct {
 }
 
 impl CallHistory {
-    async fn of(&self, app: &App, suspension: &SuspensionId) -> Result<Arc<Past>, String> {
+    async fn of(&self, app: &App, suspension: &SuspensionId) -> Result<Arc<Past>, AppError> {
         let known = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known.filter(|past| past.asked.id == *suspension) {
             return Ok(known);
@@ -257,7 +260,7 @@ impl CallHistory {
         let asked = open_question(&app.store, suspension).await?;
         let root = &app.permission.workspace().root;
         let tool = &asked.ticket.pending.name;
-        let calls = app.store.recent_calls(tool, root, HISTORY).await.map_err(|e| e.to_string())?;
+        let calls = app.store.recent_calls(tool, root, HISTORY).await?;
         let calls = calls.into_iter().filter(|call| !is_of(&asked, call)).collect();
         let past = Arc::new(Past { calls: distinct(calls), asked });
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&past));
@@ -353,7 +356,9 @@ mod tests {
     #[test]
     fn ends_are_where_the_person_is() {
         let now = ms("2026-11-21T22:30:00Z"); // 00:30 on the 22nd, there
-        let at = |end: &str| ends_at(&GrantEnd::parse(end).unwrap(), now, &zone());
+        let at = |end: &str| {
+            ends_at(&GrantEnd::parse(end).unwrap(), now, &zone()).map_err(|error| error.to_string())
+        };
         assert_eq!(at("1h"), Ok((Some(now + 3_600_000), None)));
         assert_eq!(at("today"), Ok((Some(ms("2026-11-22T22:00:00Z")), None)));
         assert_eq!(at("2026-11-22"), Ok((Some(ms("2026-11-22T22:00:00Z")), None)));

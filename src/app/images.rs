@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::agent::App;
+use crate::app::AppError;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
 use crate::contract::image::{Canvas, Drawn, ImageError, ImageRef, MAX_IMAGE_BYTES, Packed, Pixels};
@@ -65,7 +66,7 @@ pub(super) async fn attach_file(app: &App, path: &str) -> Result<ImageRef, NotAt
     let (image, bytes) =
         read.unwrap_or_else(|_| Err(NotAttached::Refused(format!("{name} could not be read"))))?;
     allowed(app, &place, &name)?;
-    keep(app, &image, bytes).await.map_err(NotAttached::Refused)?;
+    keep(app, &image, bytes).await.map_err(|error| NotAttached::Refused(error.to_string()))?;
     Ok(image)
 }
 
@@ -82,9 +83,9 @@ fn allowed(app: &App, place: &Path, name: &str) -> Result<(), NotAttached> {
 }
 
 /// The same for the text of a file that a person names.
-pub(super) fn may_be_read(app: &App, place: &Path, name: &str) -> Result<(), String> {
+pub(super) fn may_be_read(app: &App, place: &Path, name: &str) -> Result<(), AppError> {
     match allowed(app, place, name) {
-        Err(NotAttached::Refused(why)) => Err(why),
+        Err(NotAttached::Refused(why)) => Err(why.into()),
         Ok(()) | Err(NotAttached::Missing | NotAttached::NoImage) => Ok(()),
     }
 }
@@ -112,17 +113,17 @@ fn read(place: &Path, name: &str) -> Result<(ImageRef, Vec<u8>), NotAttached> {
     Ok((image, bytes))
 }
 
-async fn keep(app: &App, image: &ImageRef, bytes: Vec<u8>) -> Result<(), String> {
-    app.store.put_image(image, bytes, app.clock.now_ms()).await.map_err(|error| error.to_string())
+async fn keep(app: &App, image: &ImageRef, bytes: Vec<u8>) -> Result<(), AppError> {
+    Ok(app.store.put_image(image, bytes, app.clock.now_ms()).await?)
 }
 
 /// What the terminal wants in its text.
-pub(super) async fn attach(app: &App, what: Attach) -> Result<Attached, String> {
+pub(super) async fn attach(app: &App, what: Attach) -> Result<Attached, AppError> {
     match what {
         Attach::Path(path) => match attach_file(app, &path).await {
             Ok(image) => Ok(Attached::Image(image)),
             Err(NotAttached::Missing | NotAttached::NoImage) => Ok(Attached::Nothing),
-            Err(NotAttached::Refused(why)) => Err(why),
+            Err(NotAttached::Refused(why)) => Err(why.into()),
         },
         Attach::Clipboard => match clipboard::read(app).await? {
             clipboard::Found::Text(text) => Ok(Attached::Text(text)),
@@ -137,20 +138,20 @@ pub(super) async fn attach(app: &App, what: Attach) -> Result<Attached, String> 
 }
 
 /// The pictures that a text names with `@`, for those that were not attached before. What is no picture is words.
-pub(super) async fn mentioned(app: &App, text: &str) -> Result<Vec<ContentBlock>, String> {
+pub(super) async fn mentioned(app: &App, text: &str) -> Result<Vec<ContentBlock>, AppError> {
     let mut blocks = Vec::new();
     for (_, path) in dropped::mentions(text) {
         match attach_file(app, &path).await {
             Ok(image) => blocks.push(ContentBlock::StoredImage(image)),
             Err(NotAttached::Missing | NotAttached::NoImage) => {}
-            Err(NotAttached::Refused(why)) => return Err(why),
+            Err(NotAttached::Refused(why)) => return Err(why.into()),
         }
     }
     Ok(blocks)
 }
 
 /// An image that came in base64.
-pub(super) async fn given(app: &App, data: &str) -> Result<ContentBlock, String> {
+pub(super) async fn given(app: &App, data: &str) -> Result<ContentBlock, AppError> {
     let wrong = |why: &dyn std::fmt::Display| format!("the image is not attached: {why}");
     let bytes = STANDARD.decode(data.as_bytes()).map_err(|_| wrong(&"it is not base64"))?;
     let image = ImageRef::of("image", &bytes).map_err(|why| wrong(&why))?;
@@ -159,7 +160,7 @@ pub(super) async fn given(app: &App, data: &str) -> Result<ContentBlock, String>
 }
 
 /// The files of `--image`.
-pub(super) async fn of_flags(app: &App, files: &[PathBuf]) -> Result<Vec<ContentBlock>, String> {
+pub(super) async fn of_flags(app: &App, files: &[PathBuf]) -> Result<Vec<ContentBlock>, AppError> {
     let mut blocks = Vec::new();
     for file in files {
         let path = file.to_string_lossy();
@@ -172,7 +173,7 @@ pub(super) async fn of_flags(app: &App, files: &[PathBuf]) -> Result<Vec<Content
             Err(NotAttached::NoImage) => format!("{}: {}", visible_line(&path), ImageError::Unknown),
             Err(NotAttached::Refused(why)) => why,
         };
-        return Err(format!("--image: {why}"));
+        return Err(format!("--image: {why}").into());
     }
     Ok(blocks)
 }
@@ -190,24 +191,24 @@ pub(super) async fn name(app: &App, blocks: &mut [ContentBlock]) {
         if let Ok(Some((image, bytes))) = looked.await {
             match keep(app, &image, bytes).await {
                 Ok(()) => *block = ContentBlock::StoredImage(image),
-                Err(error) => tracing::warn!(error, "an image that a tool returned is not shown"),
+                Err(error) => tracing::warn!(%error, "an image that a tool returned is not shown"),
             }
         }
     }
 }
 
 /// A kept picture, as small as a terminal shows it.
-pub(super) async fn pixels(app: &App, image: &ImageRef) -> Result<Pixels, String> {
+pub(super) async fn pixels(app: &App, image: &ImageRef) -> Result<Pixels, AppError> {
     made(app, image, |bytes| crate::picture::decode(bytes, SHOWN)).await
 }
 
 /// A kept picture for a terminal that places pixels.
-pub(super) async fn packed(app: &App, image: &ImageRef) -> Result<Packed, String> {
+pub(super) async fn packed(app: &App, image: &ImageRef) -> Result<Packed, AppError> {
     made(app, image, |bytes| crate::picture::pack(bytes, SHARP)).await
 }
 
 /// A kept picture for a terminal that draws pixels where its cursor stands.
-pub(super) async fn plate(app: &App, image: &ImageRef, canvas: Canvas) -> Result<Drawn, String> {
+pub(super) async fn plate(app: &App, image: &ImageRef, canvas: Canvas) -> Result<Drawn, AppError> {
     made(app, image, move |bytes| crate::picture::draw(bytes, canvas)).await
 }
 
@@ -215,8 +216,8 @@ async fn made<T: Send + 'static>(
     app: &App,
     image: &ImageRef,
     make: impl FnOnce(&[u8]) -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
-    let found = app.store.image(&image.hash).await.map_err(|error| error.to_string())?;
+) -> Result<T, AppError> {
+    let found = app.store.image(&image.hash).await?;
     let bytes = found.ok_or("its bytes are no longer stored")?;
     // One after another: each may take much memory for a moment.
     let turn = Arc::clone(&app.decoding).acquire_owned().await;
@@ -225,5 +226,5 @@ async fn made<T: Send + 'static>(
         drop(turn);
         made
     });
-    made.await.unwrap_or_else(|_| Err("it cannot be decoded".to_owned()))
+    Ok(made.await.map_err(|_| "it cannot be decoded")??)
 }

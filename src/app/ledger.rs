@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::commands::{put_json, when};
 use super::foundation::Foundation;
 use super::{Failure, put, say};
+use crate::app::AppError;
 use crate::cli::GrantsCommand;
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
@@ -25,12 +26,12 @@ pub(super) struct Row {
 const HOLDS: &str = "in force";
 
 /// The ledger: what holds first, then the rest when all are wanted; each newest first.
-pub(super) async fn rows(store: &Store, now_ms: u64, all: bool) -> Result<Vec<Row>, String> {
-    let held = store.grants(now_ms).await.map_err(|e| e.to_string())?;
+pub(super) async fn rows(store: &Store, now_ms: u64, all: bool) -> Result<Vec<Row>, AppError> {
+    let held = store.grants(now_ms).await?;
     let ids: HashSet<String> = held.iter().map(|grant| grant.id.clone()).collect();
     let mut rows: Vec<Row> = held.into_iter().rev().map(|grant| Row { grant, state: HOLDS }).collect();
     if all {
-        let every = store.all_grants().await.map_err(|e| e.to_string())?;
+        let every = store.all_grants().await?;
         let rest = every.into_iter().rev().filter(|grant| !ids.contains(&grant.id));
         rows.extend(rest.map(|grant| Row { state: state(&grant), grant }));
     }

@@ -10,6 +10,7 @@ use super::agent::App;
 use super::commands::{put_json, when};
 use super::foundation::Foundation;
 use super::{Failure, editor, put, say};
+use crate::app::AppError;
 use crate::cli::MemoryCommand;
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::display::{visible, visible_line};
@@ -213,7 +214,7 @@ fn origin(note: &Note) -> String {
 }
 
 /// `/memory`, with the words behind it.
-pub(super) async fn page(app: &App, words: &str) -> Result<Page, String> {
+pub(super) async fn page(app: &App, words: &str) -> Result<Page, AppError> {
     let foundation = &app.foundation;
     let notes = places(foundation).access(Arc::clone(app.runtime.profiles()));
     let stamp = stamp(app.actor("terminal"), app.clock.now_ms());
@@ -252,6 +253,6 @@ pub(super) async fn page(app: &App, words: &str) -> Result<Page, String> {
             let note = notes.remove(id).await.map_err(failed)?;
             page(format!("removed {}", note.id), note.text)
         }
-        _ => Err("/memory, /memory add TEXT, /memory edit ID TEXT or /memory forget ID".to_owned()),
+        _ => Err("/memory, /memory add TEXT, /memory edit ID TEXT or /memory forget ID".into()),
     }
 }

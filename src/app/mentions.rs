@@ -2,6 +2,7 @@
 
 use super::agent::App;
 use super::export::{self, Form};
+use crate::app::AppError;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
 use crate::contract::message::Visibility;
@@ -63,14 +64,14 @@ fn fits(text: &str, query: &str) -> bool {
 }
 
 /// What goes with a text that names skills and conversations.
-pub(super) async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>, String> {
+pub(super) async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>, AppError> {
     let mut blocks = Vec::new();
     for word in text.split_whitespace() {
         let Some(word) = word.strip_prefix('@') else { continue };
         let word = word.trim_end_matches([',', ';', '.', ')', '"', '\'', '?', '!']);
         if let Some(name) = word.strip_prefix(SKILL).filter(|name| !name.is_empty()) {
             let (registry, line) = (app.skills.registry(), format!("/{name}"));
-            let skill = invocation(&registry, &line).map_err(|why| why.to_string())?;
+            let skill = invocation(&registry, &line)?;
             blocks.push(ContentBlock::text(skill.ok_or_else(|| format!("unknown skill `{name}`"))?));
         } else if let Some(id) = word.strip_prefix(THREAD).filter(|id| !id.is_empty()) {
             blocks.push(ContentBlock::text(conversation(app, id).await?));
@@ -79,19 +80,18 @@ pub(super) async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>,
     Ok(blocks)
 }
 
-async fn conversation(app: &App, id: &str) -> Result<String, String> {
-    let threads = app.store.threads(None).await.map_err(|error| error.to_string())?;
+async fn conversation(app: &App, id: &str) -> Result<String, AppError> {
+    let threads = app.store.threads(None).await?;
     let mut named = threads.into_iter().filter(|row| row.thread.id.as_str().ends_with(id));
     let thread = match (named.next(), named.next()) {
         (Some(ThreadSummary { thread, .. }), None) => thread,
         (Some(_), Some(_)) => {
-            return Err(format!("several conversations end with `{id}`; write more of the id"));
+            return Err(format!("several conversations end with `{id}`; write more of the id").into());
         }
-        (None, _) => return Err(format!("no conversation has an id that ends with `{id}`")),
+        (None, _) => return Err(format!("no conversation has an id that ends with `{id}`").into()),
     };
     // No more of it is read than can be shown.
-    let (count, mut messages) =
-        app.store.messages_tail(&thread.id, MESSAGES).await.map_err(|error| error.to_string())?;
+    let (count, mut messages) = app.store.messages_tail(&thread.id, MESSAGES).await?;
     let is_cut = count > messages.len() as u64;
     messages.retain(|stored| stored.message.visibility == Visibility::All);
     let text = export::whole(Form::Markdown, &thread, &messages, None);

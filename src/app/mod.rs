@@ -22,6 +22,7 @@ mod drafts;
 mod edited;
 mod editor;
 mod elsewhere;
+mod error;
 mod export;
 mod files;
 mod foundation;
@@ -77,6 +78,7 @@ use crate::config::Env;
 use foundation::Foundation;
 
 pub use agent::App;
+pub(crate) use error::AppError;
 
 /// Why a start or a command ended, and with which exit status.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ use super::Failure;
 use super::foundation::{Effort, Foundation};
 use super::keyring::Keyring;
 use super::keys;
+use crate::app::AppError;
 use crate::config::{
     Adapter as Wire, Env, ModelRow, OfferedModel, ProbeCandidate, ProbeHit, ResolvedProvider, SelectError,
     Selection, Settings, can_chat, needs_probe, probe_candidates, read_private, resolve_providers,
@@ -60,10 +61,10 @@ pub(super) async fn needs_login(foundation: &Foundation) -> Option<String> {
 }
 
 /// Chooses a model by name, as if `--model` said it.
-pub(super) async fn choose_named(foundation: &Foundation, name: &str) -> Result<Selection, String> {
+pub(super) async fn choose_named(foundation: &Foundation, name: &str) -> Result<Selection, AppError> {
     let mut settings = foundation.loaded.settings.clone();
     settings.model = Some(name.to_owned());
-    choose_by(foundation, &settings).await.map_err(|error| error.to_string())
+    Ok(choose_by(foundation, &settings).await?)
 }
 
 async fn choose_by(foundation: &Foundation, settings: &Settings) -> Result<Selection, SelectError> {

@@ -1,6 +1,7 @@
 //! Terminal commands that show a page of text.
 
 use super::agent::App;
+use crate::app::AppError;
 use crate::contract::ids::ThreadId;
 use crate::tui::host::Page;
 
@@ -11,7 +12,7 @@ pub(super) async fn page(
     thread: Option<&ThreadId>,
     name: &str,
     words: &str,
-) -> Result<Page, String> {
+) -> Result<Page, AppError> {
     match name {
         "doctor" => Ok(super::doctor::page(app)),
         "memory" => super::memory::page(app, words).await,
@@ -23,6 +24,6 @@ pub(super) async fn page(
         "context" => super::context::page(app, thread).await,
         "compact" => super::context::compact(app, thread, words).await,
         "mcp" => super::mcp::page(app, words).await,
-        _ => Err(format!("unknown command /{name}")),
+        _ => Err(format!("unknown command /{name}").into()),
     }
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::agent::App;
 use super::sections;
 use crate::agents::WrittenAgent;
+use crate::app::AppError;
 use crate::config::Origin;
 use crate::contract::display::visible_line;
 use crate::phase::{Plugin, PluginRegistrar};
@@ -135,14 +136,14 @@ pub(super) fn lines(rows: &[PluginRow]) -> String {
 }
 
 /// `/plugins`: those of the agent that is talked to, or of the one that is named.
-pub(super) fn page(app: &App, words: &str) -> Result<Page, String> {
+pub(super) fn page(app: &App, words: &str) -> Result<Page, AppError> {
     let name = match words.trim() {
         "" => app.agents.current(),
         name => name.to_owned(),
     };
     if !app.agents.names().contains(&name.as_str()) {
-        return Err(app.agents.no_such(&name));
+        return Err(app.agents.no_such(&name).into());
     }
-    let agent = app.runtime.resolved(&name).map_err(|e| e.to_string())?;
+    let agent = app.runtime.resolved(&name)?;
     Ok(Page { title: format!("plugins of {name}"), text: lines(&rows(app, &agent)) })
 }

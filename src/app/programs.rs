@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Failure;
 use super::agent::{mode_of, tool_env};
 use super::foundation::Foundation;
+use crate::app::AppError;
 use crate::cli::Cli;
 use crate::contract::address::DomainPattern;
 use crate::contract::clock::SystemClock;
@@ -47,7 +48,7 @@ impl ProjectPrograms {
         request: ExecRequest,
         profile: Profile,
         domains: &[DomainPattern],
-    ) -> Result<(ExecRequest, Confinement), String> {
+    ) -> Result<(ExecRequest, Confinement), AppError> {
         let Some(sandbox) = self.env.sandbox.clone().filter(|_| profile != Profile::Outside) else {
             return Ok((request, Confinement::default()));
         };
@@ -58,7 +59,7 @@ impl ProjectPrograms {
             let root = root.clone();
             move || held_profile(&sandbox, profile, has_domains, allows_missing, &root)
         });
-        let profile = held.await.unwrap_or_else(|error| Err(error.to_string()))?;
+        let profile = held.await??;
         let opened = SandboxOpening {
             domains: domains.iter().map(ToString::to_string).collect(),
             ..SandboxOpening::default()
@@ -71,7 +72,7 @@ impl ProjectPrograms {
             serves: false,
             terminal: false,
         };
-        self.env.confine(request, what, &AgentSpec::new("")).await.map_err(|error| error.to_string())
+        Ok(self.env.confine(request, what, &AgentSpec::new("")).await?)
     }
 }
 
@@ -82,11 +83,11 @@ fn held_profile(
     has_domains: bool,
     allows_missing: bool,
     root: &std::path::Path,
-) -> Result<Profile, String> {
+) -> Result<Profile, AppError> {
     match sandbox.problem(profile, has_domains, root) {
         None => Ok(profile),
         Some(_) if allows_missing => Ok(Profile::Outside),
-        Some(why) => Err(format!("not started, because it cannot be sandboxed here: {why}")),
+        Some(why) => Err(format!("not started, because it cannot be sandboxed here: {why}").into()),
     }
 }
 

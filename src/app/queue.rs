@@ -9,6 +9,7 @@ use super::foundation::Foundation;
 use super::webhook::Webhooks;
 use super::work::Consumer;
 use super::{Failure, agent, commands, compose, print, put, since};
+use crate::app::AppError;
 use crate::cli::{Cli, QueueAddArgs, QueueCommand, QueueListArgs, QueueOutboxArgs};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{escape_json, visible_line};
@@ -232,14 +233,14 @@ async fn list(args: &QueueListArgs, store: &Store) -> Result<(), Failure> {
 }
 
 /// The page `/queue`.
-pub(super) async fn page(store: &Store) -> Result<Page, String> {
+pub(super) async fn page(store: &Store) -> Result<Page, AppError> {
     let filter = JobFilter { statuses: OPEN.to_vec(), ..JobFilter::default() };
-    let jobs = store.mailbox().list_jobs(filter).await.map_err(|e| e.to_string())?;
+    let jobs = store.mailbox().list_jobs(filter).await?;
     let mut text = match jobs.as_slice() {
         [] => "the queue is empty; `aye queue add` queues a message".to_owned(),
         [..] => lines(&jobs, store).await.map_err(|e| e.message)?,
     };
-    let waiting = store.outbox(false).await.map_err(|e| e.to_string())?.len();
+    let waiting = store.outbox(false).await?.len();
     if waiting > 0 {
         let _ = write!(text, "\n{waiting} messages to webhooks were not taken yet: aye queue outbox");
     }

@@ -12,6 +12,7 @@ use super::commands::put_json;
 use super::foundation::Foundation;
 use super::since::since;
 use super::{Failure, put};
+use crate::app::AppError;
 use crate::cli::{StatsArgs, StatsBy};
 use crate::config::{ModelSettings, known_price};
 use crate::contract::clock::{Clock as _, SystemClock};
@@ -161,7 +162,7 @@ pub(super) async fn run(args: StatsArgs, foundation: &Foundation) -> Result<u8, 
 }
 
 /// `/stats`, with the words behind it: a time, and `model`, `tool` or `day`.
-pub(super) async fn page(app: &App, words: &str) -> Result<Page, String> {
+pub(super) async fn page(app: &App, words: &str) -> Result<Page, AppError> {
     let mut by = None;
     let mut time = None;
     for word in words.split_whitespace() {
@@ -172,8 +173,8 @@ pub(super) async fn page(app: &App, words: &str) -> Result<Page, String> {
             other => time = Some(other),
         }
     }
-    let from = since(time, app.clock.now_ms()).map_err(|failure| failure.message)?;
-    let tallies = app.store.tallies(from).await.map_err(|error| error.to_string())?;
+    let from = since(time, app.clock.now_ms())?;
+    let tallies = app.store.tallies(from).await?;
     let stats = Stats::of(&tallies, &app.foundation.loaded.settings.models, &super::zone());
     let title = time.map_or_else(|| "usage".to_owned(), |time| format!("usage since {time}"));
     Ok(Page { title, text: text(&stats, by) })

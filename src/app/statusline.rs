@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::foundation::Foundation;
+use crate::app::AppError;
 use crate::contract::tool::SpawnContext;
 use crate::tools::exec;
 use crate::tui::status::Segment;
@@ -24,13 +25,13 @@ pub(super) fn segments(foundation: &Foundation) -> Option<Vec<Segment>> {
 }
 
 /// Runs the command as those of the Bash tool and of hooks run, and gives the first line that it wrote.
-pub(super) async fn run(foundation: &Foundation, json: String) -> Result<String, String> {
+pub(super) async fn run(foundation: &Foundation, json: String) -> Result<String, AppError> {
     let words = &foundation.loaded.settings.tui.status_command;
     let (program, args) = words.split_first().ok_or("it does not name a program")?;
     let env = super::agent::tool_env(foundation);
     let program = match (program.strip_prefix("~/"), foundation.env.home()) {
         (Some(rest), Some(home)) => home.join(rest).into_os_string(),
-        (Some(_), None) => return Err("no home folder for `~/`".to_owned()),
+        (Some(_), None) => return Err("no home folder for `~/`".into()),
         (None, _) => program.into(),
     };
     let request = exec::ExecRequest {
@@ -47,13 +48,13 @@ pub(super) async fn run(foundation: &Foundation, json: String) -> Result<String,
         .await
         .map_err(|error| error.to_string())?;
     if result.timed_out {
-        return Err(format!("it was stopped after {} s", LIMIT.as_secs()));
+        return Err(format!("it was stopped after {} s", LIMIT.as_secs()).into());
     }
     if !result.is_success() {
         let last = result.output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
         let status =
             result.exit_code.map_or_else(|| "it was ended".to_owned(), |code| format!("exit status {code}"));
-        return Err(format!("{status} {last}").trim_end().to_owned());
+        return Err(format!("{status} {last}").trim_end().into());
     }
     let line = said.text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     Ok(line.trim_end().chars().take(MAX_LINE).collect())

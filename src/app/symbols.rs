@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::agent::App;
 use super::images;
+use crate::app::AppError;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
 use crate::tui::highlight::symbols::{Symbol, extent, find};
@@ -133,7 +134,7 @@ pub(super) async fn attached(
     app: &App,
     symbols: &Arc<Symbols>,
     text: &str,
-) -> Result<Vec<ContentBlock>, String> {
+) -> Result<Vec<ContentBlock>, AppError> {
     let mut blocks = Vec::new();
     for (path, name) in named(text) {
         let place = app.foundation.workspace.cwd.join(path);

@@ -10,6 +10,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::app::AppError;
 use crate::contract::command::CommandTerminal;
 use crate::contract::display::visible_line;
 
@@ -63,7 +64,7 @@ impl Drop for Borrowed {
 }
 
 /// Shows the screen of a command and types what the user types, until Ctrl-] or the end of the command.
-pub(super) async fn take_over(command: &dyn CommandTerminal, id: &str) -> Result<(), String> {
+pub(super) async fn take_over(command: &dyn CommandTerminal, id: &str) -> Result<(), AppError> {
     let fail = |error: std::io::Error| format!("the terminal cannot be taken over: {error}");
     let borrowed = Borrowed::new().map_err(fail)?;
     let keys = borrowed.terminal.try_clone().map_err(fail)?;

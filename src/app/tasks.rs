@@ -8,6 +8,7 @@ use super::agent::App;
 use super::commands::{put_json, when};
 use super::foundation::Foundation;
 use super::{Failure, put};
+use crate::app::AppError;
 use crate::cli::{Cli, TasksCommand};
 use crate::contract::child::{ChildStatus, TaskRecord};
 use crate::contract::clock::{Clock as _, SystemClock};
@@ -82,12 +83,9 @@ pub(super) async fn run(command: TasksCommand, cli: &Cli, foundation: Foundation
 }
 
 /// `/tasks`.
-pub(super) async fn page(app: &App, thread: Option<&ThreadId>, words: &str) -> Result<Page, String> {
+pub(super) async fn page(app: &App, thread: Option<&ThreadId>, words: &str) -> Result<Page, AppError> {
     let (tasks, commands) = match thread {
-        Some(thread) => (
-            app.runtime.tasks(thread).await.map_err(|e| e.to_string())?,
-            app.runtime.commands(thread).await.map_err(|e| e.to_string())?,
-        ),
+        Some(thread) => (app.runtime.tasks(thread).await?, app.runtime.commands(thread).await?),
         None => (Vec::new(), Vec::new()),
     };
     let mut words = words.split_whitespace();
@@ -105,16 +103,16 @@ pub(super) async fn page(app: &App, thread: Option<&ThreadId>, words: &str) -> R
         }
         _ => {
             Err("use /tasks to list them, /tasks open ID to take over a terminal, /tasks stop ID to stop one"
-                .to_owned())
+                .into())
         }
     }
 }
 
-async fn stop(app: &App, task: &TaskRecord) -> Result<String, String> {
+async fn stop(app: &App, task: &TaskRecord) -> Result<String, AppError> {
     let (id, agent) = (task.child.task_id(), visible_line(&task.child.agent));
-    let ended = app.runtime.stop_task(&task.child.thread_id).await.map_err(|e| e.to_string())?;
+    let ended = app.runtime.stop_task(&task.child.thread_id).await?;
     if !ended {
-        return Err(format!("task {id} ({agent}) is already done: {}", task.status().word()));
+        return Err(format!("task {id} ({agent}) is already done: {}", task.status().word()).into());
     }
     let goes_on = if task.child.background {
         "the conversation is notified with its next message".to_owned()
@@ -125,10 +123,10 @@ async fn stop(app: &App, task: &TaskRecord) -> Result<String, String> {
 }
 
 /// Ends a command in the background.
-async fn stop_command(app: &App, command: &CommandRecord) -> Result<String, String> {
+async fn stop_command(app: &App, command: &CommandRecord) -> Result<String, AppError> {
     let (id, line) = (command.id(), line_of(command));
-    if !app.runtime.stop_command(command.number).await.map_err(|e| e.to_string())? {
-        return Err(format!("task {id} ({line}) is already done: {}", command.word()));
+    if !app.runtime.stop_command(command.number).await? {
+        return Err(format!("task {id} ({line}) is already done: {}", command.word()).into());
     }
     Ok(format!("stopped task {id} ({line}); the conversation is notified with its next message"))
 }
@@ -191,15 +189,17 @@ fn command_shown(command: &CommandRecord, output: &str, now: u64) -> String {
 }
 
 /// The task whose id begins so.
-fn find<'a>(tasks: &'a [TaskRecord], id: &str) -> Result<&'a TaskRecord, String> {
+fn find<'a>(tasks: &'a [TaskRecord], id: &str) -> Result<&'a TaskRecord, AppError> {
     let fits = |task: &&TaskRecord| {
         !id.is_empty() && (task.child.task_id().starts_with(id) || task.child.thread_id.as_str() == id)
     };
     let mut found = tasks.iter().filter(fits);
     match (found.next(), found.next()) {
         (Some(task), None) => Ok(task),
-        (None, _) => Err(format!("unknown task `{}`; `aye tasks list --all` shows all", visible_line(id))),
-        (Some(_), Some(_)) => Err(format!("`{}` matches several tasks", visible_line(id))),
+        (None, _) => {
+            Err(format!("unknown task `{}`; `aye tasks list --all` shows all", visible_line(id)).into())
+        }
+        (Some(_), Some(_)) => Err(format!("`{}` matches several tasks", visible_line(id)).into()),
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::Failure;
 use super::foundation::Foundation;
+use crate::app::AppError;
 use crate::config::{set_text, unset, write_private};
 use crate::tui::theme::{AUTO, Background, Depth, Theme, ThemeChoice, ThemeError, ThemeRow};
 
@@ -127,13 +128,13 @@ fn about(name: &str) -> &'static str {
 }
 
 /// Writes a choice into the user's settings; `None` removes it from them.
-pub(super) fn keep(foundation: &Foundation, key: &str, value: Option<&str>) -> Result<PathBuf, String> {
+pub(super) fn keep(foundation: &Foundation, key: &str, value: Option<&str>) -> Result<PathBuf, AppError> {
     let file = foundation.paths.config_file();
     let wrong = |why: &dyn std::fmt::Display| format!("cannot write {}: {why}", file.display());
     let text = match std::fs::read_to_string(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(wrong(&error)),
+        Err(error) => return Err(wrong(&error).into()),
     };
     // A link to a file that is kept elsewhere stays a link.
     let file = file.canonicalize().unwrap_or_else(|_| file.clone());

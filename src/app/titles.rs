@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::agent::{App, entry_of};
 use super::models;
+use crate::app::AppError;
 use crate::contract::ids::ThreadId;
 use crate::contract::message::Role;
 use crate::contract::record::NamedBy;
@@ -24,22 +25,21 @@ pub(super) fn begin(app: &Arc<App>, thread: &ThreadId, told: impl Fn(HostEvent) 
         match tokio::time::timeout(WAIT, name(&app, &thread)).await {
             Ok(Ok(true)) => told(HostEvent::InboxChanged),
             Ok(Ok(false)) => {}
-            Ok(Err(why)) => tracing::info!(%thread, why, "the conversation was not named"),
+            Ok(Err(why)) => tracing::info!(%thread, %why, "the conversation was not named"),
             Err(_) => tracing::info!(%thread, "the conversation was not named in time"),
         }
     });
 }
 
-async fn name(app: &App, thread: &ThreadId) -> Result<bool, String> {
-    let text = |error: crate::store::StoreError| error.to_string();
-    if app.store.named_by(thread).await.map_err(text)? != NamedBy::FirstLine {
+async fn name(app: &App, thread: &ThreadId) -> Result<bool, AppError> {
+    if app.store.named_by(thread).await? != NamedBy::FirstLine {
         return Ok(false);
     }
-    let messages = app.store.messages_from(thread, 0, BEGINNING).await.map_err(text)?;
+    let messages = app.store.messages_from(thread, 0, BEGINNING).await?;
     // A first line that says it all in a few words, and nothing behind it, is name enough.
     let of_person = messages.iter().filter(|message| message.role == Role::User).count();
     let answered = messages.iter().any(|message| message.role == Role::Assistant);
-    let first = app.store.thread(thread).await.map_err(text)?.map(|thread| thread.title).unwrap_or_default();
+    let first = app.store.thread(thread).await?.map(|thread| thread.title).unwrap_or_default();
     if !answered || of_person < 2 && first.chars().count() <= ENOUGH {
         return Ok(false);
     }
@@ -53,11 +53,10 @@ async fn name(app: &App, thread: &ThreadId) -> Result<bool, String> {
         }
     };
     let agent = app.agents.current();
-    let title =
-        app.runtime.propose_title(thread, &agent, model.as_deref()).await.map_err(|e| e.to_string())?;
+    let title = app.runtime.propose_title(thread, &agent, model.as_deref()).await?;
     // A model that gives no name is not asked again and again: the first line is the name.
     let title = title.unwrap_or(first);
-    app.store.rename_thread(thread, &title, NamedBy::Model).await.map_err(text)
+    Ok(app.store.rename_thread(thread, &title, NamedBy::Model).await?)
 }
 
 /// Bytes of the beginning of a conversation that are looked at, as they are stored.

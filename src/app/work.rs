@@ -23,6 +23,7 @@ use super::agent::{self, App};
 use super::elsewhere::{app_in, for_other_folders};
 use super::foundation::Foundation;
 use super::{Failure, print, queue, say};
+use crate::app::AppError;
 use crate::cli::{Cli, WorkArgs};
 use crate::config::Env;
 use crate::contract::event_sink::NullEventSink;
@@ -198,8 +199,8 @@ impl Worker {
     }
 
     /// The app of the folder that a conversation works in.
-    async fn app_of(&mut self, job: &MailboxJob) -> Result<Arc<App>, String> {
-        let thread = self.here.store.thread(&job.mailbox_id).await.map_err(|e| e.to_string())?;
+    async fn app_of(&mut self, job: &MailboxJob) -> Result<Arc<App>, AppError> {
+        let thread = self.here.store.thread(&job.mailbox_id).await?;
         let thread = thread.ok_or_else(|| format!("unknown conversation {}", job.mailbox_id))?;
         if thread.cwd == self.here.foundation.workspace.cwd {
             return Ok(Arc::clone(&self.here));
@@ -216,7 +217,7 @@ impl Worker {
     async fn serve(&mut self, job: MailboxJob) -> Result<Served, Failure> {
         report::begins(&job);
         let result = match self.app_of(&job).await {
-            Err(why) => Err(RuntimeError::Store(why)),
+            Err(why) => Err(RuntimeError::Store(why.to_string())),
             Ok(app) => {
                 let run = async {
                     app.mcp.ready().await;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::TerminalHost;
+use crate::app::AppError;
 use crate::app::export::{self, Form};
 use crate::app::{compare, git};
 use crate::config::write_private;
@@ -27,14 +28,19 @@ const FOUND: usize = 200;
 #[derive(Debug, Default)]
 pub(super) struct Searching(AtomicU64);
 
+/// What is said of what could not be done.
+fn words<T>(result: Result<T, AppError>) -> Result<T, String> {
+    result.map_err(|error| error.to_string())
+}
+
 /// What changed, and the same to be read in the viewer. Comparing long texts takes its time.
-async fn bound(changes: Result<Changes, String>) -> Result<(Changes, Box<Document>), String> {
+async fn bound(changes: Result<Changes, AppError>) -> Result<(Changes, Box<Document>), AppError> {
     let changes = changes?;
     let bind = move || {
         let book = Box::new(Document::of_changes(&changes));
         (changes, book)
     };
-    tokio::task::spawn_blocking(bind).await.map_err(|error| error.to_string())
+    Ok(tokio::task::spawn_blocking(bind).await?)
 }
 
 #[async_trait]
@@ -49,11 +55,13 @@ impl BackHost for TerminalHost {
                     }
                     points
                 });
-                BackMsg::Points(chooses, points)
+                BackMsg::Points(chooses, words(points))
             }
-            BackCmd::Preview(thread, keep) => BackMsg::Preview(keep, app.back_preview(&thread, keep).await),
-            BackCmd::Go(thread, keep, what) => BackMsg::Went(self.go_back(&thread, keep, what).await),
-            BackCmd::Fork(thread, keep) => BackMsg::Forked(app.fork(&thread, keep).await),
+            BackCmd::Preview(thread, keep) => {
+                BackMsg::Preview(keep, words(app.back_preview(&thread, keep).await))
+            }
+            BackCmd::Go(thread, keep, what) => BackMsg::Went(words(self.go_back(&thread, keep, what).await)),
+            BackCmd::Fork(thread, keep) => BackMsg::Forked(words(app.fork(&thread, keep).await)),
             BackCmd::Search(number, words) => self.search(number, &words).await,
             BackCmd::Rename(thread, title) => {
                 let renamed = app.store.rename_thread(&thread, &title, NamedBy::Person).await;
@@ -68,17 +76,19 @@ impl BackHost for TerminalHost {
             }
             BackCmd::Delete(thread) => {
                 let deleted = self.delete(&thread).await;
-                BackMsg::Deleted(thread, deleted)
+                BackMsg::Deleted(thread, words(deleted))
             }
-            BackCmd::Export(thread, format) => BackMsg::Exported(self.write_export(&thread, format).await),
+            BackCmd::Export(thread, format) => {
+                BackMsg::Exported(words(self.write_export(&thread, format).await))
+            }
             BackCmd::Changes(thread, wanted) => {
-                BackMsg::Changes(bound(app.changes(&thread, &wanted).await).await)
+                BackMsg::Changes(words(bound(app.changes(&thread, &wanted).await).await))
             }
-            BackCmd::GitChanges(wanted) => {
-                BackMsg::Changes(bound(git::changes(&app.foundation, &wanted).await).await)
-            }
+            BackCmd::GitChanges(wanted) => BackMsg::Changes(words(
+                bound(git::changes(&app.foundation, &wanted).await.map_err(AppError::from)).await,
+            )),
             BackCmd::Compare(one, other) => {
-                BackMsg::Compared(compare::book(&app.store, &one, &other).await.map(Box::new))
+                BackMsg::Compared(words(compare::book(&app.store, &one, &other).await.map(Box::new)))
             }
         }
     }
@@ -90,33 +100,33 @@ impl TerminalHost {
         thread: &ThreadId,
         keep: Option<u64>,
         what: BackWhat,
-    ) -> Result<crate::tui::back::WentBack, String> {
+    ) -> Result<crate::tui::back::WentBack, AppError> {
         // What is told of the conversation that is left interests nobody any more.
         self.app.go_back(thread, keep, what, Arc::new(NullEventSink)).await
     }
 
-    async fn delete(&self, thread: &ThreadId) -> Result<(), String> {
+    async fn delete(&self, thread: &ThreadId) -> Result<(), AppError> {
         let app = &self.app;
         if app.runtime.is_awake(thread) {
-            return Err("it has an active run; interrupt it first".to_owned());
+            return Err("it has an active run; interrupt it first".into());
         }
         let own = crate::app::agent::owner();
         let told = (app.actor("tui"), app.clock.now_ms());
         let me = own.clone();
         let alive = move |other: &crate::contract::record::Owner| crate::runtime::is_alive(&me, other);
-        let deleted = app.store.delete_thread(thread, &own, alive, told).await.map_err(|e| e.to_string())?;
+        let deleted = app.store.delete_thread(thread, &own, alive, told).await?;
         if !deleted {
-            return Err("it was already deleted".to_owned());
+            return Err("it was already deleted".into());
         }
-        self.app.store.shrink(false).await.map(drop).map_err(|e| e.to_string())
+        Ok(self.app.store.shrink(false).await.map(drop)?)
     }
 
     async fn write_export(
         &self,
         thread: &ThreadId,
         format: ExportFormat,
-    ) -> Result<std::path::PathBuf, String> {
-        let opened = self.app.store.thread(thread).await.map_err(|e| e.to_string())?;
+    ) -> Result<std::path::PathBuf, AppError> {
+        let opened = self.app.store.thread(thread).await?;
         let record = opened.ok_or("nothing to export yet")?;
         let (form, ending) = match format {
             ExportFormat::Markdown => (Form::Markdown, "md"),
@@ -124,17 +134,17 @@ impl TerminalHost {
             ExportFormat::Html => (Form::Html, "html"),
         };
         let rest = match form {
-            Form::Json => Some(self.app.store.thread_rest(thread).await.map_err(|e| e.to_string())?),
+            Form::Json => Some(self.app.store.thread_rest(thread).await?),
             Form::Markdown | Form::Html => None,
         };
-        let mut messages = self.app.store.messages(thread).await.map_err(|e| e.to_string())?;
+        let mut messages = self.app.store.messages(thread).await?;
         // A run may have written since: messages and rest are of one moment.
         if let Some(rest) = &rest {
             messages.retain(|stored| stored.seq <= rest.message_count);
         }
         let text = export::whole(form, &record, &messages, rest.as_ref());
         let path = self.app.foundation.workspace.cwd.join(format!("aye-{thread}.{ending}"));
-        write_private(&path, text.as_bytes()).map_err(|e| e.to_string())?;
+        write_private(&path, text.as_bytes()).map_err(|error| error.to_string())?;
         Ok(path)
     }
 

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use super::TerminalHost;
+use crate::app::AppError;
 use crate::app::agent::App;
 use crate::app::elsewhere::{folder_of, tell};
 use crate::app::{edited, ledger};
@@ -21,7 +22,7 @@ use crate::tui::host::{GrantRow, HostEvent, OpenedQuestion, QuestionHost, Review
 
 impl TerminalHost {
     /// The app that a question's run belongs to: the one on the screen, or that of its folder.
-    async fn app_of(&self, question: &SuspensionRecord) -> Result<Arc<App>, String> {
+    async fn app_of(&self, question: &SuspensionRecord) -> Result<Arc<App>, AppError> {
         if self.viewer.shows_above(&question.thread_id) {
             return Ok(Arc::clone(&self.app));
         }

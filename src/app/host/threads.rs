@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use serde_json::json;
 
 use super::TerminalHost;
+use crate::app::AppError;
 use crate::app::viewer::{row_of, running_of};
 use crate::app::{compose, images, mentions, symbols, take_over};
 use crate::contract::content::ContentBlock;
@@ -26,7 +27,7 @@ const BASH: &str = "Bash";
 
 impl TerminalHost {
     /// What is said, as the model reads it; a command line with the call that it is.
-    async fn messages_of(&self, input: &UserInput) -> Result<Vec<Message>, String> {
+    async fn messages_of(&self, input: &UserInput) -> Result<Vec<Message>, AppError> {
         let mut messages = self.said(input).await?;
         if let (Some(shown), Some(first)) = (input.shown(), messages.first_mut()) {
             *first = first.clone().shown_as(shown);
@@ -34,7 +35,7 @@ impl TerminalHost {
         Ok(messages)
     }
 
-    async fn said(&self, input: &UserInput) -> Result<Vec<Message>, String> {
+    async fn said(&self, input: &UserInput) -> Result<Vec<Message>, AppError> {
         let Some(shell) = input.shell else {
             let message = self.message_of(input).await?;
             return Ok(vec![if input.steers { message.steering() } else { message }]);
@@ -51,14 +52,14 @@ impl TerminalHost {
     }
 
     /// What is said, as the model reads it.
-    async fn message_of(&self, input: &UserInput) -> Result<Message, String> {
+    async fn message_of(&self, input: &UserInput) -> Result<Message, AppError> {
         let (app, written) = (&self.app, input.written());
         let command = compose::command(app, &written).await?;
         let is_command = command.is_some();
         let mut goes_with = Vec::new();
         let mut content = match (command, &input.skill) {
             (Some(content), _) => content,
-            (None, Some(name)) => return Err(format!("unknown skill `{name}`")),
+            (None, Some(name)) => return Err(format!("unknown skill `{name}`").into()),
             (None, None) => {
                 goes_with = mentions::attached(app, &input.text).await?;
                 goes_with.extend(symbols::attached(app, &self.symbols, &input.text).await?);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::inside;
+use crate::app::AppError;
 use crate::app::agent::App;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// A sentence: nothing is sent.
-pub(in crate::app) async fn with_resources(app: &App, text: &str) -> Result<Vec<ContentBlock>, String> {
+pub(in crate::app) async fn with_resources(app: &App, text: &str) -> Result<Vec<ContentBlock>, AppError> {
     let mut blocks = vec![ContentBlock::text(text)];
     blocks.extend(attached(app, text).await?);
     Ok(blocks)
@@ -28,16 +28,16 @@ pub(in crate::app) async fn prompt(
     app: &App,
     name: &str,
     words: &str,
-) -> Option<Result<Vec<ContentBlock>, String>> {
+) -> Option<Result<Vec<ContentBlock>, AppError>> {
     let (server, prompt) = name.split_once(':')?;
     if !app.mcp.manager.knows(server) {
         return None;
     }
-    Some(app.mcp.manager.prompt(server, prompt, words).await.map_err(inside::words))
+    Some(app.mcp.manager.prompt(server, prompt, words).await.map_err(AppError::from))
 }
 
 /// The resources that a text names.
-async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>, String> {
+async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>, AppError> {
     let mut blocks = Vec::new();
     for word in text.split_whitespace() {
         let Some((server, uri)) = word.strip_prefix('@').and_then(|word| word.split_once(':')) else {
@@ -48,7 +48,7 @@ async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>, String> {
             continue;
         }
         blocks.push(ContentBlock::text(format!("[from the MCP server {}]", visible_line(server))));
-        blocks.extend(app.mcp.manager.resource(server, uri).await.map_err(inside::words)?);
+        blocks.extend(app.mcp.manager.resource(server, uri).await?);
     }
     Ok(blocks)
 }

@@ -8,10 +8,11 @@ use tokio::sync::mpsc;
 
 use super::login::{ended, logins};
 use super::servers;
+use crate::app::AppError;
 use crate::app::agent::App;
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerTransport};
-use crate::mcp::{CallbackServer, Login, LoginError, McpServerError, NotLoggedIn, log_out};
+use crate::mcp::{CallbackServer, Login, LoginError, NotLoggedIn, log_out};
 use crate::tui::host::Page;
 
 /// So long is waited for a person with a browser.
@@ -25,21 +26,17 @@ fn begun(app: &App) -> std::sync::MutexGuard<'_, HashMap<String, mpsc::Unbounded
     app.mcp.begun.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(super) fn words(error: McpServerError) -> String {
-    error.to_string()
-}
-
 /// The server of that name, as it may be used here.
-fn find(app: &App, name: &str) -> Result<ServerConfig, String> {
+fn find(app: &App, name: &str) -> Result<ServerConfig, AppError> {
     // As the manager knows it: one that a person can type.
-    let name = app.mcp.manager.look(name).map_err(words)?.name;
+    let name = app.mcp.manager.look(name)?.name;
     let all = servers(&app.foundation, app.foundation.is_trusted).usable;
     let found = all.into_iter().find(|server| server.name == name);
-    found.ok_or_else(|| format!("the server {} is no longer configured", visible_line(&name)))
+    found.ok_or_else(|| format!("the server {} is no longer configured", visible_line(&name)).into())
 }
 
 /// Begins a login, or goes on with the one that was begun when the address comes with it that a browser ended at.
-pub(super) async fn login(app: &App, words: &str) -> Result<Page, String> {
+pub(super) async fn login(app: &App, words: &str) -> Result<Page, AppError> {
     let (name, pasted) = match words.rsplit_once(char::is_whitespace) {
         Some((name, last)) if last.starts_with("http://127.0.0.1") => (name.trim(), Some(last)),
         Some(_) | None => (words, None),
@@ -54,7 +51,8 @@ pub(super) async fn login(app: &App, words: &str) -> Result<Page, String> {
                 return Err(format!(
                     "no login to {shown} in progress; start one with /mcp login \
                               {shown}"
-                ));
+                )
+                .into());
             }
         };
         return Ok(Page { title, text });
@@ -135,7 +133,7 @@ async fn came_back(
 }
 
 /// Gives a login up that was begun.
-pub(super) fn cancel(app: &App, name: &str) -> Result<Page, String> {
+pub(super) fn cancel(app: &App, name: &str) -> Result<Page, AppError> {
     let name = find(app, name)?.name;
     let shown = visible_line(&name);
     let was = begun(app).remove(&name).is_some_and(|waits| !waits.is_closed());
@@ -148,13 +146,13 @@ pub(super) fn cancel(app: &App, name: &str) -> Result<Page, String> {
 }
 
 /// Ends a login: here, and at whoever gave it out.
-pub(super) async fn logout(app: &App, name: &str) -> Result<Page, String> {
+pub(super) async fn logout(app: &App, name: &str) -> Result<Page, AppError> {
     let server = find(app, name)?;
     begun(app).remove(&server.name);
     let logins = logins(&app.foundation);
     let out = log_out(&server.scope, &server.name, Some(&server), &logins)
         .await
         .map_err(|error| error.to_string())?;
-    app.mcp.manager.restart(&server.name).map_err(words)?;
+    app.mcp.manager.restart(&server.name)?;
     Ok(Page { title: "MCP servers".to_owned(), text: ended(&visible_line(&server.name), &out) })
 }

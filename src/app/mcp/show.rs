@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 
 use super::inside;
+use crate::app::AppError;
 use crate::app::agent::App;
 use crate::contract::display::visible_line;
 use crate::mcp::{Phase, ServerView, Standing, ToolView, login_command};
 use crate::tui::host::Page;
 
 /// The page of `/mcp` with the words behind it.
-pub(in crate::app) async fn page(app: &App, words: &str) -> Result<Page, String> {
+pub(in crate::app) async fn page(app: &App, words: &str) -> Result<Page, AppError> {
     let manager = &app.mcp.manager;
     let words = words.trim();
     let (verb, name) =
@@ -17,24 +18,24 @@ pub(in crate::app) async fn page(app: &App, words: &str) -> Result<Page, String>
     match (verb, name) {
         ("", _) => Ok(Page { title: "MCP servers".to_owned(), text: overview(&manager.views()) }),
         ("trust", name) if !name.is_empty() => {
-            let said = manager.agree(name).map_err(inside::words)?;
+            let said = manager.agree(name)?;
             Ok(Page {
                 title: "MCP servers".to_owned(),
                 text: format!("{said}.\n\n{}", overview(&manager.views())),
             })
         }
         ("restart", name) if !name.is_empty() => {
-            manager.restart(name).map_err(inside::words)?;
+            manager.restart(name)?;
             Ok(Page { title: "MCP servers".to_owned(), text: format!("Restarting {name}.\n") })
         }
-        ("login", name) if !name.is_empty() => super::inside::login(app, name).await,
-        ("logout", name) if !name.is_empty() => super::inside::logout(app, name).await,
-        ("cancel", name) if !name.is_empty() => super::inside::cancel(app, name),
+        ("login", name) if !name.is_empty() => inside::login(app, name).await,
+        ("logout", name) if !name.is_empty() => inside::logout(app, name).await,
+        ("cancel", name) if !name.is_empty() => inside::cancel(app, name),
         ("trust" | "restart" | "login" | "logout" | "cancel", _) => {
-            Err(format!("no server given; use /mcp {verb} NAME"))
+            Err(format!("no server given; use /mcp {verb} NAME").into())
         }
         _ => {
-            let view = manager.look(words).map_err(inside::words)?;
+            let view = manager.look(words)?;
             Ok(Page { title: format!("MCP server {}", visible_line(&view.name)), text: details(&view) })
         }
     }

@@ -8,6 +8,7 @@ use clap::{Args as _, FromArgMatches as _};
 use tokio::sync::Mutex;
 
 use super::RunningServer;
+use crate::app::AppError;
 use crate::app::foundation::Foundation;
 use crate::app::host::Events;
 use crate::cli::{Cli, Command, ServeArgs};
@@ -34,7 +35,7 @@ impl ServerInside {
         env: &Env,
         events: &Events,
         words: &str,
-    ) -> Result<Page, String> {
+    ) -> Result<Page, AppError> {
         let mut running = self.0.lock().await;
         // One that ended by itself is gone.
         if let Some(mut ended) = running.take_if(|server| server.task.is_finished())
@@ -53,7 +54,9 @@ impl ServerInside {
         let told = match (&*running, words.is_empty()) {
             (Some(server), true) => server.told(has_room()),
             (Some(server), false) => {
-                return Err(format!("it serves on {} already; /serve stop ends that first", server.place));
+                return Err(
+                    format!("it serves on {} already; /serve stop ends that first", server.place).into()
+                );
             }
             (None, _) => {
                 let server = start(args, cli, env, events).await?;
@@ -73,13 +76,13 @@ impl ServerInside {
     }
 }
 
-async fn start(args: ServeArgs, cli: &Cli, env: &Env, events: &Events) -> Result<RunningServer, String> {
+async fn start(args: ServeArgs, cli: &Cli, env: &Env, events: &Events) -> Result<RunningServer, AppError> {
     let mut cli = cli.clone();
     cli.global.cd = Some(env.cwd().to_path_buf());
     // An app of its own, as `aye serve` builds it: whoever is far away sees nothing drawn for this terminal.
     cli.command = Some(Command::Serve(args.clone()));
     let (of_trouble, cwd) = (events.clone(), env.clone());
-    let foundation = Foundation::load(&cli, cwd).map_err(|failure| failure.message)?;
+    let foundation = Foundation::load(&cli, cwd)?;
     let complain = Arc::new(move |text| drop(of_trouble.send(HostEvent::Warned(text))));
     let server = RunningServer::start(args, foundation, &cli, complain).await.map_err(|why| why.message)?;
     Ok(server)
@@ -101,7 +104,7 @@ async fn stop(mut server: RunningServer, events: &Events) -> String {
 }
 
 /// The flags of `aye serve`.
-fn arguments(words: &str) -> Result<ServeArgs, String> {
+fn arguments(words: &str) -> Result<ServeArgs, AppError> {
     let words = shlex::split(words).ok_or("a quote is not closed")?;
     let command = ServeArgs::augment_args(clap::Command::new("/serve"))
         .no_binary_name(true)
@@ -114,7 +117,7 @@ fn arguments(words: &str) -> Result<ServeArgs, String> {
         visible_line(first.trim_start_matches("error: ")).into_owned()
     })?;
     if args.command.is_some() {
-        return Err("tokens are made in a shell: aye serve token add NAME".to_owned());
+        return Err("tokens are made in a shell: aye serve token add NAME".into());
     }
     Ok(args)
 }

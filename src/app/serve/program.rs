@@ -289,7 +289,7 @@ impl Workshop for FolderApp {
     }
 
     async fn checked_grant(&self, request: GrantRequest, actor: Actor) -> Result<GrantRecord, ApiError> {
-        self.0.checked_grant(request, actor).await.map_err(|why| ApiError::field("grant", why))
+        self.0.checked_grant(request, actor).await.map_err(|why| ApiError::field("grant", why.to_string()))
     }
 
     fn root(&self) -> &Path {

@@ -1,0 +1,67 @@
+//! Why the program did not do what a front end or a command asked for.
+
+use crate::config::{SelectError, TrustError};
+use crate::contract::storage::StoreError;
+use crate::mcp::McpServerError;
+use crate::plugins::skills::NotUserInvocable;
+use crate::runtime::RuntimeError;
+use crate::snapshots::SnapshotError;
+use crate::tools::NotConfined;
+
+use super::Failure;
+
+/// Why something was not done. Only the last one has words of its own; the others have those of the part that failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AppError {
+    /// The store could not read or write it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The runtime refused it.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// The files as they were cannot be read or kept.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// An MCP server did not do it.
+    #[error(transparent)]
+    Server(#[from] McpServerError),
+    /// The kernel cannot keep a program to its profile.
+    #[error(transparent)]
+    NotConfined(#[from] NotConfined),
+    /// The folder cannot be trusted.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// No model fits.
+    #[error(transparent)]
+    Model(#[from] SelectError),
+    /// Users cannot call the skill.
+    #[error(transparent)]
+    Skill(#[from] NotUserInvocable),
+    /// A file or a program could not be used.
+    #[error(transparent)]
+    File(#[from] std::io::Error),
+    /// A task panicked.
+    #[error(transparent)]
+    Panicked(#[from] tokio::task::JoinError),
+    /// It cannot be done as things are, or was asked for in the wrong way: a sentence for the user.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<String> for AppError {
+    fn from(sentence: String) -> Self {
+        Self::Refused(sentence)
+    }
+}
+
+impl From<&str> for AppError {
+    fn from(sentence: &str) -> Self {
+        Self::Refused(sentence.to_owned())
+    }
+}
+
+impl From<Failure> for AppError {
+    fn from(failure: Failure) -> Self {
+        Self::Refused(failure.message)
+    }
+}
