@@ -39,8 +39,8 @@ use aye::tui::msg::Msg;
 use aye::tui::terminal::LiveTerminal;
 use aye::tui::theme::Theme;
 use aye::tui::transcript::{Moment, Transcript};
-use aye::tui::view::feed::Feed;
-use aye::tui::view::sheet::Sheets;
+use aye::tui::view::layout_cache::Sheets;
+use aye::tui::view::scrollback::Feed;
 use aye::tui::view::{self, Look};
 use aye::{
     AgentSpec, ExecutionEnv, Phase, PhaseContext, PhaseHook, PhaseRuntime, Plugin, PluginDescriptor,
@@ -191,7 +191,7 @@ fn long(c: &mut Criterion) {
     screen.app.update(Moment(1), key(KeyCode::Char('o'), KeyModifiers::CONTROL));
     let picture = |app: &App, sheets: &mut Sheets| {
         let viewer = app.viewer.as_ref().expect("it is open");
-        view::reader::viewer(app, viewer, sheets)
+        view::viewer::viewer(app, viewer, sheets)
     };
     group.bench_function("a page up in the viewer and its frame", |b| {
         b.iter(|| {

@@ -10,7 +10,7 @@ use reqwest::Url;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 
-use super::agent::App;
+use super::app_context::App;
 use super::foundation::Foundation;
 use super::work::Signals;
 use super::{Failure, compose, images, models};

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::agent::{AGENT, App};
 use super::agents::AYE_IS_FOR;
+use super::app_context::{AGENT, App};
 use super::commands::put_json;
 use super::foundation::Foundation;
 use super::{Failure, put, say};

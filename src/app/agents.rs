@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock};
 
 use serde_json::{Value, json};
 
-use super::agent::{AGENT, entry_of};
+use super::app_context::{AGENT, entry_of};
 use super::budget::PriceList;
 use super::context::policy_of;
 use super::foundation::Foundation;

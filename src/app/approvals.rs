@@ -3,9 +3,9 @@
 //! All of them use three functions: [`waiting`] lists, [`find`] finds one by the first characters of its id, [`decide`]
 //! decides it.
 
-mod follow;
+mod errors;
 mod list;
-mod refusal;
+mod resume;
 mod show;
 mod watch;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::commands::put_json;
 use super::foundation::Foundation;
-use super::{Failure, edited, giving, put, say};
+use super::{Failure, giving, put, say, user_edit};
 use crate::cli::{AnswerArgs, ApprovalsCommand, ApproveArgs, Cli, DenyArgs, InboxArgs, ModifyArgs, ThenArgs};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{call_summary, is_unsafe, visible_line};
@@ -86,7 +86,7 @@ pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundatio
     let mut yes = CommandAnswer::new(yes, "approved");
     let store = foundation.open_store_to_answer()?;
     if all_reads {
-        let found = edited::open_permissions(&store, thread.as_deref(), true).await?;
+        let found = user_edit::open_permissions(&store, thread.as_deref(), true).await?;
         return answer_each(&store, found, &yes, "that only read", then, cli, foundation).await;
     }
     if granting.grant.is_some() {
@@ -96,7 +96,7 @@ pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundatio
             ));
         };
         let suspension = find(&store, id).await?;
-        refusal::all(refusal::look(&store, &suspension).await?.into_iter().collect())?;
+        errors::all(errors::look(&store, &suspension).await?.into_iter().collect())?;
         yes.grant = giving::give(granting, &suspension, &store, foundation, cli).await?;
     }
     if !edit && args.is_none() {
@@ -106,8 +106,8 @@ pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundatio
         return Err(Failure::usage("only one call at a time can be edited; nothing was decided"));
     };
     let suspension = find(&store, id).await?;
-    refusal::all(refusal::look(&store, &suspension).await?.into_iter().collect())?;
-    let answer = edited::edited(&suspension, args, yes, &store, foundation, cli).await?;
+    errors::all(errors::look(&store, &suspension).await?.into_iter().collect())?;
+    let answer = user_edit::edited(&suspension, args, yes, &store, foundation, cli).await?;
     answer_all(&store, &[suspension.id.to_string()], &answer, then, cli, foundation).await
 }
 
@@ -116,7 +116,7 @@ pub(super) async fn deny(args: DenyArgs, cli: &Cli, foundation: &Foundation) -> 
     let no = CommandAnswer::new(Answer::no(reason), "denied");
     let store = foundation.open_store_to_answer()?;
     if rest {
-        let found = edited::open_permissions(&store, thread.as_deref(), false).await?;
+        let found = user_edit::open_permissions(&store, thread.as_deref(), false).await?;
         return answer_each(&store, found, &no, "that do more than read", then, cli, foundation).await;
     }
     answer_all(&store, &ids, &no, then, cli, foundation).await
@@ -126,7 +126,7 @@ pub(super) async fn answer(args: AnswerArgs, cli: &Cli, foundation: &Foundation)
     let result = match args.answer.as_deref().map(str::trim) {
         None | Some("") => {
             let store = foundation.open_store_to_read()?;
-            return Err(refusal::no_answer(&find(&store, &args.id).await?));
+            return Err(errors::no_answer(&find(&store, &args.id).await?));
         }
         Some(text) => {
             serde_json::from_str(text).map_err(|e| Failure::usage(format!("the answer is not JSON: {e}")))?
@@ -156,7 +156,7 @@ pub(super) async fn find(store: &Store, id: &str) -> Result<SuspensionRecord, Fa
     match store.find_suspension(id).await.map_err(Failure::failed)? {
         SuspensionLookup::One(suspension) => Ok(*suspension),
         SuspensionLookup::None => Err(Failure::usage(format!("unknown question `{id}`; {LIST}"))),
-        SuspensionLookup::Many(found) => Err(refusal::ambiguous(id, &found)),
+        SuspensionLookup::Many(found) => Err(errors::ambiguous(id, &found)),
     }
 }
 
@@ -185,10 +185,10 @@ fn check(suspension: &SuspensionRecord, answer: &CommandAnswer, now: u64) -> Res
     let wants_a_word = ticket.suspension.response_schema.is_none()
         && ticket.resume_mode == ToolCallResumeMode::ReplayToolCall;
     if wants_a_word && answer.done == "answered" && !answer.answer.result.is_null() {
-        return Err(refusal::wants_a_word(suspension));
+        return Err(errors::wants_a_word(suspension));
     }
     check_payload(suspension, &answer.answer.clone().resume(now))
-        .map_err(|error| refusal::unfit(suspension, answer, &error))
+        .map_err(|error| errors::unfit(suspension, answer, &error))
 }
 
 /// Gives one answer to all of these questions, or to none when it cannot be given to one of them.
@@ -212,13 +212,13 @@ async fn answer_all(
         }
     }
     for suspension in &found {
-        let is_over = refusal::look(store, suspension).await?;
+        let is_over = errors::look(store, suspension).await?;
         refused.extend(is_over.or_else(|| check(suspension, answer, now).err()));
     }
     refused.extend(several_conversations(&found, then).err());
-    refusal::all(refused)?;
+    errors::all(refused)?;
     let (code, lost) = settle(store, found, answer, then, cli, foundation).await?;
-    refusal::all(lost)?;
+    errors::all(lost)?;
     Ok(code)
 }
 
@@ -270,11 +270,11 @@ async fn settle(
     foundation: &Foundation,
 ) -> Result<(u8, Vec<Failure>), Failure> {
     let now = SystemClock.now_ms();
-    let mut follow = follow::Follow::new(store);
+    let mut follow = resume::Follow::new(store);
     let mut lost = Vec::new();
     let mut answered = Vec::new();
     for suspension in found {
-        let actor = super::agent::actor(foundation, "cli");
+        let actor = super::app_context::actor(foundation, "cli");
         match decide(store, &suspension, answer, actor, now).await? {
             DecideOutcome::Accepted(record) | DecideOutcome::Repeated(record) => {
                 if let Some((_, granted)) = &answer.grant {
@@ -286,7 +286,7 @@ async fn settle(
             // Somebody was faster than this command.
             DecideOutcome::AlreadyDecided(record)
             | DecideOutcome::Closed(record)
-            | DecideOutcome::Expired(record) => lost.extend(refusal::look(store, &record).await?),
+            | DecideOutcome::Expired(record) => lost.extend(errors::look(store, &record).await?),
             DecideOutcome::NotFound => {
                 lost.push(Failure::failed(format!("question {} was just deleted", suspension.id)));
             }

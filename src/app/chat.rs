@@ -3,15 +3,15 @@
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::Arc;
 
-use super::agent::App;
-use super::elsewhere::Elsewhere;
+use super::app_context::App;
+use super::background::Elsewhere;
 use super::foundation::Foundation;
 use super::host::TerminalHost;
 use super::{Failure, commands, moved, say, statusline, themes};
 use crate::cli::{Cli, ThreadChoice};
 use crate::config::{Env, Images, Screen};
 use crate::contract::display::visible_line;
-use crate::tui::gallery::Images as ShownImages;
+use crate::tui::image_cache::Images as ShownImages;
 use crate::tui::keymap::Keymap;
 use crate::tui::links::Links;
 use crate::tui::terminal::{Abilities, Clipboard, Desktop, reflows};

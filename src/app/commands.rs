@@ -6,11 +6,11 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::agent::{enforcement, mode_of, skills_of, tool_env};
+use super::app_context::{enforcement, mode_of, skills_of, tool_env};
 use super::foundation::Foundation;
 use super::{
-    Failure, agent_list, approvals, audit, doctor, history, hooks, keys, ledger, memory, models, put, queue,
-    reminders, say, stats, threads, work,
+    Failure, agent_list, approvals, audit, doctor, grant_list, hooks, keys, memory, models, put, queue,
+    reminders, say, simulate, stats, threads, work,
 };
 use crate::cli::{Cli, Command, ConfigCommand, JsonFlag, McpCommand, PermissionsCommand, SkillsCommand};
 use crate::config::{Env, list_models};
@@ -30,7 +30,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Deny(args) => Box::pin(approvals::deny(args, cli, &foundation)).await,
         Command::Answer(args) => Box::pin(approvals::answer(args, cli, &foundation)).await,
         Command::Approvals(command) => Box::pin(approvals::run(command, cli, &foundation)).await,
-        Command::Grants(command) => ledger::run(command, &foundation).await,
+        Command::Grants(command) => grant_list::run(command, &foundation).await,
         Command::Memory(command) => memory::run(command, &foundation).await,
         Command::Queue(command) => queue::run(command, &foundation, cli).await,
         Command::Acp => super::acp::run(foundation, cli).await,
@@ -45,10 +45,10 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
             permissions(rules.as_deref(), &mut foundation, cli).await
         }
         Command::Permissions(PermissionsCommand::Simulate { rules, since, json }) => {
-            history::simulate(&rules, since.as_deref(), json, &foundation).await
+            simulate::simulate(&rules, since.as_deref(), json, &foundation).await
         }
         Command::Permissions(PermissionsCommand::Suggest { since, json }) => {
-            history::suggestions(since.as_deref(), json, &mut foundation, cli).await
+            simulate::suggestions(since.as_deref(), json, &mut foundation, cli).await
         }
         Command::Hooks(command) => hooks::run(command, &mut foundation, cli).await,
         Command::Reminders(command) => reminders::run(command, &foundation),

@@ -3,7 +3,7 @@
 use crate::app::AppError;
 use crate::contract::ids::ThreadId;
 use crate::store::Store;
-use crate::tui::reader::Document;
+use crate::tui::viewer::Document;
 
 /// Both, to be read in the viewer.
 pub(super) async fn book(store: &Store, one: &ThreadId, other: &ThreadId) -> Result<Document, AppError> {

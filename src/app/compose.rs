@@ -1,7 +1,7 @@
 //! From written text to a message, the same way for the terminal, `aye -p`, the queue and editors: the skill or the
 //! prompt of a server that it names, else the text with what it mentions.
 
-use super::agent::App;
+use super::app_context::App;
 use super::{images, mcp, mentions};
 use crate::app::AppError;
 use crate::contract::content::ContentBlock;

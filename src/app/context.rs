@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::agent::App;
+use super::app_context::App;
 use crate::app::AppError;
 use crate::config::{Selection, Settings};
 use crate::contract::ids::ThreadId;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::agent::{AGENT, App};
+use super::app_context::{AGENT, App};
 use crate::app::AppError;
 use crate::contract::summary::short_number;
 use crate::plugins::deferred_tools::{

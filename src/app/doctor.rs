@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::agent::App;
+use super::app_context::App;
 use super::foundation::Foundation;
 use super::mcp::{self, ServerRow};
 use super::plugins::{self, PluginRow};

@@ -61,7 +61,7 @@ struct Told {
 
 impl Git {
     fn of(foundation: &Foundation) -> Result<Git, String> {
-        let mut env = super::agent::tool_env(foundation).child_env(None::<(&str, &str)>);
+        let mut env = super::app_context::tool_env(foundation).child_env(None::<(&str, &str)>);
         let path = env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
         // A folder of the project in PATH would be as good as a hook.
         let program = std::env::split_paths(&path)

@@ -45,11 +45,11 @@ pub(super) async fn give(
     };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let now = clock.now_ms();
-    let mode = super::agent::mode_of(&there_is);
+    let mode = super::app_context::mode_of(&there_is);
     let permissions = Permissions::new(there_is.workspace.clone(), clock, rules, mode);
     permissions.set_grants(store.grants(now).await.map_err(Failure::failed)?);
     let in_force = permissions.rules_for(&asked.thread_id, &asked.run_id, &[]);
-    let tools = crate::tools::builtin(super::agent::tool_env(&there_is));
+    let tools = crate::tools::builtin(super::app_context::tool_env(&there_is));
     let tool = tools.into_iter().find(|tool| tool.descriptor().id == asked.ticket.pending.name);
     let primary = tool.and_then(|tool| tool.descriptor().primary_argument);
     let request = GrantRequest { suspension: asked.id.clone(), pattern, scope, end };
@@ -58,7 +58,7 @@ pub(super) async fn give(
         .and_then(|()| check_opening(&there_is.paths, &request))
         .map_err(|why| Failure::usage(format!("{shown} cannot be granted: {why}")))?;
     let told = format!("{shown} for {}, {}", request.scope, request.end.words());
-    let actor = super::agent::actor(foundation, "cli");
+    let actor = super::app_context::actor(foundation, "cli");
     let grant = record(request, &asked, now, actor).map_err(|why| Failure::usage(format!("--for: {why}")))?;
     let told = format!("granted: {told} ({})", grant.id);
     Ok(Some((grant, told)))

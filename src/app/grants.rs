@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::agent::App;
+use super::app_context::App;
 use crate::app::AppError;
 use crate::config::Paths;
 use crate::contract::clock::Clock;

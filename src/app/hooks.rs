@@ -234,7 +234,7 @@ async fn test(
             text("name"),
             call.get("arguments").cloned().unwrap_or_else(|| json!({})),
         );
-        let tool = tools::builtin(super::agent::tool_env(foundation))
+        let tool = tools::builtin(super::app_context::tool_env(foundation))
             .into_iter()
             .find(|t| t.descriptor().id == call.name);
         ToolCallInfo::new(call, tool.map(|tool| tool.descriptor()))

@@ -6,22 +6,22 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
-use crate::app::agent::App;
+use crate::app::app_context::App;
+use crate::app::background::Elsewhere;
 use crate::app::drafts::Drafts;
-use crate::app::elsewhere::Elsewhere;
 use crate::app::files::Files;
+use crate::app::follow::Viewer;
 use crate::app::grants::CallHistory;
 use crate::app::symbols::Symbols;
-use crate::app::viewer::Viewer;
 use crate::cli::Cli;
 use crate::store::ChangeKind;
 use crate::tui::host::HostEvent;
 
-mod back;
 mod images;
 mod models;
 mod program;
 mod questions;
+mod rewind;
 mod threads;
 mod writing;
 
@@ -45,7 +45,7 @@ pub(super) struct TerminalHost {
     pasts: CallHistory,
     events: Events,
     elsewhere: Arc<Elsewhere>,
-    searching: back::Searching,
+    searching: rewind::Searching,
     /// The flags of this start.
     cli: Cli,
     watching: Vec<JoinHandle<()>>,
@@ -79,7 +79,7 @@ impl TerminalHost {
             pasts: CallHistory::default(),
             events,
             elsewhere,
-            searching: back::Searching::default(),
+            searching: rewind::Searching::default(),
             cli,
             watching,
             next: OnceLock::new(),

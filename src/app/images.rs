@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::agent::App;
+use super::app_context::App;
 use crate::app::AppError;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;

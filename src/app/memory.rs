@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::agent::App;
+use super::app_context::App;
 use super::commands::{put_json, when};
 use super::foundation::Foundation;
 use super::{Failure, editor, put, say};
@@ -45,7 +45,7 @@ pub(super) async fn run(command: MemoryCommand, foundation: &Foundation) -> Resu
 
 async fn carry_out(command: MemoryCommand, store: &Store, foundation: &Foundation) -> Result<(), Failure> {
     let notes = places(foundation).access(store.profiles(Arc::new(SystemClock)));
-    let stamp = || stamp(super::agent::actor(foundation, "cli"), SystemClock.now_ms());
+    let stamp = || stamp(super::app_context::actor(foundation, "cli"), SystemClock.now_ms());
     match command {
         MemoryCommand::List { all, json } => list(&notes, foundation, all, json).await,
         MemoryCommand::Add { text, user, form } => {

@@ -1,6 +1,6 @@
 //! Mentions with `@` besides files: skills, and other conversations, whose text is attached to the message.
 
-use super::agent::App;
+use super::app_context::App;
 use super::export::{self, Form};
 use crate::app::AppError;
 use crate::contract::content::ContentBlock;

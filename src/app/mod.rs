@@ -2,12 +2,12 @@
 //! passes them to a front end.
 
 mod acp;
-mod agent;
 mod agent_list;
 mod agents;
+mod app_context;
 mod approvals;
 mod audit;
-mod back;
+mod background;
 mod budget;
 mod chat;
 mod commands;
@@ -19,23 +19,21 @@ mod dialler;
 mod docs;
 mod doctor;
 mod drafts;
-mod edited;
 mod editor;
-mod elsewhere;
 mod error;
 mod export;
 mod files;
+mod follow;
 mod foundation;
 mod git;
 mod giving;
+mod grant_list;
 mod grants;
-mod history;
 mod hooks;
 mod host;
 mod images;
 mod keyring;
 mod keys;
-mod ledger;
 mod mcp;
 mod memory;
 mod mentions;
@@ -51,9 +49,11 @@ mod programs;
 mod prompt;
 mod queue;
 mod reminders;
+mod rewind;
 mod secrets;
 mod sections;
 mod serve;
+mod simulate;
 mod since;
 mod stats;
 mod statusline;
@@ -65,7 +65,7 @@ mod telemetry;
 mod themes;
 mod threads;
 mod titles;
-mod viewer;
+mod user_edit;
 mod webhook;
 mod work;
 
@@ -77,7 +77,7 @@ use crate::cli::{Cli, Command, completion, man_page, version_only};
 use crate::config::Env;
 use foundation::Foundation;
 
-pub use agent::App;
+pub use app_context::App;
 pub(crate) use error::AppError;
 
 /// Why a start or a command ended, and with which exit status.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::agent::App;
+use super::app_context::App;
 use super::{Failure, git, say};
 use crate::contract::display::visible_line;
 use crate::contract::record::ThreadRecord;

@@ -54,7 +54,7 @@ struct Shared {
 
 impl Notifier {
     pub(super) fn new(foundation: &Foundation, webhooks: Webhooks) -> Self {
-        let env = super::agent::tool_env(foundation);
+        let env = super::app_context::tool_env(foundation);
         // Commands do not learn where this store is; a program that may answer has to.
         let variables = env.child_env(foundation.env.var(AYE_HOME).map(|home| (AYE_HOME, home)));
         Self {

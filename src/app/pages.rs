@@ -1,6 +1,6 @@
 //! Terminal commands that show a page of text.
 
-use super::agent::App;
+use super::app_context::App;
 use crate::app::AppError;
 use crate::contract::ids::ThreadId;
 use crate::tui::host::Page;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::agent::App;
+use super::app_context::App;
 use super::sections;
 use crate::agents::WrittenAgent;
 use crate::app::AppError;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use super::agent::App;
+use super::app_context::App;
 use super::foundation::Foundation;
 use super::{Failure, commands, compose, images, moved, say};
 use crate::agents::HitlMode;

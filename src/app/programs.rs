@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Failure;
-use super::agent::{mode_of, tool_env};
+use super::app_context::{mode_of, tool_env};
 use super::foundation::Foundation;
 use crate::app::AppError;
 use crate::cli::Cli;

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::agent::App;
+use super::app_context::App;
 use super::foundation::Foundation;
 use super::webhook::Webhooks;
 use super::work::Consumer;
-use super::{Failure, agent, commands, compose, print, put, since};
+use super::{Failure, app_context, commands, compose, print, put, since};
 use crate::app::AppError;
 use crate::cli::{Cli, QueueAddArgs, QueueCommand, QueueListArgs, QueueOutboxArgs};
 use crate::contract::clock::{Clock as _, SystemClock};
@@ -70,7 +70,7 @@ async fn add(args: QueueAddArgs, store: &Store, foundation: &Foundation, cli: &C
         .with_max_attempts(foundation.loaded.settings.mailbox.default_max_attempts);
     job.agent_id = args.agent.unwrap_or_default();
     job.dedupe_key = args.key;
-    job.sender_id = Some(agent::actor(foundation, "cli").user);
+    job.sender_id = Some(app_context::actor(foundation, "cli").user);
     let job = match store.mailbox().enqueue(job).await {
         Ok(job) => job,
         Err(error @ StoreError::Duplicate { .. }) => {
@@ -114,7 +114,7 @@ fn text(prompt: Option<&str>, foundation: &Foundation) -> Result<(String, Option
     let text = compose::with_piped(prompt, piped)
         .ok_or_else(|| Failure::usage("no prompt; use aye queue add \"...\" or pipe one in"))?;
     if is_alone && text.starts_with('/') {
-        let registry = agent::skills_of(foundation).registry();
+        let registry = app_context::skills_of(foundation).registry();
         if let Some(invoked) = invocation(&registry, &text).map_err(Failure::usage)? {
             return Ok((invoked, Some(text)));
         }

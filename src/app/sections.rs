@@ -1,7 +1,7 @@
 //! Plugin sections of the settings: given to the active agent, and checked at start.
 
 use super::Failure;
-use super::agent::AGENT;
+use super::app_context::AGENT;
 use super::foundation::Foundation;
 use crate::config::Provenance;
 use crate::contract::spec::AgentSpec;

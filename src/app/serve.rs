@@ -14,8 +14,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::agent::App;
-use super::elsewhere::for_other_folders;
+use super::app_context::App;
+use super::background::for_other_folders;
 use super::foundation::Foundation;
 use super::{Failure, print, say};
 use crate::cli::{Cli, ServeArgs, ServeCommand};

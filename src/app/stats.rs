@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, json};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::agent::App;
+use super::app_context::App;
 use super::commands::put_json;
 use super::foundation::Foundation;
 use super::since::since;

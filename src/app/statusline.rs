@@ -28,7 +28,7 @@ pub(super) fn segments(foundation: &Foundation) -> Option<Vec<Segment>> {
 pub(super) async fn run(foundation: &Foundation, json: String) -> Result<String, AppError> {
     let words = &foundation.loaded.settings.tui.status_command;
     let (program, args) = words.split_first().ok_or("it does not name a program")?;
-    let env = super::agent::tool_env(foundation);
+    let env = super::app_context::tool_env(foundation);
     let program = match (program.strip_prefix("~/"), foundation.env.home()) {
         (Some(rest), Some(home)) => home.join(rest).into_os_string(),
         (Some(_), None) => return Err("no home folder for `~/`".into()),

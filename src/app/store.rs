@@ -110,7 +110,7 @@ pub(super) async fn prune_store(
     keep: Option<u64>,
     foundation: &Foundation,
 ) -> Result<u64, Failure> {
-    let own = super::agent::owner();
+    let own = super::app_context::owner();
     let (mut gone, mut place) = (0, PrunePlace::default());
     loop {
         if let Some(keep) = keep
@@ -118,7 +118,7 @@ pub(super) async fn prune_store(
         {
             return Ok(gone);
         }
-        let told = (super::agent::actor(foundation, "cli"), SystemClock.now_ms());
+        let told = (super::app_context::actor(foundation, "cli"), SystemClock.now_ms());
         let alive = alive(own.clone());
         let pruned = store.prune(before, place, &own, alive, told).await.map_err(Failure::failed)?;
         gone += pruned.threads.len() as u64;
@@ -136,7 +136,7 @@ fn alive(own: Owner) -> impl Fn(&Owner) -> bool + Send + 'static {
 async fn restore(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
     let backup = foundation.workspace.cwd.join(file);
     let name = visible_line(&backup.to_string_lossy()).into_owned();
-    let own = super::agent::owner();
+    let own = super::app_context::owner();
     let now = SystemClock.now_ms();
     foundation.make_folders()?;
     let target = foundation.paths.database();

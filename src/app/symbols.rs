@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::agent::App;
+use super::app_context::App;
 use super::images;
 use crate::app::AppError;
 use crate::contract::content::ContentBlock;

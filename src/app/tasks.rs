@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::agent::App;
+use super::app_context::App;
 use super::commands::{put_json, when};
 use super::foundation::Foundation;
 use super::{Failure, put};
@@ -139,7 +139,7 @@ async fn command_of(store: &Store, id: &str) -> Result<Option<CommandRecord>, Fa
 
 /// A command whose process is dead has ended with it.
 fn as_they_stand(commands: Vec<CommandRecord>) -> Vec<CommandRecord> {
-    let own = super::agent::owner();
+    let own = super::app_context::owner();
     let stands = |mut command: CommandRecord| {
         if command.end.is_none() && !is_alive(&own, &command.owner) {
             command.end = Some(CommandEnd::Unknown);

@@ -62,7 +62,7 @@ pub(super) async fn run(command: ThreadsCommand, foundation: &Foundation) -> Res
         }
         ThreadsCommand::Fork { id, messages } => {
             let thread = thread_by_prefix(&store, &id).await?;
-            let copy = super::back::fork_stored(&store, &thread.id, messages, SystemClock.now_ms()).await?;
+            let copy = super::rewind::fork_stored(&store, &thread.id, messages, SystemClock.now_ms()).await?;
             put(&format!("{copy}\n"))?;
         }
         ThreadsCommand::Delete { ids } => delete(&store, ids, foundation).await?,
@@ -228,7 +228,7 @@ async fn import(store: &Store, file: &Path) -> Result<(), Failure> {
 /// Lets the unfinished runs of a copy continue here. Returns how many questions are open, and how many calls may have run
 /// since the export.
 fn adopt_runs(copy: &mut ThreadCopy) -> (usize, u64) {
-    let (own, now) = (super::agent::owner(), SystemClock.now_ms());
+    let (own, now) = (super::app_context::owner(), SystemClock.now_ms());
     let (mut open, mut unknown) = (0, 0);
     let rest = &mut copy.rest;
     for run in rest.runs.iter_mut().filter(|run| run.status != RunStatus::Done) {
@@ -245,7 +245,7 @@ fn adopt_runs(copy: &mut ThreadCopy) -> (usize, u64) {
 }
 
 async fn delete(store: &Store, ids: Vec<String>, foundation: &Foundation) -> Result<(), Failure> {
-    let own = super::agent::owner();
+    let own = super::app_context::owner();
     // All are looked up first, so that a typing error deletes nothing.
     let mut found = Vec::new();
     for id in ids {
@@ -253,7 +253,7 @@ async fn delete(store: &Store, ids: Vec<String>, foundation: &Foundation) -> Res
     }
     for thread in found {
         let own = own.clone();
-        let told = (super::agent::actor(foundation, "cli"), SystemClock.now_ms());
+        let told = (super::app_context::actor(foundation, "cli"), SystemClock.now_ms());
         let is_alive = {
             let own = own.clone();
             move |other: &_| crate::runtime::is_alive(&own, other)

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::agent::{App, entry_of};
+use super::app_context::{App, entry_of};
 use super::models;
 use crate::app::AppError;
 use crate::contract::ids::ThreadId;

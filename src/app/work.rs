@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 
-use super::agent::{self, App};
-use super::elsewhere::{app_in, for_other_folders};
+use super::app_context::{self, App};
+use super::background::{app_in, for_other_folders};
 use super::foundation::Foundation;
 use super::{Failure, print, queue, say};
 use crate::app::AppError;
@@ -96,7 +96,7 @@ impl Worker {
             apps: HashMap::new(),
             mailbox: here.store.mailbox(),
             config: here.foundation.loaded.settings.mailbox.clone(),
-            me: Consumer::new(agent::owner()),
+            me: Consumer::new(app_context::owner()),
             // Before the first look, so that nothing is missed.
             bell: here.store.watch().map_err(Failure::failed)?,
             signals: Signals::new(),

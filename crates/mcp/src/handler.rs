@@ -17,7 +17,7 @@ use rmcp::{ClientHandler, RoleClient};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::Tell;
-use super::elicit::{Asked, Elicitation, declined};
+use super::elicitation::{Asked, Elicitation, declined};
 use aye_core::contract::display::visible_line;
 
 /// Lines of a server that are kept, and characters of each.

@@ -6,9 +6,10 @@
 //! schema are what a person agreed to (`pins.rs`); its annotations are shown and grant nothing.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
+mod call_session;
 mod client;
 mod content;
-mod elicit;
+mod elicitation;
 mod error;
 mod guidance;
 mod handler;
@@ -21,7 +22,6 @@ mod pins;
 mod questions;
 mod resource_tools;
 mod server;
-mod talk;
 #[cfg(test)]
 mod tests;
 mod tool;

@@ -6,18 +6,18 @@
 //! folder in requests to that address and in the text that a [`LoginStore`] keeps, and nowhere else.
 
 mod bearer;
+mod callback;
 mod flow;
 mod http;
 mod kept;
-mod landing;
 mod revoke;
 
 use secrecy::SecretString;
 
 pub(super) use bearer::{Bearer, Session};
+pub use callback::CallbackServer;
 pub use flow::{Login, NotLoggedIn};
 pub use kept::LoginState;
-pub use landing::CallbackServer;
 pub use revoke::{LoggedOut, log_out};
 
 use super::error::{KeepError, LoginError};

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::client::{CallError, call_error};
-use super::elicit::Asked;
+use super::elicitation::Asked;
 use super::handler::{Progress, Shared};
 
 /// However much progress a call makes, it has an end.

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::elicit::Elicitation;
-use super::talk::{CallSession, Reply};
+use super::call_session::{CallSession, Reply};
+use super::elicitation::Elicitation;
 
 /// So long a call is kept open for a person.
 pub(super) const KEPT: Duration = Duration::from_hours(1);

@@ -7,13 +7,13 @@ use rmcp::model::{CallToolRequestParams, ServerResult};
 use serde_json::{Value, json};
 
 use super::Surroundings;
+use super::call_session::{CallSession, Reply, Said};
 use super::client::CallError;
 use super::content::tool_result;
-use super::elicit::{Elicitation, surface_id, surface_of};
+use super::elicitation::{Elicitation, surface_id, surface_of};
 use super::list::Found;
 use super::questions::{KEPT, Questions, WaitingCall};
 use super::server::Server;
-use super::talk::{CallSession, Reply, Said};
 use aye_core::contract::clock::Clock;
 use aye_core::contract::surface::ACTION_SURFACE;
 use aye_core::contract::suspension::{PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode};

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::background::CallBackground;
 use super::driver::{CallBounds, Done, Driver};
-use super::edited::Came;
 use super::output::CallSink;
+use super::preconditions::agreed_files;
 use super::request::RuntimeError;
-use super::world::agreed_files;
+use super::user_edit::Came;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::ids::{CallId, SuspensionId};
 use aye_core::contract::judgement::{JudgedCall, Profile};

@@ -375,7 +375,7 @@ fn result_of(tool: &str, result: DelegateRunResult) -> ToolResult {
         DelegateRunStatus::Cancelled => format!("The subagent `{agent}` was stopped before it finished."),
         DelegateRunStatus::Timeout => format!("The subagent `{agent}` exceeded its time limit."),
     };
-    ToolResult::error(tool, super::words::failed_words(&why, &said))
+    ToolResult::error(tool, super::result_text::failed_words(&why, &said))
 }
 
 /// The tools of an agent for those it may delegate to.

@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::document::{CallResult, FORMAT, RunDocument};
 use super::driver::Driver;
-use super::edited::Came;
 use super::request::RuntimeError;
-use super::words;
+use super::result_text;
+use super::user_edit::Came;
 use aye_core::contract::hook::HookRan;
 use aye_core::contract::ids::{CallId, SuspensionId};
 use aye_core::contract::inference::TokenUsage;
@@ -146,11 +146,17 @@ impl Driver {
         let output = printed.unwrap_or_default();
         let output = if output.is_empty() { output_of(ticket.as_ref()) } else { output };
         let (mut result, outcome) = match closing {
-            Closing::Declined { reason } if by_policy => words::nobody_to_ask(&tool, reason.as_deref()),
-            Closing::Skipped if by_policy => (words::unknown_result(&tool, &output), ToolCallOutcome::Failed),
-            _ => {
-                words::closing_result(&tool, closing, decision.as_ref(), &output, action_of(ticket.as_ref()))
+            Closing::Declined { reason } if by_policy => result_text::nobody_to_ask(&tool, reason.as_deref()),
+            Closing::Skipped if by_policy => {
+                (result_text::unknown_result(&tool, &output), ToolCallOutcome::Failed)
             }
+            _ => result_text::closing_result(
+                &tool,
+                closing,
+                decision.as_ref(),
+                &output,
+                action_of(ticket.as_ref()),
+            ),
         };
         if matches!(closing, Closing::Answered)
             && action_of(ticket.as_ref()) == ACTION_CHILD_RUN

@@ -5,6 +5,7 @@
 //! this process or in any other.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
+mod active_drivers;
 mod announce;
 mod answers;
 mod background;
@@ -12,29 +13,27 @@ pub mod breaker;
 mod builder;
 mod call;
 mod catalog;
+mod change_listener;
 mod children;
 mod compact;
 mod delegate;
 mod document;
 mod driver;
-mod ears;
-mod edited;
 pub mod executor;
 mod follow;
 mod frontend;
 mod git;
 mod handoff;
-mod held;
 mod images;
 mod infer;
 mod journal;
 mod lease;
-mod live;
 pub mod loop_runner;
 mod mailbox;
 mod nested;
 mod output;
 mod owner;
+mod preconditions;
 mod questions;
 mod queue;
 mod recover;
@@ -42,17 +41,18 @@ mod report;
 mod request;
 mod resolve;
 mod restore;
+mod result_text;
 pub mod retry;
 mod shared_state;
 mod snapshot;
 mod steer;
+mod stored_thread;
 mod tasks;
 #[cfg(test)]
 mod tests;
 mod titles;
+mod user_edit;
 mod window;
-mod words;
-mod world;
 
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock, RwLockReadGuard};
@@ -86,7 +86,6 @@ pub use delegate::{
     LocalBackend, tool_name,
 };
 pub use document::{CallResult, CurrentStep, DocumentError, RunDocument, tool_message};
-pub use edited::{change_words, shown_payload};
 pub use follow::{CarriedOn, RunFollower};
 pub use frontend::FrontendTool;
 pub use git::head_of;
@@ -97,12 +96,13 @@ pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_a
 pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
 pub use restore::{adopt, mark_unknown};
 pub use retry::{LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
+pub use user_edit::{change_words, shown_payload};
 pub use window::{Artifact, Artifacts};
 
+use active_drivers::{Live, Slot};
 use driver::{Driver, LoadedRun};
-use held::StoredThread;
 use lease::{Lease, LeaseGuard};
-use live::{Live, Slot};
+use stored_thread::StoredThread;
 
 /// Kills what a dead process left running for a run.
 pub type Remains = Arc<dyn Fn(Left) -> futures::future::BoxFuture<'static, ()> + Send + Sync>;

@@ -1,6 +1,6 @@
 //! Pending questions: list, decide, expire.
 
-use super::live::Delivery;
+use super::active_drivers::Delivery;
 use super::request::{self, DecideError};
 use super::{AgentRuntime, StoreError};
 use aye_core::contract::ids::{SuspensionId, ThreadId};

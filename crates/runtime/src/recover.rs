@@ -5,9 +5,9 @@ use std::path::Path;
 use serde_json::json;
 
 use super::driver::Driver;
-use super::edited::Came;
 use super::request::RuntimeError;
-use super::words;
+use super::result_text;
+use super::user_edit::Came;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::ids::{CallId, RunId};
 use aye_core::contract::lifecycle::{ToolCallOutcome, ToolCallStatus};
@@ -135,7 +135,7 @@ impl Driver {
             UnknownPolicy::Retry => Ok(Lost::Again),
             UnknownPolicy::Report | UnknownPolicy::Stop => {
                 let name = self.tool_call(id)?.name.clone();
-                let mut result = words::unknown_result(&name, &output);
+                let mut result = result_text::unknown_result(&name, &output);
                 result.touched = self.touched(id, Came::Ran, None);
                 self.record_result(id, result, ToolCallOutcome::Failed);
                 self.record_outcome(id, attempt, OutcomeKind::Unknown);

@@ -1,6 +1,6 @@
 //! What fills the context window of a conversation.
 
-use super::held::StoredThread;
+use super::stored_thread::StoredThread;
 use super::window::{answer_of, load, place, room};
 use super::{AgentRuntime, RuntimeError};
 use aye_core::context::{self, History, Limits, Sizes, estimate};

@@ -1,7 +1,7 @@
 //! A store restored from a backup: calls decided or started when the backup was made may have run since.
 
 use super::document::RunDocument;
-use super::words;
+use super::result_text;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::record::{
@@ -150,7 +150,7 @@ fn unknown(id: AttemptId, tool: &str, output: &str, now_ms: u64) -> OutcomeRecor
         id,
         kind: OutcomeKind::Unknown,
         outcome: ToolCallOutcome::Failed,
-        result: words::unknown_result(tool, output),
+        result: result_text::unknown_result(tool, output),
         ended_at: now_ms,
     }
 }

@@ -112,7 +112,7 @@ impl AgentRuntime {
                     result.response.clone()
                 } else {
                     let why = format!("It did not finish: {}.", delegate::why_of(&result.termination));
-                    super::words::failed_words(&why, &result.response)
+                    super::result_text::failed_words(&why, &result.response)
                 };
                 (status, words)
             }

@@ -3,8 +3,8 @@
 //! Rows are written in the transactions they record, so none is missing and none records what did not happen. Nothing
 //! in this program changes or deletes one.
 
-mod agree;
 mod chain;
+mod cross_check;
 mod history;
 mod verify;
 

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Rows, Transaction};
 
 use super::rows::{body, body_or_null, decode, encode, outcome_kind, text, uint};
 use super::{
-    Change, ChangeKind, SqlFailure, Store, StoreError, audit, back, leases, mailbox, output, runs,
+    Change, ChangeKind, SqlFailure, Store, StoreError, audit, leases, mailbox, output, rewind, runs,
     statistics, suspensions, threads,
 };
 use aye_core::contract::audit_entry::AuditEntry;
@@ -155,7 +155,7 @@ pub(super) fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Resu
     threads::append(tx, &run.thread_id, &run.id, run.updated_at, messages)?;
     if let Some(state) = thread_state {
         threads::set_state(tx, &run.thread_id, state)?;
-        back::note_state(tx, &run.thread_id, state)?;
+        rewind::note_state(tx, &run.thread_id, state)?;
     }
     for call in judged {
         audit::judged(tx, run, call)?;
@@ -218,7 +218,7 @@ pub(super) fn start(tx: &Connection, begin: &Begin) -> Result<(), SqlFailure> {
         audit::tell(tx, &AuditEntry::hook(run, command))?;
     }
     if let Some(snapshot) = snapshot {
-        back::insert(tx, snapshot)?;
+        rewind::insert(tx, snapshot)?;
     }
     audit::tell(tx, &AuditEntry::began(begin))
 }

@@ -10,15 +10,13 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
 mod audit;
-mod back;
-mod bell;
+mod change_feed;
 mod children;
 mod commands;
 mod error;
 mod folders;
-mod glance;
 mod grants;
-mod group;
+mod group_commit;
 mod history;
 mod images;
 mod inbox;
@@ -26,6 +24,7 @@ mod journal;
 mod leases;
 mod log_mark;
 mod mailbox;
+mod no_sync;
 pub mod objects;
 mod open;
 mod outbox;
@@ -38,7 +37,7 @@ mod prompts;
 mod push;
 mod queue;
 mod read_only;
-mod relaxed;
+mod rewind;
 mod rows;
 mod runs;
 mod search;
@@ -48,6 +47,7 @@ mod summaries;
 mod suspensions;
 #[cfg(test)]
 mod tests;
+mod thread_view;
 mod threads;
 mod traits;
 mod transfer;
@@ -69,20 +69,20 @@ pub use aye_core::contract::storage::{
 };
 pub use aye_core::failpoint;
 pub use aye_core::memory::{InMemoryMailboxStore, InMemoryStore};
-pub use back::ForkAt;
-pub use bell::ChangeSubscription;
+pub use change_feed::ChangeSubscription;
 pub(crate) use error::SqlFailure;
 pub use error::{OpenError, OpenErrorKind};
-pub use glance::{Part, ThreadView};
 pub use history::RecentCall;
 pub use inbox::InboxFilter;
 pub use mailbox::{JobFilter, JobLookup, Mailbox, NextWork};
 pub use outbox::{OutboxOutcome, OutboxRow, OutboxStatus};
 pub use pages::Page;
 pub use push::{PushTarget, PushTargetsOf, push_key};
+pub use rewind::ForkAt;
 pub use search::Match;
 pub use source::FileStore;
 pub use suspensions::SuspensionLookup;
+pub use thread_view::{Part, ThreadView};
 pub use threads::ThreadLookup;
 pub use transfer::{ThreadCopy, ThreadRest};
 pub use upkeep::{PrunePlace, Pruned};
@@ -97,7 +97,7 @@ const STATEMENTS: usize = 96;
 enum Job {
     Work(Box<dyn FnOnce(&mut Connection) + Send>),
     /// Shares its transaction with those behind it.
-    Grouped(Box<dyn group::Member>, group::Beside),
+    Grouped(Box<dyn group_commit::Member>, group_commit::Beside),
     Close {
         reply: oneshot::Sender<()>,
         keep_short_log: bool,
@@ -113,7 +113,7 @@ pub struct Store {
     jobs: mpsc::Sender<Job>,
     path: Option<Arc<Path>>,
     file: Option<Arc<place::OpenFile>>,
-    bell: bell::ChangeNotifier,
+    bell: change_feed::ChangeNotifier,
 }
 
 impl Store {
@@ -159,7 +159,7 @@ impl Store {
                 path: path.clone().unwrap_or_default(),
                 source: Box::new(error),
             })?;
-        let bell = path.as_deref().map(bell::ChangeNotifier::beside).unwrap_or_default();
+        let bell = path.as_deref().map(change_feed::ChangeNotifier::beside).unwrap_or_default();
         let file = path.as_deref().map(|path| Arc::new(place::OpenFile::at(path)));
         Ok(Self { jobs, path: path.map(Arc::from), file, bell })
     }
@@ -296,7 +296,7 @@ impl Store {
             let value = if durable {
                 transact(conn, before, after, work)?
             } else {
-                transact(&mut *relaxed::Relaxed::new(conn)?, before, after, work)?
+                transact(&mut *no_sync::Relaxed::new(conn)?, before, after, work)?
             };
             for change in changes(&value) {
                 bell.ring(&change);
@@ -337,7 +337,7 @@ fn serve(mut connection: Connection, file: Option<&Path>, queue: &mpsc::Receiver
     while let Some(job) = next.take().or_else(|| queue.recv().ok()) {
         match job {
             Job::Grouped(first, beside) => {
-                next = group::carry_out(&mut connection, first, &beside, queue);
+                next = group_commit::carry_out(&mut connection, first, &beside, queue);
             }
             Job::Work(work) => {
                 // A panic in one request (a caller's predicate, say) must not take the store away from all others.

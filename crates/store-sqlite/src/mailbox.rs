@@ -4,9 +4,9 @@
 //! claim does not wait: a power cut that loses it ends its worker too. Database indexes allow one claimed job per
 //! mailbox and one open job per key, whatever the code here writes.
 
+mod claim;
 mod jobs;
-mod outlook;
-mod take;
+mod next_work;
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -17,10 +17,10 @@ use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus
 
 use jobs::{Body, by_id, claimed_of, one, readable, take_claim};
 
+pub(super) use claim::{of_thread, settle, take, unqueue};
 pub(super) use jobs::jobs_from;
 pub use jobs::{JobFilter, JobLookup};
-pub use outlook::NextWork;
-pub(super) use take::{of_thread, settle, take, unqueue};
+pub use next_work::NextWork;
 
 /// Why a job whose worker went silent is tried again.
 const SILENT: &str = "its worker stopped responding";

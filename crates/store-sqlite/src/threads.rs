@@ -6,9 +6,9 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
 
-use super::relaxed::Relaxed;
+use super::no_sync::Relaxed;
 use super::rows::{body, decode, encode, int, path_bytes, path_from, run_status_from, text, uint};
-use super::{SqlFailure, Store, StoreError, back, images, outlines, statistics, transact};
+use super::{SqlFailure, Store, StoreError, images, outlines, rewind, statistics, transact};
 use aye_core::contract::ids::{RunId, ThreadId, check_given};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::{StoredMessage, ThreadRecord, ThreadSummary};
@@ -105,7 +105,7 @@ impl Store {
                     waiting: uint(row.get(9)?),
                     status: status.as_deref().and_then(run_status_from),
                     damaged: places.damage(),
-                    marks: back::marks_of(row, 11)?,
+                    marks: rewind::marks_of(row, 11)?,
                 });
             }
             Ok(found)

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::glance::Part;
 use super::open::APPLICATION_ID;
-use super::{SqlFailure, Store, Term, children, glance, journal, leases, prompts, runs, summaries, threads};
+use super::thread_view::Part;
+use super::{
+    SqlFailure, Store, Term, children, journal, leases, prompts, runs, summaries, thread_view, threads,
+};
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::{Checkpoint, Owner, RunRecord, ThreadRecord};
@@ -54,7 +56,7 @@ fn rehearse(conn: &Connection) -> Result<(), SqlFailure> {
     threads::tail(conn, &id, None)?;
     children::one(conn, &id)?;
     summaries::newest(conn, &id, 0)?;
-    glance::of_thread(conn, &id, Part::Behind(0))?;
+    thread_view::of_thread(conn, &id, Part::Behind(0))?;
     let messages = vec![Message::user("rehearsal")];
     journal::write_checkpoint(conn, &Checkpoint { messages, ..Checkpoint::new(fence, run) })
 }

@@ -9,8 +9,8 @@ use similar::{ChangeTag, TextDiff};
 
 use super::ToolEnv;
 use super::atomic::{FileError, WriteTarget};
-use super::ledger::{Seen, hash};
 use super::paths::{absolute, resolve, shown};
+use super::seen_files::{Seen, hash};
 use aye_core::contract::path_policy::PathAccess;
 use aye_core::contract::tool::{FilePreview, ToolCallContext, ToolError, ToolOutput, ToolResult};
 

@@ -9,7 +9,7 @@ use super::ToolEnv;
 use super::args::{Args, invalid};
 use super::change::{self, ChangedFile, PlannedChange, is_decided};
 use super::hint;
-use super::ledger::Seen;
+use super::seen_files::Seen;
 use super::text::{LineEnding, TextFile, to_crlf};
 use aye_core::contract::tool::{
     FilePreview, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput,

@@ -16,7 +16,6 @@ pub mod exec;
 mod glob;
 mod grep;
 mod hint;
-mod ledger;
 mod list;
 mod masks;
 mod page;
@@ -24,6 +23,7 @@ mod paths;
 mod read;
 mod sandbox;
 mod screen;
+mod seen_files;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -52,8 +52,8 @@ use aye_core::state::KeyRegistration;
 pub use aye_sandbox::Dialler;
 pub use bash::refused_line;
 use exec::{Env, ExecConfig};
-use ledger::FileLedger;
 pub use sandbox::{Confined, Confinement, NotConfined, ReportedChanges, Sandbox, SandboxFolders};
+use seen_files::FileLedger;
 pub use web_net::{UrlRefused, public_client};
 
 /// Makes the beginnings of an HTTP client: roots, proxies, names. What guards against private addresses is added here.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::ToolEnv;
 use super::args::Args;
 use super::change::{self, ChangedFile, PlannedChange, is_decided};
-use super::ledger::Seen;
+use super::seen_files::Seen;
 use super::text::{LineEnding, TextFile, to_crlf};
 use aye_core::contract::tool::{
     FilePreview, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput,

@@ -3,25 +3,23 @@
 use std::collections::HashSet;
 
 use super::approval::{Card, CardKind, QUIET_MS};
-use super::back::Back;
 use super::composer::Composer;
 use super::composer::vim::Vim;
 use super::diff::DiffLayout;
-use super::gallery::ImageCache;
 use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UntrustedRow};
+use super::image_cache::ImageCache;
 use super::keymap::{Chord, Keymap};
 use super::picker::{Picker, PickerKind};
-use super::reader::Reader;
 use super::status::{Segment, StatusCommand};
 use super::theme::Theme;
+use super::thread_actions::Back;
 use super::transcript::{Moment, Transcript};
 use super::update::{Completion, MessageQueue, QuestionCards, ThemeState, ThreadLoading};
+use super::viewer::Reader;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::record::{InboxRow, ThreadRecord};
 
-#[cfg(test)]
-mod back_tests;
 #[cfg(test)]
 mod cards_tests;
 #[cfg(test)]
@@ -32,6 +30,8 @@ mod compose_tests;
 mod edited_tests;
 #[cfg(test)]
 mod images_tests;
+#[cfg(test)]
+mod rewind_tests;
 #[cfg(test)]
 mod states_tests;
 #[cfg(test)]

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::app::{App, WallClock};
-use super::gallery::ImageCache;
 use super::graphics::Reply;
 use super::highlight::Highlighter;
 use super::host::{Host, HostEvent, ModelMsg, ProgramMsg, QuestionMsg, ThreadMsg, WritingMsg};
+use super::image_cache::ImageCache;
 use super::input::{Input, TerminalEvent};
 use super::msg::Msg;
 use super::status::{Progress, StatusCommand};
@@ -23,13 +23,13 @@ use super::{Cause, ExitStatus, TuiError, TuiOptions};
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::lifecycle::ToolCallOutcome;
 
-mod obey;
+mod commands;
 mod perform;
 mod screen;
 #[cfg(test)]
 mod tests;
 
-use obey::{OwnTty, Stage, Tty};
+use commands::{OwnTty, Stage, Tty};
 pub(crate) use perform::Performer;
 use screen::Screen;
 

@@ -1,7 +1,7 @@
 //! The terminal's interface to the program behind it, by parts. Each part has the requests that the program serves, and
 //! the commands and messages of the terminal that go with them. It names no runtime, no store and no model.
 
-use super::back::BackHost;
+use super::thread_actions::BackHost;
 pub use aye_core::contract::mode::Mode;
 
 use aye_core::contract::event::AgentEvent;

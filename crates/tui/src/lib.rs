@@ -15,14 +15,13 @@ use host::HostEvent;
 
 pub mod app;
 pub mod approval;
-pub mod back;
 pub mod composer;
 pub mod diff;
 mod event_loop;
-pub mod gallery;
 pub mod graphics;
 pub mod highlight;
 pub mod host;
+pub mod image_cache;
 pub mod input;
 pub mod keymap;
 pub mod links;
@@ -30,13 +29,14 @@ pub mod markdown;
 pub mod msg;
 pub mod palette;
 pub mod picker;
-pub mod reader;
 pub mod status;
 pub mod terminal;
 pub mod theme;
+pub mod thread_actions;
 pub mod transcript;
 pub mod update;
 pub mod view;
+pub mod viewer;
 pub mod wrap;
 
 /// How the terminal front end begins.
@@ -85,7 +85,7 @@ pub struct TuiOptions {
     /// Lines one after another, nothing drawn again.
     pub screen_reader: bool,
     /// Whether images are shown, and whether in pixels where the terminal draws them.
-    pub images: gallery::Images,
+    pub images: image_cache::Images,
     /// Whether it is the first start: who answers is said then.
     pub first_start: bool,
     /// Addresses behind text, where the terminal shows them.

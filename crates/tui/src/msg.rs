@@ -3,13 +3,13 @@
 use crossterm::event::{KeyEvent, MouseEvent};
 
 use super::approval::edit::Draft as CallDraft;
-use super::back::{BackCmd, BackMsg};
 use super::graphics::{Question, Reply};
 use super::host::{
     ImageCmd, ImageMsg, ModelCmd, ModelMsg, ProgramCmd, ProgramMsg, QuestionCmd, QuestionMsg, ThreadCmd,
     ThreadMsg, WritingCmd, WritingMsg,
 };
 use super::theme::Background;
+use super::thread_actions::{BackCmd, BackMsg};
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 

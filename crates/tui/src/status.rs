@@ -20,13 +20,13 @@ const SPINNER: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠇", "⠏", "�
 const MAX_COMMAND_COLUMNS: u16 = 32;
 
 mod chrome;
-mod feed;
+mod command;
 mod segment;
 #[cfg(test)]
 mod tests;
 
 pub use chrome::{Chrome, Progress, chrome};
-pub use feed::{StatusCommand, told};
+pub use command::{StatusCommand, told};
 pub use segment::Segment;
 
 /// A piece of the line. A smaller rank stays longer when it gets narrow.

@@ -23,13 +23,13 @@ use super::wrap::{Wrap, clean};
 
 mod abilities;
 mod clipboard;
+mod cursor_image;
 mod full;
 mod guard;
 mod linear;
 mod notify;
 mod paint;
 mod plain;
-mod plate;
 #[cfg(test)]
 mod reflow_tests;
 #[cfg(test)]
@@ -37,6 +37,8 @@ mod tests;
 
 pub use abilities::{Abilities, Multiplexer};
 pub use clipboard::Clipboard;
+use cursor_image::Pending;
+pub use cursor_image::Plate;
 pub use full::FullScreen;
 pub use guard::{Restore, TerminalGuard, TtyOut, cell, reflows, size, stop_process, told_late};
 pub use linear::Linear;
@@ -44,8 +46,6 @@ pub use notify::Desktop;
 use paint::Painter;
 pub use paint::styled;
 pub use plain::Output;
-use plate::Pending;
-pub use plate::Plate;
 
 /// Begins a synchronized update with the cursor hidden.
 const BEGIN: &[u8] = b"\x1b[?2026h\x1b[?25l";

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::composer::paste::Draft;
-use super::reader::Leaf;
+use super::viewer::Leaf;
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::inference::TokenUsage;
 use aye_core::contract::lifecycle::StoppedReason;

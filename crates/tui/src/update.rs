@@ -12,7 +12,6 @@ use super::transcript::{Level, Moment};
 
 mod agent;
 mod attach;
-mod back;
 mod cards;
 mod commands;
 mod compose;
@@ -26,10 +25,11 @@ mod mouse;
 mod notify;
 mod program;
 mod queue;
-mod reader;
+mod rewind;
 mod sync;
 mod theme;
 mod trust;
+mod viewer;
 
 pub use cards::QuestionCards;
 pub use compose::Completion;

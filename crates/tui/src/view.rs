@@ -19,25 +19,25 @@ mod card;
 mod changes;
 pub(super) use card::CARD_TEXT;
 mod composer;
+mod document;
 pub mod entry;
-pub mod feed;
-mod leaf;
+pub mod layout_cache;
 pub mod linear;
 mod lists;
-pub mod reader;
 #[cfg(test)]
 mod render_tests;
 mod sample;
-pub mod sheet;
-mod spoken;
+mod screen_reader;
+pub mod scrollback;
 mod surface;
 mod target;
 #[cfg(test)]
 mod tests;
+pub mod viewer;
 
 use entry::Colours;
 pub(super) use entry::half_blocks;
-use feed::Feed;
+use scrollback::Feed;
 pub(super) use target::Hint;
 pub use target::{Press, Target};
 
@@ -146,7 +146,8 @@ fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Pic
     // A question needs the room more than the plan.
     let most =
         if app.cards.open.is_empty() { (rows / 4).min(PLAN_ROWS) } else { usize::from(rows >= 20) * 2 };
-    let plan = if app.picker.is_none() { feed::plan(app, theme, most.min(left / 2)) } else { Vec::new() };
+    let plan =
+        if app.picker.is_none() { scrollback::plan(app, theme, most.min(left / 2)) } else { Vec::new() };
 
     let mut picture: Picture = plan.into();
     picture.stack(queue);

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::super::edited::difference;
-use super::refusal::{moment, right, whence, who};
+use super::super::user_edit::difference;
+use super::errors::{moment, right, whence, who};
 use crate::contract::display::{call_text, visible, visible_line};
 use crate::contract::question::{Question, QuestionDetails, UnknownOutcome};
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};

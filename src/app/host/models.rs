@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::TerminalHost;
-use crate::app::agent::App;
+use crate::app::app_context::App;
 use crate::app::{keys, models, themes};
 use crate::config::{ProbeHit, key_sources, list_models};
 use crate::contract::foreign::ForeignError;

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::TerminalHost;
 use crate::app::AppError;
-use crate::app::agent::App;
-use crate::app::elsewhere::{folder_of, tell};
-use crate::app::{edited, ledger};
+use crate::app::app_context::App;
+use crate::app::background::{folder_of, tell};
+use crate::app::{grant_list, user_edit};
 use crate::config::repository_root;
 use crate::contract::foreign::ForeignError;
 use crate::contract::grant::GrantPreview;
@@ -108,7 +108,7 @@ impl QuestionHost for TerminalHost {
         let app = self.app_of(&found).await?;
         app.load_grants().await;
         let tool = app.runtime.catalog().tool(&found.ticket.pending.name).cloned();
-        Ok(edited::review(&app.permission, tool, &found, arguments).await?)
+        Ok(user_edit::review(&app.permission, tool, &found, arguments).await?)
     }
 
     fn expired(&self, thread: &ThreadId) {
@@ -134,8 +134,8 @@ impl QuestionHost for TerminalHost {
     }
 
     async fn grants(&self) -> Result<Vec<GrantRow>, ForeignError> {
-        let rows = ledger::rows(&self.app.store, self.app.clock.now_ms(), true).await?;
-        Ok(rows.iter().map(ledger::Row::to_grant_row).collect())
+        let rows = grant_list::rows(&self.app.store, self.app.clock.now_ms(), true).await?;
+        Ok(rows.iter().map(grant_list::Row::to_grant_row).collect())
     }
 
     async fn revoke_grant(&self, id: &str) -> Result<bool, ForeignError> {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::TerminalHost;
 use crate::app::AppError;
-use crate::app::viewer::{row_of, running_of};
+use crate::app::follow::{row_of, running_of};
 use crate::app::{compose, images, mentions, symbols, take_over};
 use crate::contract::content::ContentBlock;
 use crate::contract::foreign::ForeignError;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::TerminalHost;
-use crate::app::agent::App;
+use crate::app::app_context::App;
 use crate::app::{editor, mentions};
 use crate::contract::foreign::ForeignError;
 use crate::contract::ids::ThreadId;

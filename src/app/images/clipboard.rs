@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use tokio::io::AsyncReadExt as _;
 
-use crate::app::agent::{App, tool_env};
+use crate::app::app_context::{App, tool_env};
 use crate::config::Env;
 use crate::contract::image::{ImageError, ImageFormat, MAX_IMAGE_BYTES};
 

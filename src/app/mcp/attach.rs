@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::app::AppError;
-use crate::app::agent::App;
+use crate::app::app_context::App;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
 use crate::tui::host::SkillRow;

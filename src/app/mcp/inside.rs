@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::login::{ended, logins};
 use super::servers;
 use crate::app::AppError;
-use crate::app::agent::App;
+use crate::app::app_context::App;
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerTransport};
 use crate::mcp::{CallbackServer, Login, LoginError, NotLoggedIn, log_out};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::inside;
 use crate::app::AppError;
-use crate::app::agent::App;
+use crate::app::app_context::App;
 use crate::contract::display::visible_line;
 use crate::mcp::{Phase, ServerView, Standing, ToolView, login_command};
 use crate::tui::host::Page;

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::Complain;
-use crate::app::agent::{self, App};
-use crate::app::elsewhere::app_in;
+use crate::app::app_context::{self, App};
+use crate::app::background::app_in;
 use crate::app::{agent_list, approvals};
 use crate::cli::Cli;
 use crate::config::Env;
@@ -197,7 +197,7 @@ impl ServerHost for Served {
     }
 
     async fn delete(&self, thread: &ThreadId, actor: Actor) -> Result<bool, ApiError> {
-        let own = agent::owner();
+        let own = app_context::owner();
         let is_alive = {
             let own = own.clone();
             move |other: &_| crate::runtime::is_alive(&own, other)

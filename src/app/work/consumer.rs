@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_worker_is_read_back_and_seen_to_live() {
-        let me = Consumer::new(super::super::agent::owner());
+        let me = Consumer::new(super::super::app_context::owner());
         let text = me.to_string();
         assert_eq!(Consumer::owner_of(&text).as_ref(), Some(&me.owner));
         assert_eq!(Consumer::pid_of(&text), Some(std::process::id()));

@@ -12,7 +12,6 @@ use aye::contract::suspension::{
 };
 use aye::contract::tool::ToolResult;
 use aye::tui::app::{App, WallClock};
-use aye::tui::back::BackMsg;
 use aye::tui::highlight::Highlighter;
 use aye::tui::host::{
     HostInfo, ModelMsg, ModelRow, OpenedThread, QuestionCmd, QuestionMsg, RuleRow, SkillRow, ThreadMsg,
@@ -22,8 +21,9 @@ use aye::tui::keymap::Keymap;
 use aye::tui::msg::{Cmd, Msg};
 use aye::tui::terminal::LiveTerminal;
 use aye::tui::theme::Theme;
+use aye::tui::thread_actions::BackMsg;
 use aye::tui::transcript::Moment;
-use aye::tui::view::feed::Feed;
+use aye::tui::view::scrollback::Feed;
 use aye::tui::view::{self, Look};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::text::Line;

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde::Deserialize;
 
-use super::agree::Agree;
 use super::chain::{Chain, ChainedTable, Link};
+use super::cross_check::Agree;
 use crate::rows::{body, body_or_null, text};
 use crate::{SqlFailure, Store, StoreError};
 use aye_core::contract::audit::{AuditFault, AuditFaultKind, AuditKind, AuditReport};

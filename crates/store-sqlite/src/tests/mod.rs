@@ -1,7 +1,6 @@
 //! Tests of the store, on real files where files matter.
 
 mod audit;
-mod back;
 mod commands;
 mod crash;
 mod decisions;
@@ -18,6 +17,7 @@ mod outbox;
 mod outlines;
 mod pages;
 mod profile;
+mod rewind;
 mod search;
 mod statistics;
 mod suite;

@@ -5,7 +5,6 @@
 //! group that is killed when the future is dropped.
 
 mod capture;
-mod duty;
 mod env;
 mod git;
 mod live;
@@ -14,6 +13,7 @@ mod proc_tree;
 mod pty;
 mod run;
 mod serve;
+mod spec;
 #[cfg(target_os = "linux")]
 mod supervisor;
 #[cfg(test)]

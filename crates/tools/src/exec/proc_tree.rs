@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rustix::process::{Pid, Signal};
 
-use super::duty::SupervisorSpec;
+use super::spec::SupervisorSpec;
 
 /// One process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::capture::{Capture, OutputDecoder, Spill};
-use super::duty::SupervisorSpec;
 use super::live::LiveOutput;
 use super::plain::Plain;
 use super::proc_tree::{self, in_session, signal, signal_group};
+use super::spec::SupervisorSpec;
 use super::{ExecConfig, ExecError, ExecRequest, ExecResult};
 
 /// How long output may go on after the process that was waited for ended.

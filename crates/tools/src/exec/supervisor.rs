@@ -29,8 +29,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{PidfdFlags, Signal, WaitOptions, WaitStatus};
 use serde::{Deserialize, Serialize};
 
-use super::duty::SupervisorSpec;
 use super::proc_tree::{command_line, descendants, signal, signal_group};
+use super::spec::SupervisorSpec;
 use aye_core::contract::clock::uptime_ms;
 use aye_sandbox::ThreadLaunch;
 

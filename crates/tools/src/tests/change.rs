@@ -46,7 +46,7 @@ async fn write_makes_files_and_folders() {
     assert_eq!(details["diff"], "--- /dev/null\n+++ b/a/b/c.txt\n@@ -0,0 +1 @@\n+hello\n");
     assert_eq!(details["path"], json!(sandbox.path("a/b/c.txt")));
     assert_eq!((shown.before, shown.new_text.as_deref()), (None, Some("hello\n")));
-    assert_eq!(shown.after, crate::ledger::hash(b"hello\n"));
+    assert_eq!(shown.after, crate::seen_files::hash(b"hello\n"));
     assert_eq!(shown.path, sandbox.path("a/b/c.txt"));
 }
 
@@ -112,8 +112,8 @@ async fn edit_replaces_one_text_or_all() {
     let shown = preview(&sandbox, "Edit", &args, &ToolCallContext::test_default()).await;
     let result = sandbox.call("Edit", args).await.expect("edited");
     assert_eq!(sandbox.read("a"), b"x = 2\ny = 1\n");
-    assert_eq!(shown.before, Some(crate::ledger::hash(b"x = 1\ny = 1\n")));
-    assert_eq!(shown.after, crate::ledger::hash(b"x = 2\ny = 1\n"));
+    assert_eq!(shown.before, Some(crate::seen_files::hash(b"x = 1\ny = 1\n")));
+    assert_eq!(shown.after, crate::seen_files::hash(b"x = 2\ny = 1\n"));
     let details = result.details.expect("details");
     assert_eq!((&details["added"], &details["removed"]), (&json!(1), &json!(1)));
     assert_eq!(details["diff"], "--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n-x = 1\n+x = 2\n y = 1\n");

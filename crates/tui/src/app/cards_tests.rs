@@ -368,7 +368,7 @@ fn a_plan_ends_with_three_ways_to_go_on() {
 fn a_change_on_a_card_has_the_colours_of_its_code() {
     use crate::highlight::Highlighter;
     use crate::theme::{Role, Theme};
-    use crate::view::{self, Look, feed::Feed};
+    use crate::view::{self, Look, scrollback::Feed};
     let parameters =
         json!({"preview": [preview("/home/me/proj/a.rs", Some("let a = 1;\n"), "let b = 1;\n")]});
     let test = asked(100, 40, "Write", json!({"file_path": "a.rs", "content": "let b = 1;\n"}), parameters);

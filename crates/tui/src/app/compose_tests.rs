@@ -6,11 +6,11 @@ use serde_json::json;
 
 use super::tests::{TestApp, queued, suspended, ticket};
 use super::*;
-use crate::back::BackCmd;
 use crate::composer::paste::Draft;
 use crate::composer::vim::VimMode;
 use crate::host::{ProgramCmd, Shell, ThreadCmd, ThreadMsg, UserInput, WritingCmd, WritingMsg};
 use crate::msg::{Cmd, Msg};
+use crate::thread_actions::BackCmd;
 use aye_core::contract::activity::STEERED_ACTIVITY_TYPE;
 use aye_core::contract::event::AgentEvent as E;
 use aye_core::contract::lifecycle::TerminationReason;

@@ -4,11 +4,11 @@ use ratatui::style::Color;
 use serde_json::json;
 
 use super::tests::{TestApp, opened};
-use crate::gallery::{ImageCache, Images};
 use crate::graphics::{Reply, TerminalKind};
 use crate::host::{
     Attach, Attached, ImageCmd, ImageMsg, OpenedThread, QueuedRow, ThreadCmd, ThreadMsg, UserInput,
 };
+use crate::image_cache::{ImageCache, Images};
 use crate::msg::{Cmd, Msg};
 use crate::theme::Depth;
 use aye_core::contract::content::ContentBlock;

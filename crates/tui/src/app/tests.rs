@@ -14,8 +14,8 @@ use crate::host::{
 };
 use crate::msg::{Cmd, Msg};
 use crate::theme::Theme;
-use crate::view::feed::Feed;
-use crate::view::sheet::Sheets;
+use crate::view::layout_cache::Sheets;
+use crate::view::scrollback::Feed;
 use crate::view::{self, Look};
 use aye_core::contract::event::AgentEvent as E;
 use aye_core::contract::grant::{GrantEnd, GrantPreview, GrantRequest, PastMatch};
@@ -100,8 +100,8 @@ impl TestApp {
     pub(crate) fn draw(&mut self) {
         let width = self.app.size.0;
         let picture = match (&self.app.viewer, &self.app.pane) {
-            (Some(viewer), _) => view::reader::viewer(&self.app, viewer, &mut self.sheets),
-            (None, Some(pane)) => view::reader::full(&self.app, pane, &mut self.sheets),
+            (Some(viewer), _) => view::viewer::viewer(&self.app, viewer, &mut self.sheets),
+            (None, Some(pane)) => view::viewer::full(&self.app, pane, &mut self.sheets),
             (None, None) => {
                 let finished = self.feed.finished(&self.app, &self.look);
                 self.scrollback.extend(finished.iter().map(|line| text_of(line, width)));
@@ -924,7 +924,7 @@ mod fuzz;
 mod inbox;
 mod long;
 mod press;
-mod reader;
+mod viewer;
 
 fn retry(delay_ms: u64, model: &str, instead: bool) -> E {
     E::ActivitySnapshot {

@@ -5,12 +5,12 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::tests::{TestApp, opened};
-use crate::back::{BackMsg, BackPoint, BackPoints, Chooses};
 use crate::host::{
     GrantRow, MentionRow, ModelMsg, ModelRow, QuestionMsg, RuleRow, SkillRow, ThreadMsg, UntrustedRow,
     WritingMsg,
 };
 use crate::msg::Msg;
+use crate::thread_actions::{BackMsg, BackPoint, BackPoints, Chooses};
 use aye_core::contract::judgement::Risk;
 use aye_core::contract::record::{InboxRow, ThreadMarks, ThreadRecord, ThreadSummary};
 use aye_core::contract::surface::ACTION_SURFACE;

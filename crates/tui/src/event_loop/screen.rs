@@ -9,13 +9,13 @@ use ratatui::text::Line;
 
 use super::super::TuiOptions;
 use super::super::app::App;
-use super::super::gallery::{INDENT, Way};
 use super::super::graphics::{self, Question};
+use super::super::image_cache::{INDENT, Way};
 use super::super::links::Links;
 use super::super::status::{Chrome, Progress, chrome};
 use super::super::terminal::{Abilities, Clipboard, Desktop, FullScreen, Linear, LiveTerminal, Plate};
-use super::super::view::feed::Feed;
-use super::super::view::sheet::Sheets;
+use super::super::view::layout_cache::Sheets;
+use super::super::view::scrollback::Feed;
 use super::super::view::{self, Look, Picture, linear};
 
 /// The model with its screen.
@@ -151,8 +151,8 @@ impl<W: io::Write> Screen<W> {
     fn draw_other(&mut self, app: &App) -> io::Result<()> {
         self.enter_other(app.size)?;
         let picture = match (&app.viewer, &app.pane) {
-            (Some(viewer), _) => view::reader::viewer(app, viewer, &mut self.sheets),
-            (None, Some(pane)) => view::reader::full(app, pane, &mut self.sheets),
+            (Some(viewer), _) => view::viewer::viewer(app, viewer, &mut self.sheets),
+            (None, Some(pane)) => view::viewer::full(app, pane, &mut self.sheets),
             (None, None) => return Ok(()),
         };
         if let Some((other, _)) = &mut self.other {

@@ -8,7 +8,6 @@ use async_trait::async_trait;
 use super::perform::Performer;
 use super::*;
 use crate::app::tests::opened;
-use crate::back::{BackCmd, BackHost, BackMsg};
 use crate::host::{
     Attach, Attached, Choice, GrantRow, HostInfo, ImageHost, Mode, ModelHost, ModelRow, OpenedQuestion,
     OpenedThread, Page, ProgramCmd, ProgramHost, ProgramMsg, QuestionCmd, QuestionHost, QueuedRow, Review,
@@ -18,6 +17,7 @@ use crate::host::{
 use crate::keymap::Keymap;
 use crate::msg::Cmd;
 use crate::theme::{Depth, Theme, ThemeChoice, ThemeRow};
+use crate::thread_actions::{BackCmd, BackHost, BackMsg};
 use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::ids::SuspensionId;

@@ -315,7 +315,7 @@ fn blocks_of_code_say_their_number_where_it_is_asked_for() {
     stream.finish();
     insta::assert_snapshot!(shown(&stream.lines(30, &Theme::plain())));
     // What is copied by a number is what stands below it.
-    let blocks = crate::reader::source::code_blocks(text);
+    let blocks = crate::viewer::source::code_blocks(text);
     let texts: Vec<&str> = blocks.iter().map(|code| code.text.trim()).collect();
     assert_eq!(texts, ["fn a() {}", "ls 漢字", "indented", "y"]);
     for width in 1..30 {

@@ -13,7 +13,7 @@ use super::super::msg::Cmd;
 use super::super::palette::{COMMANDS, is_command_word};
 use super::super::picker::{PickRow, Picker, PickerKind};
 use super::super::transcript::{EntryKind, Level};
-use crate::back::BackCmd;
+use crate::thread_actions::BackCmd;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::ThreadSummary;

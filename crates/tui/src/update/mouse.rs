@@ -18,7 +18,7 @@ impl App {
         let Some(chord) = Chord::of_mouse(event) else { return };
         let Some(action) = self.keymap.action_of(Place::Viewer, chord) else { return };
         if action == Action::Choose
-            && let Some(press) = view::reader::press_at(self, event.row, event.column)
+            && let Some(press) = view::viewer::press_at(self, event.row, event.column)
         {
             self.press(press, event.column, cmds);
             return;

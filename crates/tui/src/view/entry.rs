@@ -7,8 +7,8 @@ use ratatui::text::{Line, Span};
 use serde_json::Value;
 
 use super::super::diff::DiffLayout;
-use super::super::gallery::ImageCache;
 use super::super::host::HostInfo;
+use super::super::image_cache::ImageCache;
 use super::super::links::is_address;
 use super::super::status::{duration, short_path};
 use super::super::theme::{Role, Theme};

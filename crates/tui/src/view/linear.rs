@@ -37,7 +37,7 @@ pub fn prompt(app: &App) -> String {
     }
     match app.focus {
         Focus::Card => {
-            let written = super::spoken::says(app).and_then(super::spoken::writing);
+            let written = super::screen_reader::says(app).and_then(super::screen_reader::writing);
             written.unwrap_or_else(|| "question> ".to_owned())
         }
         Focus::Composer => format!("> {}", visible_line(&app.composer.text().replace('\n', " / "))),
@@ -85,9 +85,9 @@ fn card(app: &App) -> Vec<String> {
         return Vec::new();
     }
     let count = app.cards.open.len();
-    if let Some(card) = super::spoken::says(app) {
+    if let Some(card) = super::screen_reader::says(app) {
         let mut all = vec![format!("Question {} of {count}.", app.cards.at + 1)];
-        all.extend(super::spoken::all(card, app));
+        all.extend(super::screen_reader::all(card, app));
         return all;
     }
     let picture = super::card::cards(app, app.size.0, MOST, &Theme::plain(), &[]);
@@ -106,7 +106,7 @@ fn card(app: &App) -> Vec<String> {
 
 fn here(app: &App) -> Vec<String> {
     let card = app.current_card().filter(|_| app.picker.is_none() && app.cards.batch.is_none());
-    card.map(|card| super::spoken::here(card, app)).unwrap_or_default()
+    card.map(|card| super::screen_reader::here(card, app)).unwrap_or_default()
 }
 
 fn list(app: &App) -> Vec<String> {

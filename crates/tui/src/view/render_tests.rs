@@ -275,7 +275,7 @@ fn what_is_written_for_the_model_is_not_shown() {
 #[test]
 fn what_the_user_said_stands_on_a_background() {
     use crate::theme::{Role, Theme};
-    use crate::view::{Look, feed::Feed};
+    use crate::view::{Look, scrollback::Feed};
     let mut test = TestApp::new(60, 20);
     test.start("one two\\<enter>three");
     for name in ["dark", "light", "default"] {

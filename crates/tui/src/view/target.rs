@@ -6,7 +6,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::text::Line;
 
 use super::super::wrap::width;
-use super::sheet::text_of;
+use super::layout_cache::text_of;
 
 /// What a click does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 
-use super::super::super::gallery::{SMALL, Shown};
 use super::super::super::graphics::Place;
+use super::super::super::image_cache::{SMALL, Shown};
 use super::super::super::theme::{Depth, Role};
 use super::super::super::wrap::Wrap;
 use super::{INDENT, OUTPUT_INDENT, Page};

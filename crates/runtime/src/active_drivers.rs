@@ -1,0 +1,166 @@
+//! The active drivers of this process, at most one per thread.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+
+use tokio::sync::{Notify, OwnedMutexGuard, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::change_listener::ChangeListener;
+use aye_core::contract::ids::{CallId, SuspensionId, ThreadId};
+use aye_core::contract::storage::ThreadRunStore;
+use aye_core::contract::suspension::ToolCallResume;
+use aye_core::run::Fact;
+
+/// A stored decision on its way to the driver that is awake.
+#[derive(Clone, Debug)]
+pub(super) struct Delivery {
+    pub(super) call: CallId,
+    pub(super) suspension: SuspensionId,
+    pub(super) resume: ToolCallResume,
+}
+
+impl From<Delivery> for Fact {
+    fn from(Delivery { call, suspension, resume }: Delivery) -> Fact {
+        Fact::Decided { call, suspension, decision: resume }
+    }
+}
+
+#[derive(Clone)]
+struct Handle {
+    cancel: CancellationToken,
+    deliveries: mpsc::UnboundedSender<Delivery>,
+    nudge: Arc<Notify>,
+    moves: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+pub(super) struct Live {
+    handles: Mutex<HashMap<ThreadId, Handle>>,
+    slots: Mutex<HashMap<ThreadId, Arc<tokio::sync::Mutex<()>>>>,
+    /// The ears of the drivers that are awake, which hold them.
+    ears: Mutex<Weak<ChangeListener>>,
+}
+
+/// The right of one driver to be awake on its thread; given back when dropped.
+pub(super) struct Slot {
+    live: Arc<Live>,
+    thread_id: ThreadId,
+    pub(super) cancel: CancellationToken,
+    pub(super) deliveries: mpsc::UnboundedReceiver<Delivery>,
+    /// Somebody else wrote something about a question: look at the rows.
+    pub(super) nudge: Arc<Notify>,
+    /// Changes when the user moves the commands that run to the background.
+    pub(super) moves: watch::Sender<u64>,
+    _guard: OwnedMutexGuard<()>,
+    _ears: Arc<ChangeListener>,
+}
+
+impl Live {
+    /// Waits until no driver of this process is awake on the thread, then takes its place.
+    pub(super) async fn enter(
+        self: &Arc<Self>,
+        thread_id: &ThreadId,
+        store: &Arc<dyn ThreadRunStore>,
+    ) -> Slot {
+        let slot = {
+            let mut slots = self.slots.lock().expect("no panic while slots are held");
+            // A slot nobody holds or waits for is only known to the map.
+            slots.retain(|id, slot| id == thread_id || Arc::strong_count(slot) > 1);
+            Arc::clone(slots.entry(thread_id.clone()).or_default())
+        };
+        let guard = slot.lock_owned().await;
+        let (handle, deliveries) = self.announce(thread_id);
+        Slot {
+            live: Arc::clone(self),
+            thread_id: thread_id.clone(),
+            cancel: handle.cancel,
+            deliveries,
+            nudge: handle.nudge,
+            moves: handle.moves,
+            _guard: guard,
+            _ears: self.listen(store),
+        }
+    }
+
+    fn announce(&self, thread_id: &ThreadId) -> (Handle, mpsc::UnboundedReceiver<Delivery>) {
+        let (sender, deliveries) = mpsc::unbounded_channel();
+        let handle = Handle {
+            cancel: CancellationToken::new(),
+            deliveries: sender,
+            nudge: Arc::new(Notify::new()),
+            moves: watch::Sender::new(0),
+        };
+        let mut handles = self.handles.lock().expect("no panic while handles are held");
+        handles.insert(thread_id.clone(), handle.clone());
+        (handle, deliveries)
+    }
+
+    fn listen(self: &Arc<Self>, store: &Arc<dyn ThreadRunStore>) -> Arc<ChangeListener> {
+        let mut ears = self.ears.lock().expect("no panic while ears are held");
+        if let Some(open) = ears.upgrade() {
+            return open;
+        }
+        let opened = Arc::new(ChangeListener::open(store, self));
+        *ears = Arc::downgrade(&opened);
+        opened
+    }
+
+    /// Lets the drivers of these threads look at the rows of their questions.
+    pub(super) fn nudge(&self, of: impl Fn(&ThreadId) -> bool) {
+        let handles = self.handles.lock().expect("no panic while handles are held");
+        handles.iter().filter(|(thread, _)| of(thread)).for_each(|(_, handle)| handle.nudge.notify_one());
+    }
+
+    /// Hands a stored decision to the driver that is awake; `false` when none is.
+    pub(super) fn deliver(&self, thread_id: &ThreadId, delivery: Delivery) -> bool {
+        let handles = self.handles.lock().expect("no panic while handles are held");
+        handles.get(thread_id).is_some_and(|handle| handle.deliveries.send(delivery).is_ok())
+    }
+
+    /// Asks the driver that is awake to stop; `false` when none is.
+    pub(super) fn cancel(&self, thread_id: &ThreadId) -> bool {
+        let handles = self.handles.lock().expect("no panic while handles are held");
+        handles.get(thread_id).is_some_and(|handle| {
+            handle.cancel.cancel();
+            true
+        })
+    }
+
+    /// Moves the commands that run for the driver to the background; `false` when there are none.
+    pub(super) fn move_to_background(&self, thread_id: &ThreadId) -> bool {
+        let handles = self.handles.lock().expect("no panic while handles are held");
+        // Nobody listens but calls that can be moved.
+        let moves =
+            handles.get(thread_id).map(|handle| &handle.moves).filter(|moves| moves.receiver_count() > 0);
+        moves.is_some_and(|moves| {
+            moves.send_modify(|count| *count += 1);
+            true
+        })
+    }
+
+    /// Whether a driver is awake on the thread.
+    pub(super) fn is_awake(&self, thread_id: &ThreadId) -> bool {
+        self.handles.lock().expect("no panic while handles are held").contains_key(thread_id)
+    }
+}
+
+impl Slot {
+    pub(super) fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+
+    /// Makes the slot ready for the thread's next run: what was asked of the last one is not asked of it.
+    pub(super) fn renew(mut self) -> Self {
+        let (handle, deliveries) = self.live.announce(&self.thread_id);
+        (self.cancel, self.nudge, self.deliveries) = (handle.cancel, handle.nudge, deliveries);
+        self.moves = handle.moves;
+        self
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.live.handles.lock().expect("no panic while handles are held").remove(&self.thread_id);
+    }
+}

@@ -1,0 +1,440 @@
+//! Preconditions of an approval; if one changes, the question is asked again.
+//!
+//! The question stores what the card showed: the arguments, the folder, what git has checked out, and the content of
+//! each file that the call depends on. When the decision comes, all of it is compared again. The new question lists
+//! what changed.
+
+use std::fs::OpenOptions;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use similar::TextDiff;
+
+use super::call::sorted;
+use super::driver::Driver;
+use super::git::{GitHead, short};
+use super::request::RuntimeError;
+use super::user_edit::reviewed_files;
+use aye_core::contract::digest::{hex, sha256_hex};
+use aye_core::contract::display::visible_line;
+use aye_core::contract::ids::CallId;
+use aye_core::contract::message::ToolCall;
+use aye_core::contract::question::{FileDelta, Question, StaleQuestion};
+use aye_core::contract::suspension::{SuspendTicket, ToolCallResumeMode};
+use aye_core::contract::tool::{AgreedFile, FilePreview, MAX_TOUCHED, Tool, ToolCallContext, ToolResult};
+use aye_core::run::{Call, Fact, Gate, Settled};
+
+/// Of a larger file the beginning and the size are looked at.
+const MAX_HASHED: u64 = 8 << 20;
+/// Texts of files that a question keeps, all together; the same for what it says of their changes.
+const MAX_KEPT: usize = 64 << 10;
+/// How long a difference may be looked for.
+const DIFF_TIME: Duration = Duration::from_millis(300);
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct World {
+    /// SHA-256 of the tool and its arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<String>,
+    /// The folder that tools work in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cwd: Option<String>,
+    /// What git has checked out; `None` outside of a repository.
+    git: Option<GitHead>,
+    /// Each file that the call depends on.
+    files: Vec<SeenFile>,
+    /// Unix milliseconds.
+    asked_at: u64,
+}
+
+/// One file as it was.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct SeenFile {
+    path: String,
+    /// `None` when it was not there.
+    hash: Option<String>,
+    /// Its text, when it is one and short. What a preview shows is not kept twice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+}
+
+impl SeenFile {
+    fn of_preview(preview: &FilePreview) -> Self {
+        Self { path: name(&preview.path), hash: preview.before.clone(), text: None }
+    }
+
+    /// Looks at a file. What is no plain file counts as not there.
+    fn look(path: &Path, room: &mut usize) -> Self {
+        let path_name = name(path);
+        let Some((bytes, size)) = read(path) else {
+            return Self { path: path_name, hash: None, text: None };
+        };
+        let mut hash = Sha256::new();
+        hash.update(&bytes);
+        if size > MAX_HASHED {
+            hash.update(size.to_le_bytes());
+        }
+        let text = String::from_utf8(bytes).ok().filter(|text| text.len() <= *room);
+        *room -= text.as_ref().map_or(0, String::len);
+        Self { path: path_name, hash: Some(hex(&hash.finalize())), text }
+    }
+}
+
+/// The beginning of a plain file, and its size. A pipe in its place must not hold anybody up.
+fn read(path: &Path) -> Option<(Vec<u8>, u64)> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits();
+    let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path).ok()?;
+    let about = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_HASHED).read_to_end(&mut bytes).ok()?;
+    Some((bytes, about.len()))
+}
+
+fn name(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// What moved between two looks at the world.
+#[derive(Debug, Default, PartialEq)]
+struct Moved {
+    /// One sentence for each thing.
+    words: Vec<String>,
+    /// Files that changed, and how.
+    deltas: Vec<FileDelta>,
+}
+
+/// What a comparison needs besides the two worlds.
+struct Compare<'a> {
+    /// The arguments that run are not those of the question: a person wrote them.
+    is_edited: bool,
+    /// Texts of the files of the question's preview, then and now.
+    shown: &'a [FilePreview],
+    now: &'a [FilePreview],
+    /// Files that other calls of the same turn wrote.
+    own: &'a [String],
+}
+
+impl World {
+    /// What moved since.
+    fn moved(&self, now: &World, with: &Compare<'_>) -> Moved {
+        let mut moved = Moved::default();
+        if !with.is_edited && self.arguments.is_some() && self.arguments != now.arguments {
+            moved.words.push("the arguments differ from those in the question".to_owned());
+        }
+        if let Some(then) = &self.cwd
+            && Some(then) != now.cwd.as_ref()
+        {
+            let here = now.cwd.as_deref().unwrap_or_default();
+            moved.words.push(format!(
+                "the folder was {}, now it is {}",
+                visible_line(then),
+                visible_line(here)
+            ));
+        }
+        // Without a folder nobody looked.
+        if self.cwd.is_some() && self.git != now.git {
+            moved.words.push(head_moved(self.git.as_ref(), now.git.as_ref()));
+        }
+        let mut room = MAX_KEPT;
+        for then in &self.files {
+            let now_file = now.files.iter().find(|file| file.path == then.path);
+            let Some(words) = file_moved(then, now_file) else { continue };
+            let shown_name = shown(&then.path, self.cwd.as_deref());
+            let by = if with.own.contains(&then.path) { " (by another call of this turn)" } else { "" };
+            moved.words.push(format!("{} {words}{by}", visible_line(shown_name)));
+            let old = text_of(&then.path, Some(then), with.shown);
+            let new = text_of(&then.path, now_file, with.now);
+            let hash = now_file.and_then(|file| file.hash.as_ref());
+            if let (Some(old), Some(new), Some(_)) = (old, new, hash) {
+                let diff = delta(shown_name, old, new, &mut room);
+                moved.deltas.extend(diff.map(|diff| FileDelta { path: then.path.clone(), diff }));
+            }
+        }
+        for file in with.now {
+            let path = name(&file.path);
+            if self.files.iter().all(|known| known.path != path) {
+                moved.words.push(format!(
+                    "it would change {}, which the question did not show",
+                    visible_line(&path)
+                ));
+            }
+            match with.shown.iter().find(|old| old.path == file.path) {
+                Some(old) if !with.is_edited && old.before == file.before && old.after != file.after => {
+                    moved.words.push(format!("the change of {} would now be different", visible_line(&path)));
+                }
+                Some(_) | None => {}
+            }
+        }
+        moved
+    }
+}
+
+fn head_moved(then: Option<&GitHead>, now: Option<&GitHead>) -> String {
+    let words = match (then, now) {
+        (Some(then), Some(now)) if then.branch.is_some() && then.branch == now.branch => {
+            let commit = |head: &GitHead| {
+                head.commit
+                    .as_deref()
+                    .map_or_else(|| "no commit".to_owned(), |commit| short(commit).to_owned())
+            };
+            let branch = then.branch.as_deref().unwrap_or_default();
+            format!("the branch {branch} was at {}, now it is at {}", commit(then), commit(now))
+        }
+        (Some(then), Some(now)) => format!("the branch was {then}, now {now}"),
+        (Some(then), None) => format!("the branch was {then}, now there is no git repository"),
+        (None, Some(now)) => format!("there was no git repository, now the branch is {now}"),
+        (None, None) => String::new(),
+    };
+    visible_line(&words).into_owned()
+}
+
+fn file_moved(then: &SeenFile, now: Option<&SeenFile>) -> Option<&'static str> {
+    match (&then.hash, now.and_then(|file| file.hash.as_ref())) {
+        (Some(then), Some(now)) if then != now => Some("changed since the question"),
+        (Some(_), None) => Some("was deleted since the question"),
+        (None, Some(_)) => Some("was created since the question"),
+        (Some(_), Some(_)) | (None, None) => None,
+    }
+}
+
+/// A file's text, from the question's own copy or from a preview of it.
+fn text_of<'a>(path: &str, file: Option<&'a SeenFile>, previews: &'a [FilePreview]) -> Option<&'a str> {
+    let file = file?;
+    if file.hash.is_none() {
+        return Some("");
+    }
+    file.text.as_deref().or_else(|| {
+        let preview = previews.iter().find(|preview| name(&preview.path) == path)?;
+        preview.old_text.as_deref().filter(|_| preview.before == file.hash)
+    })
+}
+
+/// A path as people write it.
+fn shown<'a>(path: &'a str, cwd: Option<&str>) -> &'a str {
+    let inside = cwd.and_then(|cwd| Path::new(path).strip_prefix(cwd).ok());
+    inside.and_then(Path::to_str).filter(|rest| !rest.is_empty()).unwrap_or(path)
+}
+
+fn delta(name: &str, old: &str, new: &str, room: &mut usize) -> Option<String> {
+    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
+    let mut text = diff.unified_diff().header(&format!("a/{name}"), &format!("b/{name}")).to_string();
+    if text.is_empty() || *room == 0 {
+        return None;
+    }
+    if text.len() > *room {
+        text.truncate(text.floor_char_boundary(*room));
+        text.push_str("\n… the diff is too long to show\n");
+    }
+    *room = room.saturating_sub(text.len());
+    Some(text)
+}
+
+/// The files of an answered question as they were: what a tool that changes files compares with before it does. What a
+/// review of an edited call showed counts, else the card of the proposed one.
+pub(super) fn agreed_files(call: &Call) -> Vec<AgreedFile> {
+    let (Some(ticket), Some(decision)) = (call.ticket(), call.decision()) else { return Vec::new() };
+    reviewed_files(decision).unwrap_or_else(|| {
+        let agreed = |file: FilePreview| AgreedFile { path: file.path, before: file.before };
+        ticket.suspension.files().into_iter().map(agreed).collect()
+    })
+}
+
+fn arguments_hash(call: &ToolCall) -> String {
+    sha256_hex(json!([call.name, sorted(&call.arguments)]).to_string())
+}
+
+impl Driver {
+    /// Looks at the world that a call would run in. `also`: files that are looked at besides those the call touches.
+    async fn look(
+        &mut self,
+        call: &ToolCall,
+        tool: &Arc<dyn Tool>,
+        ctx: ToolCallContext,
+        previews: &[FilePreview],
+        also: &[SeenFile],
+    ) -> World {
+        let cwd = self.shared.cwd.clone();
+        let asked_at = self.shared.clock.now_ms();
+        let arguments = Some(arguments_hash(call));
+        let (tool, args) = (Arc::clone(tool), call.arguments.clone());
+        let mut files: Vec<SeenFile> = previews.iter().map(SeenFile::of_preview).collect();
+        let known: Vec<String> = also.iter().map(|file| file.path.clone()).collect();
+        let looked = tokio::task::spawn_blocking(move || {
+            let touched = std::panic::catch_unwind(AssertUnwindSafe(|| tool.touches(&args, &ctx)));
+            let mut paths: Vec<PathBuf> = touched.unwrap_or_default();
+            paths.truncate(MAX_TOUCHED);
+            paths.extend(known.iter().map(PathBuf::from));
+            let mut room = MAX_KEPT;
+            for path in paths {
+                if files.iter().all(|file| file.path != name(&path)) {
+                    files.push(SeenFile::look(&path, &mut room));
+                }
+            }
+            World {
+                arguments,
+                git: GitHead::of(&cwd),
+                cwd: (!cwd.as_os_str().is_empty()).then(|| name(&cwd)),
+                files,
+                asked_at,
+            }
+        });
+        looked.await.unwrap_or_default()
+    }
+
+    /// Puts the world into a question.
+    pub(super) async fn pin(
+        &mut self,
+        id: &CallId,
+        call: &ToolCall,
+        tool: &Arc<dyn Tool>,
+        ticket: &mut SuspendTicket,
+        previews: &[FilePreview],
+    ) {
+        let ctx = self.call_context(id, &call.name, None);
+        let world = self.look(call, tool, ctx, previews, &[]).await;
+        let parameters = &mut ticket.suspension.parameters;
+        if !parameters.is_object() {
+            *parameters = json!({});
+        }
+        parameters["world"] = serde_json::to_value(&world).unwrap_or(Value::Null);
+    }
+
+    /// An answer counts for what was shown. When the world moved since, the question is asked again.
+    pub(super) async fn still_true(
+        &mut self,
+        id: &CallId,
+        call: &ToolCall,
+        tool: &Arc<dyn Tool>,
+        ticket: SuspendTicket,
+    ) -> Result<Gate, RuntimeError> {
+        if world_of(&ticket).is_none() {
+            return Ok(Gate::Proceed);
+        }
+        let previews = match self.preview(id, call, tool.as_ref()).await {
+            Ok(previews) => previews,
+            // A question that showed no file was not about one: the tool says by itself what is wrong.
+            Err(_) if ticket.suspension.parameters.get("preview").is_none() => return Ok(Gate::Proceed),
+            Err(error) => {
+                let text = format!("not run: the file changed since the question: {error}");
+                return Ok(self.refuse(id, ToolResult::error_with_code(&call.name, "stale", text)));
+            }
+        };
+        let moved = self.moved(id, call, tool, &ticket, &previews).await;
+        if moved.words.is_empty() {
+            return Ok(Gate::Proceed);
+        }
+        let ticket = self.again(call, ticket, moved);
+        self.ask(id, call, tool, ticket, Some(previews)).await
+    }
+
+    /// A tool found a file otherwise than agreed while it was about to change it: the call did nothing and is asked
+    /// about again. `None` when that cannot be: then its words are its result.
+    pub(super) async fn moved_under(
+        &mut self,
+        id: &CallId,
+        call: &ToolCall,
+        why: &str,
+    ) -> Result<Option<Fact>, RuntimeError> {
+        let ticket = self.machine.call(id).and_then(|c| c.ticket().cloned());
+        let (Some(ticket), Some(tool)) = (ticket, self.agent.tools.get(&call.name).cloned()) else {
+            return Ok(None);
+        };
+        let Ok(previews) = self.preview(id, call, tool.as_ref()).await else { return Ok(None) };
+        let mut moved = self.moved(id, call, &tool, &ticket, &previews).await;
+        if moved.words.is_empty() {
+            moved.words.push(why.to_owned());
+        }
+        let mut ticket = self.again(call, ticket, moved);
+        self.complete(id, call, &tool, &mut ticket, &previews).await?;
+        self.record_suspended(id);
+        self.open(id, &mut ticket);
+        Ok(Some(Fact::Settled { call: id.clone(), outcome: Settled::Suspended(ticket) }))
+    }
+
+    async fn moved(
+        &mut self,
+        id: &CallId,
+        call: &ToolCall,
+        tool: &Arc<dyn Tool>,
+        ticket: &SuspendTicket,
+        previews: &[FilePreview],
+    ) -> Moved {
+        let decision = self.machine.call(id).and_then(|c| c.decision().cloned());
+        let is_passed = ticket.resume_mode == ToolCallResumeMode::PassDecisionToTool
+            && decision.as_ref().is_some_and(|decision| decision.result.is_object());
+        let is_edited = is_passed || decision.as_ref().is_some_and(|decision| decision.arguments.is_some());
+        let mut then = world_of(ticket).unwrap_or_default();
+        if let Some(reviewed) = decision.as_ref().and_then(reviewed_files) {
+            // The card's files were those of the proposed version.
+            let shown = ticket.suspension.files();
+            then.files.retain(|known| shown.iter().all(|file| name(&file.path) != known.path));
+            for file in reviewed {
+                let path = name(&file.path);
+                then.files.retain(|known| known.path != path);
+                then.files.push(SeenFile { path, hash: file.before, text: None });
+            }
+        }
+        let ctx = self.call_context(id, &call.name, None);
+        let now = self.look(call, tool, ctx, previews, &then.files).await;
+        let own = self.written_by_others(id, previews);
+        let shown = ticket.suspension.files();
+        then.moved(&now, &Compare { is_edited, shown: &shown, now: previews, own: &own })
+    }
+
+    /// The files that other calls of the step changed: by their results, or because a file is now what their card said
+    /// it would be. A result may be still on its way.
+    fn written_by_others(&self, id: &CallId, now: &[FilePreview]) -> Vec<String> {
+        let path = |details: &Value| details.get("path").and_then(Value::as_str).map(str::to_owned);
+        let done = self.step.results.iter().filter(|result| result.call != *id && result.result.is_success());
+        let done = done.filter_map(|other| other.result.details.as_ref().and_then(path));
+        let asked = self.open.tickets.iter().filter(|(other, _)| *other != id);
+        let as_shown = |file: &FilePreview| {
+            now.iter().any(|now| now.path == file.path && now.before.as_ref() == Some(&file.after))
+        };
+        let asked = asked.flat_map(|(_, ticket)| ticket.suspension.files()).filter(as_shown);
+        done.chain(asked.map(|file| name(&file.path))).collect()
+    }
+
+    /// The same question once more, with what moved.
+    fn again(&self, call: &ToolCall, mut ticket: SuspendTicket, moved: Moved) -> SuspendTicket {
+        let now = self.shared.clock.now_ms();
+        // It has as much time as it had.
+        let had = world_of(&ticket).map_or(0, |world| world.asked_at);
+        let question = &mut ticket.suspension;
+        question.expires_at = question.expires_at.map(|end| now.saturating_add(end.saturating_sub(had)));
+        let before = Question::of(question).stale.message;
+        let message = before.unwrap_or_else(|| question.message.clone());
+        question.message = format!("Asked again: {}. {message}", moved.words.join("; "));
+        question.parameters["stale"] =
+            json!(StaleQuestion { moved: moved.words, deltas: moved.deltas, message: Some(message) });
+        if call.arguments != ticket.pending.arguments
+            && let Some(parameters) = ticket.suspension.parameters.as_object_mut()
+        {
+            // They were proposed for the version before.
+            parameters.remove("proposals");
+            parameters.insert("args".to_owned(), call.arguments.clone());
+        }
+        ticket
+    }
+}
+
+/// The world of a question. One that an older version asked has only its preview.
+fn world_of(ticket: &SuspendTicket) -> Option<World> {
+    let parameters = &ticket.suspension.parameters;
+    if let Some(world) = parameters.get("world") {
+        return serde_json::from_value(world.clone()).ok();
+    }
+    parameters.get("preview").map(|_| World {
+        files: ticket.suspension.files().iter().map(SeenFile::of_preview).collect(),
+        ..World::default()
+    })
+}

@@ -1,0 +1,178 @@
+//! Group commit: requests share a transaction and an fsync. Each has its own savepoint, so a refused request rolls
+//! back only itself; and each is answered after the commit, so that acknowledged writes are durable.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, mpsc};
+
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::oneshot;
+
+use super::no_sync::Relaxed;
+use super::place::OpenFile;
+use super::{Change, Job, SqlFailure, Store, StoreError, change_feed, failpoint};
+
+/// So many requests share a transaction at most: the first of them waits for the last.
+const MOST: usize = 256;
+
+/// A request on its way through a shared transaction.
+pub(super) trait Member: Send {
+    /// Whether it waits for the disk.
+    fn is_durable(&self) -> bool;
+    /// Does the work inside of the transaction; `false` when nothing of it may stay.
+    fn work(&mut self, conn: &Connection) -> bool;
+    /// What others are told of, once it is durable.
+    fn change(&mut self) -> Option<Change>;
+    /// Answers. `failed`: the transaction did not become durable.
+    fn answer(self: Box<Self>, failed: Option<StoreError>);
+}
+
+struct Request<T, W, C> {
+    durable: bool,
+    work: Option<W>,
+    change: Option<C>,
+    result: Option<Result<T, SqlFailure>>,
+    reply: oneshot::Sender<Result<T, SqlFailure>>,
+}
+
+impl<T, W, C> Member for Request<T, W, C>
+where
+    T: Send,
+    W: FnOnce(&Connection) -> Result<T, SqlFailure> + Send,
+    C: FnOnce(&T) -> Option<Change> + Send,
+{
+    fn is_durable(&self) -> bool {
+        self.durable
+    }
+
+    fn work(&mut self, conn: &Connection) -> bool {
+        self.result = self.work.take().map(|work| work(conn));
+        matches!(self.result, Some(Ok(_)))
+    }
+
+    fn change(&mut self) -> Option<Change> {
+        let Some(Ok(value)) = &self.result else { return None };
+        self.change.take().and_then(|change| change(value))
+    }
+
+    fn answer(self: Box<Self>, failed: Option<StoreError>) {
+        let Self { result, reply, .. } = *self;
+        let result = match (failed, result) {
+            (Some(error), Some(Ok(_)) | None) => Err(error.into()),
+            (_, Some(result)) => result,
+            // It panicked. Its caller reads `Closed`.
+            (None, None) => return,
+        };
+        let _ = reply.send(result);
+    }
+}
+
+impl Store {
+    /// Writes in a transaction that other requests may share. Others are told of the change behind the commit.
+    /// `durable`: the commit waits for the disk.
+    pub(super) async fn write_grouped<T, W, C>(
+        &self,
+        durable: bool,
+        work: W,
+        change: C,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Connection) -> Result<T, SqlFailure> + Send + 'static,
+        C: FnOnce(&T) -> Option<Change> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let member = Request { durable, work: Some(work), change: Some(change), result: None, reply };
+        let job = Job::Grouped(Box::new(member), Beside { bell: self.bell.clone(), file: self.file.clone() });
+        self.jobs.send(job).map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?.map_err(|SqlFailure(error)| self.named(error))
+    }
+}
+
+/// What a group needs besides the connection.
+pub(super) struct Beside {
+    bell: change_feed::ChangeNotifier,
+    file: Option<Arc<OpenFile>>,
+}
+
+/// Carries out a request together with those behind it. Gives the first one that does not belong to the group.
+pub(super) fn carry_out(
+    conn: &mut Connection,
+    first: Box<dyn Member>,
+    beside: &Beside,
+    queue: &mpsc::Receiver<Job>,
+) -> Option<Job> {
+    // How a transaction is committed is said before it begins: one that does not wait takes only those that need not.
+    let durable = first.is_durable();
+    let mut members = vec![first];
+    let mut next = None;
+    let done = (|| {
+        beside.file.as_ref().map_or(Ok(()), |file| file.check())?;
+        let mut relaxed;
+        let conn = if durable {
+            conn
+        } else {
+            relaxed = Relaxed::new(conn)?;
+            &mut *relaxed
+        };
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        while let Some(member) = members.last_mut() {
+            work(&tx, &mut **member)?;
+            if members.len() == MOST {
+                break;
+            }
+            match queue.try_recv() {
+                Ok(Job::Grouped(another, _)) if durable || !another.is_durable() => members.push(another),
+                Ok(job @ (Job::Grouped(..) | Job::Work(_) | Job::Close { .. })) => {
+                    next = Some(job);
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        failpoint::failpoint("store.mailbox.before");
+        tx.commit()?;
+        failpoint::failpoint("store.mailbox.after");
+        Ok::<_, SqlFailure>(())
+    })();
+    let failed = Result::err(done).map(|SqlFailure(error)| error);
+    if failed.is_none() {
+        let mut told: Vec<Change> = Vec::new();
+        for change in members.iter_mut().filter_map(|member| member.change()) {
+            if !told.contains(&change) {
+                beside.bell.ring(&change);
+                told.push(change);
+            }
+        }
+    }
+    for member in members {
+        member.answer(failed.as_ref().map(copy_of));
+    }
+    next
+}
+
+/// One member's work. What it refused, or panicked over, leaves nothing.
+fn work(tx: &Connection, member: &mut dyn Member) -> rusqlite::Result<()> {
+    tx.prepare_cached("SAVEPOINT member")?.execute(())?;
+    let stays = catch_unwind(AssertUnwindSafe(|| member.work(tx))).unwrap_or_else(|_| {
+        tracing::error!("a request to the store panicked");
+        false
+    });
+    if !stays {
+        tx.prepare_cached("ROLLBACK TO member")?.execute(())?;
+    }
+    tx.prepare_cached("RELEASE member")?.execute(())?;
+    Ok(())
+}
+
+/// The same failure for each of a group.
+fn copy_of(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::Busy { pid } => StoreError::Busy { pid: *pid },
+        StoreError::Gone { path } => StoreError::Gone { path: path.clone() },
+        StoreError::Full => StoreError::Full,
+        StoreError::ReadOnly => StoreError::ReadOnly,
+        StoreError::Corrupt(why) => StoreError::Corrupt(why.clone()),
+        StoreError::Database(why) => StoreError::Database(why.to_string().into()),
+        other => StoreError::Database(other.to_string().into()),
+    }
+}

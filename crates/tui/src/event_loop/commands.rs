@@ -1,0 +1,209 @@
+//! The UI loop, the only place that executes commands.
+
+use std::io;
+use std::ops::ControlFlow;
+
+use super::super::app::App;
+use super::super::host::{ProgramMsg, Renewal};
+use super::super::input::Input;
+use super::super::msg::{Cmd, Msg};
+use super::super::terminal::{self, TerminalGuard};
+use super::super::view::scrollback::Feed;
+use super::super::{Cause, TuiError};
+use super::Loop;
+use super::perform::Performer;
+use super::screen::Screen;
+use aye_core::contract::ids::ThreadId;
+
+/// A terminal that is taken and given back.
+pub(super) trait Tty {
+    /// Not a key more is read.
+    fn stop_reading(&self);
+    /// The modes that the terminal had before are back.
+    fn give(&self);
+    /// It is ours again, and keys are read.
+    fn take(&self) -> io::Result<()>;
+    /// The process stands still until somebody has it go on.
+    fn stop_process(&self) -> io::Result<()>;
+}
+
+/// The terminal of this process.
+pub(super) struct OwnTty {
+    pub(super) guard: TerminalGuard,
+    pub(super) input: Input,
+}
+
+impl Tty for OwnTty {
+    fn stop_reading(&self) {
+        self.input.pause();
+    }
+
+    fn give(&self) {
+        self.guard.pause();
+    }
+
+    fn take(&self) -> io::Result<()> {
+        self.guard.resume()?;
+        self.input.resume();
+        Ok(())
+    }
+
+    fn stop_process(&self) -> io::Result<()> {
+        terminal::stop_process()
+    }
+}
+
+/// Who has the terminal meanwhile.
+enum Lent<'a> {
+    /// The person's editor, with a text and its name.
+    Editor(&'a str, &'a str),
+    /// A background command of a conversation, by its id.
+    Command(&'a ThreadId, &'a str),
+}
+
+/// The model, the screen that shows it, what the loop waits for, and whoever carries out what it asks for.
+pub(super) struct Stage<W: io::Write, T> {
+    pub(super) app: App,
+    pub(super) screen: Screen<W>,
+    pub(super) waits: Loop,
+    pub(super) performer: Performer,
+    pub(super) tty: T,
+}
+
+impl<W: io::Write, T: Tty> Stage<W, T> {
+    /// Tells the model what happened and does what it asks for. Gives the reason when it is to end.
+    pub(super) async fn tell(&mut self, msg: Msg) -> Result<Option<Cause>, TuiError> {
+        let cause = match msg {
+            Msg::Hangup => Cause::Hangup,
+            Msg::Terminate => Cause::Terminated,
+            _ => Cause::Quit,
+        };
+        let cmds = self.app.update(self.waits.now(), msg);
+        Ok(self.obey(cmds).await?.is_break().then_some(cause))
+    }
+
+    /// Carries out commands.
+    pub(super) async fn obey(&mut self, cmds: Vec<Cmd>) -> Result<ControlFlow<()>, TuiError> {
+        for cmd in cmds {
+            match cmd {
+                Cmd::Quit => return Ok(ControlFlow::Break(())),
+                Cmd::Redraw => self.screen.redraw(),
+                Cmd::Suspend => self.suspend()?,
+                Cmd::Editor(id, draft) => {
+                    let edited = self.lend(Lent::Editor(&draft.text, &draft.name)).await?;
+                    self.performer.tell(Msg::EditorClosed(id, draft.argument, edited));
+                }
+                Cmd::Renew => self.renew().await,
+                Cmd::Compose(text) => {
+                    let edited = self.lend(Lent::Editor(&text, "message.md")).await?;
+                    self.performer.tell(Msg::Composed(edited));
+                }
+                Cmd::View(name, text) => {
+                    if let Err(why) = self.lend(Lent::Editor(&text, &name)).await? {
+                        self.performer.tell(Msg::Failed(why));
+                    }
+                }
+                Cmd::TakeOver(thread, id) => {
+                    if let Err(why) = self.lend(Lent::Command(&thread, &id)).await? {
+                        self.performer.tell(Msg::Failed(why));
+                    }
+                }
+                Cmd::ShowWhole(entries) => {
+                    for entry in entries {
+                        let lines = Feed::whole(&self.app, &self.screen.look, entry);
+                        self.screen.append(lines);
+                    }
+                }
+                Cmd::AskBackground => self.screen.ask_background(),
+                Cmd::AskTerminal(question) => self.screen.ask(&[question]),
+                Cmd::Copy(text) => self.screen.copy(&text),
+                Cmd::Notify { bell, desktop } => self.screen.tell(bell, desktop.as_deref()),
+                other => self.performer.perform(other),
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Has the program built anew. Keys wait meanwhile: nothing is sent to what is about to go.
+    async fn renew(&mut self) {
+        let renewed = match self.performer.host().renew().await {
+            Ok(Some(host)) => {
+                let renewal = Renewal { info: host.info(), untrusted: host.untrusted() };
+                self.performer.serve(host);
+                self.performer.load(&mut self.app);
+                Ok(Some(Box::new(renewal)))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        };
+        self.performer.tell(ProgramMsg::Renewed(renewed));
+    }
+
+    /// Shows the model as it is now and tells it that it was seen; `false`: the size changed while the picture was made.
+    pub(super) async fn show(&mut self) -> Result<(bool, Option<Cause>), TuiError> {
+        self.screen.draw(&self.app).map_err(TuiError::Write)?;
+        if self.screen.terminal.was_missed() {
+            return Ok((false, None));
+        }
+        Ok((true, self.tell(Msg::Drawn).await?))
+    }
+
+    fn give(&mut self) -> Result<(), TuiError> {
+        self.tty.stop_reading();
+        self.screen.leave_other().and_then(|()| self.screen.finish()).map_err(TuiError::Write)?;
+        self.tty.give();
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<(), TuiError> {
+        self.tty.take().map_err(TuiError::NoTerminal)?;
+        self.screen.redraw();
+        Ok(())
+    }
+
+    /// Ctrl-Z: the terminal goes back to the shell until `fg`.
+    fn suspend(&mut self) -> Result<(), TuiError> {
+        self.give()?;
+        let stopped = self.tty.stop_process();
+        self.take()?;
+        if stopped.is_err() {
+            self.app.say_hint("this process cannot be suspended here");
+        }
+        Ok(())
+    }
+
+    /// Lends the terminal to the person's editor, or to a command. What happens meanwhile is told afterwards; the end of
+    /// the program ends the editor too.
+    async fn lend(&mut self, to: Lent<'_>) -> Result<Result<String, String>, TuiError> {
+        self.give()?;
+        let host = self.performer.host();
+        let mut later = Vec::new();
+        let edited = {
+            let editing = async {
+                match to {
+                    Lent::Editor(text, name) => host.edit(text, name).await,
+                    Lent::Command(thread, id) => host.take_over(thread, id).await.map(|()| String::new()),
+                }
+                .map_err(|error| error.to_string())
+            };
+            tokio::pin!(editing);
+            loop {
+                tokio::select! {
+                    edited = &mut editing => break edited,
+                    Some(answer) = self.waits.answers.recv() => {
+                        let is_end = matches!(answer, Msg::Hangup | Msg::Terminate);
+                        later.push(answer);
+                        if is_end {
+                            break Err("the editor was closed".to_owned());
+                        }
+                    }
+                }
+            }
+        };
+        self.take()?;
+        for msg in later {
+            self.performer.tell(msg);
+        }
+        Ok(edited)
+    }
+}

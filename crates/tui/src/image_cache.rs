@@ -1,0 +1,221 @@
+//! Images of the conversation as far as the screen needs them: fetched when an entry has one, kept for a while.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+mod protocol;
+
+use super::app::App;
+use super::graphics::Place;
+use super::msg::Cmd;
+use super::theme::Depth;
+use super::transcript::{Entry, Moment};
+use crate::host::ImageCmd;
+use aye_core::contract::image::{Drawn, ImageRef, Packed, Pixels};
+use protocol::Heard;
+pub use protocol::Way;
+
+/// So many are kept; each has some 60 KiB.
+const KEPT: usize = 64;
+/// Those for a terminal that draws pixels have no more bytes than these.
+const KEPT_BYTES: usize = 32 << 20;
+/// Pictures of so many of the last entries are asked for.
+const LAST: usize = 400;
+/// Columns and rows of cells that a picture takes where it is printed.
+pub const SMALL: (u16, u16) = (48, 12);
+/// Columns before one.
+pub const INDENT: u16 = 2;
+
+/// How pictures are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Images {
+    /// In pixels where the terminal draws them, else with cells.
+    #[default]
+    Auto,
+    /// As files in sequences of iTerm2, without asking the terminal whether it knows them.
+    Iterm2,
+    /// As sixels, where the size of a cell is known.
+    Sixel,
+    /// With cells.
+    Blocks,
+    /// By name only.
+    Off,
+}
+
+/// What is known of a picture.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shown {
+    /// It is on its way.
+    Asked,
+    /// It is here, to be drawn with cells.
+    Here(Arc<Pixels>),
+    /// It is here, for a terminal that places pixels.
+    Packed(Arc<Packed>),
+    /// It is here, for a terminal that draws pixels where its cursor stands.
+    Plate(Arc<Drawn>),
+    /// Why it cannot be shown.
+    Broken(String),
+}
+
+/// Images of the conversation, as far as the screen needs them.
+#[derive(Clone, Debug, Default)]
+pub struct ImageCache {
+    /// In how many colours pictures are drawn; `None`: not at all.
+    depth: Option<Depth>,
+    images: Images,
+    way: Way,
+    heard: Heard,
+    /// Pictures are not asked for before: until then the terminal may say how it wants them.
+    held: Option<Moment>,
+    /// Columns and rows of cells that one may take that is printed.
+    room: (u16, u16),
+    known: HashMap<String, (ImageRef, Shown)>,
+    order: VecDeque<String>,
+    /// Which conversation was looked at, how many entries it had, and how many results with pictures.
+    looked: (u32, usize, usize),
+}
+
+impl ImageCache {
+    /// Pictures are drawn in so many colours.
+    pub fn new(depth: Option<Depth>) -> ImageCache {
+        ImageCache { depth, room: SMALL, ..ImageCache::default() }
+    }
+
+    /// As the person wants it.
+    #[must_use]
+    pub fn shown(self, images: Images) -> ImageCache {
+        let depth = if images == Images::Off { None } else { self.depth };
+        ImageCache { depth, images, ..self }
+    }
+
+    /// In how many colours they are drawn, when they are.
+    pub fn depth(&self) -> Option<Depth> {
+        self.depth
+    }
+
+    /// What is known of a picture. Nothing is known of one that is not shown.
+    pub fn get(&self, image: &ImageRef) -> Option<&Shown> {
+        self.known.get(&image.hash).map(|(_, shown)| shown)
+    }
+
+    /// How many of these are not on their way: lines that were laid out with fewer are stale.
+    pub fn ready(&self, images: &[ImageRef]) -> usize {
+        images.iter().filter(|image| !matches!(self.get(image), Some(Shown::Asked))).count()
+    }
+
+    /// How these are shown: lines that were laid out at another number are stale.
+    pub fn stage(&self, images: &[ImageRef]) -> usize {
+        let packed = images.iter().filter(|image| matches!(self.get(image), Some(Shown::Packed(_)))).count();
+        self.ready(images) + packed * (images.len() + 1)
+    }
+
+    /// The place with that number, and what is shown there.
+    pub fn place(&self, id: u32) -> Option<(Place, &Packed)> {
+        self.known.values().find_map(|(image, shown)| match shown {
+            Shown::Packed(packed) => Some((Place::of(image, id)?, &**packed)),
+            Shown::Asked | Shown::Here(_) | Shown::Plate(_) | Shown::Broken(_) => None,
+        })
+    }
+
+    /// What is drawn where that number stands.
+    pub fn plate(&self, id: u32) -> Option<&Arc<Drawn>> {
+        self.known.values().find_map(|(image, shown)| match shown {
+            Shown::Plate(drawn) if Place::of_plate(image, drawn).id == id => Some(drawn),
+            Shown::Plate(_) | Shown::Packed(_) | Shown::Asked | Shown::Here(_) | Shown::Broken(_) => None,
+        })
+    }
+
+    /// Takes in what came of a picture.
+    pub fn take(&mut self, hash: &str, pixels: Result<Pixels, String>) {
+        // A better one is on its way, or here.
+        if self.way == Way::Cells {
+            self.set(hash, pixels.map(|pixels| Shown::Here(Arc::new(pixels))));
+        }
+    }
+
+    /// The same for a terminal that places pixels.
+    pub fn take_packed(&mut self, hash: &str, packed: Result<Packed, String>) {
+        if self.way == Way::Placed {
+            self.set(hash, packed.map(|packed| Shown::Packed(Arc::new(packed))));
+            self.forget_heavy();
+        }
+    }
+
+    /// The same for one that draws them.
+    pub fn take_plate(&mut self, hash: &str, drawn: Result<Drawn, String>) {
+        let is_wanted = match (&drawn, self.known.get(hash)) {
+            (Ok(drawn), Some((image, _))) => {
+                // One that was made for something else, another one is on its way for.
+                matches!(self.wanted(image), Cmd::Image(ImageCmd::Plate(_, now))
+                    if (now.drawing, now.cell) == (drawn.canvas.drawing, drawn.canvas.cell))
+            }
+            (Err(_), Some(_)) => matches!(self.way, Way::Drawn(_)),
+            (_, None) => false,
+        };
+        if is_wanted {
+            self.set(hash, drawn.map(|drawn| Shown::Plate(Arc::new(drawn))));
+            self.forget_heavy();
+        }
+    }
+
+    fn forget_heavy(&mut self) {
+        let bytes = |known: &HashMap<String, (ImageRef, Shown)>| -> usize {
+            let of = |(_, shown): &(ImageRef, Shown)| match shown {
+                Shown::Packed(packed) => packed.zlib.len(),
+                Shown::Plate(drawn) => drawn.bytes.len(),
+                Shown::Asked | Shown::Here(_) | Shown::Broken(_) => 0,
+            };
+            known.values().map(of).sum()
+        };
+        while self.order.len() > 1 && bytes(&self.known) > KEPT_BYTES {
+            self.forget_oldest();
+        }
+    }
+
+    fn set(&mut self, hash: &str, shown: Result<Shown, String>) {
+        if let Some((_, known)) = self.known.get_mut(hash) {
+            *known = shown.unwrap_or_else(Shown::Broken);
+        }
+    }
+
+    fn ask(&mut self, image: &ImageRef, cmds: &mut Vec<Cmd>) {
+        if self.known.contains_key(&image.hash) {
+            return;
+        }
+        self.known.insert(image.hash.clone(), (image.clone(), Shown::Asked));
+        self.order.push_back(image.hash.clone());
+        if self.order.len() > KEPT {
+            self.forget_oldest();
+        }
+        if self.held.is_none() {
+            cmds.push(self.wanted(image));
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.order.pop_front() {
+            self.known.remove(&oldest);
+        }
+    }
+}
+
+impl App {
+    /// Asks for pictures of entries that came since the last time.
+    pub(super) fn want_pictures(&mut self, cmds: &mut Vec<Cmd>) {
+        if self.gallery.held_until().is_some_and(|until| until <= self.now) {
+            self.gallery.let_go(cmds);
+        }
+        let entries = self.transcript.entries();
+        let now = (self.epoch, entries.len(), self.transcript.pictured());
+        if self.gallery.depth.is_none() || self.gallery.looked == now {
+            return;
+        }
+        self.gallery.looked = now;
+        self.gallery.fit(self.size, INDENT);
+        let last = entries.iter().rev().take(LAST);
+        let images: Vec<ImageRef> = last.flat_map(Entry::images).take(KEPT).cloned().collect();
+        for image in images.iter().rev() {
+            self.gallery.ask(image, cmds);
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! Rewind: the list of points, what to restore, and the menu of a conversation.
+
+use super::super::app::{App, HINT_MS, RunState};
+use super::super::host::{ExportFormat, ThreadCmd};
+use super::super::keymap::{Action, Place};
+use super::super::msg::Cmd;
+use super::super::picker::{PickRow, Picker, PickerKind};
+use super::super::thread_actions::{BackCmd, BackMsg, BackPoints, BackPreview, Chooses, WentBack};
+use super::super::transcript::Level;
+use super::super::viewer::source;
+use aye_core::contract::display::visible_line;
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::record::ThreadSummary;
+use aye_core::contract::snapshot::{BackWhat, ChangedFile};
+
+/// How long a second Esc has.
+const TWICE_MS: u64 = 1000;
+/// Files that are named below the list.
+const NAMED: usize = 8;
+/// Letters that a search of all that was said begins with.
+const SEARCHED: usize = 3;
+/// The value of the row that undoes the last rewind.
+const UNDO: &str = "undo";
+
+impl App {
+    /// Esc with nothing written and nothing running: the second one asks where to go back to.
+    pub(super) fn arm_rewind(&mut self, cmds: &mut Vec<Cmd>) {
+        if !self.composer.is_empty() || self.transcript.is_empty() {
+            return;
+        }
+        let armed = self.back.armed.take().is_some_and(|armed| self.now.since(armed) < TWICE_MS);
+        if armed {
+            self.hint = None;
+            self.ask_where(Chooses::Back, cmds);
+            return;
+        }
+        self.back.armed = Some(self.now);
+        let chord = self.keymap.chord_of(Place::Composer, Action::Interrupt);
+        self.hint = Some((
+            format!("{chord} again: rewind to an earlier message"),
+            self.now.plus(HINT_MS.min(TWICE_MS)),
+        ));
+    }
+
+    pub(super) fn back_command(&mut self, name: &str, words: &str, cmds: &mut Vec<Cmd>) {
+        // What git knows has to do with no conversation.
+        if let ("diff", ("git", rest)) = (name, words.split_once(char::is_whitespace).unwrap_or((words, "")))
+        {
+            cmds.push(Cmd::Back(BackCmd::GitChanges(rest.trim().to_owned())));
+            return;
+        }
+        let Some(thread) = self.thread_id().cloned() else {
+            self.say_hint("no conversation is open yet");
+            return;
+        };
+        match name {
+            "rewind" => self.ask_where(Chooses::Back, cmds),
+            "fork" => self.ask_where(Chooses::Fork, cmds),
+            "diff" => cmds.push(Cmd::Back(BackCmd::Changes(thread, words.to_owned()))),
+            "rename" if words.is_empty() => self.ask_name(&thread),
+            "rename" => cmds.push(Cmd::Back(BackCmd::Rename(thread, words.to_owned()))),
+            "compare" if words.is_empty() => {
+                self.back.menu = Some(thread);
+                self.fetch(PickerKind::Compare, Cmd::Thread(ThreadCmd::List), cmds);
+            }
+            _ => cmds.push(Cmd::Back(BackCmd::Compare(thread, ThreadId::from(words)))),
+        }
+    }
+
+    fn ask_where(&mut self, chooses: Chooses, cmds: &mut Vec<Cmd>) {
+        if self.is_awake() && chooses == Chooses::Back {
+            self.say_hint("interrupt the run first, then rewind");
+            return;
+        }
+        let Some(thread) = self.thread_id().cloned() else { return };
+        let kind = match chooses {
+            Chooses::Back => PickerKind::Back,
+            Chooses::Fork => PickerKind::Fork,
+        };
+        self.back.menu = Some(thread.clone());
+        self.fetch(kind, Cmd::Back(BackCmd::Points(thread, chooses)), cmds);
+    }
+
+    fn list_points(&mut self, chooses: Chooses, points: &BackPoints) {
+        let kind = match chooses {
+            Chooses::Back => PickerKind::Back,
+            Chooses::Fork => PickerKind::Fork,
+        };
+        if points.points.is_empty() && (points.undo.is_none() || chooses == Chooses::Fork) {
+            self.picker = None;
+            self.say_hint("this conversation has no messages yet");
+            return;
+        }
+        let mut rows = Vec::new();
+        match (chooses, &points.undo) {
+            (Chooses::Back, Some(undo)) => rows.push(PickRow {
+                value: UNDO.to_owned(),
+                label: "undo the last rewind".to_owned(),
+                detail: undo.clone(),
+                ..PickRow::default()
+            }),
+            (Chooses::Fork, _) => rows.push(PickRow {
+                value: String::new(),
+                label: "here: the whole conversation".to_owned(),
+                ..PickRow::default()
+            }),
+            (Chooses::Back, None) => {}
+        }
+        // The latest is the nearest to the thought.
+        rows.extend(points.points.iter().rev().map(|point| {
+            let mark = match (point.is_message, chooses) {
+                (true, _) => "❯ ",
+                (false, _) => "  ",
+            };
+            PickRow {
+                value: point.keep.to_string(),
+                label: format!("{mark}{}", point.text.trim().lines().next().unwrap_or("(a picture)")),
+                note: self.clock.ago(self.now, point.at),
+                ..PickRow::default()
+            }
+        }));
+        self.fill_picker(kind, rows);
+    }
+
+    /// Enter in a list of this part.
+    pub(super) fn pick_back(&mut self, kind: PickerKind, value: &str, cmds: &mut Vec<Cmd>) {
+        let Some(thread) = self.back.menu.clone().or_else(|| self.thread_id().cloned()) else { return };
+        match kind {
+            PickerKind::Back => {
+                let keep = if value == UNDO { None } else { value.parse().ok() };
+                self.back.chosen = Some(keep);
+                self.back.preview = None;
+                self.fetch(PickerKind::BackWhat, Cmd::Back(BackCmd::Preview(thread, keep)), cmds);
+            }
+            PickerKind::Fork => cmds.push(Cmd::Back(BackCmd::Fork(thread, value.parse().ok()))),
+            PickerKind::BackWhat => {
+                if let (Some(what), Some(keep)) = (BackWhat::parse(value), self.back.chosen.take()) {
+                    cmds.push(Cmd::Back(BackCmd::Go(thread, keep, what)));
+                }
+            }
+            PickerKind::Thread => self.do_with_thread(value, thread, cmds),
+            PickerKind::DeleteThread => {
+                if value == "yes" {
+                    cmds.push(Cmd::Back(BackCmd::Delete(thread)));
+                } else {
+                    self.fetch(PickerKind::Threads, Cmd::Thread(ThreadCmd::List), cmds);
+                }
+            }
+            PickerKind::Compare => cmds.push(Cmd::Back(BackCmd::Compare(thread, ThreadId::from(value)))),
+            PickerKind::NameThread
+            | PickerKind::Threads
+            | PickerKind::Inbox
+            | PickerKind::Models
+            | PickerKind::Skills
+            | PickerKind::Rules
+            | PickerKind::Grants
+            | PickerKind::Grant
+            | PickerKind::Modes
+            | PickerKind::Efforts
+            | PickerKind::Logins
+            | PickerKind::Key
+            | PickerKind::History
+            | PickerKind::Themes
+            | PickerKind::Help => {}
+        }
+    }
+
+    fn previewed_back(&mut self, keep: Option<u64>, preview: BackPreview) {
+        if self.back.chosen != Some(keep) {
+            return;
+        }
+        let has_files = preview.no_files.is_none() && !preview.files.is_empty();
+        let count = files_in_words(&preview.files);
+        let row = |what: BackWhat, label: &str, detail: String| PickRow {
+            value: what.as_str().to_owned(),
+            label: label.to_owned(),
+            detail,
+            ..PickRow::default()
+        };
+        let mut rows = Vec::new();
+        if preview.moves && has_files {
+            rows.push(row(BackWhat::Both, "conversation and files", count.clone()));
+        }
+        if preview.moves {
+            let detail = if has_files { "files stay unchanged" } else { "" };
+            rows.push(row(BackWhat::Conversation, "conversation", detail.to_owned()));
+        }
+        if has_files {
+            let detail = if preview.moves { "messages stay".to_owned() } else { count };
+            rows.push(row(BackWhat::Files, "files", detail));
+        }
+        self.back.preview = Some(preview);
+        self.fill_picker(PickerKind::BackWhat, rows);
+    }
+
+    /// What is said of the chosen row below a list.
+    pub fn picker_details(&self) -> Vec<String> {
+        let Some(kind) = self.picker.as_ref().map(|picker| picker.kind) else { return Vec::new() };
+        if kind != PickerKind::BackWhat {
+            return self.inbox_details();
+        }
+        let Some(preview) = &self.back.preview else { return Vec::new() };
+        let mut lines = Vec::new();
+        lines.extend(preview.no_files.iter().map(|why| format!("files stay unchanged: {why}")));
+        lines.extend(preview.files.iter().take(NAMED).map(file_in_words));
+        if preview.files.len() > NAMED {
+            lines.push(format!("… and {} more", preview.files.len() - NAMED));
+        }
+        lines.extend(preview.notes.iter().cloned());
+        lines
+    }
+
+    pub(super) fn fill_threads(&mut self) {
+        let rows = self.thread_rows(&self.back.threads);
+        self.fill_picker(PickerKind::Threads, rows.clone());
+        let other = self.back.menu.as_ref().map(ThreadId::as_str);
+        let rows = rows.into_iter().filter(|row| Some(row.value.as_str()) != other).collect();
+        self.fill_picker(PickerKind::Compare, rows);
+    }
+
+    /// What was typed into the list of conversations is searched in all that was said.
+    pub(super) fn search_threads(&mut self, cmds: &mut Vec<Cmd>) {
+        let Some(picker) = self.picker.as_ref().filter(|picker| picker.kind == PickerKind::Threads) else {
+            return;
+        };
+        let words = picker.filter().trim().to_owned();
+        if words == self.back.searched.1 {
+            return;
+        }
+        self.back.searched = (self.back.searched.0 + 1, words.clone());
+        if !self.back.found.is_empty() {
+            self.back.found.clear();
+            self.fill_threads();
+        }
+        if words.chars().count() >= SEARCHED {
+            cmds.push(Cmd::Back(BackCmd::Search(self.back.searched.0, words)));
+        }
+    }
+
+    fn found_threads(&mut self, number: u64, found: Vec<(ThreadId, String)>, is_all: bool) {
+        if number != self.back.searched.0 {
+            return;
+        }
+        let words = self.back.searched.1.clone();
+        self.back.found = found.into_iter().map(|(id, around)| (id.to_string(), around)).collect();
+        self.fill_threads();
+        if !is_all {
+            self.say_hint(format!("too many conversations to search all for “{words}”"));
+        }
+    }
+
+    fn summary(&self, thread: &ThreadId) -> Option<&ThreadSummary> {
+        self.back.threads.iter().find(|summary| summary.thread.id == *thread)
+    }
+
+    /// What can be done with the chosen conversation.
+    pub(super) fn open_thread_menu(&mut self) {
+        let Some(chosen) = self.picker.as_ref().and_then(Picker::chosen) else { return };
+        let thread = ThreadId::from(chosen.value.clone());
+        let Some(summary) = self.summary(&thread) else { return };
+        let row = |value: &str, label: &str, detail: &str| PickRow {
+            value: value.to_owned(),
+            label: label.to_owned(),
+            detail: detail.to_owned(),
+            ..PickRow::default()
+        };
+        let (pin, pin_detail) =
+            if summary.marks.pinned { ("unpin", "remove the pin") } else { ("pin", "list it first") };
+        let rows = vec![
+            row("open", "open", &summary.thread.title),
+            row("rename", "rename", ""),
+            row(pin, pin, pin_detail),
+            row("fork", "fork", "at a message or step"),
+            row("compare", "compare", "with another conversation"),
+            row("md", "export Markdown", "to a file in this folder"),
+            row("json", "export JSON", "everything stored"),
+            row("html", "export HTML", "one file for a browser"),
+            row("delete", "delete", "asks for confirmation"),
+        ];
+        self.back.menu = Some(thread);
+        self.picker = Some(Picker::new(PickerKind::Thread, rows));
+    }
+
+    fn do_with_thread(&mut self, value: &str, thread: ThreadId, cmds: &mut Vec<Cmd>) {
+        match value {
+            "open" => self.open(Some(thread), cmds),
+            "rename" => self.ask_name(&thread),
+            "pin" | "unpin" => cmds.push(Cmd::Back(BackCmd::Pin(thread, value == "pin"))),
+            "fork" => {
+                self.fetch(PickerKind::Fork, Cmd::Back(BackCmd::Points(thread, Chooses::Fork)), cmds);
+            }
+            "compare" => self.fetch(PickerKind::Compare, Cmd::Thread(ThreadCmd::List), cmds),
+            "delete" => {
+                let messages = self.summary(&thread).map_or(0, |summary| summary.messages);
+                let row = |value: &str, label: &str, detail: String| PickRow {
+                    value: value.to_owned(),
+                    label: label.to_owned(),
+                    detail,
+                    ..PickRow::default()
+                };
+                let rows = vec![
+                    row("no", "no, keep it", String::new()),
+                    row("yes", "yes, delete it", format!("{messages} messages; cannot be undone")),
+                ];
+                self.picker = Some(Picker::new(PickerKind::DeleteThread, rows));
+            }
+            _ => {
+                if let Some(format) = ExportFormat::parse(value) {
+                    cmds.push(Cmd::Back(BackCmd::Export(thread, format)));
+                }
+            }
+        }
+    }
+
+    fn ask_name(&mut self, thread: &ThreadId) {
+        let title = self
+            .summary(thread)
+            .map(|summary| summary.thread.title.clone())
+            .or_else(|| self.thread.as_ref().filter(|own| own.id == *thread).map(|own| own.title.clone()))
+            .unwrap_or_default();
+        let row = PickRow { label: "Enter saves the name".to_owned(), ..PickRow::default() };
+        let mut picker = Picker::new(PickerKind::NameThread, vec![row]);
+        picker.set_filter(title);
+        self.back.menu = Some(thread.clone());
+        self.picker = Some(picker);
+    }
+
+    pub(super) fn name_thread(&mut self, cmds: &mut Vec<Cmd>) {
+        let title = self.picker.take().map(|picker| picker.filter().trim().to_owned()).unwrap_or_default();
+        if let (false, Some(thread)) = (title.is_empty(), self.back.menu.take()) {
+            cmds.push(Cmd::Back(BackCmd::Rename(thread, title)));
+        }
+    }
+
+    /// An answer of the host.
+    pub(super) fn back_told(&mut self, told: BackMsg, cmds: &mut Vec<Cmd>) {
+        match told {
+            BackMsg::Points(chooses, Ok(points)) => self.list_points(chooses, &points),
+            BackMsg::Preview(keep, Ok(preview)) => self.previewed_back(keep, preview),
+            BackMsg::Went(Ok(went)) => self.go_on_with(went, cmds),
+            BackMsg::Forked(Ok(forked)) => self.go_on_with(forked, cmds),
+            BackMsg::Found(number, found, is_all) => self.found_threads(number, found, is_all),
+            BackMsg::Marked(Ok(words)) => self.say_hint(words),
+            BackMsg::Deleted(thread, Ok(())) => {
+                if self.thread_id() == Some(&thread) {
+                    self.open(None, cmds);
+                }
+                self.fetch(PickerKind::Threads, Cmd::Thread(ThreadCmd::List), cmds);
+            }
+            BackMsg::Exported(Ok(path)) => {
+                self.transcript.note(Level::Info, format!("written to {}", path.display()));
+            }
+            // A screen reader is told everything in order.
+            BackMsg::Changes(Ok((changes, _))) if self.is_linear => self.transcript.changes(changes),
+            BackMsg::Changes(Ok((_, book))) if book.count() == 0 => {
+                self.transcript.note(Level::Info, "no differences");
+            }
+            BackMsg::Compared(Ok(book)) if self.is_linear => {
+                self.transcript.page("two conversations", source::book(&book));
+            }
+            BackMsg::Changes(Ok((_, book))) | BackMsg::Compared(Ok(book)) => self.open_book(*book),
+            BackMsg::Points(_, Err(why))
+            | BackMsg::Preview(_, Err(why))
+            | BackMsg::Went(Err(why))
+            | BackMsg::Forked(Err(why))
+            | BackMsg::Marked(Err(why))
+            | BackMsg::Deleted(_, Err(why))
+            | BackMsg::Exported(Err(why))
+            | BackMsg::Changes(Err(why))
+            | BackMsg::Compared(Err(why)) => {
+                self.picker = None;
+                self.transcript.note(Level::Warning, why);
+            }
+        }
+    }
+
+    fn go_on_with(&mut self, went: WentBack, cmds: &mut Vec<Cmd>) {
+        let is_same = self.thread_id() == Some(&went.thread);
+        let thread = went.thread.clone();
+        self.back.after_open = Some(went);
+        if is_same {
+            self.say_where_it_came_from(cmds);
+        } else {
+            self.run = RunState::Idle;
+            self.open(Some(thread), cmds);
+        }
+    }
+
+    /// The conversation that was gone back to is open.
+    pub(super) fn say_where_it_came_from(&mut self, cmds: &mut Vec<Cmd>) {
+        let Some(went) = self
+            .back
+            .after_open
+            .take_if(|went| self.thread.as_ref().is_some_and(|own| own.id == went.thread))
+        else {
+            return;
+        };
+        self.transcript.note(Level::Info, went.words);
+        for failed in went.failed {
+            self.transcript.note(Level::Warning, failed);
+        }
+        if let Some(text) = went.text.filter(|_| self.composer.is_empty()) {
+            self.composer.set(text);
+            self.refresh_palette(cmds);
+        }
+    }
+}
+
+/// `3 files, +10 −2`.
+fn files_in_words(files: &[ChangedFile]) -> String {
+    let sum = |of: fn(&ChangedFile) -> Option<usize>| files.iter().filter_map(of).sum::<usize>();
+    let (added, removed) = (sum(|file| file.added), sum(|file| file.removed));
+    let s = if files.len() == 1 { "" } else { "s" };
+    format!("{} file{s}, +{added} −{removed}", files.len())
+}
+
+fn file_in_words(file: &ChangedFile) -> String {
+    let counts = file.added.zip(file.removed).map(|(added, removed)| format!("  +{added} −{removed}"));
+    format!("{} {}{}", file.change.letter(), visible_line(&file.path), counts.unwrap_or_default())
+}

@@ -1,0 +1,377 @@
+//! The viewer and the full screen: keys and their effects.
+
+use crossterm::event::KeyEvent;
+
+use super::super::app::App;
+use super::super::diff::SIDES_NEED;
+use super::super::keymap::{Action, Place, typed};
+use super::super::msg::Cmd;
+use super::super::transcript::{self, Entry, EntryKind};
+use super::super::view;
+use super::super::viewer::source::{self, Code};
+use super::super::viewer::{Document, Found, Landmark, Reader, Scene, Search, Wanted};
+use crate::host::ThreadCmd;
+use aye_core::contract::ids::ThreadId;
+use aye_core::contract::record::StoredMessage;
+
+/// More is fetched from the store when so few entries are above.
+const NEAR: usize = 100;
+
+impl App {
+    /// Opens or closes the viewer.
+    pub(super) fn toggle_viewer(&mut self) {
+        if self.is_read_aloud() {
+            return;
+        }
+        if self.viewer.take().is_none() {
+            if self.transcript.entries().is_empty() {
+                self.say_hint("no messages yet");
+                return;
+            }
+            self.viewer = Some(Reader::new(true, &self.transcript));
+        }
+    }
+
+    /// Opens a book in the viewer.
+    pub(super) fn open_book(&mut self, book: Document) {
+        self.books += 1;
+        self.viewer = Some(Reader::of_book(Document { epoch: u32::MAX - self.books, ..book }));
+    }
+
+    /// A screen reader is told everything in order; another screen would tell it nothing.
+    fn is_read_aloud(&mut self) -> bool {
+        if self.is_linear {
+            self.say_hint("everything was already read out; the screen reader mode has no viewer");
+        }
+        self.is_linear
+    }
+
+    /// To the other screen, or back to the terminal's own scrollback.
+    pub fn toggle_screen(&mut self) {
+        if self.is_read_aloud() {
+            return;
+        }
+        self.pane = if self.pane.is_some() { None } else { Some(Reader::new(false, &self.transcript)) };
+    }
+
+    /// Does something with the reader that is on the screen, in what it reads.
+    pub(super) fn read<T>(&mut self, act: impl FnOnce(&mut Reader, &Scene<'_>) -> T) -> Option<T> {
+        let is_viewer = self.viewer.is_some();
+        let mut reader = if is_viewer { self.viewer.take() } else { self.pane.take() }?;
+        let book = reader.book.clone();
+        let scene = view::viewer::scene(self, reader.whole, book.as_deref());
+        let done = act(&mut reader, &scene);
+        if is_viewer {
+            self.viewer = Some(reader);
+        } else {
+            self.pane = Some(reader);
+        }
+        Some(done)
+    }
+
+    /// A key while the viewer is open.
+    pub(super) fn viewer_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
+        if self.viewer.as_ref().is_some_and(|viewer| viewer.input.is_some()) {
+            self.viewer_input_key(key, cmds);
+            return;
+        }
+        if let Some(action) = self.keymap.action(Place::Viewer, key) {
+            self.reader_action(action, cmds);
+        }
+    }
+
+    /// A key that moves the conversation on the full screen. `false`: it is meant for something else.
+    pub(super) fn pane_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
+        let action = self.keymap.action(Place::Composer, key);
+        match action {
+            Some(Action::PageUp | Action::PageDown | Action::ScrollUp | Action::ScrollDown) => {
+                let Some(action) = action else { return false };
+                if self.pane.is_some() {
+                    self.reader_action(action, cmds);
+                } else {
+                    self.say_hint("the terminal scrolls inline output; /screen switches to the full screen");
+                }
+                true
+            }
+            Some(Action::Search) => {
+                if self.viewer.is_none() {
+                    self.toggle_viewer();
+                }
+                if self.viewer.is_some() {
+                    self.reader_action(Action::Search, cmds);
+                }
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Another conversation is shown from now on.
+    pub(super) fn shows_another(&mut self) {
+        (self.loading.fetched_from, self.loading.fetching) = (None, false);
+        self.viewer = None;
+        if self.pane.is_some() {
+            self.pane = Some(Reader::new(false, &self.transcript));
+        }
+    }
+
+    /// Has the store give what stands above, when that is near.
+    pub(super) fn see_to_earlier(&mut self, cmds: &mut Vec<Cmd>) {
+        let viewer = self.viewer.as_ref().filter(|viewer| viewer.book.is_none());
+        let Some(reader) = viewer.or(self.pane.as_ref()) else {
+            self.forget_earlier();
+            return;
+        };
+        let Some(seq) = self.transcript.starts_at() else { return };
+        if self.loading.fetching || !reader.is_within(&self.transcript, NEAR) {
+            return;
+        }
+        if let Some(thread) = self.thread_id().cloned() {
+            self.loading.fetching = true;
+            self.loading.fetched_from.get_or_insert(seq);
+            cmds.push(Cmd::Thread(ThreadCmd::Earlier(thread, seq)));
+        }
+    }
+
+    /// Nobody looks at what was fetched any more.
+    fn forget_earlier(&mut self) {
+        if let Some(seq) = self.loading.fetched_from.take() {
+            self.transcript.forget_earlier(seq);
+        }
+    }
+
+    /// Leaves the beginning of a conversation that has become long to the store, while nobody looks at it.
+    pub(super) fn see_to_length(&mut self, cmds: &mut Vec<Cmd>) {
+        if self.loading.cutting || self.loading.opening > 0 || !self.is_at_the_end() {
+            return;
+        }
+        match self.transcript.cut() {
+            Some(place @ transcript::Place::Seq(seq)) => self.transcript.cut_at(&place, seq),
+            Some(transcript::Place::Message(message)) => {
+                let Some(thread) = self.thread_id().cloned() else { return };
+                self.loading.cutting = true;
+                cmds.push(Cmd::Thread(ThreadCmd::Place(thread, message)));
+            }
+            None => {}
+        }
+    }
+
+    /// The store said where a message stands: the conversation is cut there.
+    pub(super) fn placed(&mut self, thread: &ThreadId, message: String, seq: Result<Option<u64>, String>) {
+        self.loading.cutting = false;
+        let place = transcript::Place::Message(message);
+        if self.thread_id() != Some(thread) {
+            return;
+        }
+        match seq {
+            Ok(Some(seq)) if self.is_at_the_end() => self.transcript.cut_at(&place, seq),
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => self.transcript.no_cut_at(&place),
+        }
+    }
+
+    /// Whether nothing but the end of the conversation is looked at.
+    fn is_at_the_end(&self) -> bool {
+        self.viewer.is_none() && self.pane.as_ref().is_none_or(Reader::follows)
+    }
+
+    pub(super) fn earlier_came(
+        &mut self,
+        thread: &ThreadId,
+        messages: Result<Vec<StoredMessage>, String>,
+        cmds: &mut Vec<Cmd>,
+    ) {
+        self.loading.fetching = false;
+        if self.thread_id() != Some(thread) || self.loading.fetched_from.is_none() {
+            return;
+        }
+        match messages {
+            Ok(messages) => self.transcript.take_earlier(&messages),
+            Err(error) => {
+                self.say_hint(error);
+                self.loading.fetching = true;
+            }
+        }
+        self.see_to_earlier(cmds);
+    }
+
+    pub(super) fn copy_out(&mut self, text: String, what: &str, cmds: &mut Vec<Cmd>) {
+        let size = text.len();
+        cmds.push(Cmd::Copy(text));
+        self.say_hint(format!("copied {what}, {size} bytes, if the terminal allows it"));
+    }
+
+    pub(super) fn reader_action(&mut self, action: Action, cmds: &mut Vec<Cmd>) {
+        let jump = |app: &mut App, to: Landmark, forward: bool| {
+            if app.read(|reader, scene| reader.jump(scene, to, forward)) == Some(false) {
+                app.say_hint(if forward { "no more below" } else { "no more above" });
+            }
+        };
+        match action {
+            Action::ScrollUp => drop(self.read(|reader, scene| reader.scroll(scene, -1))),
+            Action::ScrollDown => drop(self.read(|reader, scene| reader.scroll(scene, 1))),
+            Action::PageUp | Action::PageDown => {
+                let sign = if action == Action::PageUp { -1 } else { 1 };
+                self.read(|reader, scene| reader.scroll(scene, sign * (scene.rows as isize - 1).max(1)));
+            }
+            Action::First => drop(self.read(|reader, scene| reader.end(scene, false))),
+            Action::Last => drop(self.read(|reader, scene| reader.end(scene, true))),
+            Action::NextMessage => jump(self, Landmark::Message, true),
+            Action::PreviousMessage => jump(self, Landmark::Message, false),
+            Action::NextTool => jump(self, Landmark::Tool, true),
+            Action::PreviousTool => jump(self, Landmark::Tool, false),
+            Action::NextQuestion => jump(self, Landmark::Question, true),
+            Action::PreviousQuestion => jump(self, Landmark::Question, false),
+            Action::Fold => drop(self.read(Reader::fold)),
+            Action::FoldAll => drop(self.read(Reader::fold_all)),
+            Action::ToggleSides => self.toggle_sides(),
+            Action::Search => self.begin_input(Wanted::Search),
+            Action::SearchNext => self.find(true),
+            Action::SearchPrevious => self.find(false),
+            Action::CodeBlock => {
+                if self.code_of_chosen().is_empty() {
+                    self.say_hint("this answer has no code block");
+                } else {
+                    self.begin_input(Wanted::Code);
+                }
+            }
+            Action::CopySource => {
+                let marked = self.read(Reader::marked).flatten();
+                if let Some(text) = marked {
+                    self.copy_out(text, "selection", cmds);
+                } else if let Some(kind) = self.chosen_kind() {
+                    let text = source::text(kind);
+                    self.copy_out(text, "source", cmds);
+                }
+            }
+            Action::View => {
+                if let Some(kind) = self.chosen_kind() {
+                    cmds.push(Cmd::View("message.md".to_owned(), source::text(kind)));
+                }
+            }
+            Action::ViewAll => {
+                let book = self.viewer.as_ref().and_then(|viewer| viewer.book.as_deref());
+                cmds.push(match book {
+                    Some(book) => Cmd::View("aye.diff".to_owned(), source::book(book)),
+                    None => Cmd::View("conversation.md".to_owned(), source::conversation(&self.transcript)),
+                });
+            }
+            Action::Close => {
+                let mark = self.viewer.as_mut().and_then(|viewer| viewer.mark.take());
+                if mark.is_none() {
+                    self.viewer = None;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Lays changes out in the other way.
+    pub(super) fn toggle_sides(&mut self) {
+        let columns = self.size.0;
+        if columns < SIDES_NEED {
+            self.say_hint(format!("side by side needs {SIDES_NEED} columns"));
+            return;
+        }
+        self.layout = self.layout.toggled(columns);
+        self.cards.are_laid_out_anew();
+    }
+
+    fn begin_input(&mut self, wanted: Wanted) {
+        if let Some(viewer) = &mut self.viewer {
+            viewer.input = Some((wanted, String::new()));
+        }
+    }
+
+    fn chosen_kind(&self) -> Option<&EntryKind> {
+        let reader = self.viewer.as_ref().or(self.pane.as_ref())?;
+        let scene = view::viewer::scene(self, reader.whole, reader.book.as_deref());
+        scene.transcript.entries().get(reader.chosen(&scene)).map(|entry| &entry.kind)
+    }
+
+    /// The blocks of code of the chosen answer, or the one nearest to what is chosen.
+    pub(crate) fn code_of_chosen(&self) -> Vec<Code> {
+        let Some(reader) = &self.viewer else { return Vec::new() };
+        let scene = view::viewer::scene(self, reader.whole, reader.book.as_deref());
+        let words = |entry: &Entry| match &entry.kind {
+            EntryKind::Assistant { text, .. } => Some(text.clone()),
+            _ => None,
+        };
+        let entries = scene.transcript.entries();
+        let (before, after) = entries.split_at((reader.chosen(&scene) + 1).min(entries.len()));
+        let answer = before.iter().rev().find_map(words).or_else(|| after.iter().find_map(words));
+        answer.map(|text| source::code_blocks(&text)).unwrap_or_default()
+    }
+
+    fn find(&mut self, forward: bool) {
+        if self.viewer.as_ref().is_none_or(|viewer| viewer.search.is_none()) {
+            self.begin_input(Wanted::Search);
+            return;
+        }
+        match self.read(|reader, scene| reader.find(scene, forward)) {
+            Some(Found::Wrapped) => self.say_hint("wrapped around"),
+            Some(Found::Nowhere)
+                if self.transcript.starts_at().is_some()
+                    && self.viewer.as_ref().is_some_and(|viewer| viewer.book.is_none()) =>
+            {
+                self.say_hint("not found in the loaded part; Home loads more");
+            }
+            Some(Found::Nowhere) => self.say_hint("not found"),
+            Some(Found::Here) | None => {}
+        }
+    }
+
+    /// A key while something is written in the viewer.
+    fn viewer_input_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
+        let action = self.keymap.action(Place::List, key);
+        let Some(viewer) = &mut self.viewer else { return };
+        let Some((wanted, text)) = &mut viewer.input else { return };
+        if let Some(c) = typed(key) {
+            text.push(c);
+            return;
+        }
+        match action {
+            Some(Action::DeleteLeft) if text.pop().is_some() => {}
+            Some(Action::DeleteLeft | Action::Close) => viewer.input = None,
+            Some(Action::Accept) => {
+                let (wanted, text) = (*wanted, std::mem::take(text));
+                viewer.input = None;
+                self.take_input(wanted, &text, cmds);
+            }
+            _ => {}
+        }
+    }
+
+    fn take_input(&mut self, wanted: Wanted, text: &str, cmds: &mut Vec<Cmd>) {
+        match wanted {
+            Wanted::Search => {
+                if let Some(viewer) = &mut self.viewer {
+                    // Nothing written: the same once more.
+                    viewer.search = Search::new(text).or(viewer.search.take());
+                    if viewer.search.is_some() {
+                        self.find(true);
+                    }
+                }
+            }
+            Wanted::Code => {
+                let mut blocks = self.code_of_chosen();
+                match text.trim().parse::<usize>() {
+                    Ok(number) if (1..=blocks.len()).contains(&number) => {
+                        let code = blocks.swap_remove(number - 1);
+                        self.copy_out(code.text, &format!("block {number}"), cmds);
+                    }
+                    _ => self.say_hint(format!("enter a number from 1 to {}", blocks.len())),
+                }
+            }
+        }
+    }
+
+    /// A paste into what is written in the viewer. `false`: the viewer is not open.
+    pub(super) fn viewer_paste(&mut self, text: &str) -> bool {
+        let Some(viewer) = &mut self.viewer else { return false };
+        if let Some((_, written)) = &mut viewer.input {
+            written.extend(text.chars().filter(|c| !c.is_control()).take(200));
+        }
+        true
+    }
+}

@@ -1,0 +1,258 @@
+//! Caches entries as lines for a conversation shown at any position: laid out where they are shown, kept for a while.
+//!
+//! Lines that the inline terminal prints for good go through [`super::feed`]; here an entry may be redrawn at any
+//! time.
+
+use std::collections::HashMap;
+
+use ratatui::text::{Line, Span};
+
+use super::super::app::App;
+use super::super::diff::DiffLayout;
+use super::super::host::HostInfo;
+use super::super::image_cache::ImageCache;
+use super::super::markdown::MarkdownStream;
+use super::super::theme::Role;
+use super::super::transcript::{Entry, EntryKind, Moment, Transcript};
+use super::super::viewer::Leaf;
+use super::Look;
+use super::card::CardColours;
+use super::document;
+use super::entry::{self, Colours, Page, indented};
+use super::scrollback;
+
+/// How many entries are kept laid out.
+const KEPT: usize = 256;
+
+/// What entries are laid out for.
+#[derive(Clone, Copy, Debug)]
+pub struct LayoutContext<'a> {
+    /// Columns.
+    pub width: u16,
+    /// What paths are shortened with.
+    pub info: &'a HostInfo,
+    /// The time, for what runs.
+    pub now: Moment,
+    /// Nothing is left out, as the viewer has it; else as the inline terminal prints it.
+    pub whole: bool,
+    /// Pictures that are here.
+    pub gallery: &'a ImageCache,
+    /// Which conversation it is: ids of entries begin anew in each.
+    pub epoch: u32,
+    /// How changes are laid out.
+    pub layout: DiffLayout,
+}
+
+/// What is taken over from an earlier picture of an entry: its words and how much of them it has, its colours.
+type Known = (Option<(MarkdownStream, usize)>, Option<Colours>);
+
+/// The version of an entry, the width, whether all of it is shown, whether it is folded, how its pictures are shown, and
+/// how changes are laid out.
+type Key = (u32, u16, bool, bool, usize, DiffLayout);
+
+fn key_of(entry: &Entry, folded: bool, paper: &LayoutContext<'_>) -> Key {
+    let pictures = paper.gallery.stage(entry.images());
+    (entry.version, paper.width, paper.whole, folded, pictures, paper.layout)
+}
+
+#[derive(Debug)]
+struct Sheet {
+    key: Key,
+    turn: u64,
+    lines: Vec<Line<'static>>,
+    /// An answer, which may grow until it is done, and how much of its text was taken in.
+    words: Option<(MarkdownStream, usize)>,
+    is_done: bool,
+    /// Of a change, and whether they were there when it was laid out.
+    colours: Option<Colours>,
+    is_coloured: bool,
+}
+
+/// Entries that were laid out lately.
+#[derive(Debug)]
+pub struct Sheets {
+    look: Look,
+    kept: HashMap<u64, Sheet>,
+    turn: u64,
+    epoch: u32,
+    card: CardColours,
+}
+
+impl Sheets {
+    /// None yet; they will have these colours.
+    pub fn new(look: Look) -> Sheets {
+        Sheets { look, kept: HashMap::new(), turn: 0, epoch: 0, card: CardColours::default() }
+    }
+
+    /// The colours.
+    pub fn look(&self) -> &Look {
+        &self.look
+    }
+
+    /// Those of the code on the current card.
+    pub(super) fn card_colours(&mut self, app: &App) -> &[Option<Colours>] {
+        self.card.of(app, &self.look.highlighter)
+    }
+
+    /// A picture begins: colours of code that have come since the last one are taken in.
+    pub fn begin(&mut self) {
+        self.turn += 1;
+        if self.kept.len() > KEPT {
+            let turn = self.turn;
+            self.kept.retain(|_, sheet| sheet.turn + 1 >= turn);
+        }
+    }
+
+    /// The lines of an entry, with the empty one before it. Folded it is one line.
+    pub fn lines(
+        &mut self,
+        transcript: &Transcript,
+        index: usize,
+        folded: bool,
+        paper: &LayoutContext<'_>,
+    ) -> &[Line<'static>] {
+        let Some(entry) = transcript.entries().get(index) else { return &[] };
+        if self.epoch != paper.epoch {
+            self.epoch = paper.epoch;
+            self.kept.clear();
+        }
+        let key = key_of(entry, folded, paper);
+        let is_timed = matches!(&entry.kind, EntryKind::Tool(_)) && !entry.is_done;
+        let is_words = matches!(&entry.kind, EntryKind::Assistant { .. });
+        let turn = self.turn;
+        let fits = self
+            .kept
+            .get(&entry.id)
+            .filter(|sheet| sheet.is_coloured || !sheet.colours.as_ref().is_some_and(Colours::are_ready))
+            .is_some_and(|sheet| sheet.key == key && (sheet.turn == turn || !(is_timed || is_words)));
+        if !fits {
+            if self.kept.len() > 2 * KEPT {
+                self.kept.clear();
+            }
+            let grows = |sheet: &Sheet| !sheet.is_done || sheet.key.0 == entry.version;
+            let known = self.kept.remove(&entry.id).filter(grows);
+            let known = known.map(|sheet| (sheet.words, sheet.colours)).unwrap_or_default();
+            let sheet = self.lay(transcript, index, entry, folded, paper, known);
+            self.kept.insert(entry.id, sheet);
+        }
+        let Some(sheet) = self.kept.get_mut(&entry.id) else { return &[] };
+        sheet.turn = turn;
+        &sheet.lines
+    }
+
+    fn lay(
+        &self,
+        transcript: &Transcript,
+        index: usize,
+        entry: &Entry,
+        folded: bool,
+        paper: &LayoutContext<'_>,
+        (words, colours): Known,
+    ) -> Sheet {
+        let theme = &self.look.theme;
+        let asked = || match &entry.kind {
+            EntryKind::Tool(tool) => entry::colours(tool, &self.look.highlighter),
+            EntryKind::Leaf(leaf) => match &**leaf {
+                Leaf::Hunk(hunk) => Some(entry::colours_of(&hunk.patch, &hunk.shown, &self.look.highlighter)),
+                Leaf::File(_) => None,
+            },
+            _ => None,
+        };
+        let colours = colours.or_else(asked);
+        let is_coloured = colours.as_ref().is_some_and(Colours::are_ready);
+        let (mut body, kept) = self.body(entry, paper, words, colours.as_ref());
+        if folded && body.len() > 1 {
+            let first = body.iter().position(|line| !is_blank(line)).unwrap_or(0);
+            let more = body.len() - first - 1;
+            let mut line = body.swap_remove(first);
+            let more = format!("  … {more} more");
+            let room = usize::from(paper.width).saturating_sub(more.chars().count());
+            line.spans = super::fit(std::mem::take(&mut line.spans), room);
+            line.spans.push(Span::styled(more, theme.style(Role::Dim)));
+            body = vec![line];
+        }
+        if index > 0 && !body.is_empty() && scrollback::has_gap(transcript, index) {
+            body.insert(0, Line::default());
+        }
+        let key = key_of(entry, folded, paper);
+        Sheet { key, turn: self.turn, lines: body, words: kept, is_done: entry.is_done, colours, is_coloured }
+    }
+
+    /// The lines of an entry, none left out, and what is kept of its words.
+    fn body(
+        &self,
+        entry: &Entry,
+        paper: &LayoutContext<'_>,
+        words: Option<(MarkdownStream, usize)>,
+        colours: Option<&Colours>,
+    ) -> (Vec<Line<'static>>, Option<(MarkdownStream, usize)>) {
+        let theme = &self.look.theme;
+        let page = Page {
+            width: paper.width,
+            theme,
+            info: paper.info,
+            now: paper.now,
+            expanded: paper.whole,
+            is_final: false,
+            gallery: paper.gallery,
+            colours,
+            layout: paper.layout,
+        };
+        let mut kept = None;
+        let lines = match &entry.kind {
+            EntryKind::User { text, shown, images } => {
+                let shown = shown.as_ref().filter(|_| !paper.whole).unwrap_or(text);
+                entry::user(shown, images, page)
+            }
+            EntryKind::Assistant { text, interrupted } => {
+                let (mut stream, mut taken) = words
+                    .filter(|(_, taken)| *taken <= text.len() && text.is_char_boundary(*taken))
+                    .unwrap_or_else(|| (self.stream(paper), 0));
+                if text.len() > taken {
+                    stream.push(&text[taken..]);
+                    taken = text.len();
+                }
+                if entry.is_done {
+                    stream.finish();
+                }
+                let lines = stream.lines(scrollback::text_width(paper.width), theme);
+                let mut lines: Vec<Line<'static>> =
+                    lines.into_iter().map(|line| indented(line, scrollback::INDENT)).collect();
+                if *interrupted {
+                    lines.push(entry::cut_off(page));
+                }
+                kept = Some((stream, taken));
+                lines
+            }
+            EntryKind::Thinking { text } if entry.is_done && !paper.whole => {
+                entry::thought(text, entry, page)
+            }
+            EntryKind::Thinking { text } => entry::thinking(text, entry.is_done, paper.whole, page),
+            EntryKind::Tool(tool) if paper.whole => entry::everything(tool, page),
+            EntryKind::Tool(tool) => entry::tool(tool, page),
+            EntryKind::Notice { level, text } => entry::notice(*level, text, paper.width, theme),
+            EntryKind::Page { title, text } => entry::page(title, text, page),
+            EntryKind::Changes(changes) => super::changes::changes(changes, page),
+            EntryKind::Leaf(leaf) => match &**leaf {
+                Leaf::File(file) => vec![document::file(file, page)],
+                Leaf::Hunk(hunk) => document::hunk(hunk, page),
+            },
+        };
+        (lines, kept)
+    }
+
+    /// For the words of an answer. Where a block of code can be named by its number, the number is shown.
+    fn stream(&self, paper: &LayoutContext<'_>) -> MarkdownStream {
+        let stream = MarkdownStream::new(&self.look.highlighter);
+        if paper.whole { stream.with_numbers() } else { stream }
+    }
+}
+
+fn is_blank(line: &Line<'_>) -> bool {
+    line.spans.iter().all(|span| span.content.trim().is_empty())
+}
+
+/// The text of a line.
+pub fn text_of(line: &Line<'_>) -> String {
+    line.spans.iter().map(|span| span.content.as_ref()).collect()
+}

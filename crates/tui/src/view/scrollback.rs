@@ -1,0 +1,378 @@
+//! Splits the lines into those that go to the terminal's scrollback for good and those that are redrawn.
+//!
+//! Entries are emitted in order, each once. A growing answer emits what no later text can change, so that the live
+//! region stays small however long the answer is.
+
+use std::collections::HashMap;
+
+use ratatui::text::{Line, Span};
+
+use super::super::app::App;
+use super::super::keymap::{Action, Place};
+use super::super::markdown::MarkdownStream;
+use super::super::theme::{Role, Theme};
+use super::super::transcript::{Entry, EntryKind, Level, Transcript};
+use super::Look;
+use super::card::CardColours;
+use super::entry::{self, Colours, Page, indented};
+use aye_core::contract::image::ImageRef;
+
+/// How many entries of a stored conversation are printed when it is opened.
+const SHOWN_AT_OPEN: usize = 200;
+/// A change waits for its colours while fewer entries than this stand behind it.
+const MOST_BEHIND: usize = 300;
+/// So far ahead colours are asked for.
+const ASKED_AHEAD: usize = 16;
+/// Text wider than this is hard to read.
+const TEXT_WIDTH: u16 = 120;
+/// Where the words of the model begin.
+pub(super) const INDENT: u16 = 2;
+
+/// The words of an answer on their way into lines.
+#[derive(Debug)]
+struct Words {
+    stream: MarkdownStream,
+    /// How many bytes of the entry went into the stream.
+    taken: usize,
+    /// The first lines were handed out.
+    begun: bool,
+}
+
+#[derive(Debug)]
+struct Kept {
+    version: u32,
+    width: u16,
+    /// How its pictures are shown, or whether its colours are there.
+    stage: usize,
+    lines: Vec<Line<'static>>,
+}
+
+/// Hands out lines of a conversation.
+#[derive(Debug, Default)]
+pub struct Feed {
+    epoch: u32,
+    /// The first entry that is not handed out whole.
+    next: usize,
+    words: HashMap<u64, Words>,
+    kept: HashMap<u64, Kept>,
+    /// The colours that the kept lines have.
+    theme: Option<Theme>,
+    /// Of changes whose entries are not handed out yet.
+    colours: HashMap<u64, Colours>,
+    /// Of the code on the current card.
+    pub(super) card_colours: CardColours,
+}
+
+impl Feed {
+    /// Lines that go to the scrollback now.
+    pub fn finished(&mut self, app: &App, look: &Look) -> Vec<Line<'static>> {
+        let mut lines = Vec::new();
+        let transcript = &app.transcript;
+        if self.epoch != app.epoch {
+            self.begin(app, look, &mut lines);
+        }
+        self.pass_over(app, look, &mut lines);
+        while let Some(entry) = transcript.entries().get(self.at(transcript)) {
+            let at = self.at(transcript);
+            let quiet = quiet_run(transcript, at);
+            if quiet > 0 && waits_for_more(app, at + quiet) {
+                break;
+            }
+            if quiet > 1 {
+                if has_gap(transcript, at) {
+                    lines.push(Line::default());
+                }
+                let entries = &transcript.entries()[at..at + quiet];
+                lines.extend(entry::group(entries, page(app, look)));
+                for entry in entries {
+                    self.kept.remove(&entry.id);
+                }
+                self.next += quiet;
+                continue;
+            }
+            let is_over = match &entry.kind {
+                EntryKind::Assistant { .. } => self.drain_words(entry, app, look, &mut lines),
+                _ if entry.is_done && self.waits_for_colours(entry, app, look) => false,
+                _ if entry.is_done && waits_for_pictures(entry.images(), at, app) => false,
+                _ if entry.is_done => {
+                    if has_gap(transcript, at) {
+                        lines.push(Line::default());
+                    }
+                    let colours = self.colours.get(&entry.id);
+                    lines.extend(draw(entry, Page { colours, is_final: true, ..page(app, look) }));
+                    true
+                }
+                _ => false,
+            };
+            if !is_over {
+                break;
+            }
+            self.kept.remove(&entry.id);
+            self.colours.remove(&entry.id);
+            self.next += 1;
+        }
+        lines
+    }
+
+    /// Where the first entry stands that is not handed out whole. What was fetched to be looked at elsewhere is not
+    /// printed.
+    fn at(&self, transcript: &Transcript) -> usize {
+        (self.next + transcript.fetched()).saturating_sub(transcript.trimmed())
+    }
+
+    /// What went to the store while another screen was up is not printed any more.
+    fn pass_over(&mut self, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) {
+        let gone = app.transcript.trimmed().saturating_sub(self.next);
+        if gone > 0 {
+            self.next += gone;
+            Feed::say_earlier(gone, app, look, lines);
+        }
+    }
+
+    fn say_earlier(count: usize, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) {
+        let keys = app.keymap.chord_of(Place::Global, Action::Viewer);
+        let text = format!("  … {count} earlier entries ({keys})");
+        lines.push(Line::styled(super::truncate(&text, app.size.0), look.theme.style(Role::Dim)));
+    }
+
+    /// Another conversation: its last entries only, with a word about those above.
+    fn begin(&mut self, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) {
+        let is_first = self.epoch == 0;
+        let printed = self.next;
+        *self = Feed { epoch: app.epoch, ..Feed::default() };
+        let Some(thread) = &app.thread else { return };
+        let entries = app.transcript.entries().len();
+        // Nothing was said in it but what was typed while it was opened.
+        let is_new = is_first && thread.title.is_empty();
+        if is_new && printed > 0 {
+            // What was told before that stands there already.
+            self.next = printed.min(entries);
+            return;
+        }
+        if !is_new && (!is_first || entries > 0) {
+            let title = if thread.title.is_empty() { "new conversation" } else { &thread.title };
+            let text = format!("  ── {} ", aye_core::contract::display::visible_line(title));
+            let width = usize::from(app.size.0);
+            let text = super::truncate(&text, app.size.0);
+            let rest = "─".repeat(width.saturating_sub(super::width(&text)));
+            lines.push(Line::default());
+            lines.push(Line::styled(format!("{text}{rest}"), look.theme.style(Role::Dim)));
+        }
+        let left_out = entries.saturating_sub(SHOWN_AT_OPEN).min(app.transcript.settled());
+        self.next = left_out + app.transcript.trimmed();
+        if self.next > 0 {
+            let stored = app.transcript.starts_at().map_or(0, |seq| seq as usize - 1);
+            Feed::say_earlier(left_out + stored, app, look, lines);
+        }
+    }
+
+    /// Lines of what is not finished, drawn anew with each frame.
+    pub fn growing(&mut self, app: &App, look: &Look) -> Vec<Line<'static>> {
+        if self.theme.as_ref().is_none_or(|theme| !theme.is_same(&look.theme)) {
+            self.kept.clear();
+            self.theme = Some(look.theme.clone());
+        }
+        let mut lines = Vec::new();
+        let transcript = &app.transcript;
+        let mut grouped = 0;
+        let first = self.at(transcript);
+        for (index, entry) in transcript.entries().iter().enumerate().skip(first) {
+            if index < grouped {
+                continue;
+            }
+            let begun = self.words.get(&entry.id).is_some_and(|words| words.begun);
+            if has_gap(transcript, index) && !begun {
+                lines.push(Line::default());
+            }
+            let quiet = quiet_run(transcript, index);
+            if quiet > 1 {
+                grouped = index + quiet;
+                lines.extend(entry::group(&transcript.entries()[index..grouped], page(app, look)));
+                continue;
+            }
+            if matches!(entry.kind, EntryKind::Assistant { .. }) {
+                let words = self.words_of(entry, look);
+                let width = text_width(app.size.0);
+                lines.extend(
+                    words.stream.lines(width, &look.theme).into_iter().map(|line| indented(line, INDENT)),
+                );
+                continue;
+            }
+            let is_timed =
+                matches!(&entry.kind, EntryKind::Tool(tool) if tool.started.is_some() && !entry.is_done);
+            let colours = self.colours.get(&entry.id);
+            let colourful = usize::from(colours.is_some_and(Colours::are_ready));
+            let stage = app.gallery.stage(entry.images()) * 2 + colourful;
+            let kept = self.kept.get(&entry.id);
+            if let Some(kept) = kept.filter(|kept| kept.version == entry.version && kept.width == app.size.0)
+                && kept.stage == stage
+                && !is_timed
+            {
+                lines.extend_from_slice(&kept.lines);
+                continue;
+            }
+            let drawn = draw(entry, Page { colours, ..page(app, look) });
+            lines.extend_from_slice(&drawn);
+            let kept = Kept { version: entry.version, width: app.size.0, stage, lines: drawn };
+            self.kept.insert(entry.id, kept);
+        }
+        lines
+    }
+
+    /// An entry once more, with nothing folded.
+    pub fn whole(app: &App, look: &Look, id: u64) -> Vec<Line<'static>> {
+        let page = page(app, look);
+        let entry = app.transcript.entries().iter().find(|entry| entry.id == id);
+        let mut lines = match entry.map(|entry| &entry.kind) {
+            Some(EntryKind::Tool(tool)) => entry::whole_tool(tool, page),
+            Some(EntryKind::Thinking { text }) => entry::thinking(text, true, true, page),
+            Some(EntryKind::User { text, images, .. }) => entry::user(text, images, page),
+            _ => return Vec::new(),
+        };
+        lines.insert(0, Line::default());
+        lines
+    }
+
+    /// Whether the colours of what a call changed are still looked for. Those of the next ones are asked for with it.
+    fn waits_for_colours(&mut self, entry: &Entry, app: &App, look: &Look) -> bool {
+        let entries = app.transcript.entries();
+        let at = self.at(&app.transcript);
+        if !matches!(entry.kind, EntryKind::Tool(_)) || entries.len().saturating_sub(at) > MOST_BEHIND {
+            return false;
+        }
+        for next in entries.iter().skip(at).take(ASKED_AHEAD) {
+            let EntryKind::Tool(tool) = &next.kind else { continue };
+            if !self.colours.contains_key(&next.id)
+                && let Some(colours) = entry::colours(tool, &look.highlighter)
+            {
+                self.colours.insert(next.id, colours);
+            }
+        }
+        self.colours.get(&entry.id).is_some_and(|colours| !colours.are_ready())
+    }
+
+    fn words_of(&mut self, entry: &Entry, look: &Look) -> &mut Words {
+        let words = self.words.entry(entry.id).or_insert_with(|| Words {
+            stream: MarkdownStream::new(&look.highlighter),
+            taken: 0,
+            begun: false,
+        });
+        if let EntryKind::Assistant { text, .. } = &entry.kind
+            && text.len() > words.taken
+        {
+            words.stream.push(&text[words.taken..]);
+            words.taken = text.len();
+        }
+        if entry.is_done {
+            words.stream.finish();
+        }
+        words
+    }
+
+    /// Hands out what no later text can change. Whether that was all.
+    fn drain_words(&mut self, entry: &Entry, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) -> bool {
+        let gap = has_gap(&app.transcript, self.at(&app.transcript));
+        let words = self.words_of(entry, look);
+        let drained = words.stream.drain_stable(text_width(app.size.0), &look.theme);
+        if !drained.is_empty() {
+            if gap && !words.begun {
+                lines.push(Line::default());
+            }
+            words.begun = true;
+            lines.extend(drained.into_iter().map(|line| indented(line, INDENT)));
+        }
+        if !entry.is_done || !words.stream.is_empty() {
+            return false;
+        }
+        if matches!(entry.kind, EntryKind::Assistant { interrupted: true, .. }) {
+            lines.push(entry::cut_off(page(app, look)));
+        }
+        self.words.remove(&entry.id);
+        true
+    }
+}
+
+/// What the model plans to do, in at most so many rows, with an empty one between it and what it stands at.
+pub(super) fn plan(app: &App, theme: &Theme, most: usize) -> Vec<Line<'static>> {
+    let page = page_of(app, theme);
+    let mut lines = entry::pinned(app.transcript.plan(), most.saturating_sub(1), page);
+    if !lines.is_empty() {
+        // A card has an empty line above it.
+        let at = if app.cards.open.is_empty() { 0 } else { lines.len() };
+        lines.insert(at, Line::default());
+    }
+    lines
+}
+
+/// Whether pictures of an entry are still on their way; not for ever when much stands behind it.
+fn waits_for_pictures(images: &[ImageRef], at: usize, app: &App) -> bool {
+    let behind = app.transcript.entries().len().saturating_sub(at);
+    behind <= MOST_BEHIND && app.gallery.ready(images) < images.len()
+}
+
+/// How many calls that only looked stand behind each other from an entry on.
+fn quiet_run(transcript: &Transcript, from: usize) -> usize {
+    transcript.entries()[from.min(transcript.entries().len())..]
+        .iter()
+        .take_while(|entry| entry::is_quiet(entry))
+        .count()
+}
+
+/// Whether more of them may follow, so that one line can stand for all.
+fn waits_for_more(app: &App, behind: usize) -> bool {
+    match app.transcript.entries().get(behind) {
+        Some(next) => entry::may_be_quiet(next),
+        None => app.run.awake_since().is_some(),
+    }
+}
+
+pub(super) fn text_width(columns: u16) -> u16 {
+    columns.saturating_sub(INDENT).clamp(1, TEXT_WIDTH)
+}
+
+fn page<'a>(app: &'a App, look: &'a Look) -> Page<'a> {
+    page_of(app, &look.theme)
+}
+
+fn page_of<'a>(app: &'a App, theme: &'a Theme) -> Page<'a> {
+    Page {
+        width: app.size.0,
+        theme,
+        info: &app.info,
+        now: app.now,
+        expanded: app.expanded,
+        is_final: false,
+        gallery: &app.gallery,
+        colours: None,
+        layout: app.layout,
+    }
+}
+
+/// Whether an empty line stands before an entry: calls stand close together, and so do notices.
+pub(super) fn has_gap(transcript: &Transcript, index: usize) -> bool {
+    let kind = |index: usize| transcript.entries().get(index).map(|entry| &entry.kind);
+    let before = index.checked_sub(1).and_then(kind);
+    !matches!(
+        (before, kind(index)),
+        (Some(EntryKind::Tool(_)), Some(EntryKind::Tool(_)))
+            | (Some(EntryKind::Notice { .. }), Some(EntryKind::Notice { .. }))
+    ) && !kind(index).is_some_and(super::document::stands_close)
+}
+
+fn draw(entry: &Entry, page: Page<'_>) -> Vec<Line<'static>> {
+    match &entry.kind {
+        EntryKind::User { text, shown, images } => entry::user(shown.as_ref().unwrap_or(text), images, page),
+        EntryKind::Thinking { text } if entry.is_done => entry::thought(text, entry, page),
+        EntryKind::Thinking { text } => entry::thinking(text, false, false, page),
+        EntryKind::Tool(tool) => entry::tool(tool, page),
+        EntryKind::Notice { level, text } => {
+            let level: Level = *level;
+            entry::notice(level, text, page.width, page.theme)
+        }
+        // Answers go through their stream; pages of a book are in no conversation.
+        EntryKind::Page { title, text } => entry::page(title, text, page),
+        EntryKind::Changes(changes) => super::changes::changes(changes, page),
+        EntryKind::Leaf(_) => Vec::new(),
+        EntryKind::Assistant { text, .. } => vec![Line::from(Span::raw(text.clone()))],
+    }
+}

@@ -1,0 +1,390 @@
+//! The conversation on a full screen: position, folds, search and selection. The viewer (everything in full) and the
+//! full screen (as the inline terminal prints it) are both built on this.
+//!
+//! However long the conversation is, only the part around the position is laid out: a position is an entry and a row
+//! in it, and moving goes from entry to entry.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::highlight::Highlighter;
+use super::theme::Theme;
+use super::transcript::{Entry, EntryKind, ToolState, Transcript};
+use super::view::Look;
+use super::view::layout_cache::{LayoutContext, Sheets};
+
+mod document;
+mod find;
+mod mark;
+pub mod source;
+#[cfg(test)]
+mod tests;
+
+pub use document::{Document, FileLeaf, HunkLeaf, Leaf};
+pub use find::{Found, Search};
+pub use mark::{Mark, Point};
+
+/// An entry and a row in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RowPosition {
+    /// The entry's id.
+    pub id: u64,
+    /// The row in it.
+    pub row: usize,
+}
+
+/// What there is to go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Landmark {
+    /// What the person or the model said; of changes: a file.
+    Message,
+    /// A call; of changes: a hunk.
+    Tool,
+    /// A call that somebody was asked about.
+    Question,
+}
+
+/// What a line of text is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Something to look for.
+    Search,
+    /// The number of a block of code.
+    Code,
+}
+
+/// What the reader reads, and on how much room.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    /// The conversation.
+    pub transcript: &'a Transcript,
+    /// What it is laid out for.
+    pub paper: LayoutContext<'a>,
+    /// Rows of the screen for it.
+    pub rows: usize,
+}
+
+impl Scene<'_> {
+    fn len(&self) -> usize {
+        self.transcript.entries().len()
+    }
+
+    fn id(&self, index: usize) -> u64 {
+        self.transcript.entries().get(index).map_or(0, |entry| entry.id)
+    }
+
+    /// The hunks of a file, when an entry is one.
+    fn hunks_of(&self, index: usize) -> Vec<u64> {
+        let entries = self.transcript.entries().get(index..).unwrap_or_default();
+        let is_file =
+            entries.first().is_some_and(|entry| is_leaf(entry, |leaf| matches!(leaf, Leaf::File(_))));
+        let hunks = entries.iter().skip(1).take(if is_file { entries.len() } else { 0 });
+        hunks
+            .take_while(|entry| is_leaf(entry, |leaf| matches!(leaf, Leaf::Hunk(_))))
+            .map(|entry| entry.id)
+            .collect()
+    }
+
+    /// The place of an entry, or of the one that follows when it is gone.
+    pub fn index(&self, id: u64) -> usize {
+        let entries = self.transcript.entries();
+        entries.partition_point(|entry| entry.id < id).min(entries.len().saturating_sub(1))
+    }
+}
+
+/// Where the conversation is looked at.
+#[derive(Debug)]
+pub struct Reader {
+    /// Nothing is left out.
+    pub whole: bool,
+    /// What is read, when it is not the conversation.
+    pub book: Option<Arc<Document>>,
+    /// The first row on the screen, unless it follows the end.
+    at: RowPosition,
+    follows: bool,
+    /// The entry that keys are about.
+    chosen: u64,
+    all_folded: bool,
+    folds: HashMap<u64, bool>,
+    /// What is looked for.
+    pub search: Option<Search>,
+    /// A line of text that is being written.
+    pub input: Option<(Wanted, String)>,
+    /// What was marked with the mouse.
+    pub mark: Option<Mark>,
+    /// Only for where rows begin and end: without colours.
+    sheets: Sheets,
+}
+
+impl Reader {
+    /// At the end of a conversation.
+    pub fn new(whole: bool, transcript: &Transcript) -> Reader {
+        Reader {
+            whole,
+            book: None,
+            at: RowPosition::default(),
+            follows: true,
+            chosen: transcript.entries().last().map_or(0, |entry| entry.id),
+            all_folded: false,
+            folds: HashMap::new(),
+            search: None,
+            input: None,
+            mark: None,
+            sheets: Sheets::new(Look { theme: Theme::plain(), highlighter: Highlighter::off() }),
+        }
+    }
+
+    /// At the beginning of a book.
+    pub fn of_book(book: Document) -> Reader {
+        let mut reader = Reader::new(true, &book.pages);
+        reader.follows = false;
+        reader.chosen = book.pages.entries().first().map_or(0, |entry| entry.id);
+        reader.book = Some(Arc::new(book));
+        reader
+    }
+
+    /// Whether new entries move it on.
+    pub fn follows(&self) -> bool {
+        self.follows
+    }
+
+    /// The entry that keys are about.
+    pub fn chosen(&self, scene: &Scene<'_>) -> usize {
+        scene.index(self.chosen)
+    }
+
+    /// Whether it is looked at so near to the beginning.
+    pub fn is_within(&self, transcript: &Transcript, entries: usize) -> bool {
+        let near = transcript.entries().get(entries).map_or(u64::MAX, |entry| entry.id);
+        !self.follows && self.at.id < near || transcript.entries().len() <= entries
+    }
+
+    /// Whether an entry is one line only.
+    pub fn is_folded(&self, id: u64) -> bool {
+        self.folds.get(&id).copied().unwrap_or(self.all_folded)
+    }
+
+    fn height(&mut self, scene: &Scene<'_>, index: usize) -> usize {
+        let folded = self.is_folded(scene.id(index));
+        self.sheets.lines(scene.transcript, index, folded, &scene.paper).len()
+    }
+
+    /// The text of the rows of an entry.
+    fn texts(&mut self, scene: &Scene<'_>, index: usize) -> Vec<String> {
+        let folded = self.is_folded(scene.id(index));
+        let lines = self.sheets.lines(scene.transcript, index, folded, &scene.paper);
+        lines.iter().map(super::view::layout_cache::text_of).collect()
+    }
+
+    /// The first row on the screen.
+    pub fn top(&self, scene: &Scene<'_>, sheets: &mut Sheets) -> (usize, usize) {
+        let height = |index: usize, sheets: &mut Sheets| {
+            let folded = self.is_folded(scene.id(index));
+            sheets.lines(scene.transcript, index, folded, &scene.paper).len()
+        };
+        let last = last_top(scene, |index| height(index, sheets));
+        if self.follows {
+            return last;
+        }
+        let index = scene.index(self.at.id);
+        let row = self.at.row.min(height(index, sheets).saturating_sub(1));
+        (index, row).min(last)
+    }
+
+    /// Begins a move: the place is where the screen shows it.
+    fn arrive(&mut self, scene: &Scene<'_>) -> (usize, usize) {
+        self.sheets.begin();
+        let mut sheets = std::mem::replace(
+            &mut self.sheets,
+            Sheets::new(Look { theme: Theme::plain(), highlighter: Highlighter::off() }),
+        );
+        let top = self.top(scene, &mut sheets);
+        self.sheets = sheets;
+        top
+    }
+
+    fn go(&mut self, scene: &Scene<'_>, to: (usize, usize)) {
+        let last = last_top(scene, |index| self.height(scene, index));
+        self.follows = to >= last;
+        let (index, row) = to.min(last);
+        self.at = RowPosition { id: scene.id(index), row };
+    }
+
+    /// Moves by rows.
+    pub fn scroll(&mut self, scene: &Scene<'_>, by: isize) {
+        if scene.len() == 0 {
+            return;
+        }
+        let (mut index, row) = self.arrive(scene);
+        let mut row = row as isize + by;
+        loop {
+            if row < 0 {
+                let Some(before) = index.checked_sub(1) else {
+                    row = 0;
+                    break;
+                };
+                index = before;
+                row += self.height(scene, index) as isize;
+            } else {
+                let height = self.height(scene, index) as isize;
+                if row < height || index + 1 >= scene.len() {
+                    row = row.min((height - 1).max(0));
+                    break;
+                }
+                row -= height;
+                index += 1;
+            }
+        }
+        self.go(scene, (index, row as usize));
+        self.choose_near(scene);
+    }
+
+    /// The chosen entry stays in sight.
+    fn choose_near(&mut self, scene: &Scene<'_>) {
+        let (first, row) = self.arrive(scene);
+        let mut left = scene.rows as isize + row as isize;
+        let mut last = first;
+        while last + 1 < scene.len() {
+            left -= self.height(scene, last) as isize;
+            if left <= 0 {
+                break;
+            }
+            last += 1;
+        }
+        let begins = if row > 0 && first < last { first + 1 } else { first };
+        let chosen = self.chosen(scene).clamp(begins, last.max(begins));
+        let chosen = if self.follows { last } else { chosen };
+        self.chosen = scene.id(chosen);
+    }
+
+    /// To the beginning or the end.
+    pub fn end(&mut self, scene: &Scene<'_>, is_last: bool) {
+        if is_last {
+            self.follows = true;
+            self.chosen = scene.id(scene.len().saturating_sub(1));
+        } else {
+            self.go(scene, (0, 0));
+            self.chosen = scene.id(0);
+        }
+    }
+
+    /// To the next thing of that kind. `false`: there is none.
+    pub fn jump(&mut self, scene: &Scene<'_>, to: Landmark, forward: bool) -> bool {
+        let from = self.chosen(scene);
+        let is =
+            |index: &usize| scene.transcript.entries().get(*index).is_some_and(|entry| fits(&entry.kind, to));
+        let found = if forward {
+            (from + 1..scene.len()).find(is)
+        } else {
+            (0..from.min(scene.len())).rev().find(is)
+        };
+        let Some(index) = found else { return false };
+        self.show(scene, index, 0);
+        true
+    }
+
+    /// Chooses an entry and has a row of it on the screen.
+    fn show(&mut self, scene: &Scene<'_>, index: usize, row: usize) {
+        self.chosen = scene.id(index);
+        // A line above it says what it stands behind.
+        let above = row.saturating_sub(1);
+        self.go(scene, (index, above));
+    }
+
+    /// Folds or unfolds the chosen entry; with a file all of its hunks.
+    pub fn fold(&mut self, scene: &Scene<'_>) {
+        let (index, id) = (self.chosen(scene), scene.id(self.chosen(scene)));
+        let top = self.arrive(scene);
+        let hunks = scene.hunks_of(index);
+        match hunks.first() {
+            Some(first) => {
+                let fold = !self.is_folded(*first);
+                self.folds.extend(hunks.into_iter().map(|id| (id, fold)));
+            }
+            None => drop(self.folds.insert(id, !self.is_folded(id))),
+        }
+        let row = if top.0 == index { 0 } else { top.1 };
+        self.go(scene, (top.0, row));
+    }
+
+    /// Folds or unfolds all.
+    pub fn fold_all(&mut self, scene: &Scene<'_>) {
+        let index = self.chosen(scene);
+        self.all_folded = !self.all_folded;
+        self.folds.clear();
+        self.show(scene, index, 0);
+    }
+
+    /// Which entry and row stand in a row of the screen.
+    pub fn under(&mut self, scene: &Scene<'_>, screen_row: usize) -> Option<RowPosition> {
+        let (mut index, row) = self.arrive(scene);
+        let mut row = row + screen_row;
+        loop {
+            let height = self.height(scene, index);
+            if row < height {
+                return Some(RowPosition { id: scene.id(index), row });
+            }
+            row -= height;
+            index += 1;
+            if index >= scene.len() {
+                return None;
+            }
+        }
+    }
+
+    /// Chooses the entry in a row of the screen.
+    pub fn choose(&mut self, scene: &Scene<'_>, screen_row: usize) -> Option<RowPosition> {
+        let spot = self.under(scene, screen_row)?;
+        self.chosen = spot.id;
+        Some(spot)
+    }
+}
+
+/// The first row of the last screen.
+fn last_top(scene: &Scene<'_>, mut height: impl FnMut(usize) -> usize) -> (usize, usize) {
+    let mut left = scene.rows.max(1);
+    for index in (0..scene.len()).rev() {
+        let rows = height(index);
+        if rows >= left {
+            return (index, rows - left);
+        }
+        left -= rows;
+    }
+    (0, 0)
+}
+
+/// Whether an entry is such a page of a book.
+fn is_leaf(entry: &Entry, is: impl Fn(&Leaf) -> bool) -> bool {
+    matches!(&entry.kind, EntryKind::Leaf(leaf) if is(leaf))
+}
+
+/// Whether an entry is a landmark.
+fn fits(kind: &EntryKind, to: Landmark) -> bool {
+    match (kind, to) {
+        (EntryKind::User { .. } | EntryKind::Assistant { .. }, Landmark::Message) => true,
+        (EntryKind::Tool(_), Landmark::Tool) => true,
+        (EntryKind::Tool(tool), Landmark::Question) => {
+            let is_asked = matches!(
+                tool.state,
+                ToolState::Waiting | ToolState::Declined | ToolState::Expired | ToolState::Unknown
+            );
+            is_asked || tool.result.as_ref().is_some_and(|result| result.touched.is_some())
+        }
+        (EntryKind::Leaf(leaf), to) => match (&**leaf, to) {
+            (Leaf::File(_), Landmark::Message) => true,
+            // What goes on with the one above is no hunk of its own.
+            (Leaf::Hunk(hunk), Landmark::Tool) => !hunk.goes_on,
+            (Leaf::File(_) | Leaf::Hunk(_), _) => false,
+        },
+        (
+            EntryKind::User { .. }
+            | EntryKind::Assistant { .. }
+            | EntryKind::Tool(_)
+            | EntryKind::Thinking { .. }
+            | EntryKind::Notice { .. }
+            | EntryKind::Changes(_)
+            | EntryKind::Page { .. },
+            Landmark::Message | Landmark::Tool | Landmark::Question,
+        ) => false,
+    }
+}

@@ -1,0 +1,635 @@
+//! Keeps the conversation in the terminal in sync with the store, whichever process drives it.
+//!
+//! All terminals that show a conversation are equal: the right to write to it is held only while a run is active.
+//! While another process drives, this one follows: it reads what that process commits, when the change feed of the
+//! store reports a change. It resumes the run if the other process dies or stops renewing its lease; if nobody
+//! drives, it applies decisions that were stored elsewhere, and starts queued messages. If several try, the lease
+//! picks one; the others follow.
+//!
+//! Nothing here polls. While no process drives, this waits only for the change feed; only while a question is
+//! pending, it also reads the store every 30 seconds, because the message of a decision may have been lost.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use tokio::sync::Notify;
+
+use super::app_context::App;
+use super::commands::when;
+use super::host::{Events, with_open_results};
+use super::images;
+use crate::contract::command::CommandRecord;
+use crate::contract::content::ContentBlock;
+use crate::contract::event::AgentEvent;
+use crate::contract::event_sink::EventSink;
+use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
+use crate::contract::message::Message;
+use crate::contract::record::{FailedTry, QueuedMessage};
+use crate::runtime::{AgentRunResult, AgentRuntime, OwnerWatch, RuntimeError, UnknownPolicy};
+use crate::store::{Change, ChangeKind, StoreError, ThreadView};
+use crate::tui::host::{Driver, HostEvent, QueuedRow, ThreadSync, UserInput};
+
+/// So many changes are taken together before one look at the store.
+const BULK: usize = 64;
+/// How long a run that has just ended has to be put away.
+const REST: Duration = Duration::from_millis(100);
+/// No message stands behind this place.
+const NOTHING: u64 = i64::MAX as u64;
+
+#[derive(Clone)]
+pub(super) struct Viewer {
+    app: Arc<App>,
+    events: Events,
+    shown: Arc<Shown>,
+}
+
+#[derive(Default)]
+struct Shown {
+    state: Mutex<State>,
+    /// There is a reason to look.
+    poke: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    thread: Option<ThreadId>,
+    /// The last message that the terminal was told.
+    seen: u64,
+    /// How often this process drives each conversation, or is about to.
+    driving: HashMap<ThreadId, usize>,
+    /// Counts whatever makes a look from before worthless.
+    moves: u64,
+    /// What was tried last; it is not tried again while nothing changed.
+    tried: Option<Cause>,
+    /// When the next message of the queue becomes due.
+    due: Option<u64>,
+    /// A question waits, or something is queued: what moves it may come from another process.
+    waits: bool,
+    /// What worked in the background when it was last seen to.
+    minded: Vec<(ThreadId, u64, Option<u64>)>,
+    /// What sees to the conversation in place of this one.
+    heir: Option<Viewer>,
+}
+
+/// What a look was taken for.
+struct Mark {
+    thread: ThreadId,
+    seen: u64,
+    moves: u64,
+    is_driving: bool,
+}
+
+/// A reason to become awake.
+#[derive(Clone, Debug, PartialEq)]
+struct Cause {
+    run: Option<(RunId, u64)>,
+    decided: usize,
+    owner: Option<(String, u64)>,
+    queued: Option<u64>,
+}
+
+/// Sends the events of one conversation to the terminal.
+pub(super) struct ThreadSink {
+    thread: ThreadId,
+    viewer: Viewer,
+    /// The queued message that begins with the next run.
+    begins: Mutex<Option<QueuedRow>>,
+}
+
+#[async_trait]
+impl EventSink for ThreadSink {
+    async fn emit(&self, mut event: AgentEvent) {
+        if let AgentEvent::ToolCallDone { result, .. } = &mut event {
+            images::name(&self.viewer.app, &mut result.images).await;
+        }
+        if matches!(event, AgentEvent::RunStart { .. }) {
+            let row = self.begins.lock().expect("no panic while it is held").take();
+            if let Some(row) = row {
+                self.viewer.send(HostEvent::Began(self.thread.clone(), row));
+            }
+        }
+        let is_inbox = match &event {
+            AgentEvent::ToolCallDone { outcome, .. } => *outcome == ToolCallOutcome::Suspended,
+            AgentEvent::RunFinish { .. } => true,
+            _ => false,
+        };
+        self.viewer.send(HostEvent::Agent(self.thread.clone(), event));
+        if is_inbox {
+            // The store does not tell this process what this process did.
+            self.viewer.send(HostEvent::InboxChanged);
+        }
+    }
+
+    async fn acquired(&self) {
+        self.viewer.catch_up(&self.thread).await;
+    }
+}
+
+impl Viewer {
+    pub(super) fn new(app: Arc<App>, events: Events) -> Self {
+        Self { app, events, shown: Arc::default() }
+    }
+
+    fn send(&self, event: HostEvent) {
+        // The terminal is gone when the program ends: nobody is left to tell.
+        let _ = self.events.send(event);
+    }
+
+    fn state<T>(&self, of: impl FnOnce(&mut State) -> T) -> T {
+        of(&mut self.shown.state.lock().expect("no panic while the state is held"))
+    }
+
+    pub(super) fn sink(&self, thread: &ThreadId) -> Arc<ThreadSink> {
+        self.sink_that_begins(thread, None)
+    }
+
+    fn sink_that_begins(&self, thread: &ThreadId, row: Option<QueuedRow>) -> Arc<ThreadSink> {
+        Arc::new(ThreadSink { thread: thread.clone(), viewer: self.clone(), begins: Mutex::new(row) })
+    }
+
+    /// The terminal shows this conversation from now on, and has its messages up to there.
+    pub(super) fn show(&self, thread: &ThreadId, seen: u64) {
+        self.state(|state| {
+            state.thread = Some(thread.clone());
+            state.seen = seen;
+            state.moves += 1;
+            state.tried = None;
+            state.due = None;
+            state.waits = false;
+        });
+        self.shown.poke.notify_one();
+    }
+
+    /// There may be something new in the store.
+    pub(super) fn poke(&self) {
+        self.shown.poke.notify_one();
+    }
+
+    /// Waits a moment until this process drives nothing. `false`: it still does.
+    pub(super) async fn rests(&self) -> bool {
+        let rest = async {
+            while !self.state(|state| state.driving.is_empty()) {
+                tokio::time::sleep(REST / 20).await;
+            }
+        };
+        tokio::time::timeout(REST, rest).await.is_ok()
+    }
+
+    /// Another viewer sees to the conversation from now on, and what was shown so far was shown by it.
+    pub(super) fn hand_over(&self, heir: &Viewer) {
+        let (thread, seen) = self.state(|state| {
+            state.heir = Some(heir.clone());
+            (state.thread.take(), state.seen)
+        });
+        if let Some(thread) = thread {
+            heir.show(&thread, seen);
+        }
+    }
+
+    fn heir(&self) -> Option<Viewer> {
+        self.state(|state| state.heir.clone())
+    }
+
+    /// Whether the terminal shows this conversation.
+    pub(super) fn shows(&self, thread: &ThreadId) -> bool {
+        self.state(|state| state.thread.as_ref() == Some(thread))
+    }
+
+    /// Whether the terminal shows this conversation, or the one at the top of it.
+    pub(super) fn shows_above(&self, thread: &ThreadId) -> bool {
+        self.state(|state| state.thread.as_ref().is_some_and(|shown| thread.is_at_or_below(shown)))
+    }
+
+    /// Goes on with what works in the background of a conversation.
+    pub(super) fn mind(&self, thread: &ThreadId) {
+        let (app, thread) = (Arc::clone(&self.app), thread.clone());
+        tokio::spawn(async move {
+            if let Err(error) = app.runtime.mind_tasks(&thread).await {
+                tracing::error!(%thread, %error, "background runs cannot resume");
+            }
+        });
+    }
+
+    pub(super) fn is_driving(&self, thread: &ThreadId) -> bool {
+        self.state(|state| state.driving.contains_key(thread))
+    }
+
+    /// Who is awake on a conversation, by a look at it.
+    pub(super) fn driver_of(&self, glance: &ThreadView) -> Driver {
+        if self.app.runtime.is_awake(&glance.thread.id) {
+            return Driver::Own;
+        }
+        match &glance.lease {
+            Some(lease) if self.app.runtime.is_kept_out_by(lease) => Driver::Other(lease.owner.pid),
+            Some(_) | None => Driver::Nobody,
+        }
+    }
+
+    /// Wakes a conversation's run in the background, and begins what is queued behind it. Nothing happens to one that
+    /// only waits, or that another process is awake on.
+    pub(super) fn wake(&self, thread: &ThreadId) {
+        if let Some(heir) = self.heir() {
+            return heir.wake(thread);
+        }
+        let (viewer, own, sink) = (self.clone(), thread.clone(), self.sink(thread));
+        self.drive(thread, async move {
+            // A call that waits may be one of a server that is just being started.
+            viewer.app.mcp.settled().await;
+            viewer.app.runtime.resume(&own, sink, UnknownPolicy::Ask).await.map(Some)
+        });
+    }
+
+    /// Begins what is queued, unless this process drives the conversation: then it comes to that by itself.
+    pub(super) fn begin_queued(&self, thread: &ThreadId) {
+        if let Some(heir) = self.heir() {
+            return heir.begin_queued(thread);
+        }
+        if self.is_driving(thread) {
+            return;
+        }
+        let viewer = self.clone();
+        let own = thread.clone();
+        self.drive(thread, async move {
+            match viewer.begin_next(&own).await {
+                Some(result) => result.map(Some),
+                None => Err(RuntimeError::NothingToResume { thread_id: own }),
+            }
+        });
+    }
+
+    /// Drives a conversation in the background: this, and then what is queued as long as all ends well. Work without a
+    /// result, such as a cancel, begins nothing.
+    pub(super) fn drive(
+        &self,
+        thread: &ThreadId,
+        work: impl Future<Output = Result<Option<AgentRunResult>, RuntimeError>> + Send + 'static,
+    ) {
+        self.state(|state| {
+            *state.driving.entry(thread.clone()).or_default() += 1;
+            state.moves += 1;
+        });
+        let (viewer, thread) = (self.clone(), thread.clone());
+        tokio::spawn(async move {
+            let mut result = work.await;
+            loop {
+                let goes_on = viewer.ended(&thread, result).await;
+                if !goes_on {
+                    break;
+                }
+                match viewer.begin_next(&thread).await {
+                    Some(next) => result = next.map(Some),
+                    None => break,
+                }
+            }
+            viewer.state(|state| {
+                if let Some(count) = state.driving.get_mut(&thread) {
+                    *count -= 1;
+                    if *count == 0 {
+                        state.driving.remove(&thread);
+                    }
+                }
+                state.moves += 1;
+            });
+            viewer.poke();
+        });
+    }
+
+    /// Queues what could not begin.
+    pub(super) async fn defer(
+        &self,
+        thread: &ThreadId,
+        messages: Vec<Message>,
+        input: UserInput,
+    ) -> Result<(), RuntimeError> {
+        let queued = self.app.runtime.enqueue(thread, messages).await?;
+        self.send(HostEvent::Deferred(thread.clone(), row_of(&queued), input));
+        Ok(())
+    }
+
+    /// Begins the first message of the queue; `None`: there is none, or it cannot be read.
+    async fn begin_next(&self, thread: &ThreadId) -> Option<Result<AgentRunResult, RuntimeError>> {
+        loop {
+            let first = match self.app.runtime.next_queued(thread).await {
+                Ok(next) => next?,
+                Err(error) => {
+                    tracing::error!(%thread, %error, "the queue cannot be read");
+                    return None;
+                }
+            };
+            let sink = self.sink_that_begins(thread, Some(row_of(&first)));
+            match self.app.runtime.run_queued(first, sink).await {
+                // Somebody else began it, or it was taken back: the next one.
+                Err(RuntimeError::NotQueued { .. }) => {}
+                result => return Some(result),
+            }
+        }
+    }
+
+    /// What became of driving. Whether what is queued may begin.
+    async fn ended(&self, thread: &ThreadId, result: Result<Option<AgentRunResult>, RuntimeError>) -> bool {
+        match result {
+            Ok(None) => {
+                self.told_all(thread).await;
+                false
+            }
+            Ok(Some(result)) => {
+                self.told_up_to(thread, result.messages);
+                went_well(&result.termination)
+            }
+            // Another process was quicker: this one looks on, and tries again should that one do nothing.
+            Err(RuntimeError::ThreadAlreadyRunning { .. }) => {
+                self.state(|state| state.tried = None);
+                false
+            }
+            // There is nothing to do.
+            Err(
+                RuntimeError::NothingToResume { .. }
+                | RuntimeError::NotFree { .. }
+                | RuntimeError::NotQueued { .. },
+            ) => false,
+            // What was told meanwhile may not have been written.
+            Err(RuntimeError::Fenced { .. }) => {
+                self.send(HostEvent::Lost(thread.clone()));
+                false
+            }
+            Err(error) => {
+                self.told_all(thread).await;
+                self.tell_failure(thread, &error);
+                false
+            }
+        }
+    }
+
+    async fn told_all(&self, thread: &ThreadId) {
+        if let Ok(count) = self.app.store.message_count(thread).await {
+            self.told_up_to(thread, count);
+        }
+    }
+
+    fn told_up_to(&self, thread: &ThreadId, count: u64) {
+        self.state(|state| {
+            if state.thread.as_ref() == Some(thread) {
+                state.seen = count;
+                state.moves += 1;
+            }
+        });
+    }
+
+    /// A run that could not be driven is told in the form of a run that failed.
+    pub(super) fn tell_failure(&self, thread: &ThreadId, error: &RuntimeError) {
+        let message = error.to_string();
+        let error = AgentEvent::Error { message: message.clone(), code: Some("runtime".into()) };
+        let finish = AgentEvent::RunFinish {
+            thread_id: thread.to_string(),
+            run_id: String::new(),
+            result: None,
+            termination: TerminationReason::Error(message),
+        };
+        self.send(HostEvent::Agent(thread.clone(), error));
+        self.send(HostEvent::Agent(thread.clone(), finish));
+    }
+
+    /// Looks until the program ends.
+    pub(super) async fn watch(self) {
+        let mut bell = match self.app.store.watch() {
+            Ok(bell) => Some(bell),
+            Err(error) => {
+                tracing::warn!(%error, "changes by other processes show only when a conversation is opened");
+                None
+            }
+        };
+        let mut guard: Option<OwnerWatch> = None;
+        let mut children = self.app.runtime.watch_children();
+        loop {
+            tokio::select! {
+                Ok(()) = children.changed() => {
+                    // The store does not tell this process what this process did.
+                    self.send(HostEvent::InboxChanged);
+                }
+                change = async {
+                    match &mut bell {
+                        Some(bell) if self.state(|state| state.waits) => bell.next_or_check().await,
+                        Some(bell) => bell.next().await,
+                        None => std::future::pending().await,
+                    }
+                } => {
+                    let mut concerns = self.concerns(&change);
+                    for _ in 0..BULK {
+                        let more = bell.as_mut().and_then(|bell| bell.next().now_or_never());
+                        let Some(change) = more else { break };
+                        concerns |= self.concerns(&change);
+                    }
+                    if !concerns {
+                        continue;
+                    }
+                }
+                () = self.shown.poke.notified() => {}
+                () = OwnerWatch::ends_or_due(&mut guard) => {}
+                () = self.queue_is_due() => {}
+            }
+            guard = self.look(guard).await;
+        }
+    }
+
+    /// Waits until a message of the queue becomes due; for ever when none does by itself.
+    async fn queue_is_due(&self) {
+        let Some(due) = self.state(|state| state.due) else { return std::future::pending().await };
+        let left = due.saturating_sub(self.app.clock.now_ms());
+        tokio::time::sleep(Duration::from_millis(left.max(1))).await;
+    }
+
+    fn concerns(&self, change: &Change) -> bool {
+        if change.kind == ChangeKind::Grant {
+            return false;
+        }
+        self.state(|state| state.thread.as_ref().is_some_and(|thread| change.concerns(thread)))
+    }
+
+    fn mark(&self) -> Option<Mark> {
+        self.state(|state| {
+            let thread = state.thread.clone()?;
+            let is_driving = state.driving.contains_key(&thread);
+            Some(Mark { is_driving, thread, seen: state.seen, moves: state.moves })
+        })
+    }
+
+    /// Tells the terminal what is new, and does what is to be done about it. Gives what is waited for besides the bell.
+    async fn look(&self, guard: Option<OwnerWatch>) -> Option<OwnerWatch> {
+        let mark = self.mark()?;
+        // What this process does is told by its events.
+        let after = if mark.is_driving { NOTHING } else { mark.seen };
+        let glance = match self.app.store.glance(&mark.thread, Some(after)).await {
+            Ok(glance) => glance?,
+            // The program ends.
+            Err(StoreError::Closed) => return None,
+            Err(error) => {
+                tracing::error!(thread = %mark.thread, %error, "the conversation cannot be read");
+                return guard;
+            }
+        };
+        let now = self.app.clock.now_ms();
+        let scheduled = glance.queued.iter().filter(|message| message.failed.is_none());
+        let due = scheduled.map(|message| message.available_at).filter(|at| *at > now).min();
+        let waits = !glance.waiting.is_empty() || glance.decided > 0 || !glance.queued.is_empty();
+        self.state(|state| (state.due, state.waits) = (due, waits));
+        let driver = if mark.is_driving { Driver::Own } else { self.driver_of(&glance) };
+        self.mind_new(&mark, &glance, driver);
+        if !self.tell(&mark, &glance, driver).await || mark.is_driving {
+            return None;
+        }
+        if let (Driver::Other(_), Some(lease)) = (driver, &glance.lease) {
+            return Some(OwnerWatch::of(guard, lease, &self.app.runtime));
+        }
+        self.act(&mark, &glance);
+        None
+    }
+
+    /// Goes on with what works in the background, when something about it changed.
+    fn mind_new(&self, mark: &Mark, glance: &ThreadView, driver: Driver) {
+        let tasks: Vec<_> = glance
+            .children
+            .iter()
+            .filter(|task| task.child.background)
+            .map(|task| {
+                (task.child.thread_id.clone(), task.waiting, task.run.as_ref().map(|run| run.updated_at))
+            })
+            .collect();
+        let is_new = self.state(|state| {
+            let is_new = state.minded != tasks;
+            state.minded.clone_from(&tasks);
+            is_new
+        });
+        if is_new && !tasks.is_empty() && !matches!(driver, Driver::Other(_)) {
+            self.mind(&mark.thread);
+        }
+    }
+
+    /// Tells what a look saw. `false`: it is worthless by now, and there will be another.
+    async fn tell(&self, mark: &Mark, glance: &ThreadView, driver: Driver) -> bool {
+        let mut sync = sync_of(&self.app.runtime, glance, driver, mark.is_driving);
+        for stored in &mut sync.results {
+            images::name(&self.app, &mut stored.message.content).await;
+        }
+        self.state(|state| {
+            if state.moves != mark.moves || state.thread.as_ref() != Some(&mark.thread) {
+                return false;
+            }
+            if !mark.is_driving {
+                state.seen = glance.messages.last().map_or(mark.seen, |stored| stored.seq);
+            }
+            self.send(HostEvent::Synced(Box::new(sync)));
+            true
+        })
+    }
+
+    /// This process was just given the right to write: what others wrote until then is told before its own events.
+    async fn catch_up(&self, thread: &ThreadId) {
+        while let Some(mark) = self.mark().filter(|mark| mark.thread == *thread) {
+            match self.app.store.glance(thread, Some(mark.seen)).await {
+                Ok(Some(glance)) => {
+                    if self.tell(&Mark { is_driving: false, ..mark }, &glance, Driver::Own).await {
+                        return;
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::error!(%thread, %error, "the conversation cannot be read");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Nobody is awake: goes on with a run that a dead process left, carries out answers, begins what is queued.
+    fn act(&self, mark: &Mark, glance: &ThreadView) {
+        let now = self.app.clock.now_ms();
+        let next = glance.queued.iter().find(|message| message.begins(now));
+        let cause = Cause {
+            run: glance.run.as_ref().map(|run| (run.id.clone(), run.updated_at)),
+            decided: glance.decided,
+            owner: glance.lease.as_ref().map(|lease| (lease.owner.token.clone(), lease.epoch)),
+            queued: next.map(|message| message.id),
+        };
+        let is_over = glance.run.as_ref().is_none_or(|run| run.status == RunStatus::Done);
+        let ended_well = glance.run.as_ref().is_none_or(|run| run.termination.as_ref().is_none_or(went_well));
+        let wakes = !is_over && (glance.lease.is_some() || glance.decided > 0);
+        let begins = is_over && ended_well && next.is_some();
+        if !wakes && !begins {
+            return;
+        }
+        let is_new = self.state(|state| {
+            let is_new = state.tried.as_ref() != Some(&cause);
+            state.tried = Some(cause);
+            is_new
+        });
+        if !is_new {
+            return;
+        }
+        if wakes {
+            self.wake(&mark.thread);
+        } else {
+            self.begin_queued(&mark.thread);
+        }
+    }
+}
+
+/// Whether more may be said without the person having seen what happened.
+fn went_well(termination: &TerminationReason) -> bool {
+    matches!(termination, TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested)
+}
+
+/// A queued message as the terminal shows it.
+pub(super) fn row_of(message: &QueuedMessage) -> QueuedRow {
+    let content = message.messages.iter().flat_map(|message| &message.content);
+    let images = content.filter_map(ContentBlock::as_stored_image).cloned().collect();
+    let texts: Vec<String> =
+        message.messages.iter().map(Message::written).filter(|text| !text.is_empty()).collect();
+    let note = match &message.failed {
+        Some(FailedTry { attempts, max_attempts, error }) => {
+            format!(
+                "attempt {attempts} of {max_attempts} failed, retry at {}: {error}",
+                when(message.available_at)
+            )
+        }
+        None if message.available_at > message.created_at => {
+            format!("not before {}", when(message.available_at))
+        }
+        None => String::new(),
+    };
+    QueuedRow {
+        id: message.id,
+        text: texts.join("\n\n"),
+        shown: message.shown(),
+        images,
+        note,
+        steers: message.steers(),
+    }
+}
+
+/// The commands that really run: one whose process died does not.
+pub(super) fn running_of(runtime: &AgentRuntime, commands: &[CommandRecord]) -> Vec<CommandRecord> {
+    let commands = commands.iter().cloned().map(|record| runtime.as_it_stands(record));
+    commands.filter(|record| record.end.is_none()).collect()
+}
+
+fn sync_of(runtime: &AgentRuntime, glance: &ThreadView, driver: Driver, is_part: bool) -> ThreadSync {
+    let with_results = with_open_results(Vec::new(), glance.run.as_ref());
+    ThreadSync {
+        thread: glance.thread.clone(),
+        driver,
+        is_part,
+        messages: if is_part { Vec::new() } else { glance.messages.clone() },
+        results: if is_part { Vec::new() } else { with_results },
+        run: glance.run.clone(),
+        waiting: glance.waiting.clone(),
+        running: glance.running.clone(),
+        queued: glance.queued.iter().map(row_of).collect(),
+        children: glance.children.clone(),
+        commands: running_of(runtime, &glance.commands),
+        summaries: glance.summaries.clone(),
+    }
+}

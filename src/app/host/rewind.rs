@@ -1,0 +1,189 @@
+//! Whole conversations: rewind, fork, titles, search, deletion.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+
+use super::TerminalHost;
+use crate::app::AppError;
+use crate::app::export::{self, Form};
+use crate::app::{compare, git};
+use crate::config::write_private;
+use crate::contract::event_sink::NullEventSink;
+use crate::contract::ids::ThreadId;
+use crate::contract::record::NamedBy;
+use crate::contract::snapshot::{BackWhat, Changes};
+use crate::tui::host::ExportFormat;
+use crate::tui::thread_actions::{BackCmd, BackHost, BackMsg, Chooses};
+use crate::tui::viewer::Document;
+
+/// A search takes no longer.
+const SEARCH: Duration = Duration::from_secs(5);
+/// More conversations than these are not found.
+const FOUND: usize = 200;
+
+/// The number of the search that is wanted: an older one stops.
+#[derive(Debug, Default)]
+pub(super) struct Searching(AtomicU64);
+
+/// What is said of what could not be done.
+fn words<T>(result: Result<T, AppError>) -> Result<T, String> {
+    result.map_err(|error| error.to_string())
+}
+
+/// What changed, and the same to be read in the viewer. Comparing long texts takes its time.
+async fn bound(changes: Result<Changes, AppError>) -> Result<(Changes, Box<Document>), AppError> {
+    let changes = changes?;
+    let bind = move || {
+        let book = Box::new(Document::of_changes(&changes));
+        (changes, book)
+    };
+    Ok(tokio::task::spawn_blocking(bind).await?)
+}
+
+#[async_trait]
+impl BackHost for TerminalHost {
+    async fn back(&self, cmd: BackCmd) -> BackMsg {
+        let app = &self.app;
+        match cmd {
+            BackCmd::Points(thread, chooses) => {
+                let points = app.back_points(&thread).await.map(|mut points| {
+                    if chooses == Chooses::Back {
+                        points.points.retain(|point| point.is_message);
+                    }
+                    points
+                });
+                BackMsg::Points(chooses, words(points))
+            }
+            BackCmd::Preview(thread, keep) => {
+                BackMsg::Preview(keep, words(app.back_preview(&thread, keep).await))
+            }
+            BackCmd::Go(thread, keep, what) => BackMsg::Went(words(self.go_back(&thread, keep, what).await)),
+            BackCmd::Fork(thread, keep) => BackMsg::Forked(words(app.fork(&thread, keep).await)),
+            BackCmd::Search(number, words) => self.search(number, &words).await,
+            BackCmd::Rename(thread, title) => {
+                let renamed = app.store.rename_thread(&thread, &title, NamedBy::Person).await;
+                self.viewer.poke();
+                BackMsg::Marked(renamed.map(|_| format!("renamed to “{title}”")).map_err(|e| e.to_string()))
+            }
+            BackCmd::Pin(thread, pin) => {
+                let now = pin.then(|| app.clock.now_ms());
+                let pinned = app.store.pin_thread(&thread, now).await;
+                let words = if pin { "pinned" } else { "unpinned" };
+                BackMsg::Marked(pinned.map(|()| words.to_owned()).map_err(|e| e.to_string()))
+            }
+            BackCmd::Delete(thread) => {
+                let deleted = self.delete(&thread).await;
+                BackMsg::Deleted(thread, words(deleted))
+            }
+            BackCmd::Export(thread, format) => {
+                BackMsg::Exported(words(self.write_export(&thread, format).await))
+            }
+            BackCmd::Changes(thread, wanted) => {
+                BackMsg::Changes(words(bound(app.changes(&thread, &wanted).await).await))
+            }
+            BackCmd::GitChanges(wanted) => BackMsg::Changes(words(
+                bound(git::changes(&app.foundation, &wanted).await.map_err(AppError::from)).await,
+            )),
+            BackCmd::Compare(one, other) => {
+                BackMsg::Compared(words(compare::book(&app.store, &one, &other).await.map(Box::new)))
+            }
+        }
+    }
+}
+
+impl TerminalHost {
+    async fn go_back(
+        &self,
+        thread: &ThreadId,
+        keep: Option<u64>,
+        what: BackWhat,
+    ) -> Result<crate::tui::thread_actions::WentBack, AppError> {
+        // What is told of the conversation that is left interests nobody any more.
+        self.app.go_back(thread, keep, what, Arc::new(NullEventSink)).await
+    }
+
+    async fn delete(&self, thread: &ThreadId) -> Result<(), AppError> {
+        let app = &self.app;
+        if app.runtime.is_awake(thread) {
+            return Err("it has an active run; interrupt it first".into());
+        }
+        let own = crate::app::app_context::owner();
+        let told = (app.actor("tui"), app.clock.now_ms());
+        let me = own.clone();
+        let alive = move |other: &crate::contract::record::Owner| crate::runtime::is_alive(&me, other);
+        let deleted = app.store.delete_thread(thread, &own, alive, told).await?;
+        if !deleted {
+            return Err("it was already deleted".into());
+        }
+        Ok(self.app.store.shrink(false).await.map(drop)?)
+    }
+
+    async fn write_export(
+        &self,
+        thread: &ThreadId,
+        format: ExportFormat,
+    ) -> Result<std::path::PathBuf, AppError> {
+        let opened = self.app.store.thread(thread).await?;
+        let record = opened.ok_or("nothing to export yet")?;
+        let (form, ending) = match format {
+            ExportFormat::Markdown => (Form::Markdown, "md"),
+            ExportFormat::Json => (Form::Json, "json"),
+            ExportFormat::Html => (Form::Html, "html"),
+        };
+        let rest = match form {
+            Form::Json => Some(self.app.store.thread_rest(thread).await?),
+            Form::Markdown | Form::Html => None,
+        };
+        let mut messages = self.app.store.messages(thread).await?;
+        // A run may have written since: messages and rest are of one moment.
+        if let Some(rest) = &rest {
+            messages.retain(|stored| stored.seq <= rest.message_count);
+        }
+        let text = export::whole(form, &record, &messages, rest.as_ref());
+        let path = self.app.foundation.workspace.cwd.join(format!("aye-{thread}.{ending}"));
+        write_private(&path, text.as_bytes()).map_err(|error| error.to_string())?;
+        Ok(path)
+    }
+
+    /// Looks in one conversation after the other, the latest first, until time is over or another search begins.
+    async fn search(&self, number: u64, words: &str) -> BackMsg {
+        let wanted = &self.searching.0;
+        wanted.fetch_max(number, Ordering::Relaxed);
+        let start = Instant::now();
+        let mut found = Vec::new();
+        let threads = match self.app.store.threads(None).await {
+            Ok(threads) => threads,
+            Err(error) => {
+                tracing::warn!(%error, "the conversations could not be searched");
+                return BackMsg::Found(number, found, false);
+            }
+        };
+        for summary in threads {
+            let id = summary.thread.id;
+            let mut from = Some(0);
+            while let Some(place) = from {
+                if wanted.load(Ordering::Relaxed) != number
+                    || start.elapsed() > SEARCH
+                    || found.len() >= FOUND
+                {
+                    return BackMsg::Found(number, found, false);
+                }
+                match self.app.store.search_thread(&id, words, place).await {
+                    Ok((Some(around), _)) => {
+                        found.push((id.clone(), around));
+                        from = None;
+                    }
+                    Ok((None, next)) => from = next,
+                    Err(error) => {
+                        tracing::warn!(%error, thread = %id, "a conversation could not be searched");
+                        from = None;
+                    }
+                }
+            }
+        }
+        BackMsg::Found(number, found, true)
+    }
+}
