@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use aye::context::{CompactionConfig, History, Limits, Marks, Sizes, accept, assemble, fit, plan, prompt};
+use aye::context::{CompactionConfig, FitLimits, History, Marks, Sizes, accept, assemble, fit, plan, prompt};
 use aye::contract::event::AgentEvent;
 use aye::contract::executor::ToolExecutionMode;
 use aye::contract::identity::{RunIdentity, RunOrigin};
@@ -28,7 +28,7 @@ use aye::contract::record::{Checkpoint, RunRecord, ThreadRecord};
 use aye::contract::spec::ContextWindowPolicy;
 use aye::contract::tool::{Tool as _, ToolCallContext, ToolDescriptor};
 use aye::plugins::deferred_tools::{DeferralRule, DeferredToolsPlugin, ToolLoadMode, ToolSearchTool};
-use aye::plugins::permission::{Prepared, Question, evaluate, shipped_rules};
+use aye::plugins::permission::{CallRequest, PreparedCall, evaluate, shipped_rules};
 use aye::run::{Directive, Fact, Gate, Run, Settled};
 use aye::store::{InboxFilter, Store};
 use aye::tui::app::{App, WallClock};
@@ -40,8 +40,8 @@ use aye::tui::terminal::LiveTerminal;
 use aye::tui::theme::Theme;
 use aye::tui::transcript::{Moment, Transcript};
 use aye::tui::view::layout_cache::Sheets;
-use aye::tui::view::scrollback::Feed;
-use aye::tui::view::{self, Look};
+use aye::tui::view::scrollback::ScrollbackWriter;
+use aye::tui::view::{self, RenderStyle};
 use aye::{
     AgentSpec, ExecutionEnv, Phase, PhaseContext, PhaseHook, PhaseRuntime, Plugin, PluginDescriptor,
     PluginRegistrar, StateCommand, StateError, StateStore,
@@ -55,17 +55,17 @@ const DELTAS: usize = 20_000;
 /// How many deltas one frame takes in: what arrives in 16 ms when they come as fast as a socket takes them.
 const PER_FRAME: usize = 400;
 
-fn look() -> Look {
+fn look() -> RenderStyle {
     let text = include_str!("../themes/default.toml");
     let theme = Theme::parse("default", "default.toml", text, |_| None).expect("it can be read");
-    Look { theme, highlighter: Highlighter::in_thread(|| {}) }
+    RenderStyle { theme, highlighter: Highlighter::in_thread(|| {}) }
 }
 
 /// The screen as the loop of the terminal draws it, into nothing.
 struct Screen {
     app: App,
-    feed: Feed,
-    look: Look,
+    feed: ScrollbackWriter,
+    look: RenderStyle,
     terminal: LiveTerminal<std::io::Sink>,
 }
 
@@ -73,7 +73,7 @@ impl Screen {
     fn new() -> Screen {
         Screen {
             app: App::new(sample::info(), aye::tui::keymap::Keymap::default(), WallClock::default(), SIZE),
-            feed: Feed::default(),
+            feed: ScrollbackWriter::default(),
             look: look(),
             terminal: LiveTerminal::new(std::io::sink(), SIZE.0, SIZE.1, false),
         }
@@ -265,7 +265,7 @@ fn rules(c: &mut Criterion) {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().canonicalize().unwrap();
     let judge = |rules: &aye::plugins::permission::RuleSet, args: &serde_json::Value| {
-        let question = Question {
+        let question = CallRequest {
             tool: "Bash",
             args,
             cwd: &place,
@@ -285,7 +285,7 @@ fn rules(c: &mut Criterion) {
     c.bench_function("rules/200 commands with every rule that was tried", |b| {
         b.iter(|| {
             let tried = |args| {
-                let question = Question {
+                let question = CallRequest {
                     tool: "Bash",
                     args,
                     cwd: &place,
@@ -293,7 +293,7 @@ fn rules(c: &mut Criterion) {
                     home: Some(Path::new("/home/user")),
                     primary: Some("command"),
                 };
-                Prepared::of(&question).map(|call| (call.verdict(&rules), call.tried(&rules)))
+                PreparedCall::of(&question).map(|call| (call.verdict(&rules), call.tried(&rules)))
             };
             args.iter().map(tried).collect::<Vec<_>>()
         });
@@ -511,7 +511,7 @@ fn window(c: &mut Criterion) {
     assert!((150_000..260_000).contains(&tokens), "{tokens} tokens");
     let history = History::from(messages.clone());
     let sizes = Sizes::of(&history);
-    let limits = Limits { room: tokens / 2, recent: 10 };
+    let limits = FitLimits { room: tokens / 2, recent: 10 };
     let mut group = c.benchmark_group("context");
     group.bench_function("measure 200k tokens", |b| b.iter(|| Sizes::of(&history)));
     group.bench_function("fit 200k tokens", |b| b.iter(|| fit(&sizes, 0, Marks::default(), limits)));

@@ -16,7 +16,7 @@ use aye::contract::ids::{DecisionId, ThreadId};
 use aye::contract::message::Message;
 use aye::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
 use aye::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
-use aye::engine::{Answer, ScriptedExecutor};
+use aye::engine::{ScriptedExecutor, ScriptedReply};
 use aye::ext_permission::PermissionPlugin;
 use aye::runtime::{RuntimeError, UnknownPolicy};
 use aye::stores::FileStore;
@@ -45,9 +45,9 @@ fn model() -> ScriptedExecutor {
     ScriptedExecutor::from_fn(|request| {
         let has_result = request.messages.iter().any(|message| message.tool_call_id.is_some());
         if has_result {
-            Answer::new().text("Version 1.2 is live.")
+            ScriptedReply::new().text("Version 1.2 is live.")
         } else {
-            Answer::new().call("deploy", json!({"version": "1.2"}))
+            ScriptedReply::new().call("deploy", json!({"version": "1.2"}))
         }
     })
 }

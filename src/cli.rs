@@ -49,7 +49,7 @@ pub use skills::SkillsCommand;
 pub use stats::{StatsArgs, StatsBy};
 pub use store::{PruneArgs, StoreCommand};
 pub use tasks::TasksCommand;
-pub use threads::{ExportFormat, ThreadsCommand};
+pub use threads::{ExportFormatArg, ThreadsCommand};
 
 use crate::config::Flags;
 
@@ -91,7 +91,7 @@ Exit status: as with -p, of the job that went worst.";
 pub struct Cli {
     /// The subcommand; without one, chat.
     #[command(subcommand)]
-    pub command: Option<Command>,
+    pub command: Option<CliCommand>,
 
     /// First message; with -p the whole task
     ///
@@ -135,8 +135,8 @@ pub struct Cli {
     pub screen: Option<String>,
 
     /// Output format of -p
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Text)]
-    pub output_format: OutputFormat,
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormatArg::Text)]
+    pub output_format: OutputFormatArg,
 
     /// JSON Schema that the answer of -p must match; after two failed repairs the exit status is 1
     ///
@@ -163,7 +163,7 @@ pub struct Cli {
 
 /// Form of the output of `-p`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum OutputFormat {
+pub enum OutputFormatArg {
     /// The answer as text
     #[default]
     Text,
@@ -189,7 +189,7 @@ pub enum OnUnknown {
 
 /// Everything but chatting.
 #[derive(Clone, Debug, Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// List, show, export and delete conversations
     #[command(subcommand)]
     Threads(ThreadsCommand),
@@ -373,7 +373,7 @@ impl Cli {
         {
             return refuse("a command such as `threads` takes no prompt and none of -p, -c, -r");
         }
-        if !cli.is_print() && cli.output_format != OutputFormat::Text {
+        if !cli.is_print() && cli.output_format != OutputFormatArg::Text {
             return refuse("--output-format is for headless runs; add -p");
         }
         if !cli.is_print() && cli.on_ask.is_some() {

@@ -58,7 +58,7 @@ pub mod plugins {
 pub mod llm {
     pub use aye_llm::*;
     pub use aye_runtime::{
-        CircuitBreaker, CircuitBreakerConfig, LlmRetryPolicy, Refused, RetryConfigKey, RetryingExecutor,
+        CircuitBreaker, CircuitBreakerConfig, CircuitOpen, LlmRetryPolicy, RetryConfigKey, RetryingExecutor,
         breaker, retry,
     };
 }

@@ -5,7 +5,7 @@ use aye::contract::ids::ThreadId;
 use aye::contract::lifecycle::RunStatus;
 use aye::contract::message::{Message, ToolCall};
 use aye::contract::record::{
-    AttemptId, Begin, Checkpoint, Decision, Fence, IntentRecord, Owner, RunRecord, StoredMessage,
+    AttemptId, Checkpoint, Decision, ExecutionStart, Fence, IntentRecord, Owner, RunRecord, StoredMessage,
     SuspensionRecord, SuspensionStatus, ThreadRecord,
 };
 use aye::contract::suspension::{
@@ -139,7 +139,7 @@ pub fn opened(count: usize) -> OpenedThread {
         earlier: None,
         waiting: Vec::new(),
         interrupted: Vec::new(),
-        driver: aye::tui::host::Driver::Nobody,
+        driver: aye::tui::host::ThreadOwner::Nobody,
         queued: Vec::new(),
         summaries: Vec::new(),
     }
@@ -193,8 +193,8 @@ pub async fn fill_inbox(store: &Store, count: usize) {
     }
 }
 
-pub fn begin(fence: &Fence, run: &RunRecord, call: &str, spends: Option<&str>) -> Begin {
-    Begin {
+pub fn begin(fence: &Fence, run: &RunRecord, call: &str, spends: Option<&str>) -> ExecutionStart {
+    ExecutionStart {
         fence: fence.clone(),
         run: run.clone(),
         intent: IntentRecord {

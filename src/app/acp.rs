@@ -10,7 +10,7 @@ use reqwest::Url;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use super::foundation::Foundation;
 use super::work::Signals;
 use super::{Failure, compose, images, models};
@@ -136,7 +136,7 @@ impl EditorHost for Host {
         if let Some(why) = models::needs_login(&foundation).await {
             return Err(Refusal::NoModel(why));
         }
-        let app = App::build(foundation, &cli).await.map_err(|e| Refusal::Failed(e.message))?;
+        let app = AppContext::build(foundation, &cli).await.map_err(|e| Refusal::Failed(e.message))?;
         warnings.extend(app.warnings.iter().cloned());
         let news: News = Arc::default();
         let told = Arc::clone(&news);
@@ -156,7 +156,7 @@ impl EditorHost for Host {
 
 /// The program in one folder.
 struct Folder {
-    app: App,
+    app: AppContext,
     warnings: Vec<String>,
     news: News,
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::agents::AYE_IS_FOR;
-use super::app_context::{AGENT, App};
+use super::app_context::{AGENT, AppContext};
 use super::commands::put_json;
 use super::foundation::Foundation;
 use super::{Failure, put, say};
@@ -13,11 +13,11 @@ use crate::agents::WrittenAgent;
 use crate::app::AppError;
 use crate::cli::{AgentsCommand, Cli, JsonFlag};
 use crate::contract::display::visible_line;
-use crate::tui::host::Page;
+use crate::tui::host::TextPage;
 
 /// Carries out the command.
 pub(super) async fn run(command: AgentsCommand, foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
-    let app = App::build(foundation, cli).await?;
+    let app = AppContext::build(foundation, cli).await?;
     let result = match command {
         AgentsCommand::List(JsonFlag { json: true }) => put_json(&json!({
             "agents": rows(&app),
@@ -40,7 +40,7 @@ pub(super) async fn run(command: AgentsCommand, foundation: Foundation, cli: &Cl
     result.map(|()| 0)
 }
 
-fn row(app: &App, agent: Option<&WrittenAgent>) -> Value {
+fn row(app: &AppContext, agent: Option<&WrittenAgent>) -> Value {
     let id = agent.map_or(AGENT, |agent| agent.spec.id.as_str());
     let current = app.agents.current() == id && agent.is_none_or(|agent| agent.hidden_by.is_none());
     let mut row = json!({
@@ -57,13 +57,13 @@ fn row(app: &App, agent: Option<&WrittenAgent>) -> Value {
     row
 }
 
-pub(super) fn rows(app: &App) -> Vec<Value> {
+pub(super) fn rows(app: &AppContext) -> Vec<Value> {
     let written = app.agents.written.found.iter().map(|agent| row(app, Some(agent)));
     std::iter::once(row(app, None)).chain(written).collect()
 }
 
 /// One line for each agent, the one that is talked to marked.
-fn list(app: &App) -> String {
+fn list(app: &AppContext) -> String {
     let text = |row: &Value, key: &str| visible_line(row[key].as_str().unwrap_or_default()).into_owned();
     rows(app).iter().fold(String::new(), |mut out, row| {
         let mark = if row["current"] == true { "*" } else { " " };
@@ -79,7 +79,7 @@ fn list(app: &App) -> String {
 }
 
 /// What an agent's file says, and what it comes to here.
-fn show(app: &App, name: &str) -> Result<Value, AppError> {
+fn show(app: &AppContext, name: &str) -> Result<Value, AppError> {
     if !app.agents.names().contains(&name) {
         return Err(app.agents.no_such(name).into());
     }
@@ -137,13 +137,13 @@ fn text_of(shown: &Value) -> String {
 }
 
 /// `/agent` lists the agents, `/agent NAME` chooses one for the messages from now on.
-pub(super) fn page(app: &App, words: &str) -> Result<Page, AppError> {
+pub(super) fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> {
     let name = words.trim();
     if name.is_empty() {
         let text = format!("{}\n/agent NAME chooses the agent for your next messages.\n", list(app));
-        return Ok(Page { title: "agents".to_owned(), text });
+        return Ok(TextPage { title: "agents".to_owned(), text });
     }
     app.set_agent(name)?;
     let text = format!("{name} answers from now on, with {}.\n", app.selection().full_name());
-    Ok(Page { title: format!("agent {name}"), text })
+    Ok(TextPage { title: format!("agent {name}"), text })
 }

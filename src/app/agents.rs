@@ -12,11 +12,11 @@ use super::foundation::Foundation;
 use super::prompt::Common;
 use super::{Failure, models, sections};
 use crate::agents::{
-    AgentIssue, AgentScope, Form, HitlMode, Places, Severity, WrittenAgent, WrittenAgents, discover,
-    project_roots, read_fields, user_roots,
+    AgentDialect, AgentIssue, AgentScope, HitlMode, Severity, SourceLocator, WrittenAgent, WrittenAgents,
+    discover, project_roots, read_fields, user_roots,
 };
 use crate::app::AppError;
-use crate::config::{Origin, Selection, Settings, needs_probe, select_model};
+use crate::config::{ModelSelection, Origin, Settings, needs_probe, select_model};
 use crate::contract::display::visible_line;
 use crate::contract::near::or_these;
 use crate::contract::spec::AgentSpec;
@@ -33,16 +33,16 @@ pub(super) struct Agents {
     /// Those of files and settings that can be used, and what is wrong with the others.
     pub(super) written: WrittenAgents,
     /// The models of agents that name one.
-    models: BTreeMap<String, Selection>,
+    models: BTreeMap<String, ModelSelection>,
     chosen: RwLock<Chosen>,
     is_ephemeral: bool,
 }
 
 /// The agents there are with what they are for, shared with the tool that hands over to them.
-pub(super) type Known = Arc<RwLock<BTreeMap<String, Option<String>>>>;
+pub(super) type AgentDescriptions = Arc<RwLock<BTreeMap<String, Option<String>>>>;
 
 /// The names of all agents.
-pub(super) fn names(known: &Known) -> Vec<String> {
+pub(super) fn names(known: &AgentDescriptions) -> Vec<String> {
     known.read().expect("no panic while names are held").keys().cloned().collect()
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn skill_models(
 }
 
 /// The plugin that lets agents hand over to those that are known.
-pub(super) fn handoff(known: &Known) -> HandoffPlugin {
+pub(super) fn handoff(known: &AgentDescriptions) -> HandoffPlugin {
     let known = Arc::clone(known);
     HandoffPlugin::default()
         .with_roster(Arc::new(move || known.read().expect("no panic while names are held").clone()))
@@ -80,7 +80,7 @@ pub(super) fn handoff(known: &Known) -> HandoffPlugin {
 struct Chosen {
     agent: String,
     /// The model of the agents that name none.
-    model: Selection,
+    model: ModelSelection,
 }
 
 /// The agents that are written down for a place.
@@ -89,7 +89,7 @@ pub(super) fn written(foundation: &Foundation) -> WrittenAgents {
     for (name, tree) in &foundation.loaded.settings.agents {
         let provenance = foundation.loaded.provenance.clone();
         let own = name.clone();
-        let places: Places = Arc::new(move |pointer| {
+        let places: SourceLocator = Arc::new(move |pointer| {
             let origin = provenance.origin_in("agents", &own, pointer);
             origin.as_ref().map_or_else(String::new, Origin::to_string)
         });
@@ -98,7 +98,7 @@ pub(super) fn written(foundation: &Foundation) -> WrittenAgents {
             agents.issues.push(AgentIssue { place: places(""), severity: Severity::Error, message });
             continue;
         };
-        let (agent, issues) = read_fields(map, name, None, Form::Own, AgentScope::Settings, &places);
+        let (agent, issues) = read_fields(map, name, None, AgentDialect::Own, AgentScope::Settings, &places);
         agents.issues.extend(issues);
         if let Some(agent) = agent {
             agents.add(agent);
@@ -118,8 +118,8 @@ impl Agents {
     pub(super) async fn register(
         runtime: &AgentRuntime,
         foundation: &Foundation,
-        (common, known): (&Common, &Known),
-        selection: &Selection,
+        (common, known): (&Common, &AgentDescriptions),
+        selection: &ModelSelection,
     ) -> Result<Self, Failure> {
         let mut written = written(foundation);
         let models = models_of(&mut written, foundation).await;
@@ -179,7 +179,7 @@ impl Agents {
     }
 
     /// The model that an agent uses.
-    pub(super) fn model(&self, agent: &str) -> Selection {
+    pub(super) fn model(&self, agent: &str) -> ModelSelection {
         let chosen = self.chosen.read().expect("no panic while the choice is held");
         self.models.get(agent).unwrap_or(&chosen.model).clone()
     }
@@ -195,7 +195,7 @@ impl Agents {
     }
 
     /// Chooses the agent for the messages from now on, and gives its model.
-    pub(super) fn choose(&self, runtime: &AgentRuntime, name: &str) -> Result<Selection, AppError> {
+    pub(super) fn choose(&self, runtime: &AgentRuntime, name: &str) -> Result<ModelSelection, AppError> {
         let runs_elsewhere = self.written.get(name).is_some_and(|agent| agent.spec.endpoint.is_some());
         if runs_elsewhere {
             return Err(ResolveError::RemoteAgentNotDirectlyRunnable(name.to_owned()).to_string().into());
@@ -223,7 +223,7 @@ impl Agents {
     }
 
     /// The models that agents name, by their registered ids.
-    pub(super) fn choices(&self) -> impl Iterator<Item = &Selection> {
+    pub(super) fn choices(&self) -> impl Iterator<Item = &ModelSelection> {
         self.models.values()
     }
 
@@ -239,7 +239,12 @@ impl Agents {
     }
 
     /// Uses another model from now on: for the agent that is talked to, and when that one names none, for all such.
-    pub(super) fn use_model(&self, runtime: &AgentRuntime, foundation: &Foundation, selection: &Selection) {
+    pub(super) fn use_model(
+        &self,
+        runtime: &AgentRuntime,
+        foundation: &Foundation,
+        selection: &ModelSelection,
+    ) {
         let mut chosen = self.chosen.write().expect("no panic while the choice is held");
         let pinned = self.models.contains_key(&chosen.agent);
         let catalog = runtime.catalog();
@@ -260,7 +265,7 @@ impl Agents {
 
 /// The models that agents name; what nobody serves is an error of the agent, or a warning when other programs read its
 /// file too.
-async fn models_of(written: &mut WrittenAgents, foundation: &Foundation) -> BTreeMap<String, Selection> {
+async fn models_of(written: &mut WrittenAgents, foundation: &Foundation) -> BTreeMap<String, ModelSelection> {
     let mut found = BTreeMap::new();
     let names: Vec<String> = written.used().map(|agent| agent.spec.model.clone()).collect();
     for (name, choice) in choices(names, foundation).await {
@@ -278,7 +283,7 @@ async fn models_of(written: &mut WrittenAgents, foundation: &Foundation) -> BTre
 async fn choices(
     mut names: Vec<String>,
     foundation: &Foundation,
-) -> Vec<(String, Result<Selection, AppError>)> {
+) -> Vec<(String, Result<ModelSelection, AppError>)> {
     names.sort();
     names.dedup();
     names.retain(|name| !name.is_empty());
@@ -316,7 +321,7 @@ fn no_model(written: &mut WrittenAgents, model: &str, why: &str) {
 /// The agent as it runs here.
 fn spec_of(
     agent: &WrittenAgent,
-    model: &Selection,
+    model: &ModelSelection,
     foundation: &Foundation,
     common: &Common,
     runtime: &AgentRuntime,

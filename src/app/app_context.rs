@@ -9,7 +9,7 @@ use super::budget::PriceList;
 use super::context::{self, policy_of};
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
-use super::mcp::{MCP_PLUGIN, McpPlugin};
+use super::mcp::{ElicitationPlugin, MCP_PLUGIN};
 use super::notify::Notifier;
 use super::programs::ProjectPrograms;
 use super::telemetry::Telemetry;
@@ -17,7 +17,7 @@ use super::webhook::Webhooks;
 use super::{Failure, agents, deferred, grants, models, prompt, reminders, sections};
 use crate::app::AppError;
 use crate::cli::Cli;
-use crate::config::{Instructions, Origin, Selection};
+use crate::config::{Instructions, ModelSelection, Origin};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::ids::ThreadId;
 use crate::contract::record::Owner;
@@ -47,7 +47,7 @@ use crate::tools::{self, ToolEnv};
 pub(super) const AGENT: &str = "aye";
 
 /// A whole program, ready for a front end.
-pub struct App {
+pub struct AppContext {
     pub(super) foundation: Foundation,
     pub(super) store: Store,
     pub(super) runtime: AgentRuntime,
@@ -55,7 +55,7 @@ pub struct App {
     pub(super) skills: Discovery,
     pub(super) instructions: Instructions,
     pub(super) agents: Agents,
-    pub(super) selection: RwLock<Selection>,
+    pub(super) selection: RwLock<ModelSelection>,
     /// Agent and model of the settings and flags.
     begun_with: (String, String),
     pub(super) clock: Arc<dyn Clock>,
@@ -74,7 +74,7 @@ pub struct App {
     _grants: GrantWatch,
 }
 
-impl App {
+impl AppContext {
     /// Puts the parts together.
     pub(super) async fn build(foundation: Foundation, cli: &Cli) -> Result<Self, Failure> {
         let store = foundation.open_store()?;
@@ -134,7 +134,7 @@ impl App {
         };
         let date = jiff::Timestamp::now().to_zoned(super::zone()).date().to_string();
         let common = prompt::Common::new(&foundation.workspace, &instructions.prompt(), &date);
-        let known = agents::Known::default();
+        let known = agents::AgentDescriptions::default();
         let (runtime, programs) =
             runtime(&foundation, parts, &skills, reminders, (&common, &known), &selection)?;
         let unclaimed = sections::check(&runtime, &foundation)?;
@@ -189,7 +189,7 @@ impl App {
     }
 
     /// The model that answers next.
-    pub(super) fn selection(&self) -> Selection {
+    pub(super) fn selection(&self) -> ModelSelection {
         self.selection.read().expect("no panic while the choice is held").clone()
     }
 
@@ -284,7 +284,7 @@ pub(super) fn mode_of(foundation: &Foundation) -> Mode {
     foundation.loaded.settings.permission_mode
 }
 
-pub(super) fn entry_of(selection: &Selection) -> ModelEntry {
+pub(super) fn entry_of(selection: &ModelSelection) -> ModelEntry {
     ModelEntry { provider: selection.full_name(), model_name: selection.model.clone() }
 }
 
@@ -322,8 +322,8 @@ fn runtime(
     }: Parts<'_>,
     skills: &Discovery,
     reminders: Vec<ReminderRule>,
-    (common, known): (&prompt::Common, &agents::Known),
-    selection: &Selection,
+    (common, known): (&prompt::Common, &agents::AgentDescriptions),
+    selection: &ModelSelection,
 ) -> Result<(AgentRuntime, ProjectPrograms), Failure> {
     let settings = &foundation.loaded.settings;
     let max_turns = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
@@ -412,7 +412,7 @@ fn runtime(
         .with_plugin("compaction", Arc::new(CompactionPlugin))
         .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
         .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
-        .with_plugin(MCP_PLUGIN, Arc::new(McpPlugin(questions.clone(), guidance.clone())))
+        .with_plugin(MCP_PLUGIN, Arc::new(ElicitationPlugin(questions.clone(), guidance.clone())))
         .with_plugin("stop", Arc::new(purse.over(stop, foundation.loaded.settings.stop.asks_on_limit)))
         .build_unchecked()
         .map(|runtime| (runtime, programs))

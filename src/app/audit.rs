@@ -23,7 +23,7 @@ use crate::contract::record::GrantRecord;
 use crate::store::{AuditFilter, Store};
 
 /// What rows name and do not hold.
-struct Known {
+struct Names {
     /// Lists of rules by their hash.
     rules: HashMap<String, Vec<TriedRule>>,
     grants: Vec<GrantRecord>,
@@ -31,7 +31,7 @@ struct Known {
     all_rules: bool,
 }
 
-impl Known {
+impl Names {
     fn grant(&self, id: &str) -> Option<&GrantRecord> {
         self.grants.iter().find(|grant| grant.id == id)
     }
@@ -123,7 +123,7 @@ async fn rows(store: &Store, filter: AuditFilter, args: AuditArgs) -> Result<u64
 async fn calls(store: &Store, filter: AuditFilter, args: AuditArgs) -> Result<u64, Failure> {
     let rules = store.audit_rules().await.map_err(Failure::failed)?;
     let grants = store.all_grants().await.map_err(Failure::failed)?;
-    let known = Known { rules: rules.into_iter().collect(), grants, all_rules: args.rules };
+    let known = Names { rules: rules.into_iter().collect(), grants, all_rules: args.rules };
     let out = Out::new();
     let writer = Arc::clone(&out);
     let each = move |rows: Vec<AuditRow>| {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use super::foundation::Foundation;
 use super::host::Events;
 use super::serve::ServerInside;
@@ -20,7 +20,7 @@ use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::record::SuspensionRecord;
 use crate::runtime::{AgentRunResult, RuntimeError, UnknownPolicy};
-use crate::tui::host::{HostEvent, Page};
+use crate::tui::host::{HostEvent, TextPage};
 
 /// How long runs in the background may take to write down where they stand when the program ends.
 const LAST_WAIT: Duration = Duration::from_secs(2);
@@ -44,30 +44,30 @@ pub(super) fn for_other_folders(cli: &Cli) -> Cli {
 }
 
 /// A whole program that works in that folder.
-pub(super) async fn app_in(cli: &Cli, env: Env, folder: PathBuf) -> Result<App, AppError> {
+pub(super) async fn app_in(cli: &Cli, env: Env, folder: PathBuf) -> Result<AppContext, AppError> {
     let mut cli = cli.clone();
     cli.global.cd = Some(folder);
     let foundation = Foundation::load(&cli, env).map_err(|e| e.message)?;
-    Ok(App::build(foundation, &cli).await?)
+    Ok(AppContext::build(foundation, &cli).await?)
 }
 
 /// A run that goes on in the background, with the app that drives it.
-type Running = (ThreadId, Arc<App>, JoinHandle<()>);
+type Running = (ThreadId, Arc<AppContext>, JoinHandle<()>);
 
-pub(super) struct Elsewhere {
+pub(super) struct BackgroundRuns {
     cli: Cli,
     env: Env,
     events: Events,
     /// One for each folder, made when its first question is answered here.
-    apps: tokio::sync::Mutex<HashMap<PathBuf, Arc<App>>>,
+    apps: tokio::sync::Mutex<HashMap<PathBuf, Arc<AppContext>>>,
     running: Mutex<Vec<Running>>,
     server: ServerInside,
 }
 
-impl Elsewhere {
-    pub(super) fn new(cli: &Cli, env: Env, events: Events) -> Elsewhere {
+impl BackgroundRuns {
+    pub(super) fn new(cli: &Cli, env: Env, events: Events) -> BackgroundRuns {
         let cli = for_other_folders(cli);
-        Elsewhere {
+        BackgroundRuns {
             cli,
             env,
             events,
@@ -78,16 +78,16 @@ impl Elsewhere {
     }
 
     /// `/serve`.
-    pub(super) async fn serve(&self, words: &str) -> Result<Page, AppError> {
+    pub(super) async fn serve(&self, words: &str) -> Result<TextPage, AppError> {
         self.server.page(&self.cli, &self.env, &self.events, words).await
     }
 
     /// The app that a question's run belongs to: this one, or that of its folder.
     pub(super) async fn app_of(
         &self,
-        here: &Arc<App>,
+        here: &Arc<AppContext>,
         question: &SuspensionRecord,
-    ) -> Result<Arc<App>, AppError> {
+    ) -> Result<Arc<AppContext>, AppError> {
         let thread = here.store.thread(&question.thread_id).await?;
         let own = &here.foundation.workspace.cwd;
         let folder = folder_of(question, thread.as_ref().map_or(own, |thread| &thread.cwd));
@@ -104,7 +104,7 @@ impl Elsewhere {
     }
 
     /// Goes on with the run of a conversation, unless another process drives it.
-    pub(super) fn go_on(&self, app: Arc<App>, thread: ThreadId) {
+    pub(super) fn go_on(&self, app: Arc<AppContext>, thread: ThreadId) {
         let (events, of, id) = (self.events.clone(), Arc::clone(&app), thread.clone());
         let task = tokio::spawn(async move {
             app.mcp.ready_quietly().await;
@@ -135,7 +135,7 @@ impl Elsewhere {
 
 /// Tells what became of a run that is not on the screen. A question of it is counted anyway.
 pub(super) async fn tell(
-    app: &App,
+    app: &AppContext,
     events: &Events,
     thread: &ThreadId,
     result: &Result<AgentRunResult, RuntimeError>,

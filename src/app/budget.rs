@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::foundation::Foundation;
-use crate::config::Selection;
+use crate::config::ModelSelection;
 use crate::contract::display::visible_line;
 use crate::contract::spec::Price;
 use crate::plugins::stop::StopPlugin;
@@ -30,7 +30,7 @@ impl PriceList {
     ///
     /// # Errors
     /// Under a budget, when its price is not known: a sentence for the person.
-    pub(super) fn admit(&self, id: &str, selection: &Selection) -> Result<(), String> {
+    pub(super) fn admit(&self, id: &str, selection: &ModelSelection) -> Result<(), String> {
         let Some((most, origin)) = &self.most else { return Ok(()) };
         let price = selection.price.or_else(|| selection.is_demo().then(Price::default));
         let Some(price) = price else {

@@ -3,15 +3,15 @@
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::Arc;
 
-use super::app_context::App;
-use super::background::Elsewhere;
+use super::app_context::AppContext;
+use super::background::BackgroundRuns;
 use super::foundation::Foundation;
 use super::host::TerminalHost;
 use super::{Failure, commands, moved, say, statusline, themes};
 use crate::cli::{Cli, ThreadChoice};
-use crate::config::{Env, Images, Screen};
+use crate::config::{Env, Images, ScreenMode};
 use crate::contract::display::visible_line;
-use crate::tui::image_cache::Images as ShownImages;
+use crate::tui::image_cache::ImageMode as ShownImages;
 use crate::tui::keymap::Keymap;
 use crate::tui::links::Links;
 use crate::tui::terminal::{Abilities, Clipboard, Desktop, reflows};
@@ -35,7 +35,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let background = themes::background(&foundation);
     let keymap = keymap_of(&foundation)?;
     let env = foundation.env.clone();
-    let app = App::build(foundation, cli).await?;
+    let app = AppContext::build(foundation, cli).await?;
     let thread = match cli.thread() {
         ThreadChoice::New | ThreadChoice::Pick => None,
         ThreadChoice::Last => moved::latest_thread(&app).await?.map(|thread| thread.id),
@@ -67,7 +67,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         utc_offset: super::zone().to_offset(jiff::Timestamp::now()).seconds(),
         reflow: reflows(|name| env.var(name).map(str::to_owned)),
         vim: app.foundation.loaded.settings.tui.vim,
-        full: app.foundation.loaded.settings.screen == Screen::Full,
+        full: app.foundation.loaded.settings.screen == ScreenMode::Full,
         mouse: app.foundation.loaded.settings.tui.mouse,
         clipboard: Clipboard::of(|name| env.var(name).map(str::to_owned)),
         rings: app.foundation.loaded.settings.tui.bell,
@@ -76,7 +76,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     };
     let (sender, events) = tokio::sync::mpsc::unbounded_channel();
     let app = Arc::new(app);
-    let elsewhere = Arc::new(Elsewhere::new(cli, env, sender.clone()));
+    let elsewhere = Arc::new(BackgroundRuns::new(cli, env, sender.clone()));
     let host = Arc::new(TerminalHost::new(Arc::clone(&app), sender, elsewhere, cli.clone()));
     {
         let app = Arc::clone(&app);

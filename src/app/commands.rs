@@ -12,49 +12,49 @@ use super::{
     Failure, agent_list, approvals, audit, doctor, grant_list, hooks, keys, memory, models, put, queue,
     reminders, say, simulate, stats, threads, work,
 };
-use crate::cli::{Cli, Command, ConfigCommand, JsonFlag, McpCommand, PermissionsCommand, SkillsCommand};
+use crate::cli::{Cli, CliCommand, ConfigCommand, JsonFlag, McpCommand, PermissionsCommand, SkillsCommand};
 use crate::config::{Env, list_models};
 use crate::contract::display::{escape_json, shortened, visible_line};
 use crate::contract::record::ThreadRecord;
 use crate::plugins::permission::{AskGit, CheckContext, Layer, Mode, RuleSet, check_line};
-use crate::plugins::skills::{Severity, SkillRow, check_dir, check_discovery, list_rows};
+use crate::plugins::skills::{ListedSkill, Severity, check_dir, check_discovery, list_rows};
 use crate::store::{Store, ThreadLookup};
 
-pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Failure> {
+pub(super) async fn run(command: CliCommand, cli: &Cli, env: Env) -> Result<u8, Failure> {
     let mut foundation = super::foundation(cli, env)?;
     match command {
-        Command::Threads(command) => threads::run(command, &foundation).await,
-        Command::Store(command) => super::store::run(command, &foundation).await,
-        Command::Inbox(args) => approvals::inbox(&args, &foundation).await,
-        Command::Approve(args) => Box::pin(approvals::approve(args, cli, &foundation)).await,
-        Command::Deny(args) => Box::pin(approvals::deny(args, cli, &foundation)).await,
-        Command::Answer(args) => Box::pin(approvals::answer(args, cli, &foundation)).await,
-        Command::Approvals(command) => Box::pin(approvals::run(command, cli, &foundation)).await,
-        Command::Grants(command) => grant_list::run(command, &foundation).await,
-        Command::Memory(command) => memory::run(command, &foundation).await,
-        Command::Queue(command) => queue::run(command, &foundation, cli).await,
-        Command::Acp => super::acp::run(foundation, cli).await,
-        Command::Serve(args) => Box::pin(super::serve::run(args, foundation, cli)).await,
-        Command::Work(args) => Box::pin(work::run(args, foundation, cli)).await,
-        Command::Agents(command) => agent_list::run(command, foundation, cli).await,
-        Command::Tasks(command) => Box::pin(super::tasks::run(command, cli, foundation)).await,
-        Command::Skills(command) => skills(command, &foundation),
-        Command::Mcp(McpCommand::Serve) => Box::pin(super::serve::mcp(foundation, cli)).await,
-        Command::Mcp(command) => super::mcp::run(command, &mut foundation, cli).await,
-        Command::Permissions(PermissionsCommand::Check { rules }) => {
+        CliCommand::Threads(command) => threads::run(command, &foundation).await,
+        CliCommand::Store(command) => super::store::run(command, &foundation).await,
+        CliCommand::Inbox(args) => approvals::inbox(&args, &foundation).await,
+        CliCommand::Approve(args) => Box::pin(approvals::approve(args, cli, &foundation)).await,
+        CliCommand::Deny(args) => Box::pin(approvals::deny(args, cli, &foundation)).await,
+        CliCommand::Answer(args) => Box::pin(approvals::answer(args, cli, &foundation)).await,
+        CliCommand::Approvals(command) => Box::pin(approvals::run(command, cli, &foundation)).await,
+        CliCommand::Grants(command) => grant_list::run(command, &foundation).await,
+        CliCommand::Memory(command) => memory::run(command, &foundation).await,
+        CliCommand::Queue(command) => queue::run(command, &foundation, cli).await,
+        CliCommand::Acp => super::acp::run(foundation, cli).await,
+        CliCommand::Serve(args) => Box::pin(super::serve::run(args, foundation, cli)).await,
+        CliCommand::Work(args) => Box::pin(work::run(args, foundation, cli)).await,
+        CliCommand::Agents(command) => agent_list::run(command, foundation, cli).await,
+        CliCommand::Tasks(command) => Box::pin(super::tasks::run(command, cli, foundation)).await,
+        CliCommand::Skills(command) => skills(command, &foundation),
+        CliCommand::Mcp(McpCommand::Serve) => Box::pin(super::serve::mcp(foundation, cli)).await,
+        CliCommand::Mcp(command) => super::mcp::run(command, &mut foundation, cli).await,
+        CliCommand::Permissions(PermissionsCommand::Check { rules }) => {
             permissions(rules.as_deref(), &mut foundation, cli).await
         }
-        Command::Permissions(PermissionsCommand::Simulate { rules, since, json }) => {
+        CliCommand::Permissions(PermissionsCommand::Simulate { rules, since, json }) => {
             simulate::simulate(&rules, since.as_deref(), json, &foundation).await
         }
-        Command::Permissions(PermissionsCommand::Suggest { since, json }) => {
+        CliCommand::Permissions(PermissionsCommand::Suggest { since, json }) => {
             simulate::suggestions(since.as_deref(), json, &mut foundation, cli).await
         }
-        Command::Hooks(command) => hooks::run(command, &mut foundation, cli).await,
-        Command::Reminders(command) => reminders::run(command, &foundation),
-        Command::Audit(args) => audit::run(args, &foundation).await,
-        Command::Stats(args) => stats::run(args, &foundation).await,
-        Command::Models(JsonFlag { json }) => {
+        CliCommand::Hooks(command) => hooks::run(command, &mut foundation, cli).await,
+        CliCommand::Reminders(command) => reminders::run(command, &foundation),
+        CliCommand::Audit(args) => audit::run(args, &foundation).await,
+        CliCommand::Stats(args) => stats::run(args, &foundation).await,
+        CliCommand::Models(JsonFlag { json }) => {
             let current = models::choose(&foundation).await.ok();
             let all = models::all_offers(&foundation, false).await;
             for why in &all.refused {
@@ -68,12 +68,12 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
             }
             Ok(0)
         }
-        Command::Login { provider, keyring } => keys::login_command(provider, keyring, &foundation).await,
-        Command::Logout { provider } => keys::logout_command(provider.as_deref(), &foundation).await,
-        Command::Config(ConfigCommand::Show(JsonFlag { json })) => config(json, &foundation),
-        Command::Doctor(JsonFlag { json }) => Box::pin(doctor::run(json, foundation, cli)).await,
+        CliCommand::Login { provider, keyring } => keys::login_command(provider, keyring, &foundation).await,
+        CliCommand::Logout { provider } => keys::logout_command(provider.as_deref(), &foundation).await,
+        CliCommand::Config(ConfigCommand::Show(JsonFlag { json })) => config(json, &foundation),
+        CliCommand::Doctor(JsonFlag { json }) => Box::pin(doctor::run(json, foundation, cli)).await,
         // Answered before anything is read.
-        Command::Completion { .. } | Command::Man | Command::Docs(_) => Ok(0),
+        CliCommand::Completion { .. } | CliCommand::Man | CliCommand::Docs(_) => Ok(0),
     }
 }
 
@@ -120,7 +120,7 @@ fn skills(command: SkillsCommand, foundation: &Foundation) -> Result<u8, Failure
             if json {
                 put_json(&json!(rows))?;
             } else {
-                let line = |row: &SkillRow| {
+                let line = |row: &ListedSkill| {
                     let hidden = row.hidden_by.as_ref().map(|by| format!("  (hidden by {by})"));
                     let unseen = match row.invisible_characters {
                         0 => String::new(),

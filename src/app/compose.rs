@@ -1,7 +1,7 @@
 //! From written text to a message, the same way for the terminal, `aye -p`, the queue and editors: the skill or the
 //! prompt of a server that it names, else the text with what it mentions.
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use super::{images, mcp, mentions};
 use crate::app::AppError;
 use crate::contract::content::ContentBlock;
@@ -18,7 +18,7 @@ pub(super) fn with_piped(prompt: Option<&str>, piped: Option<String>) -> Option<
 }
 
 /// What `/name words` stands for; `None` when it names neither a prompt of a server nor a skill.
-pub(super) async fn command(app: &App, line: &str) -> Result<Option<Vec<ContentBlock>>, AppError> {
+pub(super) async fn command(app: &AppContext, line: &str) -> Result<Option<Vec<ContentBlock>>, AppError> {
     let Some(named) = line.strip_prefix('/') else { return Ok(None) };
     let (name, words) = named.split_once(char::is_whitespace).unwrap_or((named, ""));
     if let Some(blocks) = mcp::prompt(app, name, words.trim()).await {
@@ -31,7 +31,7 @@ pub(super) async fn command(app: &App, line: &str) -> Result<Option<Vec<ContentB
 /// The message of a text and of what goes with it. Only what the user typed can mention something: what was piped in
 /// may contain anything.
 pub(super) async fn message(
-    app: &App,
+    app: &AppContext,
     text: &str,
     typed: &str,
     mut goes_with: Vec<ContentBlock>,

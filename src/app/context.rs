@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use crate::app::AppError;
-use crate::config::{Selection, Settings};
+use crate::config::{ModelSelection, Settings};
 use crate::contract::ids::ThreadId;
 use crate::contract::spec::ContextWindowPolicy;
 use crate::contract::summary::short_number;
@@ -16,7 +16,7 @@ use crate::plugins::skills::{ActiveSkill, ActiveSkills, catalogue};
 use crate::runtime::{Artifact, Artifacts, CompactError, ContextReport};
 use crate::state::StateKey as _;
 use crate::tools::{RESULT_FILES, keep_result};
-use crate::tui::host::Page;
+use crate::tui::host::TextPage;
 
 /// Cells of the bar over the whole window.
 const BAR: usize = 40;
@@ -24,7 +24,7 @@ const BAR: usize = 40;
 const SMALL_BAR: usize = 20;
 
 /// How much of a conversation fits, by what is known of the model.
-pub(super) fn policy_of(selection: &Selection, settings: &Settings) -> ContextWindowPolicy {
+pub(super) fn policy_of(selection: &ModelSelection, settings: &Settings) -> ContextWindowPolicy {
     let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let window = count(selection.context_window);
     // A model that may answer with as much as it reads still has to read something.
@@ -69,7 +69,11 @@ pub(super) fn readable(dir: &Path) -> Vec<String> {
 }
 
 /// `/compact [HINT]`.
-pub(super) async fn compact(app: &App, thread: Option<&ThreadId>, hint: &str) -> Result<Page, AppError> {
+pub(super) async fn compact(
+    app: &AppContext,
+    thread: Option<&ThreadId>,
+    hint: &str,
+) -> Result<TextPage, AppError> {
     let thread = thread.ok_or("nothing to summarise yet")?;
     let hint = (!hint.is_empty()).then(|| hint.to_owned());
     let made = app.runtime.compact(thread, &app.agents.current(), hint).await;
@@ -86,11 +90,11 @@ pub(super) async fn compact(app: &App, thread: Option<&ThreadId>, hint: &str) ->
     if let Some(over) = over {
         let _ = write!(text, "\n\nThe next message would not fit all the same: {over}");
     }
-    Ok(Page { title: summary.words(), text })
+    Ok(TextPage { title: summary.words(), text })
 }
 
 /// Why the next request of a conversation cannot fit, and the ways out, when no summary helps.
-async fn too_large(app: &App, thread: &ThreadId) -> Result<Option<String>, AppError> {
+async fn too_large(app: &AppContext, thread: &ThreadId) -> Result<Option<String>, AppError> {
     let report = app.runtime.context_report(Some(thread), &app.agents.current(), 0, &|_| false).await;
     let report = report?;
     let room = report.window.map_or(usize::MAX, |window| window.saturating_sub(report.answer));
@@ -108,14 +112,14 @@ async fn too_large(app: &App, thread: &ThreadId) -> Result<Option<String>, AppEr
 }
 
 /// What fills the window, by category.
-struct Row {
+struct ContextRow {
     name: String,
     tokens: usize,
     mark: char,
 }
 
 /// `/context`.
-pub(super) async fn page(app: &App, thread: Option<&ThreadId>) -> Result<Page, AppError> {
+pub(super) async fn page(app: &AppContext, thread: Option<&ThreadId>) -> Result<TextPage, AppError> {
     let mut beside = 0;
     let mut skills = 0;
     let mut deferral = DeferralStateValue::default();
@@ -154,10 +158,10 @@ fn draw(
     instructions: usize,
     skills: usize,
     saved: Option<Savings>,
-) -> Page {
+) -> TextPage {
     let (mcp, own): (Vec<_>, Vec<_>) = report.tools.iter().partition(|(id, _)| id.starts_with("mcp__"));
     let sum = |tools: &[&(String, usize)]| tools.iter().map(|(_, tokens)| tokens).sum::<usize>();
-    let row = |name: &str, tokens, mark| Row { name: name.to_owned(), tokens, mark };
+    let row = |name: &str, tokens, mark| ContextRow { name: name.to_owned(), tokens, mark };
     let mut rows = vec![
         row("system prompt", report.system.saturating_sub(instructions), '█'),
         row("instructions", instructions, '█'),
@@ -184,7 +188,7 @@ fn draw(
         rows.push(row("free", window.saturating_sub(used + report.answer), ' '));
     }
     let whole = if window > 0 { window } else { used };
-    for Row { name, tokens, mark } in &rows {
+    for ContextRow { name, tokens, mark } in &rows {
         let share = percent(*tokens, whole);
         let small = small_bar(*tokens, whole, *mark);
         let _ = writeln!(text, "{:<20} {:>6} {share:>5}  {small}", name, short_number(*tokens as u64));
@@ -202,7 +206,7 @@ fn draw(
         ),
         None => format!("context of {model}: {} tokens", short_number(used as u64)),
     };
-    Page { title, text: text.trim_end().to_owned() }
+    TextPage { title, text: text.trim_end().to_owned() }
 }
 
 fn percent(part: usize, whole: usize) -> String {
@@ -222,7 +226,7 @@ fn small_bar(tokens: usize, whole: usize, mark: char) -> String {
 }
 
 /// All rows in one bar, in their order.
-fn bar(rows: &[Row], window: usize, answer: usize) -> String {
+fn bar(rows: &[ContextRow], window: usize, answer: usize) -> String {
     let (mut text, mut sum, mut drawn) = (String::from("▕"), 0, 0);
     for row in rows {
         sum += row.tokens;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::app_context::{AGENT, App};
+use super::app_context::{AGENT, AppContext};
 use crate::app::AppError;
 use crate::contract::summary::short_number;
 use crate::plugins::deferred_tools::{
@@ -34,7 +34,7 @@ pub(super) fn is_hidden(state: &DeferralStateValue, tool: &str) -> bool {
 }
 
 /// What is saved; nothing when no tool is deferred.
-pub(super) fn saved(app: &App, state: &DeferralStateValue) -> Result<Option<Savings>, AppError> {
+pub(super) fn saved(app: &AppContext, state: &DeferralStateValue) -> Result<Option<Savings>, AppError> {
     if !state.enabled {
         return Ok(None);
     }

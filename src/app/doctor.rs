@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use super::foundation::Foundation;
 use super::mcp::{self, ServerRow};
 use super::plugins::{self, PluginRow};
@@ -14,14 +14,14 @@ use crate::contract::display::visible_line;
 use crate::contract::judgement::Profile;
 use crate::plugins::permission::RuleSet;
 use crate::tools::Sandbox;
-use crate::tui::host::Page;
+use crate::tui::host::TextPage;
 
 mod terminal;
 
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum CheckStatus {
     Ok,
     Warning,
     Error,
@@ -30,7 +30,7 @@ enum State {
 #[derive(Debug, Serialize)]
 struct Check {
     name: &'static str,
-    state: State,
+    state: CheckStatus,
     text: String,
     /// What programs read beside the words.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ struct Check {
 }
 
 impl Check {
-    fn new(name: &'static str, state: State, text: String) -> Self {
+    fn new(name: &'static str, state: CheckStatus, text: String) -> Self {
         Self { name, state, text, plugins: None, servers: None }
     }
 }
@@ -49,33 +49,37 @@ impl Check {
 pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
     let mut checks = Vec::new();
     let mut add = |name, state, text: String| checks.push(Check::new(name, state, text));
-    add("version", State::Ok, format!("aye {}", env!("CARGO_PKG_VERSION")));
-    add("folder", State::Ok, foundation.workspace.cwd.display().to_string());
+    add("version", CheckStatus::Ok, format!("aye {}", env!("CARGO_PKG_VERSION")));
+    add("folder", CheckStatus::Ok, foundation.workspace.cwd.display().to_string());
     let settings = foundation.paths.config_file();
     let exists = if settings.exists() { "" } else { " (not found; defaults apply)" };
-    add("settings", State::Ok, format!("{}{exists}", settings.display()));
+    add("settings", CheckStatus::Ok, format!("{}{exists}", settings.display()));
     match foundation.rules(cli) {
-        Err(failure) => add("rules", State::Error, failure.message),
+        Err(failure) => add("rules", CheckStatus::Error, failure.message),
         Ok(rules) => {
             if let Some(why) = rules.refused() {
-                add("rules", State::Error, format!("{why}; until this is fixed, every call asks"));
+                add("rules", CheckStatus::Error, format!("{why}; until this is fixed, every call asks"));
             } else {
-                add("rules", State::Ok, format!("{} rules", rules.rules().len()));
+                add("rules", CheckStatus::Ok, format!("{} rules", rules.rules().len()));
                 let unknown = unknown_tools(&rules, &foundation);
                 if !unknown.is_empty() {
-                    add("rule tools", State::Warning, unknown.join("; "));
+                    add("rule tools", CheckStatus::Warning, unknown.join("; "));
                 }
             }
         }
     }
     if foundation.untrusted.is_empty() {
-        add("trust", State::Ok, "nothing here needs trust".into());
+        add("trust", CheckStatus::Ok, "nothing here needs trust".into());
     } else {
         let files: Vec<_> = foundation.untrusted.iter().map(|i| i.path.display().to_string()).collect();
-        add("trust", State::Warning, format!("not used until this folder is trusted: {}", files.join(", ")));
+        add(
+            "trust",
+            CheckStatus::Warning,
+            format!("not used until this folder is trusted: {}", files.join(", ")),
+        );
     }
     let instructions = foundation.instructions();
-    add("instructions", State::Ok, instructions.status().unwrap_or_else(|| "none".into()));
+    add("instructions", CheckStatus::Ok, instructions.status().unwrap_or_else(|| "none".into()));
     match models::choose(&foundation).await {
         Ok(selection) => {
             let key = match &selection.api_key_env {
@@ -85,22 +89,22 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
             };
             let words = format!("{} ({}{key})", selection.full_name(), selection.why);
             match crate::config::gone(&selection, &models::kept_offers(&foundation)) {
-                Some(gone) => add("model", State::Warning, format!("{words}; {gone}")),
-                None => add("model", State::Ok, words),
+                Some(gone) => add("model", CheckStatus::Warning, format!("{words}; {gone}")),
+                None => add("model", CheckStatus::Ok, words),
             }
         }
-        Err(failure) => add("model", State::Error, failure.message),
+        Err(failure) => add("model", CheckStatus::Error, failure.message),
     }
     let (state, words) = keys::report(&foundation).await;
-    add("keys", if state { State::Ok } else { State::Warning }, words);
+    add("keys", if state { CheckStatus::Ok } else { CheckStatus::Warning }, words);
     match foundation.open_store() {
-        Err(failure) => add("store", State::Error, failure.message),
+        Err(failure) => add("store", CheckStatus::Error, failure.message),
         Ok(store) => {
             let path = foundation.paths.database().display().to_string();
             match store.check().await {
-                Ok(problems) if problems.is_empty() => add("store", State::Ok, path),
-                Ok(problems) => add("store", State::Error, format!("{path}: {}", problems.join("; "))),
-                Err(error) => add("store", State::Error, error.to_string()),
+                Ok(problems) if problems.is_empty() => add("store", CheckStatus::Ok, path),
+                Ok(problems) => add("store", CheckStatus::Error, format!("{path}: {}", problems.join("; "))),
+                Err(error) => add("store", CheckStatus::Error, error.to_string()),
             }
             store.close().await;
         }
@@ -114,8 +118,8 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
             .map(|dir| std::path::Path::new(dir).join(program))
             .find(|path| path.is_file());
         match found {
-            Some(path) => add(program, State::Ok, path.display().to_string()),
-            None => add(program, State::Warning, format!("{program} is not in PATH")),
+            Some(path) => add(program, CheckStatus::Ok, path.display().to_string()),
+            None => add(program, CheckStatus::Warning, format!("{program} is not in PATH")),
         }
     }
     let path = foundation.env.var("PATH").unwrap_or_default();
@@ -128,11 +132,11 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
     let mut warnings = foundation.warnings.clone();
     let mut described = String::new();
     // As the terminal would start; what keeps it from starting is a check that failed.
-    match App::build(foundation, cli).await {
+    match AppContext::build(foundation, cli).await {
         Err(failure) => {
             if !checks.iter().any(|check| failure.message.contains(&check.text)) {
                 let text = failure.message;
-                checks.push(Check::new("start", State::Error, text));
+                checks.push(Check::new("start", CheckStatus::Error, text));
             }
         }
         Ok(app) => {
@@ -142,14 +146,14 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
                 let rows = plugins::rows(&app, &resolved);
                 described = plugins::lines(&rows);
                 let text = format!("{} of agent {agent}", rows.len());
-                checks.push(Check { plugins: Some(rows), ..Check::new("plugins", State::Ok, text) });
+                checks.push(Check { plugins: Some(rows), ..Check::new("plugins", CheckStatus::Ok, text) });
             }
             app.store.leave().await;
         }
     }
     warnings.dedup();
-    checks.extend(warnings.into_iter().map(|text| Check::new("warning", State::Warning, text)));
-    let failed = checks.iter().any(|check| check.state == State::Error);
+    checks.extend(warnings.into_iter().map(|text| Check::new("warning", CheckStatus::Warning, text)));
+    let failed = checks.iter().any(|check| check.state == CheckStatus::Error);
     if json {
         let text = serde_json::to_string_pretty(&checks).unwrap_or_default();
         put(&format!("{text}\n"))?;
@@ -183,7 +187,7 @@ fn unknown_tools(rules: &RuleSet, foundation: &Foundation) -> Vec<String> {
 fn sandbox(settings: &crate::config::SandboxSettings, path: &std::ffi::OsStr) -> Check {
     if !settings.enabled {
         let text = "off (sandbox.enabled): commands run with all your rights";
-        return Check::new("sandbox", State::Warning, text.into());
+        return Check::new("sandbox", CheckStatus::Warning, text.into());
     }
     let (can_enforce, gaps) = Sandbox::gaps(path, Profile::Workspace, !settings.domains.is_empty());
     let reached = match settings.domains.iter().map(ToString::to_string).collect::<Vec<_>>() {
@@ -198,11 +202,11 @@ fn sandbox(settings: &crate::config::SandboxSettings, path: &std::ffi::OsStr) ->
                 "allowed commands ask, and hooks and servers of the project do not start"
             };
             let text = format!("none: {}; {then}", gaps.join("; "));
-            Check::new("sandbox", State::Warning, text)
+            Check::new("sandbox", CheckStatus::Warning, text)
         }
-        (true, false) => Check::new("sandbox", State::Warning, format!("partial: {}", gaps.join("; "))),
+        (true, false) => Check::new("sandbox", CheckStatus::Warning, format!("partial: {}", gaps.join("; "))),
         (true, true) => {
-            Check::new("sandbox", State::Ok, format!("bubblewrap, Landlock and seccomp{reached}"))
+            Check::new("sandbox", CheckStatus::Ok, format!("bubblewrap, Landlock and seccomp{reached}"))
         }
     }
 }
@@ -212,29 +216,29 @@ fn servers(foundation: &Foundation) -> Check {
     let rows = mcp::rows(foundation);
     let needs = rows.iter().filter(|row| row.needs_somebody()).count();
     let (state, text) = match (rows.len(), needs) {
-        (0, _) => (State::Ok, "none".to_owned()),
-        (all, 0) => (State::Ok, format!("{all} configured")),
-        (all, needs) => (State::Warning, format!("{all} configured, {needs} of them need your action")),
+        (0, _) => (CheckStatus::Ok, "none".to_owned()),
+        (all, 0) => (CheckStatus::Ok, format!("{all} configured")),
+        (all, needs) => (CheckStatus::Warning, format!("{all} configured, {needs} of them need your action")),
     };
     Check { servers: Some(rows), ..Check::new("mcp servers", state, text) }
 }
 
 /// `/doctor`: what the terminal can do, and what would make it better.
-pub(super) fn page(app: &App) -> Page {
-    let mut rows = vec![("version", State::Ok, format!("aye {}", env!("CARGO_PKG_VERSION")))];
-    rows.push(("settings", State::Ok, app.foundation.paths.config_file().display().to_string()));
+pub(super) fn page(app: &AppContext) -> TextPage {
+    let mut rows = vec![("version", CheckStatus::Ok, format!("aye {}", env!("CARGO_PKG_VERSION")))];
+    rows.push(("settings", CheckStatus::Ok, app.foundation.paths.config_file().display().to_string()));
     rows.extend(terminal::checks(&app.foundation.env, app.foundation.loaded.settings.tui.images));
-    rows.extend(app.warnings.iter().map(|text| ("warning", State::Warning, text.clone())));
+    rows.extend(app.warnings.iter().map(|text| ("warning", CheckStatus::Warning, text.clone())));
     let text = rows.iter().map(|(name, state, text)| format!("{}  {name:<13} {text}\n", mark(*state)));
     let more = "`aye doctor` in a shell also checks the model, the store, the rules and the plugins\n";
-    Page { title: "Terminal".to_owned(), text: text.collect::<String>() + more }
+    TextPage { title: "Terminal".to_owned(), text: text.collect::<String>() + more }
 }
 
-fn mark(state: State) -> &'static str {
+fn mark(state: CheckStatus) -> &'static str {
     match state {
-        State::Ok => "ok     ",
-        State::Warning => "warning",
-        State::Error => "error  ",
+        CheckStatus::Ok => "ok     ",
+        CheckStatus::Warning => "warning",
+        CheckStatus::Error => "error  ",
     }
 }
 

@@ -12,14 +12,14 @@ use crate::config::Env;
 const MAX_TEXT: u64 = 16 << 20;
 
 /// What the editor left. Its file goes away with it, unless it is kept.
-pub(super) struct Draft {
+pub(super) struct EditorText {
     /// The text as it is now.
     pub(super) text: String,
     folder: tempfile::TempDir,
     file: PathBuf,
 }
 
-impl Draft {
+impl EditorText {
     /// Leaves the file where it is and says where.
     pub(super) fn keep(self) -> PathBuf {
         let _ = self.folder.keep();
@@ -32,7 +32,7 @@ impl Draft {
 ///
 /// # Errors
 /// A sentence: no editor is set, it cannot be started, it failed, or what it left is no text.
-pub(super) async fn edit(env: &Env, text: &str, name: &str) -> Result<Draft, AppError> {
+pub(super) async fn edit(env: &Env, text: &str, name: &str) -> Result<EditorText, AppError> {
     let set = |name: &str| env.var(name).map(str::trim).filter(|value| !value.is_empty());
     let editor = set("VISUAL")
         .or_else(|| set("EDITOR"))
@@ -79,7 +79,7 @@ pub(super) async fn edit(env: &Env, text: &str, name: &str) -> Result<Draft, App
         String::from_utf8(bytes).map_err(|error| format!("invalid UTF-8: {error}").into())
     };
     match read() {
-        Ok(text) => Ok(Draft { text, folder, file }),
+        Ok(text) => Ok(EditorText { text, folder, file }),
         Err(why) => {
             let kept = folder.keep();
             Err(format!("the edited file in {} cannot be used: {why}; nothing changed", kept.display())

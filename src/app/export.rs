@@ -11,7 +11,7 @@ use crate::store::ThreadRest;
 
 /// A form that a conversation is written in, message by message: a long one is never in memory as a whole.
 #[derive(Clone, Copy)]
-pub(super) enum Form {
+pub(super) enum ExportEncoder {
     /// For programs.
     Json,
     /// For people.
@@ -20,14 +20,16 @@ pub(super) enum Form {
     Html,
 }
 
-impl Form {
+impl ExportEncoder {
     /// What comes before the first message.
     pub(super) fn start(self, thread: &ThreadRecord) -> String {
         let title = if thread.title.is_empty() { "Conversation" } else { &thread.title };
         match self {
-            Form::Json => format!("{{\n\"thread\": {},\n\"messages\": [", json_of(thread)),
-            Form::Markdown => format!("# {}\n\n{} · {}\n", visible(title), thread.id, thread.cwd.display()),
-            Form::Html => format!(
+            ExportEncoder::Json => format!("{{\n\"thread\": {},\n\"messages\": [", json_of(thread)),
+            ExportEncoder::Markdown => {
+                format!("# {}\n\n{} · {}\n", visible(title), thread.id, thread.cwd.display())
+            }
+            ExportEncoder::Html => format!(
                 "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
                  <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
                  <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -42,18 +44,18 @@ impl Form {
     /// One message.
     pub(super) fn message(self, stored: &StoredMessage) -> String {
         match self {
-            Form::Json => {
+            ExportEncoder::Json => {
                 format!("{}\n{}", if stored.seq > 1 { "," } else { "" }, json_of(stored))
             }
-            Form::Markdown => markdown(&stored.message),
-            Form::Html => html(&stored.message),
+            ExportEncoder::Markdown => markdown(&stored.message),
+            ExportEncoder::Html => html(&stored.message),
         }
     }
 
     /// What comes after the last message; in JSON the rest of the conversation, when it is given.
     pub(super) fn end(self, rest: Option<&ThreadRest>) -> String {
         match self {
-            Form::Json => {
+            ExportEncoder::Json => {
                 let object = rest.map(json_of).unwrap_or_default();
                 // The members go into the object that is open.
                 let members =
@@ -61,15 +63,15 @@ impl Form {
                 let comma = if members.is_empty() { "" } else { ",\n" };
                 format!("\n]{comma}{members}\n}}\n")
             }
-            Form::Markdown => String::new(),
-            Form::Html => "</body></html>\n".to_owned(),
+            ExportEncoder::Markdown => String::new(),
+            ExportEncoder::Html => "</body></html>\n".to_owned(),
         }
     }
 }
 
 /// A conversation as one text.
 pub(super) fn whole(
-    form: Form,
+    form: ExportEncoder,
     thread: &ThreadRecord,
     messages: &[StoredMessage],
     rest: Option<&ThreadRest>,

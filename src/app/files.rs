@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::walk::Selection;
+use crate::walk::WalkFilter;
 
 /// How long a list of files is good for.
 const FRESH: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ impl Files {
 }
 
 fn walk(cwd: &Path) -> Vec<String> {
-    let mut files: Vec<String> = crate::walk::builder(cwd, Selection::default(), |_| true)
+    let mut files: Vec<String> = crate::walk::builder(cwd, WalkFilter::default(), |_| true)
         .build()
         .filter_map(Result::ok)
         .filter(|entry| entry.depth() > 0)

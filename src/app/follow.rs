@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use tokio::sync::Notify;
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use super::commands::when;
 use super::host::{Events, with_open_results};
 use super::images;
@@ -30,8 +30,8 @@ use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use crate::contract::message::Message;
 use crate::contract::record::{FailedTry, QueuedMessage};
 use crate::runtime::{AgentRunResult, AgentRuntime, OwnerWatch, RuntimeError, UnknownPolicy};
-use crate::store::{Change, ChangeKind, StoreError, ThreadView};
-use crate::tui::host::{Driver, HostEvent, QueuedRow, ThreadSync, UserInput};
+use crate::store::{ChangeKind, StoreChange, StoreError, ThreadView};
+use crate::tui::host::{HostEvent, QueuedRow, ThreadOwner, ThreadSync, UserInput};
 
 /// So many changes are taken together before one look at the store.
 const BULK: usize = 64;
@@ -41,21 +41,21 @@ const REST: Duration = Duration::from_millis(100);
 const NOTHING: u64 = i64::MAX as u64;
 
 #[derive(Clone)]
-pub(super) struct Viewer {
-    app: Arc<App>,
+pub(super) struct ThreadFollower {
+    app: Arc<AppContext>,
     events: Events,
-    shown: Arc<Shown>,
+    shown: Arc<FollowCell>,
 }
 
 #[derive(Default)]
-struct Shown {
-    state: Mutex<State>,
+struct FollowCell {
+    state: Mutex<FollowState>,
     /// There is a reason to look.
     poke: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct FollowState {
     thread: Option<ThreadId>,
     /// The last message that the terminal was told.
     seen: u64,
@@ -72,11 +72,11 @@ struct State {
     /// What worked in the background when it was last seen to.
     minded: Vec<(ThreadId, u64, Option<u64>)>,
     /// What sees to the conversation in place of this one.
-    heir: Option<Viewer>,
+    heir: Option<ThreadFollower>,
 }
 
 /// What a look was taken for.
-struct Mark {
+struct ReadMark {
     thread: ThreadId,
     seen: u64,
     moves: u64,
@@ -95,7 +95,7 @@ struct Cause {
 /// Sends the events of one conversation to the terminal.
 pub(super) struct ThreadSink {
     thread: ThreadId,
-    viewer: Viewer,
+    viewer: ThreadFollower,
     /// The queued message that begins with the next run.
     begins: Mutex<Option<QueuedRow>>,
 }
@@ -129,8 +129,8 @@ impl EventSink for ThreadSink {
     }
 }
 
-impl Viewer {
-    pub(super) fn new(app: Arc<App>, events: Events) -> Self {
+impl ThreadFollower {
+    pub(super) fn new(app: Arc<AppContext>, events: Events) -> Self {
         Self { app, events, shown: Arc::default() }
     }
 
@@ -139,7 +139,7 @@ impl Viewer {
         let _ = self.events.send(event);
     }
 
-    fn state<T>(&self, of: impl FnOnce(&mut State) -> T) -> T {
+    fn state<T>(&self, of: impl FnOnce(&mut FollowState) -> T) -> T {
         of(&mut self.shown.state.lock().expect("no panic while the state is held"))
     }
 
@@ -180,7 +180,7 @@ impl Viewer {
     }
 
     /// Another viewer sees to the conversation from now on, and what was shown so far was shown by it.
-    pub(super) fn hand_over(&self, heir: &Viewer) {
+    pub(super) fn hand_over(&self, heir: &ThreadFollower) {
         let (thread, seen) = self.state(|state| {
             state.heir = Some(heir.clone());
             (state.thread.take(), state.seen)
@@ -190,7 +190,7 @@ impl Viewer {
         }
     }
 
-    fn heir(&self) -> Option<Viewer> {
+    fn heir(&self) -> Option<ThreadFollower> {
         self.state(|state| state.heir.clone())
     }
 
@@ -219,13 +219,13 @@ impl Viewer {
     }
 
     /// Who is awake on a conversation, by a look at it.
-    pub(super) fn driver_of(&self, glance: &ThreadView) -> Driver {
+    pub(super) fn driver_of(&self, glance: &ThreadView) -> ThreadOwner {
         if self.app.runtime.is_awake(&glance.thread.id) {
-            return Driver::Own;
+            return ThreadOwner::Own;
         }
         match &glance.lease {
-            Some(lease) if self.app.runtime.is_kept_out_by(lease) => Driver::Other(lease.owner.pid),
-            Some(_) | None => Driver::Nobody,
+            Some(lease) if self.app.runtime.is_kept_out_by(lease) => ThreadOwner::Other(lease.owner.pid),
+            Some(_) | None => ThreadOwner::Nobody,
         }
     }
 
@@ -442,18 +442,18 @@ impl Viewer {
         tokio::time::sleep(Duration::from_millis(left.max(1))).await;
     }
 
-    fn concerns(&self, change: &Change) -> bool {
+    fn concerns(&self, change: &StoreChange) -> bool {
         if change.kind == ChangeKind::Grant {
             return false;
         }
         self.state(|state| state.thread.as_ref().is_some_and(|thread| change.concerns(thread)))
     }
 
-    fn mark(&self) -> Option<Mark> {
+    fn mark(&self) -> Option<ReadMark> {
         self.state(|state| {
             let thread = state.thread.clone()?;
             let is_driving = state.driving.contains_key(&thread);
-            Some(Mark { is_driving, thread, seen: state.seen, moves: state.moves })
+            Some(ReadMark { is_driving, thread, seen: state.seen, moves: state.moves })
         })
     }
 
@@ -476,12 +476,12 @@ impl Viewer {
         let due = scheduled.map(|message| message.available_at).filter(|at| *at > now).min();
         let waits = !glance.waiting.is_empty() || glance.decided > 0 || !glance.queued.is_empty();
         self.state(|state| (state.due, state.waits) = (due, waits));
-        let driver = if mark.is_driving { Driver::Own } else { self.driver_of(&glance) };
+        let driver = if mark.is_driving { ThreadOwner::Own } else { self.driver_of(&glance) };
         self.mind_new(&mark, &glance, driver);
         if !self.tell(&mark, &glance, driver).await || mark.is_driving {
             return None;
         }
-        if let (Driver::Other(_), Some(lease)) = (driver, &glance.lease) {
+        if let (ThreadOwner::Other(_), Some(lease)) = (driver, &glance.lease) {
             return Some(OwnerWatch::of(guard, lease, &self.app.runtime));
         }
         self.act(&mark, &glance);
@@ -489,7 +489,7 @@ impl Viewer {
     }
 
     /// Goes on with what works in the background, when something about it changed.
-    fn mind_new(&self, mark: &Mark, glance: &ThreadView, driver: Driver) {
+    fn mind_new(&self, mark: &ReadMark, glance: &ThreadView, driver: ThreadOwner) {
         let tasks: Vec<_> = glance
             .children
             .iter()
@@ -503,13 +503,13 @@ impl Viewer {
             state.minded.clone_from(&tasks);
             is_new
         });
-        if is_new && !tasks.is_empty() && !matches!(driver, Driver::Other(_)) {
+        if is_new && !tasks.is_empty() && !matches!(driver, ThreadOwner::Other(_)) {
             self.mind(&mark.thread);
         }
     }
 
     /// Tells what a look saw. `false`: it is worthless by now, and there will be another.
-    async fn tell(&self, mark: &Mark, glance: &ThreadView, driver: Driver) -> bool {
+    async fn tell(&self, mark: &ReadMark, glance: &ThreadView, driver: ThreadOwner) -> bool {
         let mut sync = sync_of(&self.app.runtime, glance, driver, mark.is_driving);
         for stored in &mut sync.results {
             images::name(&self.app, &mut stored.message.content).await;
@@ -531,7 +531,7 @@ impl Viewer {
         while let Some(mark) = self.mark().filter(|mark| mark.thread == *thread) {
             match self.app.store.glance(thread, Some(mark.seen)).await {
                 Ok(Some(glance)) => {
-                    if self.tell(&Mark { is_driving: false, ..mark }, &glance, Driver::Own).await {
+                    if self.tell(&ReadMark { is_driving: false, ..mark }, &glance, ThreadOwner::Own).await {
                         return;
                     }
                 }
@@ -545,7 +545,7 @@ impl Viewer {
     }
 
     /// Nobody is awake: goes on with a run that a dead process left, carries out answers, begins what is queued.
-    fn act(&self, mark: &Mark, glance: &ThreadView) {
+    fn act(&self, mark: &ReadMark, glance: &ThreadView) {
         let now = self.app.clock.now_ms();
         let next = glance.queued.iter().find(|message| message.begins(now));
         let cause = Cause {
@@ -616,7 +616,7 @@ pub(super) fn running_of(runtime: &AgentRuntime, commands: &[CommandRecord]) -> 
     commands.filter(|record| record.end.is_none()).collect()
 }
 
-fn sync_of(runtime: &AgentRuntime, glance: &ThreadView, driver: Driver, is_part: bool) -> ThreadSync {
+fn sync_of(runtime: &AgentRuntime, glance: &ThreadView, driver: ThreadOwner, is_part: bool) -> ThreadSync {
     let with_results = with_open_results(Vec::new(), glance.run.as_ref());
     ThreadSync {
         thread: glance.thread.clone(),

@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 use super::foundation::Foundation;
-use crate::contract::snapshot::{Change, ChangedFile, Changes, FileChange};
+use crate::contract::snapshot::{ChangedFile, Changes, FileChange, FileChangeKind};
 use crate::contract::tool::FilePreview;
 use crate::plugins::permission::{AskGit, GitChange, NamesInHistory};
 use crate::tools::exec::{GIT_SETTINGS, GIT_VARIABLES, harmless};
@@ -53,7 +53,7 @@ struct Git {
 }
 
 /// What git said, and whether it went well.
-struct Told {
+struct GitOutput {
     is_ok: bool,
     out: Vec<u8>,
     words: String,
@@ -83,7 +83,7 @@ impl Git {
         Ok(Git { program, root: foundation.workspace.root.clone(), env, settings })
     }
 
-    async fn ask(&self, args: &[&str], input: &[u8], most: usize) -> Result<Told, String> {
+    async fn ask(&self, args: &[&str], input: &[u8], most: usize) -> Result<GitOutput, String> {
         let mut command = Command::new(&self.program);
         command.arg("--no-pager").args(args).current_dir(&self.root);
         command.env_clear().envs(&self.env).env("GIT_CONFIG_COUNT", self.settings.len().to_string());
@@ -124,7 +124,7 @@ impl Git {
             return Err(format!("git wrote more than {} MiB", most >> 20));
         }
         let status = child.wait().await.map_err(|error| error.to_string())?;
-        Ok(Told { is_ok: status.success(), out, words })
+        Ok(GitOutput { is_ok: status.success(), out, words })
     }
 
     /// The same where anything but success is an error.
@@ -453,9 +453,9 @@ fn compare(
             continue;
         }
         let change = match (&old, &now) {
-            (None, _) => Change::Created,
-            (Some(_), Found::Nothing) => Change::Deleted,
-            (Some(_), Found::Bytes(_) | Found::Other) => Change::Changed,
+            (None, _) => FileChangeKind::Created,
+            (Some(_), Found::Nothing) => FileChangeKind::Deleted,
+            (Some(_), Found::Bytes(_) | Found::Other) => FileChangeKind::Changed,
         };
         // What is too long on one side is shown on neither.
         let is_short = old != Some(None) && now != Found::Other;

@@ -17,7 +17,7 @@ use crate::store::Store;
 use crate::tui::host::GrantRow;
 
 /// A grant and whether it holds.
-pub(super) struct Row {
+pub(super) struct GrantStatus {
     pub(super) grant: GrantRecord,
     /// `in force`, `expired`, `used up`, `revoked`.
     pub(super) state: &'static str,
@@ -26,14 +26,15 @@ pub(super) struct Row {
 const HOLDS: &str = "in force";
 
 /// The ledger: what holds first, then the rest when all are wanted; each newest first.
-pub(super) async fn rows(store: &Store, now_ms: u64, all: bool) -> Result<Vec<Row>, AppError> {
+pub(super) async fn rows(store: &Store, now_ms: u64, all: bool) -> Result<Vec<GrantStatus>, AppError> {
     let held = store.grants(now_ms).await?;
     let ids: HashSet<String> = held.iter().map(|grant| grant.id.clone()).collect();
-    let mut rows: Vec<Row> = held.into_iter().rev().map(|grant| Row { grant, state: HOLDS }).collect();
+    let mut rows: Vec<GrantStatus> =
+        held.into_iter().rev().map(|grant| GrantStatus { grant, state: HOLDS }).collect();
     if all {
         let every = store.all_grants().await?;
         let rest = every.into_iter().rev().filter(|grant| !ids.contains(&grant.id));
-        rows.extend(rest.map(|grant| Row { state: state(&grant), grant }));
+        rows.extend(rest.map(|grant| GrantStatus { state: state(&grant), grant }));
     }
     Ok(rows)
 }
@@ -48,7 +49,7 @@ fn state(grant: &GrantRecord) -> &'static str {
     }
 }
 
-impl Row {
+impl GrantStatus {
     fn end(&self) -> String {
         match (self.grant.expires_at, self.grant.max_uses) {
             (Some(at), _) => format!("until {}", when(at)),
@@ -138,9 +139,9 @@ pub(super) async fn run(command: GrantsCommand, foundation: &Foundation) -> Resu
         GrantsCommand::List { all, json } => {
             let rows = rows(&store, now, all).await.map_err(Failure::failed)?;
             if json {
-                put_json(&rows.iter().map(Row::to_json).collect())?;
+                put_json(&rows.iter().map(GrantStatus::to_json).collect())?;
             } else {
-                put(&rows.iter().map(Row::line).collect::<String>())?;
+                put(&rows.iter().map(GrantStatus::line).collect::<String>())?;
             }
         }
         GrantsCommand::Show { id, json } => {
@@ -155,7 +156,8 @@ pub(super) async fn run(command: GrantsCommand, foundation: &Foundation) -> Resu
         GrantsCommand::Revoke { ids } => {
             let rows = rows(&store, now, true).await.map_err(Failure::failed)?;
             // All are looked up first, so that a typing error takes nothing back.
-            let found: Vec<&Row> = ids.iter().map(|id| by_prefix(&rows, id)).collect::<Result<_, _>>()?;
+            let found: Vec<&GrantStatus> =
+                ids.iter().map(|id| by_prefix(&rows, id)).collect::<Result<_, _>>()?;
             for row in found {
                 let pattern = visible_line(&row.grant.pattern);
                 if store.revoke_grant(&row.grant.id, now).await.map_err(Failure::failed)? {
@@ -171,7 +173,7 @@ pub(super) async fn run(command: GrantsCommand, foundation: &Foundation) -> Resu
 }
 
 /// The grant whose id begins so.
-fn by_prefix<'r>(rows: &'r [Row], id: &str) -> Result<&'r Row, Failure> {
+fn by_prefix<'r>(rows: &'r [GrantStatus], id: &str) -> Result<&'r GrantStatus, Failure> {
     let shown = visible_line(id);
     let mut found = rows.iter().filter(|row| !id.is_empty() && row.grant.id.starts_with(id));
     match (found.next(), found.next()) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use crate::app::AppError;
 use crate::config::Paths;
 use crate::contract::clock::Clock;
@@ -14,9 +14,9 @@ use crate::contract::judgement::Profile;
 use crate::contract::record::{GrantRecord, GrantScope, SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::Actor;
 use crate::plugins::permission::{
-    Decision, GrantRefusal, Permissions, Prepared, Question, RuleSet, SandboxGrant, check_grant_in,
+    CallRequest, GrantRefusal, Permissions, PreparedCall, RuleSet, SandboxGrant, VerdictKind, check_grant_in,
 };
-use crate::store::{Change, ChangeKind, RecentCall, Store};
+use crate::store::{ChangeKind, RecentCall, Store, StoreChange};
 
 /// Rows of the audit that are looked at for what a pattern would have matched.
 const HISTORY: u64 = 5_000;
@@ -42,7 +42,7 @@ impl GrantWatch {
                 }
             };
             loop {
-                let Change { kind, .. } = watch.next().await;
+                let StoreChange { kind, .. } = watch.next().await;
                 if matches!(kind, ChangeKind::Grant | ChangeKind::Anything) {
                     load(&store, &permission, clock.now_ms()).await;
                 }
@@ -70,7 +70,7 @@ pub(super) async fn load(store: &Store, permission: &Permissions, now_ms: u64) {
     }
 }
 
-impl App {
+impl AppContext {
     /// Brings the grants of the store into force: another process may have added or revoked some.
     pub(super) async fn load_grants(&self) {
         load(&self.store, &self.permission, self.clock.now_ms()).await;
@@ -143,7 +143,7 @@ pub(super) fn check_pattern(
     if let Some(opened) = SandboxGrant::of(pattern) {
         return opened.check(question.home).map_err(|why| why.to_string().into());
     }
-    let rule = Prepared::of(&question)
+    let rule = PreparedCall::of(&question)
         .map_err(GrantRefusal::from)
         .and_then(|call| check_grant_in(&call, rules, pattern, profile_of(asked)));
     rule.map(drop).map_err(|why| why.to_string().into())
@@ -252,7 +252,7 @@ struct Distinct {
 }
 
 impl CallHistory {
-    async fn of(&self, app: &App, suspension: &SuspensionId) -> Result<Arc<Past>, AppError> {
+    async fn of(&self, app: &AppContext, suspension: &SuspensionId) -> Result<Arc<Past>, AppError> {
         let known = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known.filter(|past| past.asked.id == *suspension) {
             return Ok(known);
@@ -307,7 +307,7 @@ fn preview(
         return GrantPreview { problem, ..GrantPreview::default() };
     }
     let sandbox = profile_of(&past.asked);
-    let rule = Prepared::of(&question)
+    let rule = PreparedCall::of(&question)
         .map_err(GrantRefusal::from)
         .and_then(|call| check_grant_in(&call, rules, pattern, sandbox));
     let rule = match rule {
@@ -320,12 +320,13 @@ fn preview(
     let mut matches: Vec<PastMatch> = Vec::new();
     for known in &past.calls {
         let call = &known.call;
-        let question = Question {
+        let question = CallRequest {
             cwd: &call.cwd,
             ..permission.question(&call.tool, &call.arguments, primary.as_deref())
         };
-        let Ok(prepared) = Prepared::of(&question) else { continue };
-        if prepared.is_matched_by(&rule) && prepared.verdict_with(rules, &rule).decision == Decision::Allow {
+        let Ok(prepared) = PreparedCall::of(&question) else { continue };
+        if prepared.is_matched_by(&rule) && prepared.verdict_with(rules, &rule).decision == VerdictKind::Allow
+        {
             matches.push(PastMatch {
                 summary: call_summary(&call.tool, &call.arguments),
                 times: known.times,

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
-use crate::app::app_context::App;
-use crate::app::background::Elsewhere;
+use crate::app::app_context::AppContext;
+use crate::app::background::BackgroundRuns;
 use crate::app::drafts::Drafts;
 use crate::app::files::Files;
-use crate::app::follow::Viewer;
+use crate::app::follow::ThreadFollower;
 use crate::app::grants::CallHistory;
 use crate::app::symbols::Symbols;
 use crate::cli::Cli;
@@ -37,14 +37,14 @@ const GATHER: Duration = Duration::from_millis(100);
 pub(super) type Events = UnboundedSender<HostEvent>;
 
 pub(super) struct TerminalHost {
-    app: Arc<App>,
-    viewer: Viewer,
+    app: Arc<AppContext>,
+    viewer: ThreadFollower,
     files: Arc<Files>,
     symbols: Arc<Symbols>,
     drafts: Drafts,
     pasts: CallHistory,
     events: Events,
-    elsewhere: Arc<Elsewhere>,
+    elsewhere: Arc<BackgroundRuns>,
     searching: rewind::Searching,
     /// The flags of this start.
     cli: Cli,
@@ -55,8 +55,13 @@ pub(super) struct TerminalHost {
 
 impl TerminalHost {
     /// Looks at the conversation that is shown from now on, and at what waits in all: to be called where tokio runs.
-    pub(super) fn new(app: Arc<App>, events: Events, elsewhere: Arc<Elsewhere>, cli: Cli) -> Self {
-        let viewer = Viewer::new(Arc::clone(&app), events.clone());
+    pub(super) fn new(
+        app: Arc<AppContext>,
+        events: Events,
+        elsewhere: Arc<BackgroundRuns>,
+        cli: Cli,
+    ) -> Self {
+        let viewer = ThreadFollower::new(Arc::clone(&app), events.clone());
         let mut watching = vec![tokio::spawn(viewer.clone().watch())];
         watching.extend(watch_inbox(&app, &events));
         let foundation = &app.foundation;
@@ -100,7 +105,7 @@ impl TerminalHost {
 
 /// Tells the terminal when another process committed something that the inbox may show. Nothing is done while nothing is
 /// committed.
-fn watch_inbox(app: &App, events: &Events) -> Option<JoinHandle<()>> {
+fn watch_inbox(app: &AppContext, events: &Events) -> Option<JoinHandle<()>> {
     let mut changes = match app.store.watch() {
         Ok(changes) => changes,
         Err(error) => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use crate::app::AppError;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
@@ -37,7 +37,7 @@ pub(super) enum NotAttached {
 }
 
 /// What a text of a path names.
-fn place(app: &App, path: &str) -> PathBuf {
+fn place(app: &AppContext, path: &str) -> PathBuf {
     let workspace = &app.foundation.workspace;
     if let Some(rest) = path.strip_prefix("~/") {
         return workspace.home.join(rest);
@@ -54,7 +54,7 @@ fn place(app: &App, path: &str) -> PathBuf {
 }
 
 /// Attaches a file.
-pub(super) async fn attach_file(app: &App, path: &str) -> Result<ImageRef, NotAttached> {
+pub(super) async fn attach_file(app: &AppContext, path: &str) -> Result<ImageRef, NotAttached> {
     let place = place(app, path);
     let cwd = &app.foundation.workspace.cwd;
     let name = place.strip_prefix(cwd).ok().or_else(|| place.file_name().map(Path::new)).unwrap_or(&place);
@@ -72,7 +72,7 @@ pub(super) async fn attach_file(app: &App, path: &str) -> Result<ImageRef, NotAt
 
 /// What a rule denies to the model it does not get this way either. Where a rule asks, the person who names the file has
 /// answered.
-fn allowed(app: &App, place: &Path, name: &str) -> Result<(), NotAttached> {
+fn allowed(app: &AppContext, place: &Path, name: &str) -> Result<(), NotAttached> {
     let policy = app.permission.policy(&AgentSpec::new("default"));
     match policy.restriction(place, PathAccess::Read) {
         Some(rule) if rule.is_denied => {
@@ -83,7 +83,7 @@ fn allowed(app: &App, place: &Path, name: &str) -> Result<(), NotAttached> {
 }
 
 /// The same for the text of a file that a person names.
-pub(super) fn may_be_read(app: &App, place: &Path, name: &str) -> Result<(), AppError> {
+pub(super) fn may_be_read(app: &AppContext, place: &Path, name: &str) -> Result<(), AppError> {
     match allowed(app, place, name) {
         Err(NotAttached::Refused(why)) => Err(why.into()),
         Ok(()) | Err(NotAttached::Missing | NotAttached::NoImage) => Ok(()),
@@ -113,12 +113,12 @@ fn read(place: &Path, name: &str) -> Result<(ImageRef, Vec<u8>), NotAttached> {
     Ok((image, bytes))
 }
 
-async fn keep(app: &App, image: &ImageRef, bytes: Vec<u8>) -> Result<(), AppError> {
+async fn keep(app: &AppContext, image: &ImageRef, bytes: Vec<u8>) -> Result<(), AppError> {
     Ok(app.store.put_image(image, bytes, app.clock.now_ms()).await?)
 }
 
 /// What the terminal wants in its text.
-pub(super) async fn attach(app: &App, what: Attach) -> Result<Attached, AppError> {
+pub(super) async fn attach(app: &AppContext, what: Attach) -> Result<Attached, AppError> {
     match what {
         Attach::Path(path) => match attach_file(app, &path).await {
             Ok(image) => Ok(Attached::Image(image)),
@@ -126,8 +126,8 @@ pub(super) async fn attach(app: &App, what: Attach) -> Result<Attached, AppError
             Err(NotAttached::Refused(why)) => Err(why.into()),
         },
         Attach::Clipboard => match clipboard::read(app).await? {
-            clipboard::Found::Text(text) => Ok(Attached::Text(text)),
-            clipboard::Found::Image(bytes) => {
+            clipboard::ClipboardContent::Text(text) => Ok(Attached::Text(text)),
+            clipboard::ClipboardContent::Image(bytes) => {
                 let image = ImageRef::of("clipboard", &bytes)
                     .map_err(|why| format!("the image on the clipboard is not attached: {why}"))?;
                 keep(app, &image, bytes).await?;
@@ -138,7 +138,7 @@ pub(super) async fn attach(app: &App, what: Attach) -> Result<Attached, AppError
 }
 
 /// The pictures that a text names with `@`, for those that were not attached before. What is no picture is words.
-pub(super) async fn mentioned(app: &App, text: &str) -> Result<Vec<ContentBlock>, AppError> {
+pub(super) async fn mentioned(app: &AppContext, text: &str) -> Result<Vec<ContentBlock>, AppError> {
     let mut blocks = Vec::new();
     for (_, path) in dropped::mentions(text) {
         match attach_file(app, &path).await {
@@ -151,7 +151,7 @@ pub(super) async fn mentioned(app: &App, text: &str) -> Result<Vec<ContentBlock>
 }
 
 /// An image that came in base64.
-pub(super) async fn given(app: &App, data: &str) -> Result<ContentBlock, AppError> {
+pub(super) async fn given(app: &AppContext, data: &str) -> Result<ContentBlock, AppError> {
     let wrong = |why: &dyn std::fmt::Display| format!("the image is not attached: {why}");
     let bytes = STANDARD.decode(data.as_bytes()).map_err(|_| wrong(&"it is not base64"))?;
     let image = ImageRef::of("image", &bytes).map_err(|why| wrong(&why))?;
@@ -160,7 +160,7 @@ pub(super) async fn given(app: &App, data: &str) -> Result<ContentBlock, AppErro
 }
 
 /// The files of `--image`.
-pub(super) async fn of_flags(app: &App, files: &[PathBuf]) -> Result<Vec<ContentBlock>, AppError> {
+pub(super) async fn of_flags(app: &AppContext, files: &[PathBuf]) -> Result<Vec<ContentBlock>, AppError> {
     let mut blocks = Vec::new();
     for file in files {
         let path = file.to_string_lossy();
@@ -180,7 +180,7 @@ pub(super) async fn of_flags(app: &App, files: &[PathBuf]) -> Result<Vec<Content
 
 /// Keeps the pictures that a tool returned before its step is written down, and names them: what shows them asks the
 /// store for them.
-pub(super) async fn name(app: &App, blocks: &mut [ContentBlock]) {
+pub(super) async fn name(app: &AppContext, blocks: &mut [ContentBlock]) {
     for block in blocks {
         let ContentBlock::Image { data, .. } = block else { continue };
         let data = std::mem::take(data);
@@ -198,22 +198,22 @@ pub(super) async fn name(app: &App, blocks: &mut [ContentBlock]) {
 }
 
 /// A kept picture, as small as a terminal shows it.
-pub(super) async fn pixels(app: &App, image: &ImageRef) -> Result<Pixels, AppError> {
+pub(super) async fn pixels(app: &AppContext, image: &ImageRef) -> Result<Pixels, AppError> {
     made(app, image, |bytes| crate::picture::decode(bytes, SHOWN)).await
 }
 
 /// A kept picture for a terminal that places pixels.
-pub(super) async fn packed(app: &App, image: &ImageRef) -> Result<Packed, AppError> {
+pub(super) async fn packed(app: &AppContext, image: &ImageRef) -> Result<Packed, AppError> {
     made(app, image, |bytes| crate::picture::pack(bytes, SHARP)).await
 }
 
 /// A kept picture for a terminal that draws pixels where its cursor stands.
-pub(super) async fn plate(app: &App, image: &ImageRef, canvas: Canvas) -> Result<Drawn, AppError> {
+pub(super) async fn plate(app: &AppContext, image: &ImageRef, canvas: Canvas) -> Result<Drawn, AppError> {
     made(app, image, move |bytes| crate::picture::draw(bytes, canvas)).await
 }
 
 async fn made<T: Send + 'static>(
-    app: &App,
+    app: &AppContext,
     image: &ImageRef,
     make: impl FnOnce(&[u8]) -> Result<T, String> + Send + 'static,
 ) -> Result<T, AppError> {

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub(super) use attach::{commands, complete, prompt, with_resources};
 pub(super) use commands::run;
 pub(super) use doctor::{ServerRow, lines, rows};
-pub(super) use plugin::{MCP_PLUGIN, McpPlugin};
+pub(super) use plugin::{ElicitationPlugin, MCP_PLUGIN};
 pub(super) use show::page;
 
 use super::foundation::Foundation;
@@ -31,7 +31,7 @@ use crate::contract::clock::SystemClock;
 use crate::contract::display::visible_line;
 use crate::contract::tool::SpawnContext;
 use crate::mcp::{
-    Guidance, KeepError, Launch, Manager, PinStore, Pinned, Questions, ServerProgram, Surroundings,
+    Guidance, KeepError, Manager, PinStore, Pinned, Questions, ServerLaunch, ServerProgram, Surroundings,
 };
 use crate::plugins::permission::Permissions;
 use crate::runtime::AgentRuntime;
@@ -44,7 +44,7 @@ const MAX_UNHEARD: usize = 50;
 /// The servers of an app.
 pub(super) struct Mcp {
     pub(super) manager: Arc<Manager>,
-    told: Arc<Told>,
+    told: Arc<PendingNotices>,
     begun: inside::Begun,
     changed: Changed,
     wait: Duration,
@@ -57,11 +57,11 @@ type Listener = Box<dyn Fn(String) + Send + Sync>;
 
 /// What servers have to say to the person, kept until somebody listens.
 #[derive(Default)]
-struct Told {
+struct PendingNotices {
     state: Mutex<(Vec<String>, Option<Listener>)>,
 }
 
-impl Told {
+impl PendingNotices {
     fn tell(&self, text: String) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &state.1 {
@@ -95,7 +95,7 @@ impl Mcp {
         warnings.extend(servers.problems);
         // What the client brings comes first: where two have one name, the session asked for this one.
         let usable = foundation.client_servers.iter().cloned().chain(servers.usable).collect();
-        let told = Arc::new(Told::default());
+        let told = Arc::new(PendingNotices::default());
         let changed: Changed = Arc::default();
         let offer = {
             let (runtime, permission) = (runtime.clone(), permission.clone());
@@ -208,7 +208,7 @@ fn spawn(
     tell: impl Fn(String) + Clone + Send + Sync + 'static,
 ) -> crate::mcp::Spawn {
     let programs = programs.clone();
-    Arc::new(move |launch: Launch| {
+    Arc::new(move |launch: ServerLaunch| {
         let (programs, tell) = (programs.clone(), tell.clone());
         Box::pin(async move {
             let env = &programs.env;

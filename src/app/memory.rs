@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use super::commands::{put_json, when};
 use super::foundation::Foundation;
 use super::{Failure, editor, put, say};
@@ -16,22 +16,22 @@ use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::display::{visible, visible_line};
 use crate::contract::suspension::Actor;
 use crate::plugins::memory::{
-    Author, MAX_TEXT, Memory, MemoryError, MemoryPlugin, Note, Notes, Places, Scope, Stamp,
+    Author, Authorship, MAX_TEXT, Memory, MemoryError, MemoryPlugin, Note, NoteScopes, Notes, Scope,
 };
 use crate::store::Store;
-use crate::tui::host::Page;
+use crate::tui::host::TextPage;
 
 /// The plugin, for the agent of this folder.
 pub(super) fn plugin(foundation: &Foundation, clock: &Arc<dyn Clock>) -> Arc<MemoryPlugin> {
     Arc::new(MemoryPlugin::new(places(foundation), Arc::clone(clock)))
 }
 
-fn places(foundation: &Foundation) -> Places {
-    Places::new(foundation.workspace.root.clone())
+fn places(foundation: &Foundation) -> NoteScopes {
+    NoteScopes::new(foundation.workspace.root.clone())
 }
 
-fn stamp(actor: Actor, at: u64) -> Stamp {
-    Stamp { at, by: Author::Person { user: actor.user, channel: actor.channel }, thread: None }
+fn stamp(actor: Actor, at: u64) -> Authorship {
+    Authorship { at, by: Author::Person { user: actor.user, channel: actor.channel }, thread: None }
 }
 
 /// `aye memory`.
@@ -197,7 +197,7 @@ fn text(places: &[(String, String, Memory)]) -> String {
 
 /// When, by whom and where a note was written, on one line.
 fn origin(note: &Note) -> String {
-    let of = |stamp: &Stamp| {
+    let of = |stamp: &Authorship| {
         let by = match &stamp.by {
             Author::Agent { name } => format!("the agent {name}"),
             Author::Person { user, channel } => format!("{user} ({channel})"),
@@ -214,14 +214,14 @@ fn origin(note: &Note) -> String {
 }
 
 /// `/memory`, with the words behind it.
-pub(super) async fn page(app: &App, words: &str) -> Result<Page, AppError> {
+pub(super) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> {
     let foundation = &app.foundation;
     let notes = places(foundation).access(Arc::clone(app.runtime.profiles()));
     let stamp = stamp(app.actor("terminal"), app.clock.now_ms());
     let (verb, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
     let rest = rest.trim();
     let failed = |error: MemoryError| error.to_string();
-    let page = |title: String, text: String| Ok(Page { title, text });
+    let page = |title: String, text: String| Ok(TextPage { title, text });
     match (verb, rest) {
         ("" | "list", "") => {
             let mut text = text(&here(&notes, foundation).await.map_err(failed)?);

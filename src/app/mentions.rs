@@ -1,7 +1,7 @@
 //! Mentions with `@` besides files: skills, and other conversations, whose text is attached to the message.
 
-use super::app_context::App;
-use super::export::{self, Form};
+use super::app_context::AppContext;
+use super::export::{self, ExportEncoder};
 use crate::app::AppError;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
@@ -26,7 +26,7 @@ fn short(id: &str) -> &str {
 }
 
 /// Skills and conversations that fit what was typed.
-pub(super) async fn complete(app: &App, query: &str) -> Vec<MentionRow> {
+pub(super) async fn complete(app: &AppContext, query: &str) -> Vec<MentionRow> {
     let mut rows = Vec::new();
     let kinds = [(SKILL, "a skill"), (THREAD, "another conversation")];
     for (kind, detail) in kinds.into_iter().filter(|(kind, _)| !query.is_empty() && kind.starts_with(query)) {
@@ -64,7 +64,7 @@ fn fits(text: &str, query: &str) -> bool {
 }
 
 /// What goes with a text that names skills and conversations.
-pub(super) async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>, AppError> {
+pub(super) async fn attached(app: &AppContext, text: &str) -> Result<Vec<ContentBlock>, AppError> {
     let mut blocks = Vec::new();
     for word in text.split_whitespace() {
         let Some(word) = word.strip_prefix('@') else { continue };
@@ -80,7 +80,7 @@ pub(super) async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>,
     Ok(blocks)
 }
 
-async fn conversation(app: &App, id: &str) -> Result<String, AppError> {
+async fn conversation(app: &AppContext, id: &str) -> Result<String, AppError> {
     let threads = app.store.threads(None).await?;
     let mut named = threads.into_iter().filter(|row| row.thread.id.as_str().ends_with(id));
     let thread = match (named.next(), named.next()) {
@@ -94,7 +94,7 @@ async fn conversation(app: &App, id: &str) -> Result<String, AppError> {
     let (count, mut messages) = app.store.messages_tail(&thread.id, MESSAGES).await?;
     let is_cut = count > messages.len() as u64;
     messages.retain(|stored| stored.message.visibility == Visibility::All);
-    let text = export::whole(Form::Markdown, &thread, &messages, None);
+    let text = export::whole(ExportEncoder::Markdown, &thread, &messages, None);
     let (note, end) = match text.len().checked_sub(MOST) {
         Some(over) if over > 0 => {
             let from = (over..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());

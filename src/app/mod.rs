@@ -73,11 +73,11 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use crate::cli::{Cli, Command, completion, man_page, version_only};
+use crate::cli::{Cli, CliCommand, completion, man_page, version_only};
 use crate::config::Env;
 use foundation::Foundation;
 
-pub use app_context::App;
+pub use app_context::AppContext;
 pub(crate) use error::AppError;
 
 /// Why a start or a command ended, and with which exit status.
@@ -144,10 +144,10 @@ fn run(args: Vec<OsString>) -> ExitCode {
         }
     };
     match &cli.command {
-        Some(Command::Completion { shell }) => {
+        Some(CliCommand::Completion { shell }) => {
             return exit_of(put(&String::from_utf8_lossy(&completion(*shell))));
         }
-        Some(Command::Man) => {
+        Some(CliCommand::Man) => {
             return match man_page() {
                 Ok(page) => exit_of(put(&String::from_utf8_lossy(&page))),
                 Err(error) => exit_of(Err(Failure::failed(error))),
@@ -201,7 +201,7 @@ const SIGXFSZ: i32 = 25;
 async fn dispatch(cli: Cli, env: Env) -> ExitCode {
     let _ignored = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(SIGXFSZ));
     let result = match &cli.command {
-        Some(Command::Docs(args)) => docs::run(args, &env).map(|()| 0),
+        Some(CliCommand::Docs(args)) => docs::run(args, &env).map(|()| 0),
         Some(command) => Box::pin(commands::run(command.clone(), &cli, env)).await,
         None if cli.is_print() => print::run(&cli, env).await,
         None => chat::run(&cli, env).await,

@@ -15,17 +15,17 @@ use super::keyring::Keyring;
 use super::keys;
 use crate::app::AppError;
 use crate::config::{
-    Adapter as Wire, Env, ModelRow, OfferedModel, ProbeCandidate, ProbeHit, ResolvedProvider, SelectError,
-    Selection, Settings, can_chat, needs_probe, probe_candidates, read_private, resolve_providers,
-    select_model, successor, wants_list, write_private,
+    Adapter as Wire, Env, ListedModel, ModelSelection, OfferedModel, ProbeCandidate, ProbeHit,
+    ResolvedProvider, SelectError, Settings, can_chat, needs_probe, probe_candidates, read_private,
+    resolve_providers, select_model, successor, wants_list, write_private,
 };
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::digest::sha256_hex;
 use crate::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStream};
 use crate::contract::inference::StreamResult;
 use crate::llm::{
-    Adapter, DemoExecutor, GenaiExecutor, HAS_NO_MODEL, Offer, OffersError, ProviderConfig, check_key,
-    offers, offers_in,
+    DemoExecutor, GenaiExecutor, HAS_NO_MODEL, OffersError, ProviderConfig, ProviderModel, WireFormat,
+    check_key, offers, offers_in,
 };
 
 /// How long a local server may take to answer.
@@ -44,7 +44,7 @@ const START_FRESH_MS: u64 = 24 * 3_600_000;
 const MAX_KEPT: u64 = 16 << 20;
 
 /// Chooses the model; asks servers only when that could change the choice.
-pub(super) async fn choose(foundation: &Foundation) -> Result<Selection, Failure> {
+pub(super) async fn choose(foundation: &Foundation) -> Result<ModelSelection, Failure> {
     choose_by(foundation, &foundation.loaded.settings).await.map_err(Failure::usage)
 }
 
@@ -61,13 +61,13 @@ pub(super) async fn needs_login(foundation: &Foundation) -> Option<String> {
 }
 
 /// Chooses a model by name, as if `--model` said it.
-pub(super) async fn choose_named(foundation: &Foundation, name: &str) -> Result<Selection, AppError> {
+pub(super) async fn choose_named(foundation: &Foundation, name: &str) -> Result<ModelSelection, AppError> {
     let mut settings = foundation.loaded.settings.clone();
     settings.model = Some(name.to_owned());
     Ok(choose_by(foundation, &settings).await?)
 }
 
-async fn choose_by(foundation: &Foundation, settings: &Settings) -> Result<Selection, SelectError> {
+async fn choose_by(foundation: &Foundation, settings: &Settings) -> Result<ModelSelection, SelectError> {
     let (env, provenance) = (&foundation.env, &foundation.loaded.provenance);
     let hits = match wants_list(settings, env) {
         Some(provider) => listed_for_start(foundation, &provider).await.into_iter().collect(),
@@ -87,7 +87,7 @@ async fn choose_by(foundation: &Foundation, settings: &Settings) -> Result<Selec
 }
 
 /// The server of a model, as one that can be asked for its list.
-fn candidate_of(selection: &Selection) -> ProbeCandidate {
+fn candidate_of(selection: &ModelSelection) -> ProbeCandidate {
     ProbeCandidate {
         provider: selection.provider.clone(),
         adapter: selection.adapter,
@@ -139,18 +139,18 @@ async fn list(
     offers(&config, limit).await.map(|found| found.into_iter().map(offered).collect())
 }
 
-fn offered(offer: Offer) -> OfferedModel {
+fn offered(offer: ProviderModel) -> OfferedModel {
     OfferedModel { id: offer.id, context_window: offer.context_window, max_output: offer.max_output }
 }
 
-fn adapter_of(wire: Wire) -> Adapter {
+fn adapter_of(wire: Wire) -> WireFormat {
     match wire {
         // The demo model is never asked over HTTP.
-        Wire::OpenAi | Wire::Demo => Adapter::OpenAi,
-        Wire::OpenAiResponses => Adapter::OpenAiResponses,
-        Wire::Anthropic => Adapter::Anthropic,
-        Wire::Gemini => Adapter::Gemini,
-        Wire::Ollama => Adapter::Ollama,
+        Wire::OpenAi | Wire::Demo => WireFormat::OpenAi,
+        Wire::OpenAiResponses => WireFormat::OpenAiResponses,
+        Wire::Anthropic => WireFormat::Anthropic,
+        Wire::Gemini => WireFormat::Gemini,
+        Wire::Ollama => WireFormat::Ollama,
     }
 }
 
@@ -292,7 +292,7 @@ async fn models_of(candidate: &ProbeCandidate) -> Option<Vec<OfferedModel>> {
 }
 
 /// The executor for a choice.
-pub(super) fn executor(selection: &Selection, foundation: &Foundation) -> Arc<dyn LlmExecutor> {
+pub(super) fn executor(selection: &ModelSelection, foundation: &Foundation) -> Arc<dyn LlmExecutor> {
     if selection.is_demo() {
         return Arc::new(DemoExecutor::new());
     }
@@ -427,10 +427,11 @@ impl LlmExecutor for ModelExecutor {
 }
 
 /// The lines of `aye models`: what needs a key stands below the rest.
-pub(super) fn listing(rows: &[ModelRow]) -> String {
+pub(super) fn listing(rows: &[ListedModel]) -> String {
     let (usable, rest): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.usable);
-    let lines =
-        |rows: &[&ModelRow]| rows.iter().flat_map(|row| [row.to_string(), "\n".into()]).collect::<String>();
+    let lines = |rows: &[&ListedModel]| {
+        rows.iter().flat_map(|row| [row.to_string(), "\n".into()]).collect::<String>()
+    };
     let gap = if rest.is_empty() { "" } else { "\nNeeds a key or a server:\n" };
     format!("{}{gap}{}", lines(&usable), lines(&rest))
 }

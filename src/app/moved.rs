@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use super::{Failure, git, say};
 use crate::contract::display::visible_line;
 use crate::contract::record::ThreadRecord;
 
 /// Notes the first commit of this folder's repository, once for each folder.
-pub(super) async fn note(app: &App) {
+pub(super) async fn note(app: &AppContext) {
     let cwd = &app.foundation.workspace.cwd;
     if app.foundation.is_ephemeral || !matches!(app.store.knows_folder(cwd).await, Ok(false)) {
         return;
@@ -20,7 +20,7 @@ pub(super) async fn note(app: &App) {
 }
 
 /// The first commit of this folder's repository, and where in it the folder is.
-async fn identity(app: &App) -> Option<(String, PathBuf)> {
+async fn identity(app: &AppContext) -> Option<(String, PathBuf)> {
     let workspace = &app.foundation.workspace;
     let below = workspace.cwd.strip_prefix(&workspace.root).ok()?.to_owned();
     workspace.root.join(".git").symlink_metadata().ok()?;
@@ -30,7 +30,7 @@ async fn identity(app: &App) -> Option<(String, PathBuf)> {
 
 /// The latest conversation of this folder; else of the folder that it was before it was moved, which must be gone. Trust
 /// and grants stay with the old path.
-pub(super) async fn latest_thread(app: &App) -> Result<Option<ThreadRecord>, Failure> {
+pub(super) async fn latest_thread(app: &AppContext) -> Result<Option<ThreadRecord>, Failure> {
     let cwd = &app.foundation.workspace.cwd;
     let latest = app.store.latest_thread(cwd).await.map_err(Failure::failed)?;
     if latest.is_some() || app.foundation.is_ephemeral {

@@ -38,10 +38,10 @@ type Complain = Box<dyn Fn(String) + Send + Sync>;
 /// Clones are the same.
 #[derive(Clone)]
 pub(super) struct Notifier {
-    shared: Arc<Shared>,
+    shared: Arc<NotifierState>,
 }
 
-struct Shared {
+struct NotifierState {
     webhooks: Webhooks,
     cwd: PathBuf,
     home: Option<PathBuf>,
@@ -58,7 +58,7 @@ impl Notifier {
         // Commands do not learn where this store is; a program that may answer has to.
         let variables = env.child_env(foundation.env.var(AYE_HOME).map(|home| (AYE_HOME, home)));
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(NotifierState {
                 webhooks,
                 cwd: foundation.workspace.cwd.clone(),
                 home: foundation.env.home().map(Path::to_path_buf),
@@ -155,7 +155,7 @@ impl Renderer for Notifier {
     }
 }
 
-impl Shared {
+impl NotifierState {
     async fn tell(&self, words: &[String], json: Vec<u8>) -> Result<(), String> {
         let (program, args) = words.split_first().ok_or("it does not name a program")?;
         let program = match (program.strip_prefix("~/"), &self.home) {

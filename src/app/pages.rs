@@ -1,18 +1,18 @@
 //! Terminal commands that show a page of text.
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use crate::app::AppError;
 use crate::contract::ids::ThreadId;
-use crate::tui::host::Page;
+use crate::tui::host::TextPage;
 
 /// The page of a command, with the words behind it. Text from elsewhere stands in it as it is: the terminal makes it
 /// visible.
 pub(super) async fn page(
-    app: &App,
+    app: &AppContext,
     thread: Option<&ThreadId>,
     name: &str,
     words: &str,
-) -> Result<Page, AppError> {
+) -> Result<TextPage, AppError> {
     match name {
         "doctor" => Ok(super::doctor::page(app)),
         "memory" => super::memory::page(app, words).await,

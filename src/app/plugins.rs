@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use super::sections;
 use crate::agents::WrittenAgent;
 use crate::app::AppError;
@@ -15,7 +15,7 @@ use crate::contract::display::visible_line;
 use crate::phase::{Plugin, PluginRegistrar};
 use crate::runtime::ResolvedAgent;
 use crate::state::Phase;
-use crate::tui::host::Page;
+use crate::tui::host::TextPage;
 
 /// A section of a plugin's configuration.
 #[derive(Debug, Serialize)]
@@ -46,7 +46,7 @@ pub(super) struct PluginRow {
 }
 
 /// The plugins of an agent, in the order in which they are asked.
-pub(super) fn rows(app: &App, agent: &ResolvedAgent) -> Vec<PluginRow> {
+pub(super) fn rows(app: &AppContext, agent: &ResolvedAgent) -> Vec<PluginRow> {
     let row = |plugin: &std::sync::Arc<dyn Plugin>| {
         let name = plugin.descriptor().name;
         // Alone, so that what it registers is known to be its own; that it can was seen when the agent was resolved.
@@ -75,7 +75,7 @@ pub(super) fn rows(app: &App, agent: &ResolvedAgent) -> Vec<PluginRow> {
     agent.env.plugins.iter().map(row).collect()
 }
 
-fn section(app: &App, agent: &ResolvedAgent, key: &str) -> SectionRow {
+fn section(app: &AppContext, agent: &ResolvedAgent, key: &str) -> SectionRow {
     let value = agent.spec.sections.get(key).cloned();
     let settings = app.foundation.loaded.provenance.origin_in(sections::TABLE, key, "");
     let settings = settings.as_ref().map(Origin::to_string);
@@ -136,7 +136,7 @@ pub(super) fn lines(rows: &[PluginRow]) -> String {
 }
 
 /// `/plugins`: those of the agent that is talked to, or of the one that is named.
-pub(super) fn page(app: &App, words: &str) -> Result<Page, AppError> {
+pub(super) fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> {
     let name = match words.trim() {
         "" => app.agents.current(),
         name => name.to_owned(),
@@ -145,5 +145,5 @@ pub(super) fn page(app: &App, words: &str) -> Result<Page, AppError> {
         return Err(app.agents.no_such(&name).into());
     }
     let agent = app.runtime.resolved(&name)?;
-    Ok(Page { title: format!("plugins of {name}"), text: lines(&rows(app, &agent)) })
+    Ok(TextPage { title: format!("plugins of {name}"), text: lines(&rows(app, &agent)) })
 }

@@ -6,15 +6,15 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use super::foundation::Foundation;
 use super::{Failure, commands, compose, images, moved, say};
 use crate::agents::HitlMode;
-use crate::cli::{Cli, OnUnknown, OutputFormat, ThreadChoice};
+use crate::cli::{Cli, OnUnknown, OutputFormatArg, ThreadChoice};
 use crate::config::{self, Env, Origin, TrustAssessment};
 use crate::contract::ids::ThreadId;
 use crate::contract::tool::ToolDescriptor;
-use crate::headless::{self, AnswerSchema, Format, Job, OnAsk, Options, TypedAnswers};
+use crate::headless::{self, AnswerSchema, AskPolicy, Job, Options, OutputFormat, TypedAnswers};
 use crate::runtime::{RunRequest, UnknownPolicy};
 
 /// More than this is not read from a pipe.
@@ -32,7 +32,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     // What is wrong with the settings is said before anything starts.
     on_ask(&foundation, None)?;
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
-    let app = App::build(foundation, cli).await?;
+    let app = AppContext::build(foundation, cli).await?;
     for warning in &app.warnings {
         say(&format!("aye: {warning}"));
     }
@@ -147,12 +147,17 @@ pub(super) fn notice_untrusted(foundation: &Foundation) {
 }
 
 /// How a headless run writes and what it does about calls that may have run.
-pub(super) fn options(app: &App, format: OutputFormat, unknown: OnUnknown, on_ask: OnAsk) -> Options {
+pub(super) fn options(
+    app: &AppContext,
+    format: OutputFormatArg,
+    unknown: OnUnknown,
+    on_ask: AskPolicy,
+) -> Options {
     Options {
         format: match format {
-            OutputFormat::Text => Format::Text,
-            OutputFormat::Json => Format::Json,
-            OutputFormat::StreamJson => Format::StreamJson,
+            OutputFormatArg::Text => OutputFormat::Text,
+            OutputFormatArg::Json => OutputFormat::Json,
+            OutputFormatArg::StreamJson => OutputFormat::StreamJson,
         },
         unknown: match unknown {
             OnUnknown::Report => UnknownPolicy::Report,
@@ -170,25 +175,25 @@ pub(super) fn options(app: &App, format: OutputFormat, unknown: OnUnknown, on_as
 }
 
 /// What happens to the questions of the agent that is talked to.
-pub(super) fn on_ask_of(app: &App) -> Result<OnAsk, Failure> {
+pub(super) fn on_ask_of(app: &AppContext) -> Result<AskPolicy, Failure> {
     on_ask(&app.foundation, app.agents.hitl(&app.agents.current()))
 }
 
 /// What happens to questions. Without a store nothing outlives the process, so they are denied unless somebody waits
 /// for them. A flag decides before the agent's file, which decides before the settings.
-fn on_ask(foundation: &Foundation, hitl: Option<HitlMode>) -> Result<OnAsk, Failure> {
+fn on_ask(foundation: &Foundation, hitl: Option<HitlMode>) -> Result<AskPolicy, Failure> {
     let is_flag = matches!(foundation.loaded.provenance.origin("on_ask"), Some(Origin::Flag(_)));
     match hitl.filter(|_| !is_flag) {
-        Some(HitlMode::Blocking) => return Ok(OnAsk::Wait(None)),
+        Some(HitlMode::Blocking) => return Ok(AskPolicy::Wait(None)),
         // An agent that insists on it was not chosen under --ephemeral.
-        Some(HitlMode::Async) => return Ok(OnAsk::Suspend),
-        Some(HitlMode::Auto) if !foundation.is_ephemeral => return Ok(OnAsk::Suspend),
-        Some(HitlMode::Auto) if TypedAnswers::open().is_ok() => return Ok(OnAsk::Wait(None)),
-        Some(HitlMode::Auto) => return Ok(OnAsk::Deny),
+        Some(HitlMode::Async) => return Ok(AskPolicy::Suspend),
+        Some(HitlMode::Auto) if !foundation.is_ephemeral => return Ok(AskPolicy::Suspend),
+        Some(HitlMode::Auto) if TypedAnswers::open().is_ok() => return Ok(AskPolicy::Wait(None)),
+        Some(HitlMode::Auto) => return Ok(AskPolicy::Deny),
         None => {}
     }
     Ok(match foundation.loaded.settings.on_ask {
-        config::OnAsk::Auto if foundation.is_ephemeral => OnAsk::Deny,
+        config::OnAsk::Auto if foundation.is_ephemeral => AskPolicy::Deny,
         config::OnAsk::Suspend if foundation.is_ephemeral => {
             let origin = foundation.loaded.provenance.origin("on_ask").map(ToString::to_string);
             return Err(Failure::usage(format!(
@@ -196,15 +201,15 @@ fn on_ask(foundation: &Foundation, hitl: Option<HitlMode>) -> Result<OnAsk, Fail
                 origin.unwrap_or_default()
             )));
         }
-        config::OnAsk::Auto | config::OnAsk::Suspend => OnAsk::Suspend,
-        config::OnAsk::Deny => OnAsk::Deny,
-        config::OnAsk::Wait(limit) => OnAsk::Wait(limit),
+        config::OnAsk::Auto | config::OnAsk::Suspend => AskPolicy::Suspend,
+        config::OnAsk::Deny => AskPolicy::Deny,
+        config::OnAsk::Wait(limit) => AskPolicy::Wait(limit),
     })
 }
 
 /// The terminal of this process, when nobody else can answer what it waits for.
-fn typed_answers(foundation: &Foundation, on_ask: OnAsk) -> Result<Option<Arc<TypedAnswers>>, Failure> {
-    if !(foundation.is_ephemeral && matches!(on_ask, OnAsk::Wait(_))) {
+fn typed_answers(foundation: &Foundation, on_ask: AskPolicy) -> Result<Option<Arc<TypedAnswers>>, Failure> {
+    if !(foundation.is_ephemeral && matches!(on_ask, AskPolicy::Wait(_))) {
         return Ok(None);
     }
     TypedAnswers::open().map(|typed| Some(Arc::new(typed))).map_err(|error| {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use super::foundation::Foundation;
 use super::webhook::Webhooks;
 use super::work::Consumer;
@@ -21,7 +21,7 @@ use crate::contract::record::{SuspensionStatus, ThreadRecord};
 use crate::plugins::skills::invocation;
 use crate::runtime::{RunRequest, RuntimeError};
 use crate::store::{JobFilter, JobLookup, OutboxRow, OutboxStatus, Store, StoreError, SuspensionFilter};
-use crate::tui::host::Page;
+use crate::tui::host::TextPage;
 
 /// A message of so many bytes may be larger than a model's window.
 const LARGE: usize = 16 << 10;
@@ -79,7 +79,7 @@ async fn add(args: QueueAddArgs, store: &Store, foundation: &Foundation, cli: &C
         Err(error) => return Err(Failure::failed(error)),
     };
     if args.json {
-        return commands::put_json(&object(&job, &Standing::of(store, &job).await?));
+        return commands::put_json(&object(&job, &JobState::of(store, &job).await?));
     }
     let when = at.map(|at| format!(", not before {}", commands::when(at))).unwrap_or_default();
     put(&format!("{}  queued in conversation {}{when}\n", job.sequence, job.mailbox_id))
@@ -94,7 +94,7 @@ async fn check_size(
     cli: &Cli,
 ) -> Result<(), Failure> {
     let again = super::foundation(cli, foundation.env.clone())?;
-    let Ok(app) = App::build(again, cli).await else { return Ok(()) };
+    let Ok(app) = AppContext::build(again, cli).await else { return Ok(()) };
     let request = RunRequest { agent_id, ..RunRequest::new(ThreadId::fresh(), vec![message.clone()]) };
     let fits = app.runtime.fits(&request);
     app.mcp.manager.close().await;
@@ -141,15 +141,15 @@ async fn new_thread(
 }
 
 /// What a person is told of a job besides its own words.
-pub(super) struct Standing {
+pub(super) struct JobState {
     word: &'static str,
     note: String,
     /// Questions of its run that wait.
     waiting: Vec<String>,
 }
 
-impl Standing {
-    pub(super) async fn of(store: &Store, job: &MailboxJob) -> Result<Standing, Failure> {
+impl JobState {
+    pub(super) async fn of(store: &Store, job: &MailboxJob) -> Result<JobState, Failure> {
         let mut waiting = Vec::new();
         let mut has_begun = false;
         if let (MailboxJobStatus::Queued, Some(run)) = (job.status, &job.run_id)
@@ -165,7 +165,7 @@ impl Standing {
             waiting = open.into_iter().map(|question| question.id.to_string()).collect();
         }
         let (word, note) = Self::words(job, has_begun, &waiting);
-        Ok(Standing { word, note, waiting })
+        Ok(JobState { word, note, waiting })
     }
 
     fn words(job: &MailboxJob, has_begun: bool, waiting: &[String]) -> (&'static str, String) {
@@ -200,7 +200,7 @@ impl Standing {
 }
 
 /// A job for programs: as it is stored, but for the secret of its claim.
-fn object(job: &MailboxJob, standing: &Standing) -> Value {
+fn object(job: &MailboxJob, standing: &JobState) -> Value {
     let mut object = json!(job);
     if let Some(fields) = object.as_object_mut() {
         fields.remove("claim_token");
@@ -227,13 +227,13 @@ async fn list(args: &QueueListArgs, store: &Store) -> Result<(), Failure> {
     }
     let mut rows = Vec::new();
     for job in &jobs {
-        rows.push(object(job, &Standing::of(store, job).await?));
+        rows.push(object(job, &JobState::of(store, job).await?));
     }
     put(&format!("{}\n", escape_json(&json!(rows).to_string())))
 }
 
 /// The page `/queue`.
-pub(super) async fn page(store: &Store) -> Result<Page, AppError> {
+pub(super) async fn page(store: &Store) -> Result<TextPage, AppError> {
     let filter = JobFilter { statuses: OPEN.to_vec(), ..JobFilter::default() };
     let jobs = store.mailbox().list_jobs(filter).await?;
     let mut text = match jobs.as_slice() {
@@ -244,14 +244,14 @@ pub(super) async fn page(store: &Store) -> Result<Page, AppError> {
     if waiting > 0 {
         let _ = write!(text, "\n{waiting} messages to webhooks were not taken yet: aye queue outbox");
     }
-    Ok(Page { title: "queue".to_owned(), text })
+    Ok(TextPage { title: "queue".to_owned(), text })
 }
 
 /// A line for each job.
 async fn lines(jobs: &[MailboxJob], store: &Store) -> Result<String, Failure> {
     let mut out = String::new();
     for job in jobs {
-        let Standing { word, note, .. } = Standing::of(store, job).await?;
+        let JobState { word, note, .. } = JobState::of(store, job).await?;
         let said = job.messages.first().map(Message::text).unwrap_or_default();
         let said = said.trim().lines().next().unwrap_or_default();
         let said: String = said.chars().take(60).collect();
@@ -355,7 +355,7 @@ async fn cancel(ids: &[String], store: &Store) -> Result<(), Failure> {
             | MailboxJobStatus::Cancelled
             | MailboxJobStatus::Superseded
             | MailboxJobStatus::DeadLetter => {
-                format!("it is already {}", Standing::words(job, false, &[]).0)
+                format!("it is already {}", JobState::words(job, false, &[]).0)
             }
         };
         return Err(Failure::failed(format!(
@@ -380,7 +380,7 @@ async fn retry(ids: &[String], store: &Store) -> Result<(), Failure> {
         return Err(Failure::failed(format!(
             "job {} is not dead but {}; nothing changed",
             job.sequence,
-            Standing::words(job, false, &[]).0
+            JobState::words(job, false, &[]).0
         )));
     }
     for job in jobs {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Failure;
-use super::app_context::App;
+use super::app_context::AppContext;
 use super::foundation::Foundation;
 use crate::app::AppError;
 use crate::contract::clock::Clock;
@@ -14,10 +14,10 @@ use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::{Message, Role, Visibility};
 use crate::contract::record::{StoredMessage, ThreadRecord};
 use crate::contract::snapshot::{BackWhat, Changes, SnapshotRecord, TreeId, WentBackRecord};
-use crate::snapshots::{FolderSnapshots, Limits, Plan, Restored};
+use crate::snapshots::{FolderSnapshots, RestorePlan, Restored, SnapshotLimits};
 use crate::store::objects::Objects;
 use crate::store::{ForkAt, Store};
-use crate::tui::thread_actions::{BackPoint, BackPoints, BackPreview, WentBack};
+use crate::tui::thread_actions::{RewindPoint, RewindPoints, RewindPreview, Rewound};
 
 /// Characters of a message that are named in sentences.
 const NAMED: usize = 40;
@@ -33,11 +33,11 @@ pub(super) fn snapshots_of(foundation: &Foundation, clock: &Arc<dyn Clock>) -> O
     if !settings.enabled || foundation.is_ephemeral {
         return None;
     }
-    let limits = Limits {
+    let limits = SnapshotLimits {
         max_file: settings.max_file.saturating_mul(1 << 20).min(200 << 20),
         max_total: settings.max_folder.saturating_mul(1 << 20),
         max_kept: settings.max_kept.saturating_mul(1 << 20),
-        ..Limits::default()
+        ..SnapshotLimits::default()
     };
     let paths = &foundation.paths;
     let own = [&paths.data_dir, &paths.state_dir, &paths.cache_dir];
@@ -47,7 +47,7 @@ pub(super) fn snapshots_of(foundation: &Foundation, clock: &Arc<dyn Clock>) -> O
 }
 
 /// The places of a conversation: before each message of the person, and behind each step whose calls all have results.
-pub(super) fn points_of(messages: &[StoredMessage]) -> Vec<BackPoint> {
+pub(super) fn points_of(messages: &[StoredMessage]) -> Vec<RewindPoint> {
     let mut points = Vec::new();
     for (i, stored) in messages.iter().enumerate() {
         let message = &stored.message;
@@ -55,7 +55,7 @@ pub(super) fn points_of(messages: &[StoredMessage]) -> Vec<BackPoint> {
             continue;
         }
         match message.role {
-            Role::User => points.push(BackPoint {
+            Role::User => points.push(RewindPoint {
                 keep: stored.seq - 1,
                 is_message: true,
                 text: message.text(),
@@ -66,7 +66,7 @@ pub(super) fn points_of(messages: &[StoredMessage]) -> Vec<BackPoint> {
                 let last = results.clone().last().unwrap_or(stored);
                 if results.count() >= message.tool_calls.len() {
                     let text = words_of(message);
-                    points.push(BackPoint { keep: last.seq, is_message: false, text, at: last.created_at });
+                    points.push(RewindPoint { keep: last.seq, is_message: false, text, at: last.created_at });
                 }
             }
             Role::System | Role::Tool => {}
@@ -105,11 +105,11 @@ enum Files {
     Not(String),
 }
 
-impl App {
-    pub(super) async fn back_points(&self, thread: &ThreadId) -> Result<BackPoints, AppError> {
+impl AppContext {
+    pub(super) async fn back_points(&self, thread: &ThreadId) -> Result<RewindPoints, AppError> {
         let (_, messages) = self.store.messages_tail(thread, LISTED).await?;
         let went = self.store.last_went_back(thread).await?;
-        Ok(BackPoints { points: points_of(&messages), undo: went.map(|went| went.words) })
+        Ok(RewindPoints { points: points_of(&messages), undo: went.map(|went| went.words) })
     }
 
     fn own_snapshots(&self) -> Result<FolderSnapshots, AppError> {
@@ -180,7 +180,7 @@ impl App {
         Ok(points_of(&next).into_iter().find(|point| point.is_message).map(|point| point.text))
     }
 
-    async fn plan(&self, tree: TreeId) -> Result<Plan, AppError> {
+    async fn plan(&self, tree: TreeId) -> Result<RestorePlan, AppError> {
         let own = self.own_snapshots()?;
         Ok(tokio::task::spawn_blocking(move || own.plan(&tree)).await??)
     }
@@ -189,14 +189,14 @@ impl App {
         &self,
         thread: &ThreadId,
         keep: Option<u64>,
-    ) -> Result<BackPreview, AppError> {
+    ) -> Result<RewindPreview, AppError> {
         let (files, moves) = if let Some(keep) = keep {
             (self.files_behind(thread, keep).await?, true)
         } else {
             let went = self.last_back(thread).await?;
             (self.files_before(&went), went.from_thread.is_some())
         };
-        let mut preview = BackPreview { moves, ..BackPreview::default() };
+        let mut preview = RewindPreview { moves, ..RewindPreview::default() };
         match files {
             Files::Same => preview.notes.push("no file changed since".to_owned()),
             Files::Not(why) => preview.no_files = Some(why),
@@ -240,7 +240,7 @@ impl App {
         keep: Option<u64>,
         what: BackWhat,
         sink: Arc<dyn EventSink>,
-    ) -> Result<WentBack, AppError> {
+    ) -> Result<Rewound, AppError> {
         let Some(keep) = keep else { return self.undo_back(thread, what, sink).await };
         let said = self.said_behind(thread, keep).await?;
         let mut words = Vec::new();
@@ -281,7 +281,7 @@ impl App {
         self.store.go_back(fork, Some(record)).await?;
         let failed = self.restore(plan).await?;
         let text = said.filter(|_| what.takes_conversation());
-        Ok(WentBack { thread: target, text, words: words.join("; "), failed })
+        Ok(Rewound { thread: target, text, words: words.join("; "), failed })
     }
 
     async fn undo_back(
@@ -289,7 +289,7 @@ impl App {
         thread: &ThreadId,
         what: BackWhat,
         sink: Arc<dyn EventSink>,
-    ) -> Result<WentBack, AppError> {
+    ) -> Result<Rewound, AppError> {
         let went = self.last_back(thread).await?;
         let plan = match self.files_before(&went) {
             _ if !what.takes_files() => None,
@@ -323,10 +323,10 @@ impl App {
             self.store.touch(other, now).await?;
         }
         let failed = self.restore(plan).await?;
-        Ok(WentBack { thread: target, text: None, words, failed })
+        Ok(Rewound { thread: target, text: None, words, failed })
     }
 
-    async fn restore(&self, plan: Option<Plan>) -> Result<Vec<String>, AppError> {
+    async fn restore(&self, plan: Option<RestorePlan>) -> Result<Vec<String>, AppError> {
         let Some(plan) = plan else { return Ok(Vec::new()) };
         let own = self.own_snapshots()?;
         let restored: Restored = tokio::task::spawn_blocking(move || own.restore(&plan)).await?;
@@ -344,7 +344,7 @@ impl App {
     }
 
     /// A new conversation of the beginning of one.
-    pub(super) async fn fork(&self, thread: &ThreadId, keep: Option<u64>) -> Result<WentBack, AppError> {
+    pub(super) async fn fork(&self, thread: &ThreadId, keep: Option<u64>) -> Result<Rewound, AppError> {
         let said = match keep {
             Some(keep) => self.said_behind(thread, keep).await?,
             None => None,
@@ -353,7 +353,7 @@ impl App {
         let id = fork.copy.id.clone();
         let words = format!("fork of {thread} up to message {}; the original stays unchanged", fork.keep);
         self.store.go_back(Some(fork), None).await?;
-        Ok(WentBack { thread: id, text: said, words, failed: Vec::new() })
+        Ok(Rewound { thread: id, text: said, words, failed: Vec::new() })
     }
 
     /// What is different now from how it was before the first step of a conversation that may have changed files.
@@ -385,7 +385,7 @@ impl App {
     }
 }
 
-fn did(what: BackWhat, plan: Option<&Plan>) -> String {
+fn did(what: BackWhat, plan: Option<&RestorePlan>) -> String {
     let files = plan.map(|plan| count(plan.files.len(), "file"));
     match (what.takes_conversation(), files) {
         (true, Some(files)) => format!("the conversation and {files}"),

@@ -14,7 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use super::background::for_other_folders;
 use super::foundation::Foundation;
 use super::{Failure, print, say};
@@ -108,7 +108,7 @@ impl RunningServer {
         let is_read_aloud = foundation.loaded.settings.tui.screen_reader;
         let env = foundation.env.clone();
         let store = foundation.open_store()?;
-        let here = Arc::new(App::build(foundation, cli).await?);
+        let here = Arc::new(AppContext::build(foundation, cli).await?);
         let warnings = here.warnings.clone();
         let others = for_other_folders(cli);
         let access = Access::new(Box::new(files));
@@ -170,7 +170,7 @@ pub(super) async fn mcp(foundation: Foundation, cli: &Cli) -> Result<u8, Failure
     let access = Access::new(Box::new(TokenFiles::of(&foundation.paths, None)));
     let env = foundation.env.clone();
     let store = foundation.open_store()?;
-    let here = Arc::new(App::build(foundation, cli).await?);
+    let here = Arc::new(AppContext::build(foundation, cli).await?);
     let served = Arc::new(Served::new(
         here,
         for_other_folders(cli),

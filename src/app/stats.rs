@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, json};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use super::commands::put_json;
 use super::foundation::Foundation;
 use super::since::since;
@@ -19,11 +19,11 @@ use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::spec::Price;
 use crate::contract::statistics::{Tally, TallyKind};
-use crate::tui::host::Page;
+use crate::tui::host::TextPage;
 
 /// What was done by one model, with one tool, or on one day.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-struct Row {
+struct StatsRow {
     /// Answers of models.
     answers: u64,
     /// Runs that ended with an error.
@@ -47,7 +47,7 @@ struct Row {
     waited_ms: u64,
 }
 
-impl Row {
+impl StatsRow {
     fn add(&mut self, tally: &Tally, price: Option<Price>) {
         match tally.kind {
             TallyKind::Inference => {
@@ -97,8 +97,8 @@ fn price_of(models: &BTreeMap<String, ModelSettings>, id: &str) -> Option<Price>
 /// All rows.
 #[derive(Debug, Default)]
 struct Stats {
-    total: Row,
-    tables: BTreeMap<u8, BTreeMap<String, Row>>,
+    total: StatsRow,
+    tables: BTreeMap<u8, BTreeMap<String, StatsRow>>,
 }
 
 impl Stats {
@@ -123,12 +123,12 @@ impl Stats {
         stats
     }
 
-    fn row(&mut self, by: StatsBy, name: String) -> &mut Row {
+    fn row(&mut self, by: StatsBy, name: String) -> &mut StatsRow {
         self.tables.entry(by as u8).or_default().entry(name).or_default()
     }
 
     /// The rows of a table: models and tools with the most first, days in their order.
-    fn rows(&self, by: StatsBy) -> Vec<(&str, &Row)> {
+    fn rows(&self, by: StatsBy) -> Vec<(&str, &StatsRow)> {
         let table = self.tables.get(&(by as u8));
         let mut rows: Vec<_> = table.into_iter().flatten().map(|(name, row)| (name.as_str(), row)).collect();
         match by {
@@ -162,7 +162,7 @@ pub(super) async fn run(args: StatsArgs, foundation: &Foundation) -> Result<u8, 
 }
 
 /// `/stats`, with the words behind it: a time, and `model`, `tool` or `day`.
-pub(super) async fn page(app: &App, words: &str) -> Result<Page, AppError> {
+pub(super) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> {
     let mut by = None;
     let mut time = None;
     for word in words.split_whitespace() {
@@ -177,7 +177,7 @@ pub(super) async fn page(app: &App, words: &str) -> Result<Page, AppError> {
     let tallies = app.store.tallies(from).await?;
     let stats = Stats::of(&tallies, &app.foundation.loaded.settings.models, &super::zone());
     let title = time.map_or_else(|| "usage".to_owned(), |time| format!("usage since {time}"));
-    Ok(Page { title, text: text(&stats, by) })
+    Ok(TextPage { title, text: text(&stats, by) })
 }
 
 fn key(by: StatsBy) -> &'static str {
@@ -253,9 +253,9 @@ fn text(stats: &Stats, by: Option<StatsBy>) -> String {
 }
 
 /// The cells of a row behind its name.
-type Cells = fn(&Row) -> Vec<String>;
+type Cells = fn(&StatsRow) -> Vec<String>;
 
-fn of_model(row: &Row) -> Vec<String> {
+fn of_model(row: &StatsRow) -> Vec<String> {
     vec![
         row.answers.to_string(),
         row.failed_runs.to_string(),
@@ -267,7 +267,7 @@ fn of_model(row: &Row) -> Vec<String> {
     ]
 }
 
-fn of_tool(row: &Row) -> Vec<String> {
+fn of_tool(row: &StatsRow) -> Vec<String> {
     vec![
         row.calls.to_string(),
         row.failed_calls.to_string(),
@@ -277,7 +277,7 @@ fn of_tool(row: &Row) -> Vec<String> {
     ]
 }
 
-fn of_day(row: &Row) -> Vec<String> {
+fn of_day(row: &StatsRow) -> Vec<String> {
     vec![
         row.answers.to_string(),
         row.calls.to_string(),
@@ -303,7 +303,7 @@ fn aligned(table: &[Vec<String>], out: &mut String) {
     }
 }
 
-fn money(row: &Row) -> String {
+fn money(row: &StatsRow) -> String {
     match (row.cost, row.unpriced_answers, row.answers) {
         (_, unpriced, answers) if unpriced == answers => "-".to_owned(),
         (cost, 0, _) => format!("{cost:.2}"),

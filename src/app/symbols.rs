@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use super::images;
 use crate::app::AppError;
 use crate::contract::content::ContentBlock;
@@ -131,7 +131,7 @@ fn named(text: &str) -> Vec<(&str, &str)> {
 
 /// The lines of the definitions that a text names. What is no file or defines nothing of the name is words.
 pub(super) async fn attached(
-    app: &App,
+    app: &AppContext,
     symbols: &Arc<Symbols>,
     text: &str,
 ) -> Result<Vec<ContentBlock>, AppError> {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::app_context::App;
+use super::app_context::AppContext;
 use super::commands::{put_json, when};
 use super::foundation::Foundation;
 use super::{Failure, put};
@@ -19,7 +19,7 @@ use crate::contract::lifecycle::RunStatus;
 use crate::runtime::is_alive;
 use crate::store::Store;
 use crate::tools::exec::as_read;
-use crate::tui::host::Page;
+use crate::tui::host::TextPage;
 
 /// `aye tasks`.
 pub(super) async fn run(command: TasksCommand, cli: &Cli, foundation: Foundation) -> Result<u8, Failure> {
@@ -67,7 +67,7 @@ pub(super) async fn run(command: TasksCommand, cli: &Cli, foundation: Foundation
             Ok(0)
         }
         TasksCommand::Stop { id } => {
-            let app = App::build(foundation, cli).await?;
+            let app = AppContext::build(foundation, cli).await?;
             let told = if let Some(command) = command_of(&app.store, &id).await? {
                 stop_command(&app, &command).await.map_err(Failure::failed)
             } else {
@@ -83,7 +83,11 @@ pub(super) async fn run(command: TasksCommand, cli: &Cli, foundation: Foundation
 }
 
 /// `/tasks`.
-pub(super) async fn page(app: &App, thread: Option<&ThreadId>, words: &str) -> Result<Page, AppError> {
+pub(super) async fn page(
+    app: &AppContext,
+    thread: Option<&ThreadId>,
+    words: &str,
+) -> Result<TextPage, AppError> {
     let (tasks, commands) = match thread {
         Some(thread) => (app.runtime.tasks(thread).await?, app.runtime.commands(thread).await?),
         None => (Vec::new(), Vec::new()),
@@ -92,14 +96,14 @@ pub(super) async fn page(app: &App, thread: Option<&ThreadId>, words: &str) -> R
     match (words.next(), words.next(), words.next()) {
         (None, ..) => {
             let text = lines(&tasks, &commands, app.clock.now_ms());
-            Ok(Page { title: "tasks of this conversation".to_owned(), text })
+            Ok(TextPage { title: "tasks of this conversation".to_owned(), text })
         }
         (Some("stop"), Some(id), None) => {
             let text = match commands.iter().find(|command| command.id() == id) {
                 Some(command) => stop_command(app, command).await?,
                 None => stop(app, find(&tasks, id)?).await?,
             };
-            Ok(Page { title: "stopped".to_owned(), text })
+            Ok(TextPage { title: "stopped".to_owned(), text })
         }
         _ => {
             Err("use /tasks to list them, /tasks open ID to take over a terminal, /tasks stop ID to stop one"
@@ -108,7 +112,7 @@ pub(super) async fn page(app: &App, thread: Option<&ThreadId>, words: &str) -> R
     }
 }
 
-async fn stop(app: &App, task: &TaskRecord) -> Result<String, AppError> {
+async fn stop(app: &AppContext, task: &TaskRecord) -> Result<String, AppError> {
     let (id, agent) = (task.child.task_id(), visible_line(&task.child.agent));
     let ended = app.runtime.stop_task(&task.child.thread_id).await?;
     if !ended {
@@ -123,7 +127,7 @@ async fn stop(app: &App, task: &TaskRecord) -> Result<String, AppError> {
 }
 
 /// Ends a command in the background.
-async fn stop_command(app: &App, command: &CommandRecord) -> Result<String, AppError> {
+async fn stop_command(app: &AppContext, command: &CommandRecord) -> Result<String, AppError> {
     let (id, line) = (command.id(), line_of(command));
     if !app.runtime.stop_command(command.number).await? {
         return Err(format!("task {id} ({line}) is already done: {}", command.word()).into());

@@ -6,11 +6,11 @@ use std::path::Path;
 use serde_json::json;
 
 use super::commands::{put_json, thread_by_prefix, when};
-use super::export::Form;
+use super::export::ExportEncoder;
 use super::foundation::Foundation;
 use super::pager::Pager;
 use super::{Failure, put, put_or_stop, say};
-use crate::cli::{ExportFormat, ListArgs, PageArgs, ThreadsCommand};
+use crate::cli::{ExportFormatArg, ListArgs, PageArgs, ThreadsCommand};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::lifecycle::RunStatus;
@@ -40,15 +40,16 @@ pub(super) async fn run(command: ThreadsCommand, foundation: &Foundation) -> Res
             search(&store, &words, json, page, foundation).await?;
         }
         ThreadsCommand::Show { id, json } => {
-            export(&store, &id, if json { Form::Json } else { Form::Markdown }, false).await?;
+            export(&store, &id, if json { ExportEncoder::Json } else { ExportEncoder::Markdown }, false)
+                .await?;
         }
         ThreadsCommand::Export { id, format } => {
             let form = match format {
-                ExportFormat::Md => Form::Markdown,
-                ExportFormat::Json => Form::Json,
-                ExportFormat::Html => Form::Html,
+                ExportFormatArg::Md => ExportEncoder::Markdown,
+                ExportFormatArg::Json => ExportEncoder::Json,
+                ExportFormatArg::Html => ExportEncoder::Html,
             };
-            export(&store, &id, form, format == ExportFormat::Json).await?;
+            export(&store, &id, form, format == ExportFormatArg::Json).await?;
         }
         ThreadsCommand::Import { file } => import(&store, &file).await?,
         ThreadsCommand::Rename { id, title } => {
@@ -175,7 +176,7 @@ async fn bring_up_to_date(store: &Store) -> Result<(), Failure> {
     }
 }
 
-async fn export(store: &Store, id: &str, form: Form, with_rest: bool) -> Result<(), Failure> {
+async fn export(store: &Store, id: &str, form: ExportEncoder, with_rest: bool) -> Result<(), Failure> {
     let thread = thread_by_prefix(store, id).await?;
     // The places of all are checked before a word of it is written.
     let (mut count, _) = store.messages_tail(&thread.id, 0).await.map_err(Failure::failed)?;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::app_context::{App, entry_of};
+use super::app_context::{AppContext, entry_of};
 use super::models;
 use crate::app::AppError;
 use crate::contract::ids::ThreadId;
@@ -16,7 +16,7 @@ use crate::tui::host::HostEvent;
 const WAIT: Duration = Duration::from_secs(30);
 
 /// Has a conversation named, when it has no name but its first line. Returns at once.
-pub(super) fn begin(app: &Arc<App>, thread: &ThreadId, told: impl Fn(HostEvent) + Send + 'static) {
+pub(super) fn begin(app: &Arc<AppContext>, thread: &ThreadId, told: impl Fn(HostEvent) + Send + 'static) {
     if !app.foundation.loaded.settings.threads.titles || app.selection().is_demo() {
         return;
     }
@@ -31,7 +31,7 @@ pub(super) fn begin(app: &Arc<App>, thread: &ThreadId, told: impl Fn(HostEvent) 
     });
 }
 
-async fn name(app: &App, thread: &ThreadId) -> Result<bool, AppError> {
+async fn name(app: &AppContext, thread: &ThreadId) -> Result<bool, AppError> {
     if app.store.named_by(thread).await? != NamedBy::FirstLine {
         return Ok(false);
     }

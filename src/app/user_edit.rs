@@ -21,7 +21,7 @@ use crate::contract::record::{SuspensionRecord, SuspensionStatus};
 use crate::contract::spec::AgentSpec;
 use crate::contract::suspension::{ACTION_PERMISSION, Answer, ResumeDecisionAction, ToolCallResume};
 use crate::contract::tool::{Tool, ToolCallContext, ToolClass};
-use crate::plugins::permission::{Decision, Permissions, evaluate_in};
+use crate::plugins::permission::{Permissions, VerdictKind, evaluate_in};
 use crate::runtime::{check_arguments, shown_payload};
 use crate::state::Snapshot;
 use crate::store::{Store, SuspensionFilter};
@@ -48,10 +48,10 @@ pub(super) async fn review(
     let question = permissions.question(&descriptor.id, arguments, descriptor.primary_argument.as_deref());
     let verdict = evaluate_in(&rules, &question, permissions.mode());
     let (ruling, lead) = match verdict.decision {
-        Decision::Allow => (Ruling::Allow, "the rules allow it"),
-        Decision::Ask(_) => (Ruling::Ask, "the rules ask about it"),
-        Decision::Deny => (Ruling::Deny, "the rules deny it"),
-        Decision::Error => (Ruling::Error, "the rules cannot evaluate it"),
+        VerdictKind::Allow => (Ruling::Allow, "the rules allow it"),
+        VerdictKind::Ask(_) => (Ruling::Ask, "the rules ask about it"),
+        VerdictKind::Deny => (Ruling::Deny, "the rules deny it"),
+        VerdictKind::Error => (Ruling::Error, "the rules cannot evaluate it"),
     };
     let words = format!("{lead}: {}", verdict.why);
     let files = if descriptor.class == ToolClass::Verifiable {
@@ -156,7 +156,7 @@ pub(super) async fn edited(
         draft = Some(made);
         text
     };
-    let refuse = |why: String, draft: Option<editor::Draft>| {
+    let refuse = |why: String, draft: Option<editor::EditorText>| {
         let kept = draft.map(|draft| format!("; your text is saved in {}", draft.keep().display()));
         Failure::usage(format!("{why}; nothing was decided{}", kept.unwrap_or_default()))
     };

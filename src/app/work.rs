@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 
-use super::app_context::{self, App};
+use super::app_context::{self, AppContext};
 use super::background::{app_in, for_other_folders};
 use super::foundation::Foundation;
 use super::{Failure, print, queue, say};
@@ -31,10 +31,10 @@ use crate::contract::lifecycle::TerminationReason;
 use crate::contract::mailbox::{MailboxConfig, MailboxJob, MailboxJobStatus};
 use crate::headless::{end_commands, exit, exit_code};
 use crate::runtime::{AgentRunResult, OwnerWatch, RuntimeError, UnknownPolicy};
-use crate::store::{Change, ChangeKind, ChangeSubscription, Mailbox, NextWork, StoreError};
+use crate::store::{ChangeKind, ChangeSubscription, Mailbox, NextWork, StoreChange, StoreError};
 
 pub(super) use consumer::Consumer;
-use report::Report;
+use report::WorkReport;
 pub(super) use signals::Signals;
 
 /// So many changes are taken together before one look at the store.
@@ -49,7 +49,7 @@ pub(super) async fn run(args: WorkArgs, foundation: Foundation, cli: &Cli) -> Re
     print::notice_untrusted(&foundation);
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
     let env = foundation.env.clone();
-    let here = Arc::new(App::build(foundation, cli).await?);
+    let here = Arc::new(AppContext::build(foundation, cli).await?);
     for warning in &here.warnings {
         say(&format!("aye: {warning}"));
     }
@@ -71,17 +71,17 @@ enum Served {
 }
 
 struct Worker {
-    here: Arc<App>,
+    here: Arc<AppContext>,
     cli: Cli,
     env: Env,
     /// One for each other folder.
-    apps: HashMap<PathBuf, Arc<App>>,
+    apps: HashMap<PathBuf, Arc<AppContext>>,
     mailbox: Mailbox,
     config: MailboxConfig,
     me: Consumer,
     bell: ChangeSubscription,
     signals: Signals,
-    report: Report,
+    report: WorkReport,
     args: WorkArgs,
     served: u64,
     /// When what is long over was removed last.
@@ -89,7 +89,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(here: Arc<App>, cli: &Cli, env: Env, args: &WorkArgs) -> Result<Worker, Failure> {
+    fn new(here: Arc<AppContext>, cli: &Cli, env: Env, args: &WorkArgs) -> Result<Worker, Failure> {
         Ok(Worker {
             cli: for_other_folders(cli),
             env,
@@ -100,7 +100,7 @@ impl Worker {
             // Before the first look, so that nothing is missed.
             bell: here.store.watch().map_err(Failure::failed)?,
             signals: Signals::new(),
-            report: Report::new(args.json),
+            report: WorkReport::new(args.json),
             args: args.clone(),
             served: 0,
             cleaned: None,
@@ -199,7 +199,7 @@ impl Worker {
     }
 
     /// The app of the folder that a conversation works in.
-    async fn app_of(&mut self, job: &MailboxJob) -> Result<Arc<App>, AppError> {
+    async fn app_of(&mut self, job: &MailboxJob) -> Result<Arc<AppContext>, AppError> {
         let thread = self.here.store.thread(&job.mailbox_id).await?;
         let thread = thread.ok_or_else(|| format!("unknown conversation {}", job.mailbox_id))?;
         if thread.cwd == self.here.foundation.workspace.cwd {
@@ -358,7 +358,7 @@ impl Worker {
 
 /// Something was committed that may concern jobs.
 async fn heard(bell: &mut ChangeSubscription) {
-    let matters = |change: &Change| change.kind != ChangeKind::Grant;
+    let matters = |change: &StoreChange| change.kind != ChangeKind::Grant;
     loop {
         let mut is_new = matters(&bell.next_or_check().await);
         for _ in 0..BULK {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use super::time::span;
-use super::{OnUnknown, OutputFormat, PageArgs};
+use super::{OnUnknown, OutputFormatArg, PageArgs};
 
 pub(super) const ANSWER_EXAMPLE: &str = "Example:\n  aye answer ask_0198c '{\"answer\": \"the second one\"}'";
 
@@ -69,8 +69,8 @@ pub struct ThenArgs {
     #[arg(long)]
     pub resume: bool,
     /// Output format of --resume
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Text, requires = "resume")]
-    pub output_format: OutputFormat,
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormatArg::Text, requires = "resume")]
+    pub output_format: OutputFormatArg,
     /// How --resume handles an interrupted call that may have run
     #[arg(long, value_enum, value_name = "ACTION", default_value_t = OnUnknown::Report, requires = "resume")]
     pub on_unknown: OnUnknown,

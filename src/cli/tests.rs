@@ -66,11 +66,11 @@ fn no_flag_is_read_from_inside_a_value() {
     assert_eq!(parse(&["--prompt=--settings=/tmp/evil"]).expect_err("unknown").exit_code(), 2);
     let cli = ok(&["approvals", "deny", "id", "--reason", "--trust me"]);
     assert!(!cli.global.trust);
-    let Some(Command::Approvals(ApprovalsCommand::Deny(DenyArgs { reason, .. }))) = cli.command else {
+    let Some(CliCommand::Approvals(ApprovalsCommand::Deny(DenyArgs { reason, .. }))) = cli.command else {
         panic!("deny")
     };
     assert_eq!(reason.as_deref(), Some("--trust me"));
-    let Some(Command::Answer(AnswerArgs { answer, .. })) = ok(&["answer", "id", "-1"]).command else {
+    let Some(CliCommand::Answer(AnswerArgs { answer, .. })) = ok(&["answer", "id", "-1"]).command else {
         panic!("answer")
     };
     assert_eq!(answer.as_deref(), Some("-1"));
@@ -100,8 +100,8 @@ fn patterns_and_settings_are_collected() {
     let cli = ok(&["config", "show", "--json", "--config", "theme=dark", "--model", "m", "-C", "/tmp"]);
     assert_eq!(cli.global.config, ["theme=dark"]);
     assert_eq!(cli.global.cd.as_deref(), Some(std::path::Path::new("/tmp")));
-    assert!(matches!(cli.command, Some(Command::Config(ConfigCommand::Show(JsonFlag { json: true })))));
-    assert!(matches!(ok(&["--model", "m", "models"]).command, Some(Command::Models(_))));
+    assert!(matches!(cli.command, Some(CliCommand::Config(ConfigCommand::Show(JsonFlag { json: true })))));
+    assert!(matches!(ok(&["--model", "m", "models"]).command, Some(CliCommand::Models(_))));
 }
 
 #[test]

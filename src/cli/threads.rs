@@ -74,14 +74,14 @@ pub enum ThreadsCommand {
         /// Id of the conversation, or its first characters
         id: String,
         /// Output format
-        #[arg(long, value_enum, default_value_t = ExportFormat::Md)]
-        format: ExportFormat,
+        #[arg(long, value_enum, default_value_t = ExportFormatArg::Md)]
+        format: ExportFormatArg,
     },
 }
 
 /// Form of an exported conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ExportFormat {
+pub enum ExportFormatArg {
     /// Markdown
     #[default]
     Md,

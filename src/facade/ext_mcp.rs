@@ -16,7 +16,7 @@ use crate::contract::digest::sha256_hex;
 use crate::contract::server::{LoginConfig, ServerConfig, ServerScope, ServerTransport};
 use crate::contract::tool::Tool;
 use crate::mcp::{
-    KeepError, Launch, Manager, NoLogins, Phase, PinStore, Pinned, ServerProgram, Surroundings,
+    KeepError, Manager, NoLogins, PinStore, Pinned, ServerLaunch, ServerProgram, ServerState, Surroundings,
 };
 use crate::phase::{Plugin, PluginDescriptor, PluginRegistrar};
 use crate::state::StateError;
@@ -197,10 +197,10 @@ impl McpToolRegistryManager {
         manager.start();
         manager.ready(limit + Duration::from_secs(1)).await;
         let failed = manager.views().into_iter().find_map(|view| match view.phase {
-            Phase::Connected => None,
-            Phase::Failed { why, again: _ } => Some(format!("the MCP server {}: {why}", view.typed)),
-            Phase::NeedsLogin => Some(format!("the MCP server {} needs a login (OAuth)", view.typed)),
-            Phase::Idle | Phase::Connecting | Phase::Stopped => {
+            ServerState::Connected => None,
+            ServerState::Failed { why, again: _ } => Some(format!("the MCP server {}: {why}", view.typed)),
+            ServerState::NeedsLogin => Some(format!("the MCP server {} needs a login (OAuth)", view.typed)),
+            ServerState::Idle | ServerState::Connecting | ServerState::Stopped => {
                 Some(format!("the MCP server {} is not connected", view.typed))
             }
         });
@@ -290,7 +290,7 @@ fn surroundings(registry: &McpToolRegistry) -> Surroundings {
     }
 }
 
-fn command(launch: Launch) -> Command {
+fn command(launch: ServerLaunch) -> Command {
     use std::os::unix::process::CommandExt as _;
     let mut command = Command::new(&launch.program);
     command.args(&launch.args).current_dir(&launch.cwd).env_clear();

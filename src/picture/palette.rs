@@ -22,7 +22,7 @@ impl Bin {
 }
 
 /// The colours, and which one stands for which.
-pub(super) struct Palette {
+pub(super) struct ColourTable {
     pub(super) colours: Vec<[u8; 3]>,
     of: Vec<Option<u8>>,
     /// Some stand for colours that are not alike.
@@ -39,9 +39,9 @@ pub(super) fn is_seen(alpha: u8) -> bool {
     alpha >= 128
 }
 
-impl Palette {
+impl ColourTable {
     /// At most so many colours (and no more than 256) for these pixels.
-    pub(super) fn of(rgba: &[u8], most: usize) -> Palette {
+    pub(super) fn of(rgba: &[u8], most: usize) -> ColourTable {
         let mut bins = vec![Bin::default(); BINS];
         for pixel in rgba.chunks_exact(4).filter(|pixel| is_seen(pixel[3])) {
             let bin = &mut bins[bin(pixel[0], pixel[1], pixel[2])];
@@ -68,7 +68,7 @@ impl Palette {
         }
         let is_coarse = parts.len() < bins.len();
         let mut palette =
-            Palette { colours: Vec::with_capacity(parts.len()), of: vec![None; BINS], is_coarse };
+            ColourTable { colours: Vec::with_capacity(parts.len()), of: vec![None; BINS], is_coarse };
         for (number, part) in (0..=u8::MAX).zip(parts) {
             let bins = &bins[part];
             let count: u64 = bins.iter().map(|bin| bin.count).sum();

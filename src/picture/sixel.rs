@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use super::palette::{Palette, is_seen};
+use super::palette::{ColourTable, is_seen};
 use crate::contract::image::Pixels;
 
 /// Rows of pixels that a band has.
@@ -11,7 +11,7 @@ pub(super) const BAND: u32 = 6;
 /// The sequence. What is not seen of the picture is left as it is on the screen.
 pub(super) fn encode(pixels: &Pixels, most_colours: usize) -> Vec<u8> {
     let (width, height) = (pixels.width as usize, pixels.height as usize);
-    let mut palette = Palette::of(&pixels.rgba, most_colours);
+    let mut palette = ColourTable::of(&pixels.rgba, most_colours);
     let mut out = Vec::with_capacity(width * height / 4);
     let _ = write!(out, "\x1bP0;1;0q\"1;1;{width};{height}");
     for (number, colour) in palette.colours.iter().enumerate() {

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use aye::config::documented_settings;
-use aye::tui::keymap::{Action, Keymap, Place};
+use aye::tui::keymap::{Action, KeyContext, Keymap};
 use aye::tui::palette::COMMANDS;
 use regex::Regex;
 
@@ -38,7 +38,7 @@ fn code(text: &str) -> String {
 fn keys() -> String {
     let keymap = Keymap::embedded();
     let mut out = String::new();
-    for place in Place::ALL {
+    for place in KeyContext::ALL {
         let _ = writeln!(out, "## {}\n\nTable `[{}]`.\n", place.heading(), place.name());
         out.push_str("| keys | action | what it does |\n|---|---|---|\n");
         for action in Action::ALL {

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use aye::llm::Adapter;
+use aye::llm::WireFormat;
 use serde_json::Value;
 
 use crate::support::home::Home;
@@ -287,13 +287,13 @@ fn ctrl_v_reads_the_clipboard_and_a_screen_without_colours_says_what_it_is() {
 
 /// The pictures in a request, in order, as each wire form has them: the media type and the bytes in base64. Ollama names
 /// no type.
-pub fn pictures(adapter: Adapter, body: &Value) -> Vec<(String, String)> {
+pub fn pictures(adapter: WireFormat, body: &Value) -> Vec<(String, String)> {
     let mut found = Vec::new();
     collect(adapter, body, &mut found);
     found
 }
 
-fn collect(adapter: Adapter, value: &Value, found: &mut Vec<(String, String)>) {
+fn collect(adapter: WireFormat, value: &Value, found: &mut Vec<(String, String)>) {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let of_url = |url: &Value| {
         let (kind, data) = url.as_str()?.strip_prefix("data:")?.split_once(";base64,")?;
@@ -301,24 +301,24 @@ fn collect(adapter: Adapter, value: &Value, found: &mut Vec<(String, String)>) {
     };
     let of_pair = |kind: &Value, data: &Value| Some((text(kind)?, text(data)?));
     let one = match adapter {
-        Adapter::OpenAi if value["type"] == "image_url" => of_url(&value["image_url"]["url"]),
-        Adapter::OpenAiResponses if value["type"] == "input_image" => of_url(&value["image_url"]),
-        Adapter::Anthropic if value["type"] == "image" && value["source"]["type"] == "base64" => {
+        WireFormat::OpenAi if value["type"] == "image_url" => of_url(&value["image_url"]["url"]),
+        WireFormat::OpenAiResponses if value["type"] == "input_image" => of_url(&value["image_url"]),
+        WireFormat::Anthropic if value["type"] == "image" && value["source"]["type"] == "base64" => {
             of_pair(&value["source"]["media_type"], &value["source"]["data"])
         }
-        Adapter::Gemini => {
+        WireFormat::Gemini => {
             let inline = value.get("inlineData").or_else(|| value.get("inline_data"));
             inline.and_then(|inline| {
                 let kind = inline.get("mimeType").or_else(|| inline.get("mime_type"))?;
                 of_pair(kind, &inline["data"])
             })
         }
-        Adapter::Ollama => {
+        WireFormat::Ollama => {
             let images = value["images"].as_array().into_iter().flatten();
             found.extend(images.filter_map(text).map(|data| (String::new(), data)));
             None
         }
-        Adapter::OpenAi | Adapter::OpenAiResponses | Adapter::Anthropic => None,
+        WireFormat::OpenAi | WireFormat::OpenAiResponses | WireFormat::Anthropic => None,
     };
     found.extend(one);
     match value {
@@ -329,18 +329,18 @@ fn collect(adapter: Adapter, value: &Value, found: &mut Vec<(String, String)>) {
 }
 
 /// An answer that says "Seen." in each wire form.
-fn seen(adapter: Adapter) -> Reply {
+fn seen(adapter: WireFormat) -> Reply {
     let events: &[&str] = match adapter {
-        Adapter::OpenAi => &[
+        WireFormat::OpenAi => &[
             r#"{"choices":[{"index":0,"delta":{"content":"Seen."}}]}"#,
             r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
             "[DONE]",
         ],
-        Adapter::OpenAiResponses => &[
+        WireFormat::OpenAiResponses => &[
             r#"{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Seen."}"#,
             r#"{"type":"response.completed","response":{"id":"r1","object":"response","created_at":1,"model":"m","status":"completed","output":[],"usage":{"input_tokens":1,"output_tokens":1,"total_tokens":2}}}"#,
         ],
-        Adapter::Anthropic => &[
+        WireFormat::Anthropic => &[
             r#"{"type":"message_start","message":{"id":"m1","type":"message","role":"assistant","content":[],"model":"m","stop_reason":null,"usage":{"input_tokens":1,"output_tokens":1}}}"#,
             r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
             r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Seen."}}"#,
@@ -348,10 +348,10 @@ fn seen(adapter: Adapter) -> Reply {
             r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}"#,
             r#"{"type":"message_stop"}"#,
         ],
-        Adapter::Gemini => &[
+        WireFormat::Gemini => &[
             r#"{"candidates":[{"content":{"parts":[{"text":"Seen."}],"role":"model"},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":1,"totalTokenCount":2}}"#,
         ],
-        Adapter::Ollama => {
+        WireFormat::Ollama => {
             let lines = [
                 r#"{"model":"m","created_at":"2026-01-01T00:00:00Z","message":{"role":"assistant","content":"Seen."},"done":false}"#,
                 r#"{"model":"m","created_at":"2026-01-01T00:00:00Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop"}"#,
@@ -375,7 +375,7 @@ async fn pictures_arrive_in_the_form_of_each_provider() {
     let shot = png(10, 8);
     // What a file is is seen from its bytes, not from its name.
     let moving = b"GIF89a\x05\x00\x04\x00\x00\x00\x00;".to_vec();
-    for adapter in Adapter::ALL {
+    for adapter in WireFormat::ALL {
         let server = MockServer::start([seen(adapter)]).await;
         let home = Home::new();
         home.config(&format!(
@@ -395,7 +395,7 @@ async fn pictures_arrive_in_the_form_of_each_provider() {
         let home =
             run(home, &["-p", "compare 漢字", "--image", "a.png", "--image", "b.png"]).await.expect("it ran");
         run(home, &["-c", "-p", "and again"]).await.expect("it ran");
-        let kind = |kind: &str| if adapter == Adapter::Ollama { String::new() } else { kind.to_owned() };
+        let kind = |kind: &str| if adapter == WireFormat::Ollama { String::new() } else { kind.to_owned() };
         let expected =
             vec![(kind("image/png"), STANDARD.encode(&shot)), (kind("image/gif"), STANDARD.encode(&moving))];
         let asked = server.asked();

@@ -7,7 +7,7 @@ use aye::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExec
 use aye::contract::inference::{StopReason, StreamResult};
 use aye::contract::message::{Message, ToolCall};
 use aye::contract::tool::ToolDescriptor;
-use aye::llm::{Adapter, GenaiExecutor, ProviderConfig};
+use aye::llm::{GenaiExecutor, ProviderConfig, WireFormat};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
@@ -24,20 +24,20 @@ fn request() -> InferenceRequest {
     }
 }
 
-fn provider(adapter: Adapter, server: &MockServer) -> ProviderConfig {
+fn provider(adapter: WireFormat, server: &MockServer) -> ProviderConfig {
     ProviderConfig::new("testers", adapter)
         .with_base_url(&server.url)
         .with_api_key("sk-secret-key-0123456789")
 }
 
-async fn ask(adapter: Adapter, server: &MockServer) -> Events {
+async fn ask(adapter: WireFormat, server: &MockServer) -> Events {
     match GenaiExecutor::with(provider(adapter, server)).execute_stream(request()).await {
         Ok(stream) => stream.collect().await,
         Err(error) => vec![Err(error)],
     }
 }
 
-async fn replay(adapter: Adapter, reply: Reply) -> Events {
+async fn replay(adapter: WireFormat, reply: Reply) -> Events {
     let server = MockServer::start([reply]).await;
     tokio::time::timeout(Duration::from_secs(30), ask(adapter, &server)).await.expect("an end")
 }
@@ -136,15 +136,15 @@ fn finish(reason: &str) -> Value {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
 }
 
-const FIXTURES: [(&str, Adapter); 8] = [
-    ("openai-chat-parallel-tools.sse", Adapter::OpenAi),
-    ("deepseek-chat-tool.sse", Adapter::OpenAi),
-    ("gateway-chat-index-from-one.sse", Adapter::OpenAi),
-    ("openrouter-chat-error-mid-stream.sse", Adapter::OpenAi),
-    ("openai-responses-reasoning-tools.sse", Adapter::OpenAiResponses),
-    ("anthropic-thinking-tool.sse", Adapter::Anthropic),
-    ("gemini-tool.sse", Adapter::Gemini),
-    ("ollama-chat.ndjson", Adapter::Ollama),
+const FIXTURES: [(&str, WireFormat); 8] = [
+    ("openai-chat-parallel-tools.sse", WireFormat::OpenAi),
+    ("deepseek-chat-tool.sse", WireFormat::OpenAi),
+    ("gateway-chat-index-from-one.sse", WireFormat::OpenAi),
+    ("openrouter-chat-error-mid-stream.sse", WireFormat::OpenAi),
+    ("openai-responses-reasoning-tools.sse", WireFormat::OpenAiResponses),
+    ("anthropic-thinking-tool.sse", WireFormat::Anthropic),
+    ("gemini-tool.sse", WireFormat::Gemini),
+    ("ollama-chat.ndjson", WireFormat::Ollama),
 ];
 
 #[tokio::test]
@@ -228,7 +228,7 @@ async fn it_makes_no_difference_where_a_stream_is_cut_into_segments() {
         let whole = without_ids(replay(adapter, Reply::sse(body.clone())).await);
         let bytewise = without_ids(replay(adapter, Reply::sse(body.clone()).in_pieces_of(1)).await);
         assert_eq!(bytewise, whole, "{name}");
-        if adapter == Adapter::Ollama {
+        if adapter == WireFormat::Ollama {
             continue;
         }
         for line_end in ["\r\n", "\r"] {
@@ -264,11 +264,11 @@ async fn a_stream_that_stops_early_is_an_error_wherever_it_stops() {
         let text = String::from_utf8(body.clone()).expect("text");
         // The last word of each form; chat completions are complete once the reason to stop is there.
         let mark = match adapter {
-            Adapter::OpenAi => "\"finish_reason\":\"tool_calls\"",
-            Adapter::OpenAiResponses => "\"type\":\"response.completed\"",
-            Adapter::Anthropic => "\"type\":\"message_stop\"",
-            Adapter::Gemini => "\"finishReason\"",
-            Adapter::Ollama => "\"done\":true",
+            WireFormat::OpenAi => "\"finish_reason\":\"tool_calls\"",
+            WireFormat::OpenAiResponses => "\"type\":\"response.completed\"",
+            WireFormat::Anthropic => "\"type\":\"message_stop\"",
+            WireFormat::Gemini => "\"finishReason\"",
+            WireFormat::Ollama => "\"done\":true",
         };
         let last = text.find(mark).expect("a last word");
         for cut in (0..=last).step_by(last / 23) {
@@ -292,22 +292,22 @@ async fn a_stream_that_stops_early_is_an_error_wherever_it_stops() {
 #[tokio::test]
 async fn what_comes_after_the_end_is_ignored() {
     let mut body = fixture("anthropic-thinking-tool.sse");
-    let once = without_ids(replay(Adapter::Anthropic, Reply::sse(body.clone())).await);
+    let once = without_ids(replay(WireFormat::Anthropic, Reply::sse(body.clone())).await);
     body.extend_from_slice(
         b"event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":9,\"delta\":{\"type\":\"text_delta\",\"text\":\"more\"}}\n\n\
           event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
     );
-    assert_eq!(without_ids(replay(Adapter::Anthropic, Reply::sse(body)).await), once);
+    assert_eq!(without_ids(replay(WireFormat::Anthropic, Reply::sse(body)).await), once);
     let mut body = chat_frames(&[delta(json!({"content": "a"})), finish("stop")]);
     body.push_str("data: [DONE]\n\ndata: {\"error\":{\"message\":\"late\"}}\n\n");
-    assert_eq!(finished(&replay(Adapter::OpenAi, Reply::sse(body)).await).text(), "a");
+    assert_eq!(finished(&replay(WireFormat::OpenAi, Reply::sse(body)).await).text(), "a");
 }
 
 /// What is in a recording, counted from its frames by other means: calls, characters of text and of thoughts, total
 /// tokens, length of the first proof.
 struct Recorded {
     name: &'static str,
-    adapter: Adapter,
+    adapter: WireFormat,
     calls: Vec<(&'static str, Value)>,
     text: usize,
     thoughts: usize,
@@ -317,7 +317,7 @@ struct Recorded {
 
 #[tokio::test]
 async fn recorded_answers_give_what_the_models_said() {
-    use Adapter::{Anthropic, Gemini, Ollama, OpenAi, OpenAiResponses};
+    use WireFormat::{Anthropic, Gemini, Ollama, OpenAi, OpenAiResponses};
     let row = |name, adapter, calls, text, thoughts, tokens, proof| Recorded {
         name,
         adapter,
@@ -430,7 +430,7 @@ async fn errors_of_known_providers_say_what_is_wrong() {
     let listed = format!("[{}]", String::from_utf8_lossy(quota)).into_bytes();
     for body in [Some(quota.to_vec()), Some(listed), recording("gemini-error-429.json")].into_iter().flatten()
     {
-        let events = replay(Adapter::Gemini, Reply::new(429, body)).await;
+        let events = replay(WireFormat::Gemini, Reply::new(429, body)).await;
         let error = failed(&events);
         assert_eq!(error.code(), "rate_limited", "{error:?}");
         assert_eq!(error.retry_after(), Some(Duration::from_secs_f64(34.4)));
@@ -439,7 +439,7 @@ async fn errors_of_known_providers_say_what_is_wrong() {
         br#"{"type": "error", "error": {"type": "not_found_error", "message": "model: wire-model"}}"#;
     for body in [Some(unknown.to_vec()), recording("anthropic-error-404.json")].into_iter().flatten() {
         let server = MockServer::start([Reply::new(404, body)]).await;
-        let events = ask(Adapter::Anthropic, &server).await;
+        let events = ask(WireFormat::Anthropic, &server).await;
         let error = failed(&events);
         assert_eq!(error.code(), "invalid_request", "{error:?}");
         for word in ["testers", "wire-model", server.url.as_str()] {
@@ -458,7 +458,7 @@ async fn a_call_without_an_index_is_not_lost() {
         delta(json!({"tool_calls": [{"id": "b", "function": {"name": "List", "arguments": "{}"}}]})),
         finish("tool_calls"),
     ]);
-    let events = replay(Adapter::OpenAi, Reply::sse(body)).await;
+    let events = replay(WireFormat::OpenAi, Reply::sse(body)).await;
     let result = finished(&events);
     assert_eq!(calls(result), [("Read", &json!({"file_path": "x"})), ("List", &json!({}))]);
 }
@@ -471,7 +471,7 @@ async fn an_absurd_index_costs_nothing() {
         ),
         finish("tool_calls"),
     ]);
-    assert_eq!(finished(&replay(Adapter::OpenAi, Reply::sse(body)).await).tool_calls.len(), 1);
+    assert_eq!(finished(&replay(WireFormat::OpenAi, Reply::sse(body)).await).tool_calls.len(), 1);
 }
 
 #[tokio::test]
@@ -489,7 +489,7 @@ async fn doubled_and_used_ids_are_replaced() {
         Message::tool("a", "files").into(),
     ];
     let result =
-        GenaiExecutor::with(provider(Adapter::OpenAi, &server)).execute(request).await.expect("an answer");
+        GenaiExecutor::with(provider(WireFormat::OpenAi, &server)).execute(request).await.expect("an answer");
     let ids: Vec<&str> = result.tool_calls.iter().map(|call| call.id.as_str()).collect();
     assert_eq!(ids.len(), 3);
     assert_ne!(ids[0], "a", "an id of an earlier turn is not used again");
@@ -508,7 +508,7 @@ async fn a_cut_by_the_output_limit_drops_the_cut_call() {
         ),
         finish("length"),
     ]);
-    let events = replay(Adapter::OpenAi, Reply::sse(body)).await;
+    let events = replay(WireFormat::OpenAi, Reply::sse(body)).await;
     let result = finished(&events);
     assert_eq!(calls(result), [("List", &json!({}))]);
     assert!(result.has_incomplete_tool_calls);
@@ -531,7 +531,7 @@ async fn arguments_that_cannot_be_used_never_run() {
             ),
             finish("tool_calls"),
         ]);
-        let events = replay(Adapter::OpenAi, Reply::sse(body)).await;
+        let events = replay(WireFormat::OpenAi, Reply::sse(body)).await;
         let result = finished(&events);
         let call = &result.tool_calls[0];
         assert_eq!(call.arguments, json!({}));
@@ -548,7 +548,7 @@ async fn a_name_with_hidden_characters_is_refused() {
             ),
             finish("tool_calls"),
         ]);
-        let events = replay(Adapter::OpenAi, Reply::sse(body)).await;
+        let events = replay(WireFormat::OpenAi, Reply::sse(body)).await;
         let call = &finished(&events).tool_calls[0];
         assert!(call.invalid.is_some() && call.name != "Bash" && call.name != "bash", "{call:?}");
         assert!(!call.name.chars().any(char::is_control), "{call:?}");
@@ -591,7 +591,7 @@ async fn statuses_are_sorted_by_what_to_do_about_them() {
             "context_overflow",
         ),
     ] {
-        for adapter in Adapter::ALL {
+        for adapter in WireFormat::ALL {
             let events = replay(adapter, Reply::new(status, body)).await;
             let error = failed(&events);
             assert_eq!(error.code(), code, "{adapter:?} {status} {body}: {error}");
@@ -611,7 +611,7 @@ async fn retry_after_is_read_in_every_form_and_nonsense_is_not() {
         ("soon", None),
         ("Wed, 21 Oct 2015 07:28:00 GMT", None),
     ] {
-        for adapter in [Adapter::OpenAi, Adapter::Anthropic] {
+        for adapter in [WireFormat::OpenAi, WireFormat::Anthropic] {
             let reply = Reply::new(429, "{}").header("retry-after", value);
             let events = replay(adapter, reply).await;
             let asked = failed(&events).retry_after().map(|wait| wait.as_secs_f64());
@@ -619,14 +619,14 @@ async fn retry_after_is_read_in_every_form_and_nonsense_is_not() {
         }
     }
     let reply = Reply::new(503, "{}").header("retry-after", "Wed, 21 Oct 2099 07:28:00 GMT");
-    let events = replay(Adapter::OpenAi, reply).await;
+    let events = replay(WireFormat::OpenAi, reply).await;
     assert!(failed(&events).retry_after().expect("a date") > Duration::from_hours(24 * 365));
 }
 
 #[tokio::test]
 async fn keys_are_in_no_error_and_go_to_no_other_host() {
     let key = "sk-secret-key-0123456789";
-    for adapter in Adapter::ALL {
+    for adapter in WireFormat::ALL {
         let body = format!(r#"{{"error":{{"message":"bad key {key} and sk-other-key-9876543210"}}}}"#);
         let events = replay(adapter, Reply::new(401, body)).await;
         let text = format!("{:?}", failed(&events));
@@ -644,7 +644,7 @@ async fn nobody_there_is_said_with_the_address() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     drop(listener);
-    for adapter in Adapter::ALL {
+    for adapter in WireFormat::ALL {
         let config = ProviderConfig::new("testers", adapter).with_base_url(&url).with_api_key("k");
         let events: Events = match GenaiExecutor::with(config).execute_stream(request()).await {
             Ok(stream) => stream.collect().await,
@@ -659,8 +659,8 @@ async fn nobody_there_is_said_with_the_address() {
 #[tokio::test]
 async fn silence_is_a_timeout() {
     for (adapter, start) in [
-        (Adapter::OpenAi, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"),
-        (Adapter::Anthropic, "event: ping\ndata: {\"type\":\"ping\"}\n\n"),
+        (WireFormat::OpenAi, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"),
+        (WireFormat::Anthropic, "event: ping\ndata: {\"type\":\"ping\"}\n\n"),
     ] {
         let server = MockServer::start([Reply::sse(start).ends(End::Hang)]).await;
         let mut config = provider(adapter, &server);
@@ -674,9 +674,9 @@ async fn silence_is_a_timeout() {
 #[tokio::test]
 async fn a_stream_that_trickles_is_cut_off() {
     for (adapter, start) in [
-        (Adapter::OpenAi, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"),
-        (Adapter::Anthropic, "event: ping\ndata: {\"type\":\"ping\"}\n\n"),
-        (Adapter::Gemini, "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]}}]}\n\n"),
+        (WireFormat::OpenAi, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"),
+        (WireFormat::Anthropic, "event: ping\ndata: {\"type\":\"ping\"}\n\n"),
+        (WireFormat::Gemini, "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]}}]}\n\n"),
     ] {
         let server = MockServer::start([Reply::sse(start).ends(End::Trickle)]).await;
         let mut config = provider(adapter, &server);
@@ -694,9 +694,9 @@ async fn a_stream_that_trickles_is_cut_off() {
 #[tokio::test]
 async fn a_connection_that_stays_open_takes_nothing_from_a_complete_answer() {
     for (adapter, body) in [
-        (Adapter::OpenAi, chat_frames(&[delta(json!({"content": "all of it"})), finish("stop")])),
+        (WireFormat::OpenAi, chat_frames(&[delta(json!({"content": "all of it"})), finish("stop")])),
         (
-            Adapter::Gemini,
+            WireFormat::Gemini,
             chat_frames(&[json!({"candidates": [{
                 "content": {"parts": [{"text": "all of it"}]},
                 "finishReason": "STOP",
@@ -725,7 +725,7 @@ async fn text_after_a_first_reason_to_stop_is_part_of_the_answer() {
     };
     let body =
         chat_frames(&[part("one ", Some("STOP")), part("two ", None), part("three", Some("MAX_TOKENS"))]);
-    let events = replay(Adapter::Gemini, Reply::sse(body)).await;
+    let events = replay(WireFormat::Gemini, Reply::sse(body)).await;
     let result = finished(&events);
     assert_eq!(result.text(), "one two three");
     assert_eq!(result.stop_reason, Some(StopReason::MaxTokens), "the last reason counts");
@@ -748,39 +748,45 @@ async fn each_wire_form_says_why_it_stopped() {
     let ended = |reason: Value| json!({"type": "response.completed", "response": {"output": [], "incomplete_details": reason}});
     for (adapter, body, reason, detail, text) in [
         (
-            Adapter::Anthropic,
+            WireFormat::Anthropic,
             anthropic("refusal", json!({"type": "refusal", "category": "cyber"})),
             Refusal,
             "cyber",
             "No",
         ),
-        (Adapter::Anthropic, anthropic("refusal", json!(null)), Refusal, "", "No"),
-        (Adapter::Anthropic, anthropic("max_tokens", json!(null)), MaxTokens, "", "No"),
+        (WireFormat::Anthropic, anthropic("refusal", json!(null)), Refusal, "", "No"),
+        (WireFormat::Anthropic, anthropic("max_tokens", json!(null)), MaxTokens, "", "No"),
         (
-            Adapter::OpenAi,
+            WireFormat::OpenAi,
             chat_frames(&[delta(json!({"content": "No"})), finish("content_filter")]),
             ContentFilter,
             "",
             "No",
         ),
         // The reason is an ordinary one: only the field says that it is a refusal.
-        (Adapter::OpenAi, chat_frames(&[delta(json!({"refusal": "No"})), finish("stop")]), Refusal, "", "No"),
         (
-            Adapter::OpenAi,
+            WireFormat::OpenAi,
+            chat_frames(&[delta(json!({"refusal": "No"})), finish("stop")]),
+            Refusal,
+            "",
+            "No",
+        ),
+        (
+            WireFormat::OpenAi,
             chat_frames(&[delta(json!({"content": "No"})), finish("length")]),
             MaxTokens,
             "",
             "No",
         ),
         (
-            Adapter::OpenAiResponses,
+            WireFormat::OpenAiResponses,
             responses(&[json!({"type": "response.refusal.delta", "delta": "No"}), ended(json!(null))]),
             Refusal,
             "",
             "No",
         ),
         (
-            Adapter::OpenAiResponses,
+            WireFormat::OpenAiResponses,
             responses(&[
                 json!({"type": "response.output_text.delta", "delta": "No"}),
                 ended(json!({"reason": "content_filter"})),
@@ -790,7 +796,7 @@ async fn each_wire_form_says_why_it_stopped() {
             "No",
         ),
         (
-            Adapter::OpenAiResponses,
+            WireFormat::OpenAiResponses,
             responses(&[json!({"type": "response.completed", "response": {"output": [
                 {"type": "message", "content": [{"type": "refusal", "refusal": "No"}]},
             ]}})]),
@@ -799,21 +805,21 @@ async fn each_wire_form_says_why_it_stopped() {
             "No",
         ),
         (
-            Adapter::Gemini,
+            WireFormat::Gemini,
             gemini(json!({"content": {"parts": [{"text": "No"}]}, "finishReason": "SAFETY"})),
             ContentFilter,
             "SAFETY",
             "No",
         ),
         (
-            Adapter::Gemini,
+            WireFormat::Gemini,
             chat_frames(&[json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})]),
             ContentFilter,
             "PROHIBITED_CONTENT",
             "",
         ),
         (
-            Adapter::Ollama,
+            WireFormat::Ollama,
             format!("{}\n", json!({"message": {"content": "No"}, "done": true, "done_reason": "length"})),
             MaxTokens,
             "",
@@ -844,7 +850,7 @@ async fn tools_of_responses_are_not_strict() {
         "required": ["file_path"],
     });
     request.tools = vec![ToolDescriptor::new("Read", "Read", "reads").with_parameters(schema.clone())];
-    let _ = GenaiExecutor::with(provider(Adapter::OpenAiResponses, &server)).execute(request).await;
+    let _ = GenaiExecutor::with(provider(WireFormat::OpenAiResponses, &server)).execute(request).await;
     let tool = &server.asked()[0].body["tools"][0];
     assert_eq!(tool["strict"], false, "left out, it means true: {tool:#}");
     assert_eq!(tool["parameters"], schema, "optional arguments stay optional");
@@ -853,12 +859,13 @@ async fn tools_of_responses_are_not_strict() {
 #[tokio::test]
 async fn what_is_no_stream_is_understood_or_explained() {
     let whole = r#"{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}"#;
-    assert_eq!(finished(&replay(Adapter::OpenAi, Reply::new(200, whole)).await).text(), "hi");
-    let events = replay(Adapter::OpenAi, Reply::new(200, r#"{"error":{"message":"nope","code":503}}"#)).await;
+    assert_eq!(finished(&replay(WireFormat::OpenAi, Reply::new(200, whole)).await).text(), "hi");
+    let events =
+        replay(WireFormat::OpenAi, Reply::new(200, r#"{"error":{"message":"nope","code":503}}"#)).await;
     assert_eq!(failed(&events).code(), "unavailable");
-    let events = replay(Adapter::OpenAi, Reply::new(200, "<!DOCTYPE html><p>Welcome")).await;
+    let events = replay(WireFormat::OpenAi, Reply::new(200, "<!DOCTYPE html><p>Welcome")).await;
     assert!(failed(&events).to_string().contains("base_url"));
-    let events = replay(Adapter::OpenAi, Reply::sse("")).await;
+    let events = replay(WireFormat::OpenAi, Reply::sse("")).await;
     assert_eq!(failed(&events).code(), "network");
 }
 
@@ -868,11 +875,11 @@ async fn the_request_is_what_the_provider_expects() {
     request.upstream_model = "my-local-max".into();
     request.system = vec![ContentBlock::text("be brief")];
     for (adapter, path, header) in [
-        (Adapter::OpenAi, "/v1/chat/completions", "authorization"),
-        (Adapter::OpenAiResponses, "/v1/responses", "authorization"),
-        (Adapter::Anthropic, "/v1/messages", "x-api-key"),
-        (Adapter::Gemini, "/v1beta/models/my-local-max:streamGenerateContent?alt=sse", "x-goog-api-key"),
-        (Adapter::Ollama, "/api/chat", ""),
+        (WireFormat::OpenAi, "/v1/chat/completions", "authorization"),
+        (WireFormat::OpenAiResponses, "/v1/responses", "authorization"),
+        (WireFormat::Anthropic, "/v1/messages", "x-api-key"),
+        (WireFormat::Gemini, "/v1beta/models/my-local-max:streamGenerateContent?alt=sse", "x-goog-api-key"),
+        (WireFormat::Ollama, "/api/chat", ""),
     ] {
         for slash in ["", "/"] {
             let server = MockServer::start([Reply::new(400, "{}")]).await;
@@ -880,7 +887,7 @@ async fn the_request_is_what_the_provider_expects() {
             let _ = GenaiExecutor::with(config).execute(request.clone()).await;
             let asked = server.asked();
             assert_eq!(asked[0].path, path);
-            if adapter != Adapter::Gemini {
+            if adapter != WireFormat::Gemini {
                 assert_eq!(asked[0].body["model"], "my-local-max", "{adapter:?}: {}", asked[0].body);
             }
             assert!(asked[0].body.to_string().contains("be brief"));
@@ -898,10 +905,10 @@ async fn the_request_is_what_the_provider_expects() {
 #[tokio::test]
 async fn a_server_that_wants_no_key_gets_none() {
     let server = MockServer::start([Reply::sse(fixture("deepseek-chat-tool.sse"))]).await;
-    let config = ProviderConfig::new("local", Adapter::OpenAi).with_base_url(&server.url);
+    let config = ProviderConfig::new("local", WireFormat::OpenAi).with_base_url(&server.url);
     GenaiExecutor::with(config).execute(request()).await.expect("an answer");
     assert_eq!(server.asked()[0].header("authorization"), None);
-    let official = GenaiExecutor::with(ProviderConfig::new("openai", Adapter::OpenAi));
+    let official = GenaiExecutor::with(ProviderConfig::new("openai", WireFormat::OpenAi));
     let error = official.execute(request()).await.expect_err("no key");
     assert!(matches!(error, InferenceExecutionError::Unauthorized(_)), "{error:?}");
 }
@@ -910,33 +917,33 @@ async fn a_server_that_wants_no_key_gets_none() {
 async fn an_error_inside_a_stream_is_an_error() {
     for (adapter, body, code) in [
         (
-            Adapter::Anthropic,
+            WireFormat::Anthropic,
             "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n",
             "unavailable",
         ),
         (
-            Adapter::OpenAiResponses,
+            WireFormat::OpenAiResponses,
             "event: error\ndata: {\"type\":\"error\",\"code\":\"rate_limit_exceeded\",\"message\":\"slow\"}\n\n",
             "rate_limited",
         ),
         (
-            Adapter::OpenAiResponses,
+            WireFormat::OpenAiResponses,
             "data: {\"type\":\"response.failed\",\"response\":{\"id\":\"r\",\"error\":{\"code\":\"server_error\",\"message\":\"oops\"}}}\n\n",
             "unavailable",
         ),
         (
-            Adapter::OpenAi,
+            WireFormat::OpenAi,
             "data: {\"error\":{\"message\":\"oops\",\"code\":502}}\n\ndata: [DONE]\n\n",
             "unavailable",
         ),
         (
-            Adapter::Gemini,
+            WireFormat::Gemini,
             "data: {\"error\":{\"code\":503,\"message\":\"oops\",\"status\":\"UNAVAILABLE\"}}\n\n",
             "unavailable",
         ),
-        (Adapter::Ollama, "{\"error\":\"model runner has stopped\"}\n", "provider"),
-        (Adapter::OpenAi, "data: {oops\n\n", "provider"),
-        (Adapter::Anthropic, "data: {oops\n\n", "provider"),
+        (WireFormat::Ollama, "{\"error\":\"model runner has stopped\"}\n", "provider"),
+        (WireFormat::OpenAi, "data: {oops\n\n", "provider"),
+        (WireFormat::Anthropic, "data: {oops\n\n", "provider"),
     ] {
         let events = replay(adapter, Reply::sse(body)).await;
         assert_eq!(failed(&events).code(), code, "{adapter:?} {body}: {events:?}");
@@ -947,11 +954,11 @@ async fn an_error_inside_a_stream_is_an_error() {
 #[tokio::test]
 async fn an_answer_goes_back_the_way_it_came() {
     for (name, adapter, proofs) in [
-        ("anthropic-thinking-tool.sse", Adapter::Anthropic, &["EqRR", "opaque", "Look first."][..]),
-        ("openai-responses-reasoning-tools.sse", Adapter::OpenAiResponses, &["gAAA"]),
-        ("gemini-tool.sse", Adapter::Gemini, &["EpoI"]),
-        ("openai-chat-parallel-tools.sse", Adapter::OpenAi, &["call_a", "call_b"]),
-        ("ollama-chat.ndjson", Adapter::Ollama, &["List"]),
+        ("anthropic-thinking-tool.sse", WireFormat::Anthropic, &["EqRR", "opaque", "Look first."][..]),
+        ("openai-responses-reasoning-tools.sse", WireFormat::OpenAiResponses, &["gAAA"]),
+        ("gemini-tool.sse", WireFormat::Gemini, &["EpoI"]),
+        ("openai-chat-parallel-tools.sse", WireFormat::OpenAi, &["call_a", "call_b"]),
+        ("ollama-chat.ndjson", WireFormat::Ollama, &["List"]),
     ] {
         let server = MockServer::start([Reply::sse(fixture(name))]).await;
         let executor = GenaiExecutor::with(provider(adapter, &server));
@@ -975,13 +982,13 @@ async fn an_answer_goes_back_the_way_it_came() {
             assert!(text.contains(proof), "{name}: {proof} in {body:#}");
         }
         assert!(text.contains("found"), "{name}: {body:#}");
-        let kind = if adapter == Adapter::Ollama { "" } else { "image/png" };
+        let kind = if adapter == WireFormat::Ollama { "" } else { "image/png" };
         let sent = super::images::pictures(adapter, body);
         assert_eq!(sent, vec![(kind.to_owned(), "iVBORw0KGgo=".to_owned()); ids.len()], "{name}: {body:#}");
         for mark in ["anthropic:", "gemini:", "openai_responses:"] {
             assert!(!text.contains(mark), "{name}: our own mark is not sent");
         }
-        if adapter != Adapter::Anthropic {
+        if adapter != WireFormat::Anthropic {
             assert!(!text.contains("cache_control"), "{name}");
             continue;
         }

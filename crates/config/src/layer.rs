@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use super::schema::{self, Fields, Kind, Leaf, Node};
+use super::schema::{self, Fields, SchemaLeaf, SchemaNode, ValueKind};
 use super::settings::OnAsk;
 use super::tree::{Tree, json_of};
 use aye_core::contract::address::DomainPattern;
@@ -126,12 +126,12 @@ pub(crate) struct LayerEntry {
     pub key: Key,
     pub value: Value,
     pub origin: Origin,
-    pub leaf: &'static Leaf,
+    pub leaf: &'static SchemaLeaf,
 }
 
 /// All that one source says.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Layer {
+pub(crate) struct SettingsLayer {
     pub entries: Vec<LayerEntry>,
     pub problems: Vec<Problem>,
 }
@@ -147,7 +147,7 @@ pub(crate) fn line_column(text: &str, offset: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
-impl Layer {
+impl SettingsLayer {
     /// Reads the text of a settings file.
     pub(crate) fn from_toml(path: &Path, text: &str) -> Self {
         let at = |offset: usize| {
@@ -176,8 +176,8 @@ impl Layer {
             let full = Key(full);
             match fields.iter().find(|(known, _)| *known == name) {
                 None => self.problems.push(Problem { origin, message: unknown_key(&full, fields, name) }),
-                Some((_, Node::Leaf(leaf))) => self.leaf(full, value, leaf, origin, at),
-                Some((_, Node::Each(leaf))) => match value.get_ref().as_table() {
+                Some((_, SchemaNode::Leaf(leaf))) => self.leaf(full, value, leaf, origin, at),
+                Some((_, SchemaNode::Each(leaf))) => match value.get_ref().as_table() {
                     Some(names) => {
                         for (name, value) in names {
                             let mut full = full.0.clone();
@@ -187,11 +187,11 @@ impl Layer {
                     }
                     None => self.not_a_table(&full, value.get_ref(), at(value.span().start)),
                 },
-                Some((_, Node::Table(fields))) => match value.get_ref().as_table() {
+                Some((_, SchemaNode::Table(fields))) => match value.get_ref().as_table() {
                     Some(table) => self.table(table, fields, &full.0, at),
                     None => self.not_a_table(&full, value.get_ref(), at(value.span().start)),
                 },
-                Some((_, Node::Named(fields))) => match value.get_ref().as_table() {
+                Some((_, SchemaNode::Named(fields))) => match value.get_ref().as_table() {
                     Some(names) => self.named(names, fields, &full, at),
                     None => self.not_a_table(&full, value.get_ref(), at(value.span().start)),
                 },
@@ -203,7 +203,7 @@ impl Layer {
         &mut self,
         key: Key,
         value: &toml::Spanned<DeValue<'_>>,
-        leaf: &'static Leaf,
+        leaf: &'static SchemaLeaf,
         origin: Origin,
         at: &dyn Fn(usize) -> Origin,
     ) {
@@ -258,14 +258,14 @@ impl Layer {
         let Some(leaf) = schema::find_leaf(&key.0) else { return Err(no_such_key(&key)) };
         let wants_text = matches!(
             leaf.kind,
-            Kind::Text
-                | Kind::OneOf(_)
-                | Kind::Duration
-                | Kind::DurationIn { .. }
-                | Kind::Url
-                | Kind::EnvName
-                | Kind::OnAsk
-                | Kind::Expiry
+            ValueKind::Text
+                | ValueKind::OneOf(_)
+                | ValueKind::Duration
+                | ValueKind::DurationIn { .. }
+                | ValueKind::Url
+                | ValueKind::EnvName
+                | ValueKind::OnAsk
+                | ValueKind::Expiry
         );
         let trimmed = raw.trim();
         let is_quoted = trimmed.starts_with(['"', '\'']);
@@ -360,14 +360,14 @@ fn no_such_key(key: &Key) -> String {
         let upto = Key(key.0[..=i].to_vec());
         match fields.iter().find(|(name, _)| name == part) {
             None => return unknown_key(&upto, fields, part),
-            Some((_, Node::Leaf(_))) => {
+            Some((_, SchemaNode::Leaf(_))) => {
                 return format!("`{upto}` is a value and cannot contain keys");
             }
-            Some((table, Node::Each(_))) => {
+            Some((table, SchemaNode::Each(_))) => {
                 return format!("`{key}` is not one of [{table}]; write {table}.NAME = VALUE");
             }
-            Some((_, Node::Table(inner))) => fields = inner,
-            Some((_, Node::Named(inner))) => {
+            Some((_, SchemaNode::Table(inner))) => fields = inner,
+            Some((_, SchemaNode::Named(inner))) => {
                 fields = inner;
                 if parts.next().is_none() {
                     return format!(
@@ -420,42 +420,42 @@ pub(super) fn describe(value: &DeValue<'_>) -> String {
 /// The same for a value with a place, of which any value keeps the places of its parts.
 fn check_at(
     value: &toml::Spanned<DeValue<'_>>,
-    kind: Kind,
+    kind: ValueKind,
     at: &dyn Fn(usize) -> Origin,
 ) -> Result<Value, String> {
     match kind {
-        Kind::Any => Tree::read(value, at).map(Value::Tree),
-        Kind::Text
-        | Kind::Count { .. }
-        | Kind::Number
-        | Kind::Flag
-        | Kind::TextList
-        | Kind::DomainList
-        | Kind::ListOf(_)
-        | Kind::TextTable
-        | Kind::OneOf(_)
-        | Kind::Duration
-        | Kind::DurationIn { .. }
-        | Kind::Url
-        | Kind::EnvName
-        | Kind::Expiry
-        | Kind::NotifyList
-        | Kind::OnAsk => check(value.get_ref(), kind),
+        ValueKind::Any => Tree::read(value, at).map(Value::Tree),
+        ValueKind::Text
+        | ValueKind::Count { .. }
+        | ValueKind::Number
+        | ValueKind::Flag
+        | ValueKind::TextList
+        | ValueKind::DomainList
+        | ValueKind::ListOf(_)
+        | ValueKind::TextTable
+        | ValueKind::OneOf(_)
+        | ValueKind::Duration
+        | ValueKind::DurationIn { .. }
+        | ValueKind::Url
+        | ValueKind::EnvName
+        | ValueKind::Expiry
+        | ValueKind::NotifyList
+        | ValueKind::OnAsk => check(value.get_ref(), kind),
     }
 }
 
 /// Turns a parsed value into a checked one, or says what was found instead.
-fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
+fn check(value: &DeValue<'_>, kind: ValueKind) -> Result<Value, String> {
     let wrong = || Err(describe(value));
     let text = |holds: &dyn Fn(&str) -> bool| match value.as_str() {
         Some(text) if !text.chars().any(char::is_control) && holds(text) => Ok(Value::Text(text.to_owned())),
         _ => Err(describe(value)),
     };
     match kind {
-        Kind::Text => text(&|text| !text.trim().is_empty()),
-        Kind::OneOf(words) => text(&|text| words.contains(&text)),
-        Kind::Expiry => text(&|text| text.parse::<Expiry>().is_ok()),
-        Kind::NotifyList => {
+        ValueKind::Text => text(&|text| !text.trim().is_empty()),
+        ValueKind::OneOf(words) => text(&|text| words.contains(&text)),
+        ValueKind::Expiry => text(&|text| text.parse::<Expiry>().is_ok()),
+        ValueKind::NotifyList => {
             let list = json_of(value)?;
             let entries =
                 Notify::read_all(&list).map_err(|wanted| format!("this: an entry must be {wanted}"))?;
@@ -466,16 +466,16 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
             };
             Ok(Value::List(entries.iter().map(text).collect()))
         }
-        Kind::OnAsk => text(&|text| text.parse::<OnAsk>().is_ok()),
-        Kind::Any => Ok(Value::Tree(Tree::of(json_of(value)?))),
-        Kind::Url => {
+        ValueKind::OnAsk => text(&|text| text.parse::<OnAsk>().is_ok()),
+        ValueKind::Any => Ok(Value::Tree(Tree::of(json_of(value)?))),
+        ValueKind::Url => {
             // The text may hold a password, so it is not repeated in the message.
             text(&is_plain_url).map_err(|found| if value.is_str() { "this string".to_owned() } else { found })
         }
         // Somebody who puts the key itself here must not read it again on the screen.
-        Kind::EnvName => text(&is_env_name)
+        ValueKind::EnvName => text(&is_env_name)
             .map_err(|found| if value.is_str() { "the value itself".to_owned() } else { found }),
-        Kind::Duration => match value {
+        ValueKind::Duration => match value {
             DeValue::Integer(_) => match whole(value) {
                 Some(seconds) if (1..=MAX_SECONDS).contains(&seconds) => {
                     Ok(Value::Text(format!("{seconds}s")))
@@ -484,19 +484,19 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
             },
             _ => text(&|text| parse_duration(text).is_some()),
         },
-        Kind::DurationIn { min_ms, max_ms } => {
-            let checked = check(value, Kind::Duration)?;
+        ValueKind::DurationIn { min_ms, max_ms } => {
+            let checked = check(value, ValueKind::Duration)?;
             let millis = match &checked {
                 Value::Text(text) => parse_duration(text).map_or(0, |time| time.as_millis()),
                 Value::Count(_) | Value::Number(_) | Value::Flag(_) | Value::List(_) | Value::Tree(_) => 0,
             };
             if (u128::from(min_ms)..=u128::from(max_ms)).contains(&millis) { Ok(checked) } else { wrong() }
         }
-        Kind::Count { min } => match whole(value) {
+        ValueKind::Count { min } => match whole(value) {
             Some(number) if number >= min => Ok(Value::Count(number)),
             _ => wrong(),
         },
-        Kind::Number => {
+        ValueKind::Number => {
             let number = match value {
                 DeValue::Float(float) => float.as_str().replace('_', "").parse::<f64>().ok(),
                 _ => whole(value).map(|number| number as f64),
@@ -506,8 +506,8 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
                 .map(Value::Number)
                 .map_or_else(wrong, Ok)
         }
-        Kind::Flag => value.as_bool().map(Value::Flag).map_or_else(wrong, Ok),
-        Kind::TextTable => {
+        ValueKind::Flag => value.as_bool().map(Value::Flag).map_or_else(wrong, Ok),
+        ValueKind::TextTable => {
             let Some(table) = value.as_table() else { return wrong() };
             let mut texts = Vec::new();
             for (name, text) in table {
@@ -521,8 +521,8 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
             }
             Ok(Value::List(texts))
         }
-        Kind::DomainList => {
-            let Value::List(texts) = check(value, Kind::TextList)? else { return wrong() };
+        ValueKind::DomainList => {
+            let Value::List(texts) = check(value, ValueKind::TextList)? else { return wrong() };
             for text in &texts {
                 if let Err(why) = text.parse::<DomainPattern>() {
                     return Err(format!("a list that contains \"{}\"; {why}", text.escape_debug()));
@@ -530,14 +530,14 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
             }
             Ok(Value::List(texts))
         }
-        Kind::ListOf(words) => {
-            let Value::List(texts) = check(value, Kind::TextList)? else { return wrong() };
+        ValueKind::ListOf(words) => {
+            let Value::List(texts) = check(value, ValueKind::TextList)? else { return wrong() };
             match texts.iter().find(|text| !words.contains(&text.as_str())) {
                 Some(other) => Err(format!("a list that contains \"{}\"", other.escape_debug())),
                 None => Ok(Value::List(texts)),
             }
         }
-        Kind::TextList => {
+        ValueKind::TextList => {
             let Some(items) = value.as_array() else { return wrong() };
             let mut texts = Vec::new();
             for item in items {

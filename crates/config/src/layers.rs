@@ -5,10 +5,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::env::Env;
-use super::layer::{Key, Layer, LayerEntry, Origin, Problem, Value, parse_duration};
+use super::layer::{Key, LayerEntry, Origin, Problem, SettingsLayer, Value, parse_duration};
 use super::paths::read_private;
 use super::redact::redacted;
-use super::schema::{self, Kind, ProjectMay};
+use super::schema::{self, ProjectMay, ValueKind};
 use super::settings::Settings;
 
 /// A settings file that is larger than this is not one.
@@ -28,7 +28,7 @@ pub const ENV_KEYS: [(&str, &str); 7] = [
 /// The last layer: what the command line says.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
-    layer: Layer,
+    layer: SettingsLayer,
 }
 
 impl Flags {
@@ -155,7 +155,7 @@ pub fn project_config_files(root: &Path, cwd: &Path) -> Vec<PathBuf> {
 }
 
 pub(crate) fn defaults() -> Vec<LayerEntry> {
-    let layer = Layer::from_toml(Path::new("defaults"), schema::DEFAULTS);
+    let layer = SettingsLayer::from_toml(Path::new("defaults"), schema::DEFAULTS);
     debug_assert!(layer.problems.is_empty(), "{:?}", layer.problems);
     layer.entries
 }
@@ -242,8 +242,8 @@ fn ignored(problem: Problem) -> Problem {
     Problem { message: format!("{}; ignored, this folder is not trusted", problem.message), ..problem }
 }
 
-fn env_layer(env: &Env) -> Layer {
-    let mut layer = Layer::default();
+fn env_layer(env: &Env) -> SettingsLayer {
+    let mut layer = SettingsLayer::default();
     for (name, key) in ENV_KEYS {
         if let Some(value) = env.var(name) {
             layer.add(Key::of(key), value, Origin::Env(name.to_owned()));
@@ -286,8 +286,8 @@ fn is_lower(value: &Value, before: Option<&Value>) -> bool {
     size(value) <= before.map_or(u128::MAX, size)
 }
 
-fn is_stricter(value: &Value, before: Option<&Value>, kind: Kind) -> bool {
-    let Kind::OneOf(strictest_first) = kind else { return false };
+fn is_stricter(value: &Value, before: Option<&Value>, kind: ValueKind) -> bool {
+    let ValueKind::OneOf(strictest_first) = kind else { return false };
     let rank = |value: &Value| match value {
         Value::Text(word) => strictest_first.iter().position(|known| known == word),
         _ => None,
@@ -299,13 +299,13 @@ fn is_stricter(value: &Value, before: Option<&Value>, kind: Kind) -> bool {
 }
 
 /// Reads a settings file; a missing one is an empty layer.
-pub(crate) fn read_layer(path: &Path) -> Layer {
+pub(crate) fn read_layer(path: &Path) -> SettingsLayer {
     match read_private(path, MAX_FILE) {
-        Ok(None) => Layer::default(),
-        Ok(Some(text)) => Layer::from_toml(path, &text),
+        Ok(None) => SettingsLayer::default(),
+        Ok(Some(text)) => SettingsLayer::from_toml(path, &text),
         Err(error) => {
             let (origin, message) = (error.origin(path), error.to_string());
-            Layer { entries: Vec::new(), problems: vec![Problem { origin, message }] }
+            SettingsLayer { entries: Vec::new(), problems: vec![Problem { origin, message }] }
         }
     }
 }

@@ -58,7 +58,7 @@ impl Case {
 
 #[test]
 fn defaults_are_valid_and_careful() {
-    assert!(Layer::from_toml(Path::new("d"), schema::DEFAULTS).problems.is_empty());
+    assert!(SettingsLayer::from_toml(Path::new("d"), schema::DEFAULTS).problems.is_empty());
     let settings = Case::default().ok().settings;
     assert_eq!(settings, Settings::default());
     assert_eq!(settings.permission_mode, PermissionMode::Ask);
@@ -383,7 +383,7 @@ fn odd_files_are_problems_and_missing_ones_are_not() {
 proptest! {
     #[test]
     fn no_text_panics_the_reader(text in "\\PC*|[\\[\\]a-z.=\"'{}\n #0-9\u{feff}\u{1b}-]{0,80}") {
-        let layer = Layer::from_toml(Path::new("f"), &text);
+        let layer = SettingsLayer::from_toml(Path::new("f"), &text);
         for problem in layer.problems {
             let shown = problem.to_string();
             prop_assert!(!shown.contains(|c: char| c.is_control()), "{shown:?}");
@@ -398,7 +398,7 @@ proptest! {
     fn an_unknown_key_is_refused_wherever_it_stands(key in "[a-z]{1,8}_zz", table in 0usize..6) {
         let tables = ["", "[retry]\n", "[bash]\n", "[stop]\n", "[providers.p]\n", "[models.m.price]\n"];
         let text = format!("{}{key} = 1\n", tables[table]);
-        let problems = Layer::from_toml(Path::new("f"), &text).problems;
+        let problems = SettingsLayer::from_toml(Path::new("f"), &text).problems;
         prop_assert_eq!(problems.len(), 1);
         let line = if table == 0 { 1 } else { 2 };
         let start = format!("f:{line}:1: unknown key");

@@ -32,7 +32,7 @@ pub use layers::{
     ConfigError, ENV_KEYS, Flags, Loaded, Provenance, ProvenanceRow, Sources, load, project_config_files,
 };
 pub use models::{
-    DEMO, KeySource, ModelRow, SelectError, Selection, gone, key_sources, list_models, needs_probe,
+    DEMO, KeySource, ListedModel, ModelSelection, SelectError, gone, key_sources, list_models, needs_probe,
     select_model, wants_list,
 };
 pub use paths::{
@@ -43,7 +43,7 @@ pub use schema::STATUS_SEGMENTS;
 pub use servers::{SERVERS_FILE, Servers, load_servers, server_files};
 pub use settings::{
     Adapter, BashSettings, ContextSettings, Images, McpSettings, ModelSettings, OnAsk, PermissionMode,
-    ProviderSettings, RetrySettings, SandboxSettings, Screen, ServerSettings, SettingDoc, Settings,
+    ProviderSettings, RetrySettings, SandboxSettings, ScreenMode, ServerSettings, SettingDoc, Settings,
     StopSettings, TelemetrySettings, TuiSettings, UnknownWord, WebhookFormat, WebhookSettings,
     documented_settings, tool_execution,
 };

@@ -23,7 +23,7 @@ pub const DEMO: &str = "demo";
 
 /// Where a request goes, and what is known about who answers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Selection {
+pub struct ModelSelection {
     /// Name of the provider.
     pub provider: String,
     /// Wire form.
@@ -57,7 +57,7 @@ fn adapter_word<S: serde::Serializer>(adapter: &Adapter, serializer: S) -> Resul
     serializer.serialize_str(adapter.as_str())
 }
 
-impl Selection {
+impl ModelSelection {
     /// `provider/model`, as `--model` takes it.
     pub fn full_name(&self) -> String {
         if self.is_demo() { DEMO.to_owned() } else { format!("{}/{}", self.provider, self.model) }
@@ -169,7 +169,7 @@ pub fn select_model(
     provenance: &Provenance,
     env: &Env,
     hits: &[ProbeHit],
-) -> Result<Selection, SelectError> {
+) -> Result<ModelSelection, SelectError> {
     let origin = match provenance.origin("model") {
         Some(Origin::Default) | None => "default".to_owned(),
         Some(origin) => origin.to_string(),
@@ -182,8 +182,8 @@ pub fn select_model(
     }
 }
 
-fn demo(why: String) -> Selection {
-    Selection {
+fn demo(why: String) -> ModelSelection {
+    ModelSelection {
         provider: DEMO.to_owned(),
         adapter: Adapter::Demo,
         base_url: String::new(),
@@ -208,7 +208,7 @@ struct Chooser<'a> {
 
 impl Chooser<'_> {
     /// A model that somebody asked for.
-    fn named(&self, name: &str) -> Result<Selection, SelectError> {
+    fn named(&self, name: &str) -> Result<ModelSelection, SelectError> {
         let why = |how: &str| format!("{}: {how}", self.origin);
         // A table that only says how large `provider/model` is makes no other model of it.
         let own = self.settings.models.get(name);
@@ -254,7 +254,7 @@ impl Chooser<'_> {
         provider: &str,
         model: &str,
         why: String,
-    ) -> Result<Selection, SelectError> {
+    ) -> Result<ModelSelection, SelectError> {
         let is_own = self.settings.providers.contains_key(provider);
         if let Some(hit) = self.hits.iter().find(|hit| hit.candidate.provider == provider && !is_own) {
             let named = Some(model).filter(|model| !model.is_empty());
@@ -299,7 +299,7 @@ impl Chooser<'_> {
     }
 
     /// A name without a provider: a model or family that we know, else whoever is set up, an address before a key.
-    fn bare(&self, asked: &str, model: &str) -> Result<Selection, SelectError> {
+    fn bare(&self, asked: &str, model: &str) -> Result<ModelSelection, SelectError> {
         let all = resolve_providers(self.settings, self.env);
         let has_it = |provider: &&ResolvedProvider| {
             provider.is_set_up()
@@ -368,7 +368,7 @@ impl Chooser<'_> {
     }
 
     /// Nobody asked for a model.
-    fn unnamed(&self) -> Selection {
+    fn unnamed(&self) -> ModelSelection {
         let mut silent = None;
         for provider in
             resolve_providers(self.settings, self.env).iter().filter(|provider| provider.is_set_up())
@@ -419,10 +419,16 @@ impl Chooser<'_> {
         listed.or(Some(built_in)).filter(|model| !model.is_empty()).map(str::to_owned)
     }
 
-    fn selection(&self, asked: &str, provider: &ResolvedProvider, model: &str, why: String) -> Selection {
+    fn selection(
+        &self,
+        asked: &str,
+        provider: &ResolvedProvider,
+        model: &str,
+        why: String,
+    ) -> ModelSelection {
         let hit = self.hits.iter().find(|hit| hit.candidate.base_url == provider.base_url);
         let offered = hit.and_then(|hit| hit.models.iter().find(|offered| offered.id == model));
-        Selection {
+        ModelSelection {
             api_key_env: provider.key_env.clone().filter(|_| provider.has_key && !provider.is_key_stored),
             is_key_stored: provider.is_key_stored,
             ..self.describe(
@@ -435,7 +441,7 @@ impl Chooser<'_> {
         }
     }
 
-    fn at_hit(&self, asked: &str, hit: &ProbeHit, model: &str, why: String) -> Selection {
+    fn at_hit(&self, asked: &str, hit: &ProbeHit, model: &str, why: String) -> ModelSelection {
         let ProbeCandidate { provider, adapter, base_url, .. } = &hit.candidate;
         // Servers list `qwen3:latest` for what people call `qwen3`; their own spelling is the safe one.
         let offered = hit.models.iter().find(|known| same_model(&known.id, model));
@@ -458,7 +464,7 @@ impl Chooser<'_> {
         model: &str,
         offered: Option<&OfferedModel>,
         why: String,
-    ) -> Selection {
+    ) -> ModelSelection {
         let full = format!("{provider}/{model}");
         let by_target = || {
             self.settings
@@ -477,7 +483,7 @@ impl Chooser<'_> {
         let is_free = adapter == Adapter::Ollama || is_loopback(base_url);
         let own_window = own.and_then(|own| own.context_window);
         let offered_window = offered.and_then(|offered| offered.context_window);
-        Selection {
+        ModelSelection {
             provider: provider.to_owned(),
             adapter,
             base_url: base_url.to_owned(),
@@ -517,7 +523,7 @@ fn shown(text: &str) -> String {
 
 /// One line of `aye models`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ModelRow {
+pub struct ListedModel {
     /// What `--model` takes.
     pub name: String,
     /// The provider.
@@ -538,7 +544,7 @@ pub struct ModelRow {
     pub login: Option<String>,
 }
 
-impl fmt::Display for ModelRow {
+impl fmt::Display for ListedModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mark = match (self.current, self.usable) {
             (true, _) => "in use",
@@ -555,15 +561,15 @@ pub fn list_models(
     settings: &Settings,
     env: &Env,
     hits: &[ProbeHit],
-    current: Option<&Selection>,
-) -> Vec<ModelRow> {
+    current: Option<&ModelSelection>,
+) -> Vec<ListedModel> {
     let chooser = Chooser { settings, env, origin: "settings".to_owned(), hits };
-    let mut rows: Vec<ModelRow> = Vec::new();
+    let mut rows: Vec<ListedModel> = Vec::new();
     for (name, own) in &settings.models {
         let provider = own.provider.as_deref().unwrap_or("");
         rows.push(match chooser.named(name) {
             Ok(selection) => {
-                ModelRow { name: name.clone(), ..usable(&selection, "in your settings".to_owned()) }
+                ListedModel { name: name.clone(), ..usable(&selection, "in your settings".to_owned()) }
             }
             Err(error) => unusable(name.clone(), provider, error.to_string()),
         });
@@ -605,7 +611,7 @@ pub fn list_models(
         if names.is_empty() {
             let url = visible_line(&provider.base_url).into_owned();
             let why = format!("{url} did not list its models; write {}/NAME for one of them", provider.name);
-            rows.push(ModelRow {
+            rows.push(ListedModel {
                 usable: true,
                 ..unusable(format!("{}/NAME", provider.name), &provider.name, why)
             });
@@ -620,7 +626,7 @@ pub fn list_models(
 }
 
 /// Puts the model in use first.
-fn mark(rows: &mut Vec<ModelRow>, current: &Selection, gone: Option<String>) {
+fn mark(rows: &mut Vec<ListedModel>, current: &ModelSelection, gone: Option<String>) {
     let name = current.full_name();
     let at = rows.iter().position(|row| row.usable && row.name == name);
     let mut row = match at {
@@ -635,7 +641,7 @@ fn mark(rows: &mut Vec<ModelRow>, current: &Selection, gone: Option<String>) {
 }
 
 /// That the provider of a model lists it no more, with its closest successor; nothing where it does, or is not known to.
-pub fn gone(current: &Selection, hits: &[ProbeHit]) -> Option<String> {
+pub fn gone(current: &ModelSelection, hits: &[ProbeHit]) -> Option<String> {
     let hit = hits.iter().find(|hit| hit.candidate.base_url == current.base_url && !hit.models.is_empty())?;
     // Names such as `-latest`, and those without the date that a list has, are not in every list.
     let is_same = |listed: &str| {
@@ -654,8 +660,8 @@ pub fn gone(current: &Selection, hits: &[ProbeHit]) -> Option<String> {
     Some(format!("{} does not list it{next}", current.provider))
 }
 
-fn usable(selection: &Selection, why: String) -> ModelRow {
-    ModelRow {
+fn usable(selection: &ModelSelection, why: String) -> ListedModel {
+    ListedModel {
         name: selection.full_name(),
         provider: selection.provider.clone(),
         usable: true,
@@ -667,8 +673,8 @@ fn usable(selection: &Selection, why: String) -> ModelRow {
     }
 }
 
-fn unusable(name: String, provider: &str, why: String) -> ModelRow {
-    ModelRow {
+fn unusable(name: String, provider: &str, why: String) -> ListedModel {
+    ListedModel {
         name,
         provider: provider.to_owned(),
         usable: false,
@@ -696,7 +702,7 @@ fn reason(provider: &ResolvedProvider, hit: Option<&ProbeHit>) -> String {
 }
 
 /// The row of a provider that cannot be used yet.
-fn without_a_key(provider: &ResolvedProvider) -> ModelRow {
+fn without_a_key(provider: &ResolvedProvider) -> ListedModel {
     let default = provider.built_in.map(|built_in| built_in.default_model).filter(|model| !model.is_empty());
     let name = format!("{}/{}", provider.name, default.unwrap_or("NAME"));
     let is_local = provider.built_in.is_some_and(|built_in| built_in.key_envs.is_empty());
@@ -709,7 +715,7 @@ fn without_a_key(provider: &ResolvedProvider) -> ModelRow {
     };
     let takes_key = provider.built_in.is_some() && !is_local;
     let login = takes_key.then(|| provider.name.clone());
-    ModelRow { login, ..unusable(name, &provider.name, why) }
+    ListedModel { login, ..unusable(name, &provider.name, why) }
 }
 
 /// Where the key of a provider comes from.

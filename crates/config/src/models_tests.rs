@@ -7,7 +7,11 @@ fn settings(model: Option<&str>) -> Settings {
     Settings { model: model.map(str::to_owned), ..Settings::default() }
 }
 
-fn select(settings: &Settings, vars: &[(&str, &str)], hits: &[ProbeHit]) -> Result<Selection, SelectError> {
+fn select(
+    settings: &Settings,
+    vars: &[(&str, &str)],
+    hits: &[ProbeHit],
+) -> Result<ModelSelection, SelectError> {
     select_model(settings, &Provenance::default(), &Env::of(vars, "/h", "/w"), hits)
 }
 

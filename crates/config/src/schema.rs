@@ -7,7 +7,7 @@ use aye_core::contract::near::{distance, is_near};
 
 /// What a leaf of the settings holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum ValueKind {
     /// Any text that is not blank.
     Text,
     /// A whole number from `min` up.
@@ -44,7 +44,7 @@ pub(crate) enum Kind {
     Any,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ValueKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text => f.write_str("a quoted string"),
@@ -112,31 +112,31 @@ pub(crate) enum ProjectMay {
 
 /// One key that holds a value.
 #[derive(Debug)]
-pub(crate) struct Leaf {
-    pub kind: Kind,
+pub(crate) struct SchemaLeaf {
+    pub kind: ValueKind,
     pub project: ProjectMay,
     pub doc: &'static str,
 }
 
 /// A place in the tree of settings.
 #[derive(Debug)]
-pub(crate) enum Node {
-    Leaf(Leaf),
+pub(crate) enum SchemaNode {
+    Leaf(SchemaLeaf),
     Table(Fields),
     /// A table whose keys are names that the user chooses.
     Named(Fields),
     /// The same, with one value behind each name.
-    Each(Leaf),
+    Each(SchemaLeaf),
 }
 
-pub(crate) type Fields = &'static [(&'static str, Node)];
+pub(crate) type Fields = &'static [(&'static str, SchemaNode)];
 
-const fn leaf(kind: Kind, project: ProjectMay, doc: &'static str) -> Node {
-    Node::Leaf(Leaf { kind, project, doc })
+const fn leaf(kind: ValueKind, project: ProjectMay, doc: &'static str) -> SchemaNode {
+    SchemaNode::Leaf(SchemaLeaf { kind, project, doc })
 }
 
-const fn each(kind: Kind, project: ProjectMay, doc: &'static str) -> Node {
-    Node::Each(Leaf { kind, project, doc })
+const fn each(kind: ValueKind, project: ProjectMay, doc: &'static str) -> SchemaNode {
+    SchemaNode::Each(SchemaLeaf { kind, project, doc })
 }
 
 /// How tokens of MCP servers are obtained, as OAuth names it.
@@ -169,11 +169,11 @@ pub const STATUS_SEGMENTS: &[&str] = &[
 pub(crate) const EFFORTS: &[&str] = &ReasoningEffort::WORDS;
 pub(crate) const SCREENS: &[&str] = &["inline", "full"];
 
-use Kind::{
+use ProjectMay::{Lower, Never, Set, Tighten};
+use ValueKind::{
     Any, Count, DomainList, Duration, DurationIn, EnvName, Expiry, Flag, ListOf, NotifyList, Number, OnAsk,
     OneOf, Text, TextList, TextTable, Url,
 };
-use ProjectMay::{Lower, Never, Set, Tighten};
 
 /// The whole tree.
 pub(crate) const ROOT: Fields = &[
@@ -196,7 +196,7 @@ pub(crate) const ROOT: Fields = &[
     ),
     (
         "providers",
-        Node::Named(&[
+        SchemaNode::Named(&[
             ("adapter", leaf(OneOf(ADAPTERS), Never, "wire format of the server")),
             ("base_url", leaf(Url, Never, "URL of the server")),
             ("api_key_env", leaf(EnvName, Never, "environment variable with the key")),
@@ -204,14 +204,14 @@ pub(crate) const ROOT: Fields = &[
     ),
     (
         "models",
-        Node::Named(&[
+        SchemaNode::Named(&[
             ("provider", leaf(Text, Never, "provider that serves this model")),
             ("model", leaf(Text, Never, "the provider's name for it, if different")),
             ("context_window", leaf(Count { min: 1024 }, Never, "size of the context window in tokens")),
             ("max_output", leaf(Count { min: 1 }, Never, "maximum tokens per answer")),
             (
                 "price",
-                Node::Table(&[
+                SchemaNode::Table(&[
                     ("input", leaf(Number, Never, "price of a million prompt tokens")),
                     ("output", leaf(Number, Never, "price of a million answer tokens")),
                     ("cache_read", leaf(Number, Never, "price of a million cached prompt tokens")),
@@ -221,7 +221,7 @@ pub(crate) const ROOT: Fields = &[
     ),
     (
         "retry",
-        Node::Table(&[
+        SchemaNode::Table(&[
             ("max_retries", leaf(Count { min: 0 }, Set, "maximum retries of a failed inference")),
             ("backoff_base_ms", leaf(Count { min: 1 }, Set, "first delay in milliseconds")),
             ("fallback_models", leaf(TextList, Set, "models to try when the first one fails")),
@@ -229,14 +229,14 @@ pub(crate) const ROOT: Fields = &[
     ),
     (
         "bash",
-        Node::Table(&[
+        SchemaNode::Table(&[
             ("timeout", leaf(Duration, Lower, "maximum time of a command")),
             ("max_output", leaf(Count { min: 1024 }, Lower, "maximum bytes of output for the model")),
         ]),
     ),
     (
         "stop",
-        Node::Table(&[
+        SchemaNode::Table(&[
             ("max_tokens_total", leaf(Count { min: 0 }, Lower, "maximum tokens per run; 0 means no limit")),
             (
                 "timeout_s",
@@ -287,7 +287,7 @@ pub(crate) const ROOT: Fields = &[
     ),
     (
         "mailbox",
-        Node::Table(&[
+        SchemaNode::Table(&[
             (
                 "lease",
                 leaf(
@@ -307,7 +307,7 @@ pub(crate) const ROOT: Fields = &[
     ),
     (
         "context",
-        Node::Table(&[(
+        SchemaNode::Table(&[(
             "compact_at",
             leaf(
                 Count { min: 0 },
@@ -318,7 +318,7 @@ pub(crate) const ROOT: Fields = &[
     ),
     (
         "questions",
-        Node::Table(&[
+        SchemaNode::Table(&[
             (
                 "expires_in",
                 leaf(Expiry, Set, "time after which a pending question expires; never by default"),
@@ -328,7 +328,7 @@ pub(crate) const ROOT: Fields = &[
     ),
     (
         "webhooks",
-        Node::Named(&[
+        SchemaNode::Named(&[
             ("url", leaf(Url, Never, "URL that new questions are sent to")),
             (
                 "format",
@@ -341,14 +341,14 @@ pub(crate) const ROOT: Fields = &[
     ("sections", each(Any, Set, "configuration of a plugin, for the active agent")),
     (
         "telemetry",
-        Node::Table(&[
+        SchemaNode::Table(&[
             ("endpoint", leaf(Url, Never, "telemetry collector, by OTLP as JSON over HTTP")),
             ("content", leaf(Flag, Never, "include prompts, answers and arguments")),
         ]),
     ),
     (
         "mcp",
-        Node::Table(&[
+        SchemaNode::Table(&[
             ("timeout", leaf(Duration, Set, "maximum time of an MCP call without progress from the server")),
             ("start_timeout", leaf(Duration, Set, "maximum start time of an MCP server")),
             ("wait", leaf(Duration, Set, "how long a headless run waits for MCP servers before it starts")),
@@ -356,7 +356,7 @@ pub(crate) const ROOT: Fields = &[
     ),
     (
         "mcp_servers",
-        Node::Named(&[
+        SchemaNode::Named(&[
             ("command", leaf(Text, Set, "program to start")),
             ("args", leaf(TextList, Set, "its arguments")),
             ("env", leaf(TextTable, Set, "its environment variables; ${NAME} inserts one of yours")),
@@ -393,7 +393,7 @@ pub(crate) const ROOT: Fields = &[
     ),
     (
         "snapshots",
-        Node::Table(&[
+        SchemaNode::Table(&[
             ("enabled", leaf(Flag, Never, "take a snapshot of the folder before a step changes it")),
             ("max_file_mib", leaf(Count { min: 1 }, Never, "maximum size of a file in a snapshot")),
             ("max_folder_mib", leaf(Count { min: 1 }, Never, "maximum size of a folder with snapshots")),
@@ -405,7 +405,7 @@ pub(crate) const ROOT: Fields = &[
     ),
     (
         "sandbox",
-        Node::Table(&[
+        SchemaNode::Table(&[
             ("enabled", leaf(Flag, Never, "let the kernel keep commands to their profile")),
             ("readable", leaf(TextList, Never, "files and folders that sandboxed commands may read as well")),
             (
@@ -428,7 +428,7 @@ pub(crate) const ROOT: Fields = &[
     ),
     (
         "serve",
-        Node::Table(&[
+        SchemaNode::Table(&[
             ("public_url", leaf(Url, Never, "address under which other devices reach `aye serve`")),
             ("hosts", leaf(TextList, Never, "further names of the server, as a Host header has them")),
             ("origins", leaf(TextList, Never, "origins of other pages that may use the server")),
@@ -441,7 +441,7 @@ pub(crate) const ROOT: Fields = &[
     ),
     (
         "threads",
-        Node::Table(&[
+        SchemaNode::Table(&[
             ("titles", leaf(Flag, Never, "let a model title new conversations in the background")),
             ("title_model", leaf(Text, Never, "the model for titles; the active model by default")),
             ("keep", leaf(Expiry, Never, "delete conversations last changed longer ago, such as \"180d\"")),
@@ -449,7 +449,7 @@ pub(crate) const ROOT: Fields = &[
     ),
     (
         "tui",
-        Node::Table(&[
+        SchemaNode::Table(&[
             ("mouse", leaf(Flag, Set, "use the mouse on the full screen")),
             ("bell", leaf(Flag, Set, "ring the bell for a new question")),
             ("show_reasoning", leaf(Flag, Set, "show the model's reasoning")),
@@ -546,18 +546,18 @@ editing = "emacs"
 "#;
 
 /// What stands at a path, if anything does.
-pub(crate) fn find<S: AsRef<str>>(path: &[S]) -> Option<&'static Node> {
+pub(crate) fn find<S: AsRef<str>>(path: &[S]) -> Option<&'static SchemaNode> {
     let (first, rest) = path.split_first()?;
     let mut node = &ROOT.iter().find(|(name, _)| *name == first.as_ref())?.1;
     let mut inside_named = false;
     for part in rest {
         node = match node {
-            Node::Leaf(_) | Node::Each(_) => return None,
-            Node::Named(_) if !inside_named => {
+            SchemaNode::Leaf(_) | SchemaNode::Each(_) => return None,
+            SchemaNode::Named(_) if !inside_named => {
                 inside_named = true;
                 continue;
             }
-            Node::Table(fields) | Node::Named(fields) => {
+            SchemaNode::Table(fields) | SchemaNode::Named(fields) => {
                 &fields.iter().find(|(name, _)| *name == part.as_ref())?.1
             }
         };
@@ -566,16 +566,16 @@ pub(crate) fn find<S: AsRef<str>>(path: &[S]) -> Option<&'static Node> {
 }
 
 /// The leaf at a path, if there is one.
-pub(crate) fn find_leaf<S: AsRef<str>>(path: &[S]) -> Option<&'static Leaf> {
+pub(crate) fn find_leaf<S: AsRef<str>>(path: &[S]) -> Option<&'static SchemaLeaf> {
     if let [table, _] = path
-        && let Some(Node::Each(leaf)) = find(std::slice::from_ref(table))
+        && let Some(SchemaNode::Each(leaf)) = find(std::slice::from_ref(table))
     {
         return Some(leaf);
     }
     match find(path)? {
         // A path that ends at the user's own name is a table, whatever it holds.
-        Node::Leaf(leaf) => Some(leaf),
-        Node::Table(_) | Node::Named(_) | Node::Each(_) => None,
+        SchemaNode::Leaf(leaf) => Some(leaf),
+        SchemaNode::Table(_) | SchemaNode::Named(_) | SchemaNode::Each(_) => None,
     }
 }
 
@@ -586,13 +586,13 @@ pub(crate) fn suggest(siblings: Fields, key: &str) -> Option<String> {
         siblings.iter().map(|(name, _)| *name).filter(close).min_by_key(|name| distance(name, key));
     neighbour.map(str::to_owned).or_else(|| {
         ROOT.iter().find_map(|(table, node)| match node {
-            Node::Table(fields) => {
+            SchemaNode::Table(fields) => {
                 fields.iter().find(|(name, _)| *name == key).map(|(name, _)| format!("{table}.{name}"))
             }
-            Node::Named(fields) => {
+            SchemaNode::Named(fields) => {
                 fields.iter().find(|(name, _)| *name == key).map(|(name, _)| format!("{table}.NAME.{name}"))
             }
-            Node::Leaf(_) | Node::Each(_) => (*table == key)
+            SchemaNode::Leaf(_) | SchemaNode::Each(_) => (*table == key)
                 .then(|| format!("{key}` at the top of the file, outside of any table; `{key}")),
         })
     })
@@ -637,8 +637,10 @@ mod tests {
         fn check(fields: Fields) {
             for (name, node) in fields {
                 match node {
-                    Node::Leaf(leaf) | Node::Each(leaf) => assert!(!leaf.doc.is_empty(), "{name}"),
-                    Node::Table(fields) | Node::Named(fields) => check(fields),
+                    SchemaNode::Leaf(leaf) | SchemaNode::Each(leaf) => {
+                        assert!(!leaf.doc.is_empty(), "{name}")
+                    }
+                    SchemaNode::Table(fields) | SchemaNode::Named(fields) => check(fields),
                 }
             }
         }

@@ -61,7 +61,7 @@ pub enum Images {
 
 /// How much of the terminal is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Screen {
+pub enum ScreenMode {
     /// Below the shell's prompt, in the terminal's own scrollback.
     #[default]
     Inline,
@@ -112,7 +112,7 @@ words!(
     Ollama = "ollama",
     Demo = "demo"
 );
-words!(Screen, "screen", Inline = "inline", Full = "full");
+words!(ScreenMode, "screen", Inline = "inline", Full = "full");
 words!(
     Images,
     "image mode",
@@ -432,7 +432,7 @@ pub struct Settings {
     /// Name of the theme.
     pub theme: String,
     /// How much of the terminal is used.
-    pub screen: Screen,
+    pub screen: ScreenMode,
     /// How long a process may stay silent until another one may go on with its thread.
     pub lease: Duration,
     /// Providers by name.
@@ -807,7 +807,7 @@ pub struct SettingDoc {
 
 /// Describes every key of the settings, for `docs/configuration.md`.
 pub fn documented_settings() -> Vec<SettingDoc> {
-    fn row(key: String, leaf: &schema::Leaf, defaults: &toml::Table) -> SettingDoc {
+    fn row(key: String, leaf: &schema::SchemaLeaf, defaults: &toml::Table) -> SettingDoc {
         let mut parts = key.split('.');
         let first = parts.next().and_then(|part| defaults.get(part));
         let default = parts.fold(first, |value, part| value?.as_table()?.get(part)).map(ToString::to_string);
@@ -823,10 +823,10 @@ pub fn documented_settings() -> Vec<SettingDoc> {
         for (name, node) in fields {
             let key = format!("{prefix}{name}");
             match node {
-                schema::Node::Leaf(leaf) => rows.push(row(key, leaf, defaults)),
-                schema::Node::Each(leaf) => rows.push(row(format!("{key}.NAME"), leaf, defaults)),
-                schema::Node::Table(fields) => collect(fields, &format!("{key}."), defaults, rows),
-                schema::Node::Named(fields) => collect(fields, &format!("{key}.NAME."), defaults, rows),
+                schema::SchemaNode::Leaf(leaf) => rows.push(row(key, leaf, defaults)),
+                schema::SchemaNode::Each(leaf) => rows.push(row(format!("{key}.NAME"), leaf, defaults)),
+                schema::SchemaNode::Table(fields) => collect(fields, &format!("{key}."), defaults, rows),
+                schema::SchemaNode::Named(fields) => collect(fields, &format!("{key}.NAME."), defaults, rows),
             }
         }
     }

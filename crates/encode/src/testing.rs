@@ -8,7 +8,7 @@ use aye_core::contract::suspension::{
     ACTION_ASK_USER, ACTION_FRONTEND_TOOL, ACTION_PERMISSION, PendingToolCall, SuspendTicket, Suspension,
     ToolCallResumeMode,
 };
-use aye_core::contract::tool::{ToolResult, Touched};
+use aye_core::contract::tool::{ToolResult, UserEdit};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -191,7 +191,7 @@ pub(crate) fn any_event() -> impl Strategy<Value = AgentEvent> {
         _ => {
             let mut result = ToolResult::suspended_with("Bash", "?", ticket("s3", &id, ACTION_ASK_USER));
             let arguments = Some(json!({"command": "pwd"}));
-            result.touched = Some(Box::new(Touched { arguments, ..Touched::default() }));
+            result.touched = Some(Box::new(UserEdit { arguments, ..UserEdit::default() }));
             result
         }
     });

@@ -31,7 +31,7 @@ use aye_runtime::{
 
 /// What happens to questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnAsk {
+pub enum AskPolicy {
     /// The run ends for now; the questions stay in the store.
     Suspend,
     /// Each is declined at once, and the run goes on.
@@ -42,9 +42,9 @@ pub enum OnAsk {
 
 /// Where the work stands when it is broken off.
 #[derive(Debug, Default)]
-pub(super) struct Standing(Mutex<Option<AgentRunResult>>);
+pub(super) struct WaitingRun(Mutex<Option<AgentRunResult>>);
 
-impl Standing {
+impl WaitingRun {
     fn set(&self, waiting: Option<AgentRunResult>) {
         *self.0.lock().expect("no panic while the standing is held") = waiting;
     }
@@ -70,7 +70,7 @@ pub(super) struct HeadlessSession<'a> {
     pub(super) options: &'a Options,
     pub(super) printer: &'a Arc<Printer>,
     pub(super) clock: &'a Arc<dyn Clock>,
-    pub(super) standing: &'a Standing,
+    pub(super) standing: &'a WaitingRun,
     pub(super) thread: ThreadId,
     /// The questions that were told, each with the moment at which this process gives up on it.
     pub(super) told: BTreeMap<SuspensionId, Option<Instant>>,
@@ -97,8 +97,8 @@ impl HeadlessSession<'_> {
         while result.termination == TerminationReason::Suspended {
             let open: Vec<SuspensionId> = result.waiting.iter().map(|question| question.id.clone()).collect();
             match self.options.on_ask {
-                OnAsk::Suspend => break,
-                OnAsk::Deny => {
+                AskPolicy::Suspend => break,
+                AskPolicy::Deny => {
                     // A question that stays although it was declined would be declined for ever.
                     if open.iter().any(|id| denied.contains(id)) {
                         break;
@@ -106,7 +106,7 @@ impl HeadlessSession<'_> {
                     self.deny(&open).await?;
                     denied.extend(open);
                 }
-                OnAsk::Wait(limit) => {
+                AskPolicy::Wait(limit) => {
                     self.standing.set(Some(result.clone()));
                     self.wait(&result, limit).await?;
                 }
@@ -285,7 +285,7 @@ impl HeadlessSession<'_> {
 
 /// Keeps what a signal leaves behind, and says once that another process drives the run.
 struct HeadlessFollower<'a> {
-    standing: &'a Standing,
+    standing: &'a WaitingRun,
     before: &'a AgentRunResult,
     is_told: AtomicBool,
 }

@@ -26,11 +26,11 @@ use aye_core::contract::suspension::Actor;
 use aye_runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError, UnknownPolicy};
 use serde_json::json;
 
-pub use ask::OnAsk;
+pub use ask::AskPolicy;
 pub use schema::{AnswerSchema, AnswerSchemaError};
 pub use typed::TypedAnswers;
 
-use ask::{HeadlessSession, SessionResult, Standing};
+use ask::{HeadlessSession, SessionResult, WaitingRun};
 use question::QuestionView;
 
 /// Exit statuses: part of what scripts rely on.
@@ -61,12 +61,12 @@ pub mod exit {
 
 /// Form of what goes to stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum OutputFormat {
     /// The answer.
     Text,
     /// One object at the end.
     Json,
-    /// One [`StreamEvent`] a line, and the object of [`Format::Json`] as the last one.
+    /// One [`StreamEvent`] a line, and the object of [`OutputFormat::Json`] as the last one.
     StreamJson,
 }
 
@@ -87,14 +87,14 @@ pub enum Job {
 #[derive(Clone)]
 pub struct Options {
     /// Form of stdout.
-    pub format: Format,
+    pub format: OutputFormat,
     /// What happens to calls that may have run.
     pub unknown: UnknownPolicy,
     /// What happens to questions.
-    pub on_ask: OnAsk,
+    pub on_ask: AskPolicy,
     /// Whether the store outlives the process.
     pub is_kept: bool,
-    /// Who declines under [`OnAsk::Deny`]; the channel becomes `policy`.
+    /// Who declines under [`AskPolicy::Deny`]; the channel becomes `policy`.
     pub actor: Actor,
     /// Where answers are typed; without it they come from other terminals.
     pub typed: Option<Arc<TypedAnswers>>,
@@ -109,7 +109,7 @@ const LAST_SUMMARY: Duration = Duration::from_mins(1);
 
 /// Writes events as they come: lines of JSON to stdout, or progress to stderr.
 struct Printer {
-    format: Format,
+    format: OutputFormat,
     clock: Arc<dyn Clock>,
     seq: AtomicU64,
     broken: AtomicBool,
@@ -125,9 +125,9 @@ impl Printer {
     /// Writes the one object that says how it all came out.
     fn put_result(&self, mut object: serde_json::Value) {
         match self.format {
-            Format::Text => return,
-            Format::Json => {}
-            Format::StreamJson => {
+            OutputFormat::Text => return,
+            OutputFormat::Json => {}
+            OutputFormat::StreamJson => {
                 object["event_type"] = "result".into();
                 object["seq"] = (self.seq.fetch_add(1, Ordering::Relaxed) + 1).into();
                 object["timestamp"] = self.timestamp().into();
@@ -167,11 +167,11 @@ impl EventSink for Printer {
     async fn emit(&self, event: AgentEvent) {
         let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
         match self.format {
-            Format::StreamJson => {
+            OutputFormat::StreamJson => {
                 let line = serde_json::to_string(&StreamEvent::new(seq, self.timestamp(), event));
                 self.put(&format!("{}\n", escape_json(&line.unwrap_or_default())));
             }
-            Format::Text | Format::Json => progress(&event),
+            OutputFormat::Text | OutputFormat::Json => progress(&event),
         }
     }
 }
@@ -263,7 +263,7 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
         Job::Answered(thread) => Job::Resume(thread),
         other @ (Job::Run(_) | Job::Resume(_)) => other,
     };
-    let standing = Standing::default();
+    let standing = WaitingRun::default();
     let desk = || HeadlessSession {
         runtime,
         options,
@@ -375,7 +375,7 @@ fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
     code
 }
 
-/// The one object of [`Format::Json`].
+/// The one object of [`OutputFormat::Json`].
 fn object(result: &AgentRunResult, denied: &[SuspensionId], status: &str, code: u8) -> serde_json::Value {
     json!({
         "type": "result",
@@ -405,10 +405,10 @@ fn finish(printer: &Printer, attended: &SessionResult, options: &Options, signal
     let code = signal.unwrap_or(code);
     let mut object = object(result, denied, status, code);
     match output {
-        None if options.format == Format::Text => answer(printer, result, options),
+        None if options.format == OutputFormat::Text => answer(printer, result, options),
         None => {}
         Some(Ok(output)) => {
-            if options.format == Format::Text {
+            if options.format == OutputFormat::Text {
                 let text = serde_json::to_string_pretty(output).unwrap_or_default();
                 printer.put(&format!("{}\n", escape_json(&text)));
             }
@@ -432,7 +432,7 @@ fn finish(printer: &Printer, attended: &SessionResult, options: &Options, signal
     } else if let TerminationReason::Stopped(reason) = &result.termination {
         note(&format!("stopped: {}", visible(reason.detail.as_deref().unwrap_or(&reason.code))));
     } else if let TerminationReason::Blocked(reason) = &result.termination {
-        if options.format == Format::Text && !result.response.trim().is_empty() {
+        if options.format == OutputFormat::Text && !result.response.trim().is_empty() {
             // What was said before it ended is not an answer, but it may say why.
             note(&visible(result.response.trim_end()));
         }
@@ -475,7 +475,7 @@ fn break_off(
 fn answer(printer: &Printer, result: &AgentRunResult, options: &Options) {
     let is_answer = matches!(exit_code(result).0, exit::DONE | exit::LIMIT | exit::EXPIRED);
     let text = result.response.trim_end();
-    if options.format == Format::Text && is_answer && !text.is_empty() {
+    if options.format == OutputFormat::Text && is_answer && !text.is_empty() {
         let text = if options.clean { visible(text) } else { text.into() };
         printer.put(&format!("{text}\n"));
     }

@@ -12,7 +12,7 @@ use aye_core::contract::record::{QueuedMessage, SuspensionRecord};
 use aye_runtime::{AgentRuntime, RunRequest, RuntimeError};
 
 /// A message that could not begin yet.
-pub(super) struct Behind {
+pub(super) struct DeferredMessage {
     message: QueuedMessage,
     /// The questions it waits for.
     waiting: Vec<SuspensionRecord>,
@@ -24,16 +24,16 @@ pub(super) struct Behind {
 pub(super) async fn put_behind(
     runtime: &AgentRuntime,
     request: RunRequest,
-) -> Result<Option<Behind>, RuntimeError> {
+) -> Result<Option<DeferredMessage>, RuntimeError> {
     let thread = request.thread_id;
     let message = runtime.enqueue(&thread, request.messages).await?;
     let waiting = runtime.waiting(&thread).await?;
     let driver = runtime.driver_elsewhere(&thread).await?;
-    Ok((!waiting.is_empty() || driver.is_some()).then_some(Behind { message, waiting, driver }))
+    Ok((!waiting.is_empty() || driver.is_some()).then_some(DeferredMessage { message, waiting, driver }))
 }
 
 /// Says that a message is queued, and behind what.
-pub(super) fn tell(printer: &Printer, behind: &Behind) -> u8 {
+pub(super) fn tell(printer: &Printer, behind: &DeferredMessage) -> u8 {
     let thread = &behind.message.thread_id;
     let reason = match (behind.waiting.len(), behind.driver) {
         (0, Some(pid)) => format!("after the run of process {pid}"),

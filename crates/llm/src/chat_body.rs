@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::classify::Origin;
+use super::classify::ModelEndpoint;
 use super::convert::{PICTURES, Shaper, cache_key, joint, system_texts, unseen};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::executor::InferenceRequest;
@@ -32,7 +32,7 @@ struct Habits {
 }
 
 impl Habits {
-    fn of(origin: &Origin) -> Self {
+    fn of(origin: &ModelEndpoint) -> Self {
         let url = origin.base_url.to_ascii_lowercase();
         let model = origin.model.to_ascii_lowercase();
         let openrouter = url.contains("openrouter.ai");
@@ -207,7 +207,11 @@ pub(super) struct ChatBodies(Mutex<Option<Encoded>>);
 
 impl ChatBodies {
     /// Builds the body of a request.
-    pub(super) fn build(&self, request: &InferenceRequest, origin: &Origin) -> serde_json::Result<Vec<u8>> {
+    pub(super) fn build(
+        &self,
+        request: &InferenceRequest,
+        origin: &ModelEndpoint,
+    ) -> serde_json::Result<Vec<u8>> {
         let habits = Habits::of(origin);
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let known = known.filter(|known| known.begins(habits, request));

@@ -2,15 +2,15 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::Adapter;
+use crate::WireFormat;
 use crate::convert::prepare;
 use aye_core::contract::message::ToolCall;
 use aye_core::contract::tool::ToolDescriptor;
 
-fn origin(base_url: &str) -> Origin {
-    Origin {
+fn origin(base_url: &str) -> ModelEndpoint {
+    ModelEndpoint {
         provider: "p".into(),
-        adapter: Adapter::OpenAi,
+        adapter: WireFormat::OpenAi,
         model: "m".into(),
         base_url: base_url.into(),
         key: None,

@@ -10,7 +10,7 @@ use reqwest::header::HeaderMap;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
-use super::provider::Adapter;
+use super::provider::WireFormat;
 use aye_core::contract::display::shortened;
 use aye_core::contract::executor::InferenceExecutionError;
 
@@ -22,15 +22,15 @@ const MAX_SHOWN: usize = 600;
 
 /// Who was asked.
 #[derive(Clone, Debug)]
-pub(super) struct Origin {
+pub(super) struct ModelEndpoint {
     pub(super) provider: String,
-    pub(super) adapter: Adapter,
+    pub(super) adapter: WireFormat,
     pub(super) model: String,
     pub(super) base_url: String,
     pub(super) key: Option<SecretString>,
 }
 
-impl Origin {
+impl ModelEndpoint {
     /// A foreign text that may be shown: short, on one line, without the key.
     pub(super) fn shown(&self, text: &str) -> String {
         let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,9 +1,9 @@
 use super::*;
 
-fn origin() -> Origin {
-    Origin {
+fn origin() -> ModelEndpoint {
+    ModelEndpoint {
         provider: "testers".into(),
-        adapter: Adapter::OpenAi,
+        adapter: WireFormat::OpenAi,
         model: "m".into(),
         base_url: "http://h/v1/".into(),
         key: Some(SecretString::from("abcd-1234")),

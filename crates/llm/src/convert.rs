@@ -11,7 +11,7 @@ use genai::chat::{
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::provider::Adapter;
+use super::provider::WireFormat;
 use super::repair::{self, repair};
 use aye_core::contract::content::{ContentBlock, text_of};
 use aye_core::contract::digest::{hex, sha256_hex};
@@ -23,7 +23,7 @@ use aye_core::contract::tool::ToolDescriptor;
 
 /// A conversation in the shape that every provider accepts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Prepared {
+pub struct PreparedMessages {
     /// System texts, in order.
     pub system: Vec<String>,
     /// User, assistant and tool messages: it begins with a user, never has two users in a row, does not end with an
@@ -37,11 +37,11 @@ pub struct Prepared {
 /// - System messages at the start join the system text. Later ones become a marked part of the user's turn: some
 ///   providers have one place for system text only, and changing that one would cost the whole prompt cache.
 /// - Calls that could not be used are shown as calls without arguments; their results say what was wrong.
-pub fn prepare(request: &InferenceRequest) -> Prepared {
+pub fn prepare(request: &InferenceRequest) -> PreparedMessages {
     let mut shaper = Shaper { system: system_texts(request), ..Shaper::default() };
     let mut messages = shaper.shape(request.messages.clone(), request);
     messages.extend(shaper.end());
-    Prepared { system: shaper.system, messages }
+    PreparedMessages { system: shaper.system, messages }
 }
 
 /// The instructions of a request.
@@ -173,12 +173,12 @@ fn wire_name(call: &ToolCall, request: &InferenceRequest) -> String {
 }
 
 /// A call id in the alphabet that the provider accepts; another provider's ids may hold more.
-fn wire_id(adapter: Adapter, id: &str) -> String {
+fn wire_id(adapter: WireFormat, id: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let accepted = match adapter {
-        Adapter::Anthropic => id.len() <= 64 && id.chars().all(plain),
-        Adapter::OpenAiResponses => id.len() <= 64,
-        Adapter::OpenAi | Adapter::Gemini | Adapter::Ollama => true,
+        WireFormat::Anthropic => id.len() <= 64 && id.chars().all(plain),
+        WireFormat::OpenAiResponses => id.len() <= 64,
+        WireFormat::OpenAi | WireFormat::Gemini | WireFormat::Ollama => true,
     };
     if accepted {
         return id.to_owned();
@@ -208,37 +208,41 @@ fn ends_like_an_effort(model: &str) -> bool {
     model.rsplit_once('-').is_some_and(|(_, last)| EFFORTS.contains(&last))
 }
 
-fn effort(adapter: Adapter, effort: ReasoningEffort) -> genai::chat::ReasoningEffort {
+fn effort(adapter: WireFormat, effort: ReasoningEffort) -> genai::chat::ReasoningEffort {
     use genai::chat::ReasoningEffort as Theirs;
     match effort {
         ReasoningEffort::None => Theirs::Zero,
         ReasoningEffort::Low => Theirs::Low,
         ReasoningEffort::Medium => Theirs::Medium,
         ReasoningEffort::High => Theirs::High,
-        ReasoningEffort::Max if adapter == Adapter::OpenAiResponses => Theirs::XHigh,
+        ReasoningEffort::Max if adapter == WireFormat::OpenAiResponses => Theirs::XHigh,
         ReasoningEffort::Max => Theirs::Max,
         ReasoningEffort::Budget(tokens) => Theirs::Budget(tokens),
     }
 }
 
 /// Whether a model takes parameters about thinking; the others refuse a request that has one.
-pub(super) fn thinks(adapter: Adapter, model: &str, request: &InferenceRequest) -> bool {
+pub(super) fn thinks(adapter: WireFormat, model: &str, request: &InferenceRequest) -> bool {
     if request.overrides.reasoning_effort.is_some_and(|effort| effort != ReasoningEffort::None) {
         return true;
     }
     let name = model.rsplit('/').next().unwrap_or(model);
     match adapter {
-        Adapter::OpenAiResponses => {
+        WireFormat::OpenAiResponses => {
             ["gpt-5", "gpt-6", "o1", "o3", "o4", "codex"].iter().any(|start| name.starts_with(start))
                 && !name.contains("chat")
         }
-        Adapter::Gemini => ["2.5", "gemini-3", "gemini-4"].iter().any(|part| name.contains(part)),
-        Adapter::Anthropic | Adapter::Ollama | Adapter::OpenAi => true,
+        WireFormat::Gemini => ["2.5", "gemini-3", "gemini-4"].iter().any(|part| name.contains(part)),
+        WireFormat::Anthropic | WireFormat::Ollama | WireFormat::OpenAi => true,
     }
 }
 
 /// The options of a request that goes through genai.
-pub(super) fn options(adapter: Adapter, request: &InferenceRequest, prepared: &Prepared) -> ChatOptions {
+pub(super) fn options(
+    adapter: WireFormat,
+    request: &InferenceRequest,
+    prepared: &PreparedMessages,
+) -> ChatOptions {
     let model = request.wire_model();
     let mut options = ChatOptions::default()
         .with_capture_usage(true)
@@ -260,12 +264,12 @@ pub(super) fn options(adapter: Adapter, request: &InferenceRequest, prepared: &P
         // Saying an effort keeps genai from looking for one in the name, and these two send nothing: a budget means
         // nothing to Responses, and zero is the absence of every field for the others.
         options = options.with_reasoning_effort(match adapter {
-            Adapter::OpenAiResponses => genai::chat::ReasoningEffort::Budget(0),
-            Adapter::Anthropic | Adapter::Gemini | Adapter::Ollama | Adapter::OpenAi => {
+            WireFormat::OpenAiResponses => genai::chat::ReasoningEffort::Budget(0),
+            WireFormat::Anthropic | WireFormat::Gemini | WireFormat::Ollama | WireFormat::OpenAi => {
                 genai::chat::ReasoningEffort::Zero
             }
         });
-        if adapter == Adapter::Ollama {
+        if adapter == WireFormat::Ollama {
             // Ollama does not look into names, and zero would turn thinking off.
             options.reasoning_effort = None;
         }
@@ -274,7 +278,7 @@ pub(super) fn options(adapter: Adapter, request: &InferenceRequest, prepared: &P
         // What stands before "::" is a provider to genai; the body is merged last.
         options = options.with_extra_body(json!({"model": model}));
     }
-    if adapter == Adapter::OpenAiResponses && request.enable_prompt_cache {
+    if adapter == WireFormat::OpenAiResponses && request.enable_prompt_cache {
         options = options.with_prompt_cache_key(cache_key(
             &prepared.system,
             &request.tools,
@@ -285,11 +289,15 @@ pub(super) fn options(adapter: Adapter, request: &InferenceRequest, prepared: &P
 }
 
 /// The conversation as genai has it.
-pub(super) fn chat_request(adapter: Adapter, request: &InferenceRequest, prepared: &Prepared) -> ChatRequest {
+pub(super) fn chat_request(
+    adapter: WireFormat,
+    request: &InferenceRequest,
+    prepared: &PreparedMessages,
+) -> ChatRequest {
     // Marks cost something on Anthropic and mean nothing, or something else, elsewhere.
-    let marks = request.enable_prompt_cache && adapter == Adapter::Anthropic;
+    let marks = request.enable_prompt_cache && adapter == WireFormat::Anthropic;
     let mut messages: Vec<ChatMessage> = Vec::new();
-    if adapter == Adapter::Anthropic {
+    if adapter == WireFormat::Anthropic {
         // Blocks of their own, so that the last one can carry a mark.
         messages.extend(prepared.system.iter().map(ChatMessage::system));
         mark_last(marks, &mut messages);
@@ -319,7 +327,7 @@ pub(super) fn chat_request(adapter: Adapter, request: &InferenceRequest, prepare
     let answered = messages[..end].iter().rposition(|message| message.role == ChatRole::Assistant);
     mark_last(marks, &mut messages[..answered.unwrap_or(0)]);
     let mut chat = ChatRequest::new(messages);
-    if adapter != Adapter::Anthropic && !prepared.system.is_empty() {
+    if adapter != WireFormat::Anthropic && !prepared.system.is_empty() {
         chat = chat.with_system(prepared.system.join("\n\n"));
     }
     if request.tools.is_empty() {
@@ -330,7 +338,7 @@ pub(super) fn chat_request(adapter: Adapter, request: &InferenceRequest, prepare
         let mut wire = Tool::new(tool.id.as_str())
             .with_description(tool.description.as_str())
             .with_schema(tool.parameters.clone());
-        if adapter == Adapter::OpenAiResponses {
+        if adapter == WireFormat::OpenAiResponses {
             // Left out, it means strict there: every optional argument would become one that must be given.
             wire = wire.with_strict(false);
         }
@@ -361,7 +369,7 @@ pub(super) fn unseen(image: &ImageRef) -> String {
     format!("[image omitted from this request: {image}]")
 }
 
-fn assistant(adapter: Adapter, message: &Message) -> ChatMessage {
+fn assistant(adapter: WireFormat, message: &Message) -> ChatMessage {
     let mut parts = Vec::new();
     for block in &message.content {
         match block {
@@ -370,11 +378,11 @@ fn assistant(adapter: Adapter, message: &Message) -> ChatMessage {
                 let proof = signature.as_deref().and_then(|proof| adapter.unmark(proof));
                 match (adapter, proof) {
                     // The two belong together; genai pairs them by their order.
-                    (Adapter::Anthropic, Some(proof)) => {
+                    (WireFormat::Anthropic, Some(proof)) => {
                         parts.push(ContentPart::ThoughtSignature(proof.to_owned()));
                         parts.push(ContentPart::ReasoningContent(thinking.clone()));
                     }
-                    (Adapter::OpenAiResponses, Some(proof)) => {
+                    (WireFormat::OpenAiResponses, Some(proof)) => {
                         parts.push(ContentPart::ThoughtSignature(proof.to_owned()));
                     }
                     // Thoughts without a proof of this provider are refused or worth nothing.
@@ -399,13 +407,13 @@ fn assistant(adapter: Adapter, message: &Message) -> ChatMessage {
 }
 
 fn tool_result(
-    adapter: Adapter,
+    adapter: WireFormat,
     message: &Message,
     messages: &mut Vec<ChatMessage>,
     pictures: &mut Vec<ContentPart>,
 ) {
     let id = wire_id(adapter, message.tool_call_id.as_deref().unwrap_or_default());
-    if adapter == Adapter::Anthropic {
+    if adapter == WireFormat::Anthropic {
         // Made by hand, since genai's results hold text only. All results of one turn belong into one message.
         let content: Vec<Value> = message
             .content

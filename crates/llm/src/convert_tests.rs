@@ -29,7 +29,7 @@ fn asked(calls: Vec<ToolCall>) -> Message {
     Message::assistant_with(content, calls)
 }
 
-fn chat(adapter: Adapter, request: &InferenceRequest) -> Value {
+fn chat(adapter: WireFormat, request: &InferenceRequest) -> Value {
     serde_json::to_value(chat_request(adapter, request, &prepare(request))).expect("JSON")
 }
 
@@ -89,7 +89,7 @@ fn anthropic_gets_its_thoughts_pictures_errors_and_marks() {
         result,
         failed,
     ]);
-    let chat = chat(Adapter::Anthropic, &request);
+    let chat = chat(WireFormat::Anthropic, &request);
     let messages = chat["messages"].as_array().expect("messages");
     assert_eq!(messages.len(), 4, "system, user, assistant, both results in one: {chat:#}");
     assert!(chat["system"].is_null());
@@ -115,7 +115,7 @@ fn proofs_go_back_to_the_one_who_made_them_only() {
     let mut call = ToolCall::new("1", "List", json!({}));
     call.signatures = vec!["gemini:call-proof".into()];
     let request = request(vec![Message::user("go"), asked(vec![call]), Message::tool("1", "x")]);
-    for adapter in [Adapter::OpenAiResponses, Adapter::Ollama] {
+    for adapter in [WireFormat::OpenAiResponses, WireFormat::Ollama] {
         let text = chat(adapter, &request).to_string();
         assert!(
             !text.contains("\"sig\"") && !text.contains("redacted") && !text.contains("\"hm\""),
@@ -124,7 +124,7 @@ fn proofs_go_back_to_the_one_who_made_them_only() {
         assert!(!text.contains("call-proof"), "{adapter:?}");
         assert!(!text.contains("Ephemeral"), "{adapter:?}");
     }
-    assert!(!chat(Adapter::Anthropic, &request).to_string().contains("call-proof"));
+    assert!(!chat(WireFormat::Anthropic, &request).to_string().contains("call-proof"));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn pictures_of_results_follow_where_results_hold_text_only() {
         Message::tool_with("1", vec![ContentBlock::image("image/png", "AAAA")]),
         Message::tool("2", "text"),
     ]);
-    for adapter in [Adapter::OpenAiResponses, Adapter::Ollama] {
+    for adapter in [WireFormat::OpenAiResponses, WireFormat::Ollama] {
         let chat = chat(adapter, &request);
         let messages = chat["messages"].as_array().expect("messages");
         let roles: Vec<&str> = messages.iter().filter_map(|message| message["role"].as_str()).collect();
@@ -146,16 +146,16 @@ fn pictures_of_results_follow_where_results_hold_text_only() {
 
 #[test]
 fn ids_fit_the_alphabet_of_the_provider() {
-    assert_eq!(wire_id(Adapter::Anthropic, "toolu_1"), "toolu_1");
-    let id = wire_id(Adapter::Anthropic, "functions.List:0");
-    assert!(id.starts_with("call_") && id == wire_id(Adapter::Anthropic, "functions.List:0"));
-    assert_eq!(wire_id(Adapter::OpenAi, "functions.List:0"), "functions.List:0");
+    assert_eq!(wire_id(WireFormat::Anthropic, "toolu_1"), "toolu_1");
+    let id = wire_id(WireFormat::Anthropic, "functions.List:0");
+    assert!(id.starts_with("call_") && id == wire_id(WireFormat::Anthropic, "functions.List:0"));
+    assert_eq!(wire_id(WireFormat::OpenAi, "functions.List:0"), "functions.List:0");
 }
 
 #[test]
 fn a_mark_belongs_to_one_provider() {
-    let proof = Adapter::Anthropic.mark("a:b");
-    assert_eq!(Adapter::Anthropic.unmark(&proof), Some("a:b"));
-    assert_eq!(Adapter::Gemini.unmark(&proof), None);
-    assert_eq!(Adapter::Gemini.unmark("raw:proof"), Some("raw:proof"));
+    let proof = WireFormat::Anthropic.mark("a:b");
+    assert_eq!(WireFormat::Anthropic.unmark(&proof), Some("a:b"));
+    assert_eq!(WireFormat::Gemini.unmark(&proof), None);
+    assert_eq!(WireFormat::Gemini.unmark("raw:proof"), Some("raw:proof"));
 }

@@ -16,11 +16,11 @@ use secrecy::ExposeSecret;
 use tokio::time::Instant;
 
 use super::chat_body::ChatBodies;
-use super::classify::Origin;
+use super::classify::ModelEndpoint;
 use super::decode::Decoder;
 use super::fold::Fold;
 use super::http::{Frames, LazyClient};
-use super::provider::{Adapter, ProviderConfig, normalise_base_url};
+use super::provider::{ProviderConfig, WireFormat, normalise_base_url};
 use super::scripted::{used_ids, whole};
 use super::{convert, gemini_body, http};
 use aye_core::contract::executor::{
@@ -48,8 +48,8 @@ impl Default for GenaiExecutor {
 }
 
 /// One request's destination.
-struct Target {
-    origin: Origin,
+struct Destination {
+    origin: ModelEndpoint,
     base: reqwest::Url,
     timeouts: (Duration, Duration),
     answer_timeout: Duration,
@@ -84,13 +84,13 @@ impl GenaiExecutor {
     }
 
     /// Where a request goes, and the name of the model there.
-    async fn target(&self, model: &str) -> Result<(Target, String), InferenceExecutionError> {
+    async fn target(&self, model: &str) -> Result<(Destination, String), InferenceExecutionError> {
         let Some(config) = &self.config else { return self.environment(model).await };
         let base = config.base_url.as_deref().unwrap_or(config.adapter.default_base_url());
         let base = normalise_base_url(config.adapter, base).map_err(|problem| {
             InferenceExecutionError::InvalidRequest(format!("base_url of {}: {problem}", config.name))
         })?;
-        let origin = Origin {
+        let origin = ModelEndpoint {
             provider: config.name.clone(),
             adapter: config.adapter,
             model: model.to_owned(),
@@ -98,11 +98,11 @@ impl GenaiExecutor {
             key: config.api_key.clone(),
         };
         // A server of one's own may want no key; the official ones always do, and asking without one only takes time.
-        if origin.key.is_none() && config.base_url.is_none() && config.adapter != Adapter::Ollama {
+        if origin.key.is_none() && config.base_url.is_none() && config.adapter != WireFormat::Ollama {
             return Err(origin.no_key());
         }
         Ok((
-            Target {
+            Destination {
                 origin,
                 base,
                 timeouts: (config.header_timeout, config.read_timeout),
@@ -118,11 +118,11 @@ impl GenaiExecutor {
         let fold = Fold::new(answered_by.clone(), used_ids(&request));
         request.model = answered_by;
         request.upstream_model = name;
-        let Target { origin, base, timeouts, answer_timeout } = target;
+        let Destination { origin, base, timeouts, answer_timeout } = target;
         let ends_at = Instant::now() + answer_timeout;
         let client = self.http.get(&origin, Some(&base))?;
-        let source = if let Adapter::OpenAi | Adapter::Gemini = origin.adapter {
-            let (url, body) = if origin.adapter == Adapter::OpenAi {
+        let source = if let WireFormat::OpenAi | WireFormat::Gemini = origin.adapter {
+            let (url, body) = if origin.adapter == WireFormat::OpenAi {
                 (endpoint(&base, "chat/completions"), self.chat_bodies.build(&request, &origin))
             } else {
                 let mut url = endpoint(&base, &gemini_body::path(request.wire_model()));
@@ -171,13 +171,13 @@ impl GenaiExecutor {
     }
 }
 
-fn kind_of(adapter: Adapter) -> AdapterKind {
+fn kind_of(adapter: WireFormat) -> AdapterKind {
     match adapter {
-        Adapter::OpenAi => AdapterKind::OpenAI,
-        Adapter::OpenAiResponses => AdapterKind::OpenAIResp,
-        Adapter::Anthropic => AdapterKind::Anthropic,
-        Adapter::Gemini => AdapterKind::Gemini,
-        Adapter::Ollama => AdapterKind::Ollama,
+        WireFormat::OpenAi => AdapterKind::OpenAI,
+        WireFormat::OpenAiResponses => AdapterKind::OpenAIResp,
+        WireFormat::Anthropic => AdapterKind::Anthropic,
+        WireFormat::Gemini => AdapterKind::Gemini,
+        WireFormat::Ollama => AdapterKind::Ollama,
     }
 }
 
@@ -198,12 +198,12 @@ fn endpoint(base: &reqwest::Url, path: &str) -> reqwest::Url {
     url
 }
 
-fn headers(origin: &Origin) -> Result<HeaderMap, InferenceExecutionError> {
+fn headers(origin: &ModelEndpoint) -> Result<HeaderMap, InferenceExecutionError> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     if let Some(key) = &origin.key {
         let (name, prefix) = match origin.adapter {
-            Adapter::Gemini => (HeaderName::from_static("x-goog-api-key"), ""),
+            WireFormat::Gemini => (HeaderName::from_static("x-goog-api-key"), ""),
             _ => (AUTHORIZATION, "Bearer "),
         };
         let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose_secret())).map_err(|_| {
@@ -224,7 +224,7 @@ enum Source {
     Genai {
         stream: Box<genai::chat::ChatStream>,
         raw: Arc<Mutex<VecDeque<String>>>,
-        origin: Origin,
+        origin: ModelEndpoint,
         timeouts: (Duration, Duration),
     },
 }
@@ -275,7 +275,7 @@ struct Answering {
     source: Option<Source>,
     decoder: Decoder,
     fold: Fold,
-    origin: Origin,
+    origin: ModelEndpoint,
     /// When the whole answer has to be there.
     ends_at: Instant,
     answer_timeout: Duration,

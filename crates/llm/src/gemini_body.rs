@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::convert::{PICTURES, Prepared, thinks, unseen};
-use super::provider::Adapter;
+use super::convert::{PICTURES, PreparedMessages, thinks, unseen};
+use super::provider::WireFormat;
 use aye_core::contract::content::{ContentBlock, text_of};
 use aye_core::contract::executor::InferenceRequest;
 use aye_core::contract::inference::ReasoningEffort;
@@ -23,7 +23,7 @@ pub(super) fn path(model: &str) -> String {
 }
 
 /// The body.
-pub(super) fn build(prepared: &Prepared, request: &InferenceRequest) -> Value {
+pub(super) fn build(prepared: &PreparedMessages, request: &InferenceRequest) -> Value {
     let model = request.wire_model();
     let mut body = Map::new();
     if !prepared.system.is_empty() {
@@ -68,7 +68,7 @@ fn generation_config(model: &str, request: &InferenceRequest) -> Map<String, Val
     if let Some(effort) = overrides.reasoning_effort {
         thinking.extend(thinking_of(model, effort));
     }
-    if thinks(Adapter::Gemini, model, request) {
+    if thinks(WireFormat::Gemini, model, request) {
         thinking.insert("includeThoughts".into(), json!(true));
     }
     if !thinking.is_empty() {
@@ -106,7 +106,7 @@ fn is_third(model: &str) -> bool {
     generation.is_some_and(|generation: u32| generation >= 3)
 }
 
-fn contents(prepared: &Prepared, wants_proofs: bool) -> Vec<Value> {
+fn contents(prepared: &PreparedMessages, wants_proofs: bool) -> Vec<Value> {
     let mut out: Vec<Value> = Vec::with_capacity(prepared.messages.len());
     // The results of the calls of one turn are one turn.
     let mut results: Vec<Value> = Vec::new();
@@ -183,7 +183,7 @@ fn user_part(block: &ContentBlock) -> Option<Value> {
 }
 
 fn model_parts(message: &Message, wants_proofs: bool) -> Vec<Value> {
-    let own = |proof: &str| Adapter::Gemini.unmark(proof).map(str::to_owned);
+    let own = |proof: &str| WireFormat::Gemini.unmark(proof).map(str::to_owned);
     let mut parts = Vec::new();
     // The proof of a text or a call that has none of its own stands before it.
     let mut pending: Option<String> = None;

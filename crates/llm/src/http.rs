@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::Value;
 
-use super::classify::{Origin, looks_like_html};
+use super::classify::{ModelEndpoint, looks_like_html};
 use super::sse::SseParser;
 use aye_core::contract::address::is_this_machine;
 use aye_core::contract::executor::InferenceExecutionError;
@@ -23,7 +23,7 @@ impl LazyClient {
     /// The client.
     pub(super) fn get(
         &self,
-        origin: &Origin,
+        origin: &ModelEndpoint,
         base: Option<&reqwest::Url>,
     ) -> Result<reqwest::Client, InferenceExecutionError> {
         self.client.get_or_init(|| build(base).map_err(|error| error.to_string())).clone().map_err(|error| {
@@ -88,7 +88,7 @@ pub(super) struct Frames {
     parser: Option<SseParser>,
     ready: std::collections::VecDeque<String>,
     read_timeout: Duration,
-    origin: Origin,
+    origin: ModelEndpoint,
     content_type: String,
     /// The start of a body that may be no stream at all.
     head: Vec<u8>,
@@ -101,7 +101,7 @@ pub(super) async fn send(
     headers: HeaderMap,
     body: Vec<u8>,
     timeouts: (Duration, Duration),
-    origin: Origin,
+    origin: ModelEndpoint,
 ) -> Result<Frames, InferenceExecutionError> {
     let (header_timeout, read_timeout) = timeouts;
     let request = client.post(url).headers(headers).header(CONTENT_TYPE, "application/json").body(body);

@@ -7,14 +7,14 @@ use secrecy::ExposeSecret;
 use serde_json::Value;
 
 use super::http;
-use super::provider::{Adapter, ProviderConfig, normalise_base_url};
+use super::provider::{ProviderConfig, WireFormat, normalise_base_url};
 
 /// The largest list that is read; the longest one known has half a megabyte.
 const MAX_LIST: usize = 8 << 20;
 
 /// A model that a provider lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct ProviderModel {
     /// The name that the provider knows.
     pub id: String,
     /// Tokens that fit in one request, when the provider says so.
@@ -38,7 +38,7 @@ pub enum OffersError {
 ///
 /// # Errors
 /// When the key is refused, or no list comes within `limit`.
-pub async fn offers(config: &ProviderConfig, limit: Duration) -> Result<Vec<Offer>, OffersError> {
+pub async fn offers(config: &ProviderConfig, limit: Duration) -> Result<Vec<ProviderModel>, OffersError> {
     within(config, limit, async { list(config, &base_of(config)?).await }).await
 }
 
@@ -46,7 +46,7 @@ pub async fn offers(config: &ProviderConfig, limit: Duration) -> Result<Vec<Offe
 ///
 /// # Errors
 /// As [`offers`].
-pub async fn check_key(config: &ProviderConfig, limit: Duration) -> Result<Vec<Offer>, OffersError> {
+pub async fn check_key(config: &ProviderConfig, limit: Duration) -> Result<Vec<ProviderModel>, OffersError> {
     let check = async {
         let base = base_of(config)?;
         // Its list is open to everybody; what it says about a key is not.
@@ -61,8 +61,8 @@ pub async fn check_key(config: &ProviderConfig, limit: Duration) -> Result<Vec<O
 async fn within(
     config: &ProviderConfig,
     limit: Duration,
-    asked: impl Future<Output = Result<Vec<Offer>, OffersError>>,
-) -> Result<Vec<Offer>, OffersError> {
+    asked: impl Future<Output = Result<Vec<ProviderModel>, OffersError>>,
+) -> Result<Vec<ProviderModel>, OffersError> {
     let late = || OffersError::Failed(format!("{} did not answer within {} s", config.name, limit.as_secs()));
     tokio::time::timeout(limit, asked).await.unwrap_or_else(|_| Err(late()))
 }
@@ -76,7 +76,7 @@ fn failed(config: &ProviderConfig, why: &str) -> OffersError {
     OffersError::Failed(format!("{}: {why}", config.name))
 }
 
-async fn list(config: &ProviderConfig, base: &reqwest::Url) -> Result<Vec<Offer>, OffersError> {
+async fn list(config: &ProviderConfig, base: &reqwest::Url) -> Result<Vec<ProviderModel>, OffersError> {
     let value = get(config, base, list_url(config, base)).await?;
     offers_in(&value).ok_or_else(|| failed(config, "its answer contains no model list"))
 }
@@ -116,10 +116,10 @@ fn join(base: &reqwest::Url, path: &str) -> reqwest::Url {
 
 fn list_url(config: &ProviderConfig, base: &reqwest::Url) -> reqwest::Url {
     let (path, query) = match config.adapter {
-        Adapter::OpenAi | Adapter::OpenAiResponses => ("models", ""),
-        Adapter::Anthropic => ("models", "limit=1000"),
-        Adapter::Gemini => ("models", "pageSize=1000"),
-        Adapter::Ollama => ("api/tags", ""),
+        WireFormat::OpenAi | WireFormat::OpenAiResponses => ("models", ""),
+        WireFormat::Anthropic => ("models", "limit=1000"),
+        WireFormat::Gemini => ("models", "pageSize=1000"),
+        WireFormat::Ollama => ("api/tags", ""),
     };
     let mut url = join(base, path);
     if !query.is_empty() {
@@ -133,9 +133,9 @@ fn headers(config: &ProviderConfig) -> Result<HeaderMap, OffersError> {
     let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
     let Some(key) = &config.api_key else { return Ok(headers) };
     let (name, value) = match config.adapter {
-        Adapter::Anthropic => (HeaderName::from_static("x-api-key"), key.expose_secret().to_owned()),
-        Adapter::Gemini => (HeaderName::from_static("x-goog-api-key"), key.expose_secret().to_owned()),
-        Adapter::OpenAi | Adapter::OpenAiResponses | Adapter::Ollama => {
+        WireFormat::Anthropic => (HeaderName::from_static("x-api-key"), key.expose_secret().to_owned()),
+        WireFormat::Gemini => (HeaderName::from_static("x-goog-api-key"), key.expose_secret().to_owned()),
+        WireFormat::OpenAi | WireFormat::OpenAiResponses | WireFormat::Ollama => {
             (AUTHORIZATION, format!("Bearer {}", key.expose_secret()))
         }
     };
@@ -159,13 +159,13 @@ fn cause(error: &reqwest::Error) -> String {
 
 /// The models of an answer, in every form that is known: `data[].id`, `models[].name`, or a list by itself. Models that
 /// the server itself calls no chat models are left out.
-pub fn offers_in(answer: &Value) -> Option<Vec<Offer>> {
+pub fn offers_in(answer: &Value) -> Option<Vec<ProviderModel>> {
     let rows =
         answer.as_array().or_else(|| answer.get("data").or_else(|| answer.get("models"))?.as_array())?;
     Some(rows.iter().filter_map(offer).collect())
 }
 
-fn offer(row: &Value) -> Option<Offer> {
+fn offer(row: &Value) -> Option<ProviderModel> {
     let id = row.get("id").or_else(|| row.get("name"))?.as_str()?;
     let id = id.strip_prefix("models/").unwrap_or(id);
     let lacks = |list: &Value, word: &str| {
@@ -182,7 +182,7 @@ fn offer(row: &Value) -> Option<Offer> {
     }
     let count =
         |names: &[&str]| names.iter().find_map(|name| row.get(name)?.as_u64()).filter(|count| *count > 0);
-    Some(Offer {
+    Some(ProviderModel {
         id: id.to_owned(),
         context_window: count(&[
             "context_length",
@@ -230,9 +230,9 @@ mod tests {
             let config = ProviderConfig::new("p", adapter).with_base_url(base);
             list_url(&config, &normalise_base_url(adapter, base).expect("an address")).to_string()
         };
-        assert_eq!(url(Adapter::OpenAi, "http://h:1/v1"), "http://h:1/v1/models");
-        assert_eq!(url(Adapter::Anthropic, "http://h:1/v1/?a=b"), "http://h:1/v1/models?a=b&limit=1000");
-        assert_eq!(url(Adapter::Gemini, "http://h:1"), "http://h:1/v1beta/models?pageSize=1000");
-        assert_eq!(url(Adapter::Ollama, "http://h:1"), "http://h:1/api/tags");
+        assert_eq!(url(WireFormat::OpenAi, "http://h:1/v1"), "http://h:1/v1/models");
+        assert_eq!(url(WireFormat::Anthropic, "http://h:1/v1/?a=b"), "http://h:1/v1/models?a=b&limit=1000");
+        assert_eq!(url(WireFormat::Gemini, "http://h:1"), "http://h:1/v1beta/models?pageSize=1000");
+        assert_eq!(url(WireFormat::Ollama, "http://h:1"), "http://h:1/api/tags");
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The wire form that a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Adapter {
+pub enum WireFormat {
     /// Chat completions, of OpenAI and of everyone compatible with it.
     #[serde(rename = "openai", alias = "open_ai")]
     OpenAi,
@@ -23,7 +23,7 @@ pub enum Adapter {
     Ollama,
 }
 
-impl Adapter {
+impl WireFormat {
     /// All of them.
     pub const ALL: [Self; 5] =
         [Self::OpenAi, Self::OpenAiResponses, Self::Anthropic, Self::Gemini, Self::Ollama];
@@ -85,7 +85,7 @@ pub struct ProviderConfig {
     /// Its name, for messages.
     pub name: String,
     /// What it speaks.
-    pub adapter: Adapter,
+    pub adapter: WireFormat,
     /// Where it is; a slash at the end makes no difference, and a bare host means the usual path on it.
     pub base_url: Option<String>,
     /// Its key; none for servers that want none.
@@ -100,7 +100,7 @@ pub struct ProviderConfig {
 
 impl ProviderConfig {
     /// A provider at its usual address, without a key, that is waited for as long as thinking models need.
-    pub fn new(name: impl Into<String>, adapter: Adapter) -> Self {
+    pub fn new(name: impl Into<String>, adapter: WireFormat) -> Self {
         Self {
             name: name.into(),
             adapter,
@@ -150,7 +150,7 @@ pub enum BaseUrlError {
 ///
 /// # Errors
 /// [`BaseUrlError`].
-pub fn normalise_base_url(adapter: Adapter, base_url: &str) -> Result<reqwest::Url, BaseUrlError> {
+pub fn normalise_base_url(adapter: WireFormat, base_url: &str) -> Result<reqwest::Url, BaseUrlError> {
     let mut url = reqwest::Url::parse(base_url.trim()).map_err(|error| BaseUrlError::NoUrl {
         given: base_url.to_owned(),
         error: error.to_string(),
@@ -163,11 +163,11 @@ pub fn normalise_base_url(adapter: Adapter, base_url: &str) -> Result<reqwest::U
     let mut path = url.path().trim_end_matches('/').to_owned();
     // People copy the whole address of the endpoint.
     let endpoints = match adapter {
-        Adapter::OpenAi => &["/chat/completions"][..],
-        Adapter::OpenAiResponses => &["/responses"],
-        Adapter::Anthropic => &["/messages"],
-        Adapter::Gemini => &["/models"],
-        Adapter::Ollama => &["/api/chat", "/api", "/v1"],
+        WireFormat::OpenAi => &["/chat/completions"][..],
+        WireFormat::OpenAiResponses => &["/responses"],
+        WireFormat::Anthropic => &["/messages"],
+        WireFormat::Gemini => &["/models"],
+        WireFormat::Ollama => &["/api/chat", "/api", "/v1"],
     };
     for endpoint in endpoints {
         if let Some(base) = path.strip_suffix(endpoint) {
@@ -189,47 +189,47 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(adapter: Adapter, base_url: &str, expected: &str) {
+    fn check(adapter: WireFormat, base_url: &str, expected: &str) {
         assert_eq!(normalise_base_url(adapter, base_url).expect("an address").as_str(), expected);
     }
 
     #[test]
     fn a_slash_at_the_end_makes_no_difference() {
-        check(Adapter::OpenAi, "http://h:1/v1", "http://h:1/v1/");
-        check(Adapter::OpenAi, "http://h:1/v1/", "http://h:1/v1/");
-        check(Adapter::OpenAi, "http://h:1/v1//", "http://h:1/v1/");
-        check(Adapter::OpenAi, "http://h:1/a/b?x=1", "http://h:1/a/b/?x=1");
+        check(WireFormat::OpenAi, "http://h:1/v1", "http://h:1/v1/");
+        check(WireFormat::OpenAi, "http://h:1/v1/", "http://h:1/v1/");
+        check(WireFormat::OpenAi, "http://h:1/v1//", "http://h:1/v1/");
+        check(WireFormat::OpenAi, "http://h:1/a/b?x=1", "http://h:1/a/b/?x=1");
     }
 
     #[test]
     fn a_bare_host_gets_the_usual_path() {
-        check(Adapter::OpenAi, "http://h:1", "http://h:1/v1/");
-        check(Adapter::Anthropic, "http://h:1/", "http://h:1/v1/");
-        check(Adapter::Gemini, "http://h:1", "http://h:1/v1beta/");
-        check(Adapter::Ollama, "http://h:1", "http://h:1/");
+        check(WireFormat::OpenAi, "http://h:1", "http://h:1/v1/");
+        check(WireFormat::Anthropic, "http://h:1/", "http://h:1/v1/");
+        check(WireFormat::Gemini, "http://h:1", "http://h:1/v1beta/");
+        check(WireFormat::Ollama, "http://h:1", "http://h:1/");
     }
 
     #[test]
     fn the_address_of_the_endpoint_itself_is_understood() {
-        check(Adapter::OpenAi, "http://h:1/v1/chat/completions", "http://h:1/v1/");
-        check(Adapter::Anthropic, "http://h:1/v1/messages", "http://h:1/v1/");
-        check(Adapter::Ollama, "http://h:1/v1", "http://h:1/");
+        check(WireFormat::OpenAi, "http://h:1/v1/chat/completions", "http://h:1/v1/");
+        check(WireFormat::Anthropic, "http://h:1/v1/messages", "http://h:1/v1/");
+        check(WireFormat::Ollama, "http://h:1/v1", "http://h:1/");
     }
 
     #[test]
     fn what_is_no_address_is_said() {
         assert!(
-            normalise_base_url(Adapter::OpenAi, "localhost")
+            normalise_base_url(WireFormat::OpenAi, "localhost")
                 .expect_err("no scheme")
                 .to_string()
                 .contains("localhost")
         );
-        assert!(normalise_base_url(Adapter::OpenAi, "ftp://h/").is_err());
+        assert!(normalise_base_url(WireFormat::OpenAi, "ftp://h/").is_err());
     }
 
     #[test]
     fn the_key_is_not_shown() {
-        let config = ProviderConfig::new("p", Adapter::OpenAi).with_api_key("sk-very-secret");
+        let config = ProviderConfig::new("p", WireFormat::OpenAi).with_api_key("sk-very-secret");
         assert!(!format!("{config:?}").contains("very-secret"));
     }
 }

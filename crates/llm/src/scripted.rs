@@ -17,7 +17,7 @@ use aye_core::contract::inference::{StopReason, StreamResult, TokenUsage};
 
 /// One step of an answer.
 #[derive(Clone, Debug, PartialEq)]
-enum Step {
+enum ScriptStep {
     Text(String),
     Reasoning(String),
     Call { id: Option<String>, name: String, args: String },
@@ -31,17 +31,17 @@ enum Step {
 
 /// One answer, made of steps. It ends well when nothing else is said.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
-    steps: Vec<Step>,
+pub struct ScriptedReply {
+    steps: Vec<ScriptStep>,
 }
 
-impl Answer {
+impl ScriptedReply {
     /// Nothing at all.
     pub fn new() -> Self {
         Self::default()
     }
 
-    fn then(mut self, step: Step) -> Self {
+    fn then(mut self, step: ScriptStep) -> Self {
         self.steps.push(step);
         self
     }
@@ -49,83 +49,83 @@ impl Answer {
     /// Says a text, in one piece.
     #[must_use]
     pub fn text(self, text: impl Into<String>) -> Self {
-        self.then(Step::Text(text.into()))
+        self.then(ScriptStep::Text(text.into()))
     }
 
     /// Thinks.
     #[must_use]
     pub fn reasoning(self, text: impl Into<String>) -> Self {
-        self.then(Step::Reasoning(text.into()))
+        self.then(ScriptStep::Reasoning(text.into()))
     }
 
     /// Asks for a tool; the call's id is made up.
     #[must_use]
     pub fn call(self, name: impl Into<String>, args: Value) -> Self {
-        self.then(Step::Call { id: None, name: name.into(), args: args.to_string() })
+        self.then(ScriptStep::Call { id: None, name: name.into(), args: args.to_string() })
     }
 
     /// Asks for a tool by a given call id.
     #[must_use]
     pub fn call_with_id(self, id: impl Into<String>, name: impl Into<String>, args: Value) -> Self {
-        self.then(Step::Call { id: Some(id.into()), name: name.into(), args: args.to_string() })
+        self.then(ScriptStep::Call { id: Some(id.into()), name: name.into(), args: args.to_string() })
     }
 
     /// Pauses, in tokio time.
     #[must_use]
     pub fn delay(self, delay: Duration) -> Self {
-        self.then(Step::Delay(delay))
+        self.then(ScriptStep::Delay(delay))
     }
 
     /// Reports what was used.
     #[must_use]
     pub fn usage(self, usage: TokenUsage) -> Self {
-        self.then(Step::Usage(usage))
+        self.then(ScriptStep::Usage(usage))
     }
 
     /// Says why it stops.
     #[must_use]
     pub fn stop(self, reason: StopReason) -> Self {
-        self.then(Step::Stop(reason))
+        self.then(ScriptStep::Stop(reason))
     }
 
     /// Fails here.
     #[must_use]
     pub fn fail(self, error: InferenceExecutionError) -> Self {
-        self.then(Step::Fail(error))
+        self.then(ScriptStep::Fail(error))
     }
 
     /// The connection is lost here.
     #[must_use]
     pub fn cut(self) -> Self {
-        self.then(Step::Cut)
+        self.then(ScriptStep::Cut)
     }
 
     /// Never goes on from here; only dropping the stream ends it.
     #[must_use]
     pub fn hang(self) -> Self {
-        self.then(Step::Hang)
+        self.then(ScriptStep::Hang)
     }
 }
 
-impl From<&str> for Answer {
+impl From<&str> for ScriptedReply {
     fn from(text: &str) -> Self {
         Self::new().text(text)
     }
 }
 
-impl From<String> for Answer {
+impl From<String> for ScriptedReply {
     fn from(text: String) -> Self {
         Self::new().text(text)
     }
 }
 
-impl From<InferenceExecutionError> for Answer {
+impl From<InferenceExecutionError> for ScriptedReply {
     fn from(error: InferenceExecutionError) -> Self {
         Self::new().fail(error)
     }
 }
 
-type Script = dyn Fn(&InferenceRequest) -> Answer + Send + Sync;
+type Script = dyn Fn(&InferenceRequest) -> ScriptedReply + Send + Sync;
 
 /// Gives one prepared answer after another and keeps the requests it got. A clone is the same model.
 #[derive(Clone)]
@@ -134,30 +134,30 @@ pub struct ScriptedExecutor {
 }
 
 struct Inner {
-    answers: Mutex<VecDeque<Answer>>,
+    answers: Mutex<VecDeque<ScriptedReply>>,
     requests: Mutex<Vec<InferenceRequest>>,
     otherwise: Option<Box<Script>>,
 }
 
 impl ScriptedExecutor {
     /// These answers, in order. A request too many is an error that says so.
-    pub fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
+    pub fn new(answers: impl IntoIterator<Item = ScriptedReply>) -> Self {
         Self::build(answers.into_iter().collect(), None)
     }
 
     /// An answer made from each request.
-    pub fn from_fn(script: impl Fn(&InferenceRequest) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn from_fn(script: impl Fn(&InferenceRequest) -> ScriptedReply + Send + Sync + 'static) -> Self {
         Self::build(VecDeque::new(), Some(Box::new(script)))
     }
 
-    fn build(answers: VecDeque<Answer>, otherwise: Option<Box<Script>>) -> Self {
+    fn build(answers: VecDeque<ScriptedReply>, otherwise: Option<Box<Script>>) -> Self {
         Self {
             inner: Arc::new(Inner { answers: Mutex::new(answers), requests: Mutex::default(), otherwise }),
         }
     }
 
     /// Adds an answer behind the others.
-    pub fn push(&self, answer: impl Into<Answer>) {
+    pub fn push(&self, answer: impl Into<ScriptedReply>) {
         self.inner.answers.lock().unwrap_or_else(PoisonError::into_inner).push_back(answer.into());
     }
 
@@ -171,7 +171,7 @@ impl ScriptedExecutor {
         self.inner.answers.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    fn answer(&self, request: &InferenceRequest) -> Result<Answer, InferenceExecutionError> {
+    fn answer(&self, request: &InferenceRequest) -> Result<ScriptedReply, InferenceExecutionError> {
         self.inner.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
         let next = self.inner.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         next.or_else(|| self.inner.otherwise.as_ref().map(|script| script(request))).ok_or_else(|| {
@@ -186,7 +186,7 @@ pub(super) fn used_ids(request: &InferenceRequest) -> Vec<String> {
 }
 
 struct Playing {
-    steps: std::vec::IntoIter<Step>,
+    steps: std::vec::IntoIter<ScriptStep>,
     fold: Fold,
     over: bool,
     calls: u64,
@@ -210,25 +210,25 @@ impl Playing {
 
     async fn step(&mut self) -> Result<(), InferenceExecutionError> {
         match self.steps.next() {
-            Some(Step::Text(text)) => self.fold.text(&text)?,
-            Some(Step::Reasoning(text)) => self.fold.reasoning(&text)?,
-            Some(Step::Call { id, name, args }) => {
+            Some(ScriptStep::Text(text)) => self.fold.text(&text)?,
+            Some(ScriptStep::Reasoning(text)) => self.fold.reasoning(&text)?,
+            Some(ScriptStep::Call { id, name, args }) => {
                 let key = CallKey::Index(self.calls);
                 self.calls += 1;
                 let id = id.unwrap_or_else(super::fold::fresh_id);
                 let name = if name.is_empty() { " " } else { &name };
                 self.fold.call(key, Some(&id), Some(name), Some(&args))?;
             }
-            Some(Step::Delay(delay)) => tokio::time::sleep(delay).await,
-            Some(Step::Usage(usage)) => self.fold.usage(usage),
-            Some(Step::Stop(reason)) => self.fold.stop(reason),
-            Some(Step::Fail(error)) => return Err(error),
-            Some(Step::Cut) => {
+            Some(ScriptStep::Delay(delay)) => tokio::time::sleep(delay).await,
+            Some(ScriptStep::Usage(usage)) => self.fold.usage(usage),
+            Some(ScriptStep::Stop(reason)) => self.fold.stop(reason),
+            Some(ScriptStep::Fail(error)) => return Err(error),
+            Some(ScriptStep::Cut) => {
                 return Err(InferenceExecutionError::Network(
                     "the stream ended before the answer was complete".into(),
                 ));
             }
-            Some(Step::Hang) => std::future::pending().await,
+            Some(ScriptStep::Hang) => std::future::pending().await,
             None => {
                 if !self.fold.has_stop_reason() {
                     self.fold.stop(StopReason::EndTurn);
@@ -332,8 +332,11 @@ mod tests {
 
     #[tokio::test]
     async fn it_says_what_the_script_says() {
-        let model =
-            ScriptedExecutor::new([Answer::new().text("a").call_with_id("1", "List", json!({"path": "."}))]);
+        let model = ScriptedExecutor::new([ScriptedReply::new().text("a").call_with_id(
+            "1",
+            "List",
+            json!({"path": "."}),
+        )]);
         let events = events(&model).await;
         assert_eq!(events.len(), 4);
         let Some(Ok(LlmStreamEvent::Finish { result, model: name })) = events.last() else {
@@ -347,7 +350,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cut_is_an_error_and_nothing_follows() {
-        let model = ScriptedExecutor::new([Answer::new().text("a").cut().text("b")]);
+        let model = ScriptedExecutor::new([ScriptedReply::new().text("a").cut().text("b")]);
         let events = events(&model).await;
         assert!(matches!(events[..], [Ok(_), Err(InferenceExecutionError::Network(_))]), "{events:?}");
     }

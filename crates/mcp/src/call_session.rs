@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 
 use super::client::{CallError, Client};
 use super::elicitation::{Elicitation, declined};
-use super::handler::Progress;
-use super::open::{OpenCall, Step};
+use super::handler::ProgressReport;
+use super::open::{CallEvent, OpenCall};
 use aye_core::contract::progress::ProgressStatus;
 use aye_core::contract::tool::ToolCallContext;
 
@@ -40,7 +40,7 @@ pub(super) struct CallSession {
 }
 
 /// Where an answer goes.
-pub(super) enum Reply {
+pub(super) enum ReplyRoute {
     /// To a request that the server holds open.
     Now(oneshot::Sender<ElicitResult>),
     /// Along with the call, when it is sent again.
@@ -49,9 +49,9 @@ pub(super) enum Reply {
 
 /// What became of it.
 #[expect(clippy::large_enum_variant, reason = "one at a time, and taken apart at once")]
-pub(super) enum Said {
+pub(super) enum ElicitationReply {
     Result(Result<ServerResult, CallError>),
-    Question(Elicitation, Reply),
+    Question(Elicitation, ReplyRoute),
 }
 
 impl CallSession {
@@ -70,20 +70,20 @@ impl CallSession {
     }
 
     /// Hands an answer to whoever asked. A question that was taken back meanwhile takes none.
-    pub(super) fn answer(&mut self, reply: Reply, answer: ElicitResult) {
+    pub(super) fn answer(&mut self, reply: ReplyRoute, answer: ElicitResult) {
         match reply {
-            Reply::Now(sender) => drop(sender.send(answer)),
-            Reply::Later(key) => {
+            ReplyRoute::Now(sender) => drop(sender.send(answer)),
+            ReplyRoute::Later(key) => {
                 self.answers.insert(key, serde_json::to_value(answer).unwrap_or_default());
             }
         }
     }
 
     /// Begins the call or goes on with it, until it is over or a person is asked.
-    pub(super) async fn go_on(&mut self, ctx: &ToolCallContext) -> Said {
+    pub(super) async fn go_on(&mut self, ctx: &ToolCallContext) -> ElicitationReply {
         loop {
             if let Some((key, question)) = self.waiting.pop_front() {
-                return Said::Question(question, Reply::Later(key));
+                return ElicitationReply::Question(question, ReplyRoute::Later(key));
             }
             let open = match &mut self.open {
                 Some(open) => open,
@@ -95,24 +95,24 @@ impl CallSession {
                     let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
                     match self.client.open(request, self.limit, true).await {
                         Ok(open) => closed.insert(open),
-                        Err(error) => return Said::Result(Err(error)),
+                        Err(error) => return ElicitationReply::Result(Err(error)),
                     }
                 }
             };
             match open.next(&ctx.cancellation).await {
-                Step::Progress(progress) => self.report(progress, ctx).await,
-                Step::Asked(asked) if self.asked >= MAX_QUESTIONS => drop(asked.reply.send(declined())),
-                Step::Asked(asked) => {
+                CallEvent::Progress(progress) => self.report(progress, ctx).await,
+                CallEvent::Asked(asked) if self.asked >= MAX_QUESTIONS => drop(asked.reply.send(declined())),
+                CallEvent::Asked(asked) => {
                     self.asked += 1;
-                    return Said::Question(asked.question, Reply::Now(asked.reply));
+                    return ElicitationReply::Question(asked.question, ReplyRoute::Now(asked.reply));
                 }
-                Step::Done(Ok(ServerResult::InputRequiredResult(wanted))) => {
+                CallEvent::Done(Ok(ServerResult::InputRequiredResult(wanted))) => {
                     self.open = None;
                     if let Err(error) = self.take_wanted(wanted) {
-                        return Said::Result(Err(error));
+                        return ElicitationReply::Result(Err(error));
                     }
                 }
-                Step::Done(result) => return Said::Result(result),
+                CallEvent::Done(result) => return ElicitationReply::Result(result),
             }
         }
     }
@@ -136,13 +136,13 @@ impl CallSession {
                     self.asked += 1;
                     self.waiting.push_back((key, question));
                 }
-                Ok(_) | Err(_) => self.answer(Reply::Later(key), declined()),
+                Ok(_) | Err(_) => self.answer(ReplyRoute::Later(key), declined()),
             }
         }
         Ok(())
     }
 
-    async fn report(&mut self, progress: Progress, ctx: &ToolCallContext) {
+    async fn report(&mut self, progress: ProgressReport, ctx: &ToolCallContext) {
         if self.reported.is_some_and(|at| at.elapsed() < REPORT_EVERY) {
             return;
         }

@@ -20,11 +20,11 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::error::ConnectError;
-use super::handler::{Handler, Shared};
+use super::handler::{ConnectionState, Handler};
 use super::login::{Bearer, Session};
-use super::open::{CancelGuard, MAX_CALL, OpenCall, Step};
+use super::open::{CallEvent, CancelGuard, MAX_CALL, OpenCall};
 use super::transport::Guarded;
-use super::{Launch, ServerProgram, Surroundings};
+use super::{ServerLaunch, ServerProgram, Surroundings};
 use aye_core::contract::address::is_this_machine;
 use aye_core::contract::display::{shortened, visible_line};
 use aye_core::contract::server::{ServerConfig, ServerTransport, streamable_url};
@@ -53,7 +53,7 @@ pub(super) struct Info {
 pub(super) struct Client {
     service: Mutex<Option<RunningService<RoleClient, Handler>>>,
     peer: Peer<RoleClient>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ConnectionState>,
     pub(super) ended: CancellationToken,
     pub(super) info: Info,
     child: Mutex<Option<tokio::process::Child>>,
@@ -136,11 +136,11 @@ impl Client {
     pub(super) async fn connect(
         config: &ServerConfig,
         around: &Surroundings,
-        shared: Arc<Shared>,
+        shared: Arc<ConnectionState>,
     ) -> Result<Client, ConnectError> {
         match &config.transport {
             ServerTransport::Stdio { command, args, env, cwd, domains } => {
-                let launch = Launch {
+                let launch = ServerLaunch {
                     program: command.clone(),
                     args: args.iter().map(|arg| arg.expose_secret().into()).collect(),
                     cwd: cwd.clone(),
@@ -195,7 +195,7 @@ impl Client {
     pub(super) async fn over<R, W>(
         reader: R,
         writer: W,
-        shared: Arc<Shared>,
+        shared: Arc<ConnectionState>,
         root: Option<String>,
     ) -> Result<Client, Box<ClientInitializeError>>
     where
@@ -253,13 +253,13 @@ impl Client {
         let never = CancellationToken::new();
         loop {
             match open.next(&never).await {
-                Step::Done(Ok(ServerResult::InputRequiredResult(_))) => {
+                CallEvent::Done(Ok(ServerResult::InputRequiredResult(_))) => {
                     return Err(CallError::Refused(
                         "it asks for input first; only tools may ask here".to_owned(),
                     ));
                 }
-                Step::Done(result) => return result,
-                Step::Progress(_) | Step::Asked(_) => {}
+                CallEvent::Done(result) => return result,
+                CallEvent::Progress(_) | CallEvent::Asked(_) => {}
             }
         }
     }
@@ -366,7 +366,7 @@ impl Client {
     }
 }
 
-fn add_lines(text: &mut String, shared: &Shared) {
+fn add_lines(text: &mut String, shared: &ConnectionState) {
     let lines: Vec<String> =
         shared.lines(3).iter().map(|line| words_of(line)).filter(|line| !line.is_empty()).collect();
     if !lines.is_empty() {
@@ -391,7 +391,7 @@ fn sse_hint(url: &str) -> String {
 async fn why_not(
     error: &ClientInitializeError,
     child: Option<&mut tokio::process::Child>,
-    shared: &Shared,
+    shared: &ConnectionState,
 ) -> String {
     let mut text = match error {
         error if error.is_authorization_required() => {
@@ -427,7 +427,11 @@ struct Started {
     kept: Box<dyn Any + Send>,
 }
 
-async fn start(around: &Surroundings, launch: Launch, shared: &Arc<Shared>) -> Result<Started, ConnectError> {
+async fn start(
+    around: &Surroundings,
+    launch: ServerLaunch,
+    shared: &Arc<ConnectionState>,
+) -> Result<Started, ConnectError> {
     let (program, cwd) = (launch.program.clone(), launch.cwd.clone());
     let ServerProgram { command, is_supervised, kept } =
         (around.spawn)(launch).await.map_err(ConnectError::NotPrepared)?;
@@ -447,7 +451,7 @@ async fn start(around: &Surroundings, launch: Launch, shared: &Arc<Shared>) -> R
 }
 
 /// Keeps what a server complains about, and never lets it wait for that.
-async fn read_stderr(mut stderr: tokio::process::ChildStderr, shared: &Shared) {
+async fn read_stderr(mut stderr: tokio::process::ChildStderr, shared: &ConnectionState) {
     let (mut line, mut buffer, mut kept) = (Vec::new(), vec![0; 8 << 10], 0);
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
         if kept > MAX_STDERR {

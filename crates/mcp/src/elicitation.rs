@@ -26,7 +26,7 @@ const MAX_ANSWER: usize = 64 * 1024;
 const SURFACE: &str = "mcp:";
 
 /// A question of a server, and where its answer goes.
-pub(super) struct Asked {
+pub(super) struct PendingElicitation {
     pub(super) question: Elicitation,
     pub(super) reply: oneshot::Sender<ElicitResult>,
 }
@@ -44,13 +44,13 @@ struct Field {
     name: String,
     label: String,
     about: String,
-    kind: Kind,
+    kind: FieldKind,
     is_required: bool,
     default: Value,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Kind {
+enum FieldKind {
     Text,
     Number,
     Flag,
@@ -158,7 +158,9 @@ impl Elicitation {
         let required: Vec<&str> = self
             .fields
             .iter()
-            .filter(|field| field.is_required && !matches!(field.kind, Kind::Flag | Kind::Several(_)))
+            .filter(|field| {
+                field.is_required && !matches!(field.kind, FieldKind::Flag | FieldKind::Several(_))
+            })
             .map(|field| field.name.as_str())
             .collect();
         json!({
@@ -215,11 +217,11 @@ impl Field {
             return Err("the name of a field is empty or too long".to_owned());
         }
         let kind = match property["type"].as_str() {
-            Some("string") => choices(property, "oneOf")?.map_or(Kind::Text, Kind::One),
-            Some("number" | "integer") => Kind::Number,
-            Some("boolean") => Kind::Flag,
+            Some("string") => choices(property, "oneOf")?.map_or(FieldKind::Text, FieldKind::One),
+            Some("number" | "integer") => FieldKind::Number,
+            Some("boolean") => FieldKind::Flag,
             Some("array") => match choices(&property["items"], "anyOf")? {
-                Some(choices) => Kind::Several(choices),
+                Some(choices) => FieldKind::Several(choices),
                 None => return Err(format!("the field `{}` is a list of unknown items", words_of(name))),
             },
             Some(_) | None => return Err(format!("the field `{}` has an unknown kind", words_of(name))),
@@ -227,12 +229,12 @@ impl Field {
         let text = |key: &str| words_of(property[key].as_str().unwrap_or_default());
         let title = text("title");
         let mut label = if title.is_empty() { words_of(name) } else { title };
-        let needed = if is_required && kind != Kind::Flag { "needed" } else { "" };
+        let needed = if is_required && kind != FieldKind::Flag { "needed" } else { "" };
         let names = match &kind {
-            Kind::One(choices) => {
+            FieldKind::One(choices) => {
                 choices.iter().map(|(_, title)| words_of(title)).collect::<Vec<_>>().join(", ")
             }
-            Kind::Text | Kind::Number | Kind::Flag | Kind::Several(_) => String::new(),
+            FieldKind::Text | FieldKind::Number | FieldKind::Flag | FieldKind::Several(_) => String::new(),
         };
         let mut about = text("description");
         // Where they are short they are still there while one of them is written.
@@ -259,18 +261,18 @@ impl Field {
     fn add(&self, at: usize, add: &mut impl FnMut(String, &str, Value), data: &mut Value) {
         let path = format!("/{}", self.name.replace('~', "~0").replace('/', "~1"));
         let about = self.about.clone();
-        if !about.is_empty() || matches!(self.kind, Kind::Several(_)) {
+        if !about.is_empty() || matches!(self.kind, FieldKind::Several(_)) {
             let words = if about.is_empty() { self.label.clone() } else { about };
             add(format!("a{at}"), "Text", json!({"text": {"literalString": words}, "usageHint": "caption"}));
         }
         let props =
             |label: &str, path: &str| json!({"label": {"literalString": label}, "value": {"path": path}});
         match &self.kind {
-            Kind::Text | Kind::Number | Kind::One(_) => {
+            FieldKind::Text | FieldKind::Number | FieldKind::One(_) => {
                 add(format!("f{at}"), "TextField", props(&self.label, &path));
             }
-            Kind::Flag => add(format!("f{at}"), "CheckBox", props(&self.label, &path)),
-            Kind::Several(choices) => {
+            FieldKind::Flag => add(format!("f{at}"), "CheckBox", props(&self.label, &path)),
+            FieldKind::Several(choices) => {
                 for (number, (_, title)) in choices.iter().enumerate() {
                     let path = format!("{path}/{number}");
                     add(format!("f{at}_{number}"), "CheckBox", props(&words_of(title), &path));
@@ -278,12 +280,12 @@ impl Field {
             }
         }
         let default = match &self.kind {
-            Kind::Several(choices) => {
+            FieldKind::Several(choices) => {
                 let chosen = self.default.as_array().into_iter().flatten();
                 let at = |value: &Value| choices.iter().position(|(known, _)| value == known);
                 Value::Object(chosen.filter_map(at).map(|at| (at.to_string(), json!(true))).collect())
             }
-            Kind::Text | Kind::Number | Kind::Flag | Kind::One(_) => self.default.clone(),
+            FieldKind::Text | FieldKind::Number | FieldKind::Flag | FieldKind::One(_) => self.default.clone(),
         };
         if !default.is_null() {
             data[&self.name] = default;
@@ -303,10 +305,10 @@ impl Field {
 
     fn kind_of_value(&self) -> Value {
         match &self.kind {
-            Kind::Text => json!({"type": "string"}),
-            Kind::Number => json!({"type": ["number", "string"]}),
-            Kind::Flag => json!({"type": "boolean"}),
-            Kind::One(choices) => {
+            FieldKind::Text => json!({"type": "string"}),
+            FieldKind::Number => json!({"type": ["number", "string"]}),
+            FieldKind::Flag => json!({"type": "boolean"}),
+            FieldKind::One(choices) => {
                 let mut known: Vec<&str> = Vec::new();
                 for word in choices.iter().flat_map(|(value, title)| [value.as_str(), title.as_str()]) {
                     if !known.contains(&word) {
@@ -318,32 +320,38 @@ impl Field {
                 }
                 json!({"enum": known})
             }
-            Kind::Several(_) => json!({"type": ["object", "array"]}),
+            FieldKind::Several(_) => json!({"type": ["object", "array"]}),
         }
     }
 
     /// What the server gets for what stands in the form; nothing when nothing was put in.
     fn value(&self, put: &Value) -> Option<Value> {
         match (&self.kind, put) {
-            (Kind::Flag, put) => Some(if put.is_null() { json!(false) } else { put.clone() }),
-            (Kind::Several(choices), Value::Object(ticks)) => {
+            (FieldKind::Flag, put) => Some(if put.is_null() { json!(false) } else { put.clone() }),
+            (FieldKind::Several(choices), Value::Object(ticks)) => {
                 let is_ticked = |at: usize| ticks.get(&at.to_string()) == Some(&json!(true));
                 let ticked = choices.iter().enumerate().filter(|(at, _)| is_ticked(*at));
                 Some(ticked.map(|(_, (value, _))| json!(value)).collect())
             }
-            (Kind::Several(_), Value::Null) => Some(json!([])),
+            (FieldKind::Several(_), Value::Null) => Some(json!([])),
             (_, Value::Null) => None,
-            (Kind::Text | Kind::One(_), Value::String(text)) if text.is_empty() && !self.is_required => None,
-            (Kind::Number, Value::String(text)) => match text.trim() {
+            (FieldKind::Text | FieldKind::One(_), Value::String(text))
+                if text.is_empty() && !self.is_required =>
+            {
+                None
+            }
+            (FieldKind::Number, Value::String(text)) => match text.trim() {
                 "" if !self.is_required => None,
                 text => Some(text.parse::<serde_json::Number>().map_or_else(|_| put.clone(), Value::Number)),
             },
-            (Kind::One(choices), Value::String(text)) => {
+            (FieldKind::One(choices), Value::String(text)) => {
                 let is_value = choices.iter().any(|(value, _)| value == text);
                 let named = choices.iter().find(|(_, title)| !is_value && title == text);
                 Some(named.map_or_else(|| put.clone(), |(value, _)| json!(value)))
             }
-            (Kind::Text | Kind::Number | Kind::One(_) | Kind::Several(_), put) => Some(put.clone()),
+            (FieldKind::Text | FieldKind::Number | FieldKind::One(_) | FieldKind::Several(_), put) => {
+                Some(put.clone())
+            }
         }
     }
 }

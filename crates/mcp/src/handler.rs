@@ -17,7 +17,7 @@ use rmcp::{ClientHandler, RoleClient};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::Tell;
-use super::elicitation::{Asked, Elicitation, declined};
+use super::elicitation::{Elicitation, PendingElicitation, declined};
 use aye_core::contract::display::visible_line;
 
 /// Lines of a server that are kept, and characters of each.
@@ -28,7 +28,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(30);
 
 /// One report of progress.
 #[derive(Clone, Debug)]
-pub(super) struct Progress {
+pub(super) struct ProgressReport {
     pub(super) done: f64,
     pub(super) total: Option<f64>,
     pub(super) message: Option<String>,
@@ -38,12 +38,12 @@ pub(super) struct Progress {
 struct Listener {
     /// Those that began earlier have smaller ones.
     number: u64,
-    progress: mpsc::Sender<Progress>,
-    asked: Option<mpsc::Sender<Asked>>,
+    progress: mpsc::Sender<ProgressReport>,
+    asked: Option<mpsc::Sender<PendingElicitation>>,
 }
 
 /// What a connection's handler and its owner both know.
-pub(super) struct Shared {
+pub(super) struct ConnectionState {
     server: String,
     tell: Tell,
     /// The list of tools, or of prompts, may be another one.
@@ -68,7 +68,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no panic while it is held")
 }
 
-impl Shared {
+impl ConnectionState {
     pub(super) fn new(server: &str, tell: Tell) -> Self {
         Self {
             server: visible_line(server).into_owned(),
@@ -108,7 +108,7 @@ impl Shared {
         &self,
         token: ProgressToken,
         takes_questions: bool,
-    ) -> (mpsc::Receiver<Progress>, mpsc::Receiver<Asked>) {
+    ) -> (mpsc::Receiver<ProgressReport>, mpsc::Receiver<PendingElicitation>) {
         let (progress, reports) = mpsc::channel(1);
         let (asked, questions) = mpsc::channel(1);
         let number = self.count.fetch_add(1, Ordering::Relaxed);
@@ -125,7 +125,7 @@ impl Shared {
 
     /// Puts a question to the call that it must be from: the protocol does not say which, so it is the oldest one that
     /// has time for it. `false` when there is none.
-    async fn ask(&self, mut asked: Asked) -> bool {
+    async fn ask(&self, mut asked: PendingElicitation) -> bool {
         let mut opening = self.opening.subscribe();
         loop {
             // Looked at first: what is listened to by the time that nothing is on its way is found.
@@ -142,8 +142,8 @@ impl Shared {
     }
 
     /// Gives a question back that nobody has time for.
-    fn put(&self, mut asked: Asked) -> Option<Asked> {
-        let mut takers: Vec<(u64, mpsc::Sender<Asked>)> =
+    fn put(&self, mut asked: PendingElicitation) -> Option<PendingElicitation> {
+        let mut takers: Vec<(u64, mpsc::Sender<PendingElicitation>)> =
             held(&self.calls).values().filter_map(|call| Some((call.number, call.asked.clone()?))).collect();
         takers.sort_by_key(|(number, _)| *number);
         for (_, taker) in takers {
@@ -195,7 +195,7 @@ impl Shared {
 }
 
 /// A call that is about to be sent.
-pub(super) struct Opening<'a>(&'a Shared);
+pub(super) struct Opening<'a>(&'a ConnectionState);
 
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
@@ -204,7 +204,7 @@ impl Drop for Opening<'_> {
 }
 
 pub(super) struct Handler {
-    pub(super) shared: std::sync::Arc<Shared>,
+    pub(super) shared: std::sync::Arc<ConnectionState>,
     /// What is said when the server asks what is worked on; only a program of this machine is told.
     pub(super) root: Option<String>,
 }
@@ -241,7 +241,7 @@ impl ClientHandler for Handler {
         let question = Elicitation::read(asked).map_err(|why| ErrorData::invalid_params(why, None))?;
         let (reply, answer) = oneshot::channel();
         // A question that belongs to no call, or one of a flood, is nobody's.
-        if !self.shared.ask(Asked { question, reply }).await {
+        if !self.shared.ask(PendingElicitation { question, reply }).await {
             return Ok(declined());
         }
         let cancelled = ElicitResult::new(ElicitationAction::Cancel);
@@ -260,7 +260,8 @@ impl ClientHandler for Handler {
         if let Some(sender) = sender {
             let message = progress.message.map(|text| text.chars().take(MAX_LINE).collect());
             // A report that nobody had time for is of no use later.
-            let _ = sender.try_send(Progress { done: progress.progress, total: progress.total, message });
+            let _ =
+                sender.try_send(ProgressReport { done: progress.progress, total: progress.total, message });
         }
     }
 
@@ -302,11 +303,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_that_is_faster_than_its_call_waits_for_it() {
-        let shared = Arc::new(Shared::new("s", Arc::new(|_| {})));
+        let shared = Arc::new(ConnectionState::new("s", Arc::new(|_| {})));
         let question = || {
             let asked = serde_json::json!({"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}});
             let (reply, _) = oneshot::channel();
-            Asked {
+            PendingElicitation {
                 question: Elicitation::read(serde_json::from_value(asked).expect("a form"))
                     .expect("a question"),
                 reply,

@@ -45,9 +45,9 @@ pub use login::{
 };
 pub use manager::Manager;
 pub use names::{PREFIX, server_part};
-pub use pins::{PinStore, Pinned, Standing};
+pub use pins::{PinStatus, PinStore, Pinned};
 pub use questions::Questions;
-pub use server::{Phase, PromptView, ServerView, ToolView};
+pub use server::{PromptView, ServerState, ServerView, ToolView};
 
 use aye_core::contract::address::DomainPattern;
 use aye_core::contract::clock::Clock;
@@ -56,7 +56,7 @@ use aye_core::contract::tool::Tool;
 
 /// A program to start as a server.
 #[derive(Debug)]
-pub struct Launch {
+pub struct ServerLaunch {
     /// The program.
     pub program: String,
     /// Its arguments.
@@ -84,10 +84,11 @@ pub struct ServerProgram {
 }
 
 /// Prepares a server's program. After an error nothing may be started.
-pub type Spawn = Arc<dyn Fn(Launch) -> BoxFuture<'static, Result<ServerProgram, ForeignError>> + Send + Sync>;
+pub type Spawn =
+    Arc<dyn Fn(ServerLaunch) -> BoxFuture<'static, Result<ServerProgram, ForeignError>> + Send + Sync>;
 
 /// What is to be done with the tools of a source, which replace those that it had.
-pub type Offer = Arc<dyn Fn(&str, Vec<Arc<dyn Tool>>) + Send + Sync>;
+pub type ToolSink = Arc<dyn Fn(&str, Vec<Arc<dyn Tool>>) + Send + Sync>;
 
 /// A sentence for the person.
 pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
@@ -98,7 +99,7 @@ pub struct Surroundings {
     /// How programs are started.
     pub spawn: Spawn,
     /// Who takes the tools.
-    pub offer: Offer,
+    pub offer: ToolSink,
     /// Who tells the person.
     pub tell: Tell,
     /// What was agreed to.

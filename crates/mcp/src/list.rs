@@ -27,7 +27,7 @@ const SHOWN_DESCRIPTION: usize = 8 << 10;
 
 /// A tool of a server, as it was found.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct ServerTool {
     /// The name that the server gave it.
     pub(super) name: String,
     /// What it says of itself in other words than its schema.
@@ -126,7 +126,7 @@ pub(super) async fn tools(
     client: &Client,
     part: &str,
     limit: Duration,
-) -> Result<(Vec<Found>, Vec<String>), CallError> {
+) -> Result<(Vec<ServerTool>, Vec<String>), CallError> {
     let list = Listed {
         key: "tools",
         noun: "tool",
@@ -155,7 +155,7 @@ fn schema_problem(schema: &Value) -> Option<String> {
     Some(words_of(&format!("{}: {error}", if place.is_empty() { "/" } else { &place })))
 }
 
-fn take(part: &str, tools: Vec<Described>, notes: &mut Vec<String>) -> Vec<Found> {
+fn take(part: &str, tools: Vec<Described>, notes: &mut Vec<String>) -> Vec<ServerTool> {
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_ref()).collect();
     let ids = tool_ids(part, &names);
     let (mut found, mut bytes, mut too_many) = (Vec::new(), 0, 0);
@@ -200,7 +200,7 @@ fn is_no_object(schema: &Value) -> bool {
     schema.get("type").is_some_and(|kind| kind != "object")
 }
 
-fn found_of(id: String, part: &str, tool: &Described, schema: Value) -> Found {
+fn found_of(id: String, part: &str, tool: &Described, schema: Value) -> ServerTool {
     let description = tool.description.as_deref().unwrap_or_default().to_owned();
     let title = tool.title.clone().or_else(|| tool.annotations.as_ref().and_then(|a| a.title.clone()));
     let hash = sha256_hex(canonical(&json!([tool.name, tool.title, description, schema])));
@@ -232,7 +232,7 @@ fn found_of(id: String, part: &str, tool: &Described, schema: Value) -> Found {
         .collect::<Vec<_>>()
         .join(", ")
     });
-    Found {
+    ServerTool {
         name: tool.name.to_string(),
         description,
         title,

@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 use super::client::Client;
 use super::content::Content;
 use super::error::{ConnectError, McpServerError, needs_login};
-use super::handler::Shared;
+use super::handler::ConnectionState;
 use super::resource_tools;
-use super::server::{Known, Phase, PromptView, Server, ServerView};
+use super::server::{PromptView, Server, ServerSet, ServerState, ServerView};
 use super::{Surroundings, list};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::display::visible_line;
@@ -36,7 +36,7 @@ const MAX_PAUSE: Duration = Duration::from_mins(1);
 
 /// All MCP servers of a program. Dropping it ends all connections.
 pub struct Manager {
-    servers: Arc<Known>,
+    servers: Arc<ServerSet>,
     around: Surroundings,
     stop: CancellationToken,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
@@ -64,7 +64,7 @@ impl Manager {
         }
         (
             Self {
-                servers: Arc::new(Known::new(servers)),
+                servers: Arc::new(ServerSet::new(servers)),
                 around,
                 stop: CancellationToken::new(),
                 thread: Mutex::default(),
@@ -90,7 +90,7 @@ impl Manager {
         }
         let (servers, around, stop) = (servers.to_vec(), self.around.clone(), self.stop.clone());
         for server in &servers {
-            server.set_phase(Phase::Connecting);
+            server.set_phase(ServerState::Connecting);
         }
         let known: Vec<Weak<Server>> = servers.iter().map(Arc::downgrade).collect();
         let all = Arc::clone(&self.servers);
@@ -99,7 +99,7 @@ impl Manager {
                 Ok(runtime) => runtime,
                 Err(error) => {
                     for server in &servers {
-                        server.set_phase(Phase::Failed { why: error.to_string(), again: false });
+                        server.set_phase(ServerState::Failed { why: error.to_string(), again: false });
                     }
                     return;
                 }
@@ -117,7 +117,7 @@ impl Manager {
             Ok(handle) => *thread = Some(handle),
             Err(error) => {
                 for server in known.iter().filter_map(Weak::upgrade) {
-                    server.set_phase(Phase::Failed { why: error.to_string(), again: false });
+                    server.set_phase(ServerState::Failed { why: error.to_string(), again: false });
                 }
             }
         }
@@ -126,8 +126,11 @@ impl Manager {
     /// Waits until each server can be used or cannot, and no longer than `limit`. Gives those that are not there yet.
     pub async fn ready(&self, limit: Duration) -> Vec<String> {
         let is_settled = |server: &Server| match server.phase() {
-            Phase::Connected | Phase::Failed { .. } | Phase::NeedsLogin | Phase::Stopped => true,
-            Phase::Idle | Phase::Connecting => false,
+            ServerState::Connected
+            | ServerState::Failed { .. }
+            | ServerState::NeedsLogin
+            | ServerState::Stopped => true,
+            ServerState::Idle | ServerState::Connecting => false,
         };
         let all = futures::future::join_all(self.servers.all.iter().map(|server| async move {
             let mut moved = server.moved.subscribe();
@@ -294,11 +297,11 @@ enum End {
 }
 
 /// Keeps one server connected until it is told to stop.
-async fn keep(server: &Arc<Server>, all: &Arc<Known>, around: &Surroundings, stop: &CancellationToken) {
+async fn keep(server: &Arc<Server>, all: &Arc<ServerSet>, around: &Surroundings, stop: &CancellationToken) {
     let mut failures = 0;
     let mut was_connected = false;
     loop {
-        server.set_phase(Phase::Connecting);
+        server.set_phase(ServerState::Connecting);
         let began = Instant::now();
         let why = match once(server, all, around, stop, &mut was_connected).await {
             End::Stop => break,
@@ -310,7 +313,7 @@ async fn keep(server: &Arc<Server>, all: &Arc<Known>, around: &Surroundings, sto
             End::NeedsLogin => {
                 server.withdraw(around);
                 (around.tell)(format!("MCP server {}: {}", server.name(), needs_login(&server.config.name)));
-                server.set_phase(Phase::NeedsLogin);
+                server.set_phase(ServerState::NeedsLogin);
                 // Only a person changes that.
                 tokio::select! {
                     () = stop.cancelled() => break,
@@ -333,26 +336,26 @@ async fn keep(server: &Arc<Server>, all: &Arc<Known>, around: &Surroundings, sto
             let then = if pause.is_some() { "retrying" } else { "not used" };
             (around.tell)(format!("MCP server {}: {why}; {then}", server.name()));
         }
-        server.set_phase(Phase::Failed { why, again: pause.is_some() });
+        server.set_phase(ServerState::Failed { why, again: pause.is_some() });
         tokio::select! {
             () = stop.cancelled() => break,
             () = server.again.notified() => failures = 0,
             () = tokio::time::sleep(pause.unwrap_or_default()), if pause.is_some() => {}
         }
     }
-    server.set_phase(Phase::Stopped);
+    server.set_phase(ServerState::Stopped);
 }
 
 /// One connection from its beginning to its end.
 async fn once(
     server: &Arc<Server>,
-    all: &Arc<Known>,
+    all: &Arc<ServerSet>,
     around: &Surroundings,
     stop: &CancellationToken,
     was_connected: &mut bool,
 ) -> End {
     let began = Instant::now();
-    let shared = Arc::new(Shared::new(&server.config.name, Arc::clone(&around.tell)));
+    let shared = Arc::new(ConnectionState::new(&server.config.name, Arc::clone(&around.tell)));
     *server.last.lock().expect("no panic while it is held") = Some(Arc::clone(&shared));
     let limit = server.config.start_timeout;
     let starting = async {

@@ -11,17 +11,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::client::{CallError, call_error};
-use super::elicitation::Asked;
-use super::handler::{Progress, Shared};
+use super::elicitation::PendingElicitation;
+use super::handler::{ConnectionState, ProgressReport};
 
 /// However much progress a call makes, it has an end.
 pub(super) const MAX_CALL: Duration = Duration::from_hours(1);
 
 /// What happened next.
 #[expect(clippy::large_enum_variant, reason = "one at a time, and taken apart at once")]
-pub(super) enum Step {
-    Progress(Progress),
-    Asked(Asked),
+pub(super) enum CallEvent {
+    Progress(ProgressReport),
+    Asked(PendingElicitation),
     /// It is over: no step follows.
     Done(Result<ServerResult, CallError>),
 }
@@ -29,8 +29,8 @@ pub(super) enum Step {
 /// Dropping it tells the server that nobody waits for the answer.
 pub(super) struct OpenCall {
     pub(super) rx: oneshot::Receiver<Result<ServerResult, ServiceError>>,
-    pub(super) progress: mpsc::Receiver<Progress>,
-    pub(super) asked: mpsc::Receiver<Asked>,
+    pub(super) progress: mpsc::Receiver<ProgressReport>,
+    pub(super) asked: mpsc::Receiver<PendingElicitation>,
     pub(super) ended: CancellationToken,
     pub(super) guard: CancelGuard,
     /// An answer that came, behind a report that came before it.
@@ -42,9 +42,9 @@ pub(super) struct OpenCall {
 }
 
 impl OpenCall {
-    pub(super) async fn next(&mut self, cancelled: &CancellationToken) -> Step {
+    pub(super) async fn next(&mut self, cancelled: &CancellationToken) -> CallEvent {
         if let Some(answer) = self.answer.take() {
-            return Step::Done(answer);
+            return CallEvent::Done(answer);
         }
         let began = Instant::now();
         let step = tokio::select! {
@@ -59,20 +59,20 @@ impl OpenCall {
                 match self.progress.try_recv() {
                     Ok(report) => {
                         self.answer = Some(answer);
-                        Step::Progress(report)
+                        CallEvent::Progress(report)
                     }
-                    Err(_) => Step::Done(answer),
+                    Err(_) => CallEvent::Done(answer),
                 }
             }
             () = self.ended.cancelled() => {
                 self.guard.id = None;
-                Step::Done(Err(CallError::Gone))
+                CallEvent::Done(Err(CallError::Gone))
             }
-            () = cancelled.cancelled() => Step::Done(Err(CallError::Cancelled)),
-            () = tokio::time::sleep(self.left) => Step::Done(Err(CallError::Timeout(MAX_CALL.max(self.limit)))),
-            Some(asked) = self.asked.recv() => Step::Asked(asked),
-            Some(report) = self.progress.recv() => Step::Progress(report),
-            () = tokio::time::sleep(self.limit) => Step::Done(Err(CallError::Timeout(self.limit))),
+            () = cancelled.cancelled() => CallEvent::Done(Err(CallError::Cancelled)),
+            () = tokio::time::sleep(self.left) => CallEvent::Done(Err(CallError::Timeout(MAX_CALL.max(self.limit)))),
+            Some(asked) = self.asked.recv() => CallEvent::Asked(asked),
+            Some(report) = self.progress.recv() => CallEvent::Progress(report),
+            () = tokio::time::sleep(self.limit) => CallEvent::Done(Err(CallError::Timeout(self.limit))),
         };
         self.left = self.left.saturating_sub(began.elapsed());
         step
@@ -82,7 +82,7 @@ impl OpenCall {
 /// Tells the server that nobody waits for a request any more, unless it was answered.
 pub(super) struct CancelGuard {
     pub(super) peer: Peer<RoleClient>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ConnectionState>,
     pub(super) id: Option<NumberOrString>,
     pub(super) token: ProgressToken,
 }

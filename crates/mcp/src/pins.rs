@@ -35,7 +35,7 @@ pub trait PinStore: Send + Sync {
 
 /// How a tool stands to what was agreed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum PinStatus {
     /// It is what was agreed to.
     Agreed,
     /// Nobody agreed to it yet.
@@ -46,20 +46,20 @@ pub enum Standing {
 
 impl Pinned {
     /// How a tool stands, under this description of its server.
-    pub fn standing(&self, config: &str, tool: &str, hash: &str) -> Standing {
+    pub fn standing(&self, config: &str, tool: &str, hash: &str) -> PinStatus {
         match self.tools.get(tool) {
-            Some(known) if known == hash && self.config == config => Standing::Agreed,
-            Some(_) => Standing::Changed,
-            None => Standing::New,
+            Some(known) if known == hash && self.config == config => PinStatus::Agreed,
+            Some(_) => PinStatus::Changed,
+            None => PinStatus::New,
         }
     }
 
     /// How the instructions stand, under this description of their server.
-    pub fn standing_of_instructions(&self, config: &str, hash: &str) -> Standing {
+    pub fn standing_of_instructions(&self, config: &str, hash: &str) -> PinStatus {
         match &self.instructions {
-            Some(known) if known == hash && self.config == config => Standing::Agreed,
-            Some(_) => Standing::Changed,
-            None => Standing::New,
+            Some(known) if known == hash && self.config == config => PinStatus::Agreed,
+            Some(_) => PinStatus::Changed,
+            None => PinStatus::New,
         }
     }
 }

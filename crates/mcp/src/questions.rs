@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::call_session::{CallSession, Reply};
+use super::call_session::{CallSession, ReplyRoute};
 use super::elicitation::Elicitation;
 
 /// So long a call is kept open for a person.
@@ -16,7 +16,7 @@ pub(super) struct WaitingCall {
     pub(super) run: String,
     pub(super) talk: CallSession,
     pub(super) question: Elicitation,
-    pub(super) reply: Reply,
+    pub(super) reply: ReplyRoute,
 }
 
 /// Clones are the same.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::error::McpServerError;
-use super::server::Known;
+use super::server::ServerSet;
 use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
@@ -17,12 +17,12 @@ const READ: &str = "ReadMcpResource";
 /// Rows that the model reads.
 const MAX_ROWS: usize = 200;
 
-pub(super) fn both(servers: &Arc<Known>) -> Vec<Arc<dyn Tool>> {
+pub(super) fn both(servers: &Arc<ServerSet>) -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(List(Arc::clone(servers))), Arc::new(Read(Arc::clone(servers)))]
 }
 
-struct List(Arc<Known>);
-struct Read(Arc<Known>);
+struct List(Arc<ServerSet>);
+struct Read(Arc<ServerSet>);
 
 fn text<'a>(args: &'a Value, name: &str) -> Result<Option<&'a str>, ToolError> {
     match args.get(name) {

@@ -10,9 +10,9 @@ use tokio::sync::{Notify, watch};
 
 use super::client::Client;
 use super::error::{McpServerError, needs_login};
-use super::list::Found;
+use super::list::ServerTool;
 use super::names::server_part;
-use super::pins::{Pinned, Standing};
+use super::pins::{PinStatus, Pinned};
 use super::tool::McpTool;
 use super::{Surroundings, list};
 use aye_core::contract::digest::sha256_hex;
@@ -22,7 +22,7 @@ use aye_core::contract::tool::Tool;
 
 /// Where a server stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum ServerState {
     /// Nothing was done yet.
     Idle,
     /// It is started or reached for.
@@ -58,7 +58,7 @@ pub struct ToolView {
     /// The schema of its arguments.
     pub schema: serde_json::Value,
     /// How it stands to what was agreed to.
-    pub standing: Standing,
+    pub standing: PinStatus,
     /// Whether the model may call it.
     pub is_offered: bool,
 }
@@ -90,7 +90,7 @@ pub struct ServerView {
     /// Its command line or address.
     pub shown: String,
     /// Where it stands.
-    pub phase: Phase,
+    pub phase: ServerState,
     /// What it calls itself, and the protocol's revision.
     pub about: String,
     /// What it says about its use.
@@ -112,16 +112,16 @@ pub struct ServerView {
 }
 
 struct Now {
-    phase: Phase,
+    phase: ServerState,
     client: Option<Arc<Client>>,
-    tools: Vec<(Found, Standing, bool)>,
+    tools: Vec<(ServerTool, PinStatus, bool)>,
     prompts: Vec<PromptView>,
     notes: Vec<String>,
     took: Option<Duration>,
     /// What it says about its use.
     instructions: String,
     /// How that stands to what was agreed to, and whether the model may read it.
-    guiding: (Standing, bool),
+    guiding: (PinStatus, bool),
     /// What of the tools a person saw: only that can be agreed to.
     seen: BTreeMap<String, String>,
     /// The hash of the instructions that a person saw with them.
@@ -138,16 +138,16 @@ pub(super) struct Server {
     pub(super) moved: watch::Sender<u64>,
     /// Wakes a server that is not tried again by itself.
     pub(super) again: Notify,
-    pub(super) last: Mutex<Option<Arc<super::handler::Shared>>>,
+    pub(super) last: Mutex<Option<Arc<super::handler::ConnectionState>>>,
 }
 
 /// The servers of one app, for whoever looks for one by name.
-pub(super) struct Known {
+pub(super) struct ServerSet {
     pub(super) all: Vec<Arc<Server>>,
     has_resources: AtomicBool,
 }
 
-impl Known {
+impl ServerSet {
     pub(super) fn new(all: Vec<Arc<Server>>) -> Self {
         Self { all, has_resources: AtomicBool::new(false) }
     }
@@ -171,7 +171,9 @@ impl Known {
     pub(super) async fn resources(&self, server: Option<&str>) -> Result<Vec<[String; 4]>, McpServerError> {
         let servers = match server {
             Some(name) => vec![self.named(name)?],
-            None => self.all.iter().filter(|server| server.phase() == Phase::Connected).cloned().collect(),
+            None => {
+                self.all.iter().filter(|server| server.phase() == ServerState::Connected).cloned().collect()
+            }
         };
         let mut rows = Vec::new();
         for server in servers {
@@ -215,14 +217,14 @@ impl Server {
             part: server_part(&config.name),
             config,
             now: Mutex::new(Now {
-                phase: Phase::Idle,
+                phase: ServerState::Idle,
                 client: None,
                 tools: Vec::new(),
                 prompts: Vec::new(),
                 notes: Vec::new(),
                 took: None,
                 instructions: String::new(),
-                guiding: (Standing::New, false),
+                guiding: (PinStatus::New, false),
                 seen: BTreeMap::new(),
                 seen_instructions: None,
                 told: String::new(),
@@ -247,14 +249,14 @@ impl Server {
         typed(&self.config.name, &self.part)
     }
 
-    pub(super) fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> ServerState {
         self.now().phase.clone()
     }
 
-    pub(super) fn set_phase(&self, phase: Phase) {
+    pub(super) fn set_phase(&self, phase: ServerState) {
         {
             let mut now = self.now();
-            if phase != Phase::Connected {
+            if phase != ServerState::Connected {
                 now.client = None;
             }
             now.phase = phase;
@@ -269,7 +271,7 @@ impl Server {
             now.client = Some(client);
             now.took = Some(took);
         }
-        self.set_phase(Phase::Connected);
+        self.set_phase(ServerState::Connected);
     }
 
     /// The connection, when there is one; while it is being made, that is waited for.
@@ -284,27 +286,29 @@ impl Server {
                     let now = self.now();
                     match (&now.phase, &now.client) {
                         // One that has just ended is about to be replaced.
-                        (Phase::Connected, Some(client)) if !client.ended.is_cancelled() => {
+                        (ServerState::Connected, Some(client)) if !client.ended.is_cancelled() => {
                             return Ok(Arc::clone(client));
                         }
                         (
-                            Phase::Idle
-                            | Phase::Connecting
-                            | Phase::Connected
-                            | Phase::Failed { again: true, .. },
+                            ServerState::Idle
+                            | ServerState::Connecting
+                            | ServerState::Connected
+                            | ServerState::Failed { again: true, .. },
                             _,
                         ) => {}
-                        (Phase::Failed { why, again: false }, _) => {
+                        (ServerState::Failed { why, again: false }, _) => {
                             return Err(McpServerError::Unavailable {
                                 server: self.name(),
                                 why: why.clone(),
                             });
                         }
-                        (Phase::NeedsLogin, _) => {
+                        (ServerState::NeedsLogin, _) => {
                             let (server, name) = (self.name(), self.config.name.clone());
                             return Err(McpServerError::NeedsLogin { server, name });
                         }
-                        (Phase::Stopped, _) => return Err(McpServerError::Stopped { server: self.name() }),
+                        (ServerState::Stopped, _) => {
+                            return Err(McpServerError::Stopped { server: self.name() });
+                        }
                     }
                 }
                 if moved.changed().await.is_err() {
@@ -327,12 +331,12 @@ impl Server {
 
     pub(super) fn state_words(&self) -> String {
         match self.phase() {
-            Phase::Idle => "it is not started yet".to_owned(),
-            Phase::Connecting => "it is still starting".to_owned(),
-            Phase::Connected => "connected".to_owned(),
-            Phase::Failed { why, .. } => why,
-            Phase::NeedsLogin => needs_login(&self.config.name),
-            Phase::Stopped => "it was stopped".to_owned(),
+            ServerState::Idle => "it is not started yet".to_owned(),
+            ServerState::Connecting => "it is still starting".to_owned(),
+            ServerState::Connected => "connected".to_owned(),
+            ServerState::Failed { why, .. } => why,
+            ServerState::NeedsLogin => needs_login(&self.config.name),
+            ServerState::Stopped => "it was stopped".to_owned(),
         }
     }
 
@@ -348,7 +352,7 @@ impl Server {
     /// those.
     pub(super) fn set_tools(
         self: &Arc<Self>,
-        tools: Vec<Found>,
+        tools: Vec<ServerTool>,
         notes: Vec<String>,
         instructions: &str,
         around: &Surroundings,
@@ -397,14 +401,14 @@ impl Server {
                 .into_iter()
                 .map(|found| {
                     let standing = pinned.standing(&digest, &found.name, &found.hash);
-                    let offered = standing == Standing::Agreed || agrees;
+                    let offered = standing == PinStatus::Agreed || agrees;
                     (found, standing, offered)
                 })
                 .collect();
             now.notes = notes;
             now.notes.extend(problem.map(|error| error.to_string()));
             let standing = pinned.standing_of_instructions(&digest, &hash);
-            now.guiding = (standing, standing == Standing::Agreed || agrees);
+            now.guiding = (standing, standing == PinStatus::Agreed || agrees);
             instructions.clone_into(&mut now.instructions);
         }
         self.offer(around);
@@ -437,18 +441,18 @@ impl Server {
         let (mut new, mut changed) = (Vec::new(), Vec::new());
         for (found, standing, offered) in &now.tools {
             match standing {
-                Standing::New if !offered => new.push(found.descriptor.id.as_str()),
-                Standing::Changed if !offered => changed.push(found.descriptor.id.as_str()),
-                Standing::Agreed | Standing::New | Standing::Changed => {}
+                PinStatus::New if !offered => new.push(found.descriptor.id.as_str()),
+                PinStatus::Changed if !offered => changed.push(found.descriptor.id.as_str()),
+                PinStatus::Agreed | PinStatus::New | PinStatus::Changed => {}
             }
         }
         // Beside tools of a server that nobody agreed to at all, its instructions need no word of their own.
         let instructions = match now.guiding {
             (_, true) => None,
             _ if now.instructions.trim().is_empty() => None,
-            (Standing::New | Standing::Agreed, false) if new.len() == now.tools.len() => None,
-            (Standing::New | Standing::Agreed, false) => Some("its instructions are new".to_owned()),
-            (Standing::Changed, false) => Some("its instructions changed since you trusted them".to_owned()),
+            (PinStatus::New | PinStatus::Agreed, false) if new.len() == now.tools.len() => None,
+            (PinStatus::New | PinStatus::Agreed, false) => Some("its instructions are new".to_owned()),
+            (PinStatus::Changed, false) => Some("its instructions changed since you trusted them".to_owned()),
         };
         if new.is_empty() && changed.is_empty() && instructions.is_none() {
             now.told.clear();
@@ -538,19 +542,19 @@ impl Server {
                 return Err(McpServerError::NoTools { server: name, state: self.state_words() });
             }
             let seen = now.seen.clone();
-            let is_seen = |found: &Found| seen.get(&found.name) == Some(&found.hash);
+            let is_seen = |found: &ServerTool| seen.get(&found.name) == Some(&found.hash);
             let (mut agreed, mut rest) = (BTreeMap::new(), 0);
             for (found, standing, offered) in &mut now.tools {
                 if is_seen(found) {
                     agreed.insert(found.name.clone(), found.hash.clone());
-                    (*standing, *offered) = (Standing::Agreed, true);
-                } else if *standing != Standing::Agreed {
+                    (*standing, *offered) = (PinStatus::Agreed, true);
+                } else if *standing != PinStatus::Agreed {
                     rest += 1;
                 }
             }
             let instructions = now.seen_instructions.clone();
             if instructions.as_deref() == Some(&sha256_hex(&now.instructions)) {
-                now.guiding = (Standing::Agreed, true);
+                now.guiding = (PinStatus::Agreed, true);
             }
             (agreed, rest, instructions)
         };

@@ -210,7 +210,7 @@ async fn tools_are_called_by_their_own_names_and_give_results() {
 async fn a_server_that_answers_discovery_with_nothing_is_an_older_one() {
     let world = World::new(&[tool("echo")]);
     let manager = world.user("empty").await;
-    assert_eq!(manager.views()[0].phase, Phase::Connected);
+    assert_eq!(manager.views()[0].phase, ServerState::Connected);
     assert_eq!(manager.look("s").expect("there").about, "sh 1, protocol 2025-11-25");
     assert_eq!(world.ids(), ["mcp__s__echo"]);
     manager.close().await;
@@ -239,7 +239,7 @@ async fn a_tool_that_cannot_be_read_hides_no_other() {
 async fn nothing_is_started_before_it_is_said() {
     let world = World::new(&[tool("echo")]);
     let manager = world.manager_of(vec![world.config("s", ServerScope::User, "plain")]);
-    assert_eq!(manager.views()[0].phase, Phase::Idle);
+    assert_eq!(manager.views()[0].phase, ServerState::Idle);
     manager.look("s").expect("there");
     assert_eq!(manager.ready(Duration::from_millis(1)).await, ["s"]);
     manager.close().await;
@@ -339,7 +339,10 @@ async fn a_tool_that_changed_is_not_offered_until_it_is_agreed_to() {
     );
     let view = manager.look("s").expect("there");
     let standing: Vec<_> = view.tools.iter().map(|tool| (tool.name.as_str(), tool.standing)).collect();
-    assert_eq!(standing, [("echo", Standing::Changed), ("stays", Standing::Agreed), ("late", Standing::New)]);
+    assert_eq!(
+        standing,
+        [("echo", PinStatus::Changed), ("stays", PinStatus::Agreed), ("late", PinStatus::New)]
+    );
     assert!(view.tools[0].description.contains("id_rsa"), "all of it is there to be read");
     manager.agree("s").expect("agreed");
     assert_eq!(world.ids().len(), 3);
@@ -597,7 +600,7 @@ mod modern {
 
     use super::*;
     use crate::client::Client;
-    use crate::handler::Shared;
+    use crate::handler::ConnectionState;
 
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Sum {
@@ -628,7 +631,7 @@ mod modern {
             running.waiting().await.map(drop)
         });
         let (reader, writer) = tokio::io::split(ours);
-        let shared = Arc::new(Shared::new("s", Arc::new(|_| {})));
+        let shared = Arc::new(ConnectionState::new("s", Arc::new(|_| {})));
         let client = Client::over(reader, writer, shared, None).await.expect("connected");
         assert_eq!(client.info.protocol, "2026-07-28");
         let (tools, notes) = crate::list::tools(&client, "s", PATIENCE).await.expect("a list");

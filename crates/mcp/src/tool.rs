@@ -7,11 +7,11 @@ use rmcp::model::{CallToolRequestParams, ServerResult};
 use serde_json::{Value, json};
 
 use super::Surroundings;
-use super::call_session::{CallSession, Reply, Said};
+use super::call_session::{CallSession, ElicitationReply, ReplyRoute};
 use super::client::CallError;
 use super::content::tool_result;
 use super::elicitation::{Elicitation, surface_id, surface_of};
-use super::list::Found;
+use super::list::ServerTool;
 use super::questions::{KEPT, Questions, WaitingCall};
 use super::server::Server;
 use aye_core::contract::clock::Clock;
@@ -29,7 +29,7 @@ pub(super) struct McpTool {
 }
 
 impl McpTool {
-    pub(super) fn new(server: &Arc<Server>, found: &Found, around: &Surroundings) -> Self {
+    pub(super) fn new(server: &Arc<Server>, found: &ServerTool, around: &Surroundings) -> Self {
         Self {
             server: Arc::clone(server),
             name: found.name.clone(),
@@ -65,7 +65,7 @@ impl McpTool {
     /// Makes a server's question one to the person, and keeps the call open for the answer.
     fn ask(
         &self,
-        (talk, question, reply): (CallSession, Elicitation, Reply),
+        (talk, question, reply): (CallSession, Elicitation, ReplyRoute),
         before: Option<(&Value, &str)>,
         args: Value,
         ctx: &ToolCallContext,
@@ -138,8 +138,10 @@ impl Tool for McpTool {
             }
         };
         let answer = match talk.go_on(ctx).await {
-            Said::Result(answer) => answer,
-            Said::Question(question, reply) => return Ok(self.ask((talk, question, reply), None, args, ctx)),
+            ElicitationReply::Result(answer) => answer,
+            ElicitationReply::Question(question, reply) => {
+                return Ok(self.ask((talk, question, reply), None, args, ctx));
+            }
         };
         match answer {
             Ok(ServerResult::CallToolResult(result)) => {

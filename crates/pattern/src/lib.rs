@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub use glob::{escape as escape_glob, is_glob};
 pub use lazy::LazyRegex;
 pub use parse::PatternError;
-pub use value::{ArgPath, Segment, comparison_text, primary_text};
+pub use value::{ArgPath, PathSegment, comparison_text, primary_text};
 
 /// A pattern over the name and the arguments of a tool call.
 #[derive(Debug, Clone, PartialEq)]
@@ -238,7 +238,7 @@ impl Pattern {
     /// The pattern for exactly this tool and exactly this value of one argument.
     pub fn literal(tool: &str, key: &str, value: &str) -> Pattern {
         let condition = Condition {
-            path: ArgPath(vec![Segment::Key(key.to_owned())]),
+            path: ArgPath(vec![PathSegment::Key(key.to_owned())]),
             negated: false,
             matcher: Matcher::Exact(value.to_owned()),
         };

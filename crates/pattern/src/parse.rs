@@ -1,7 +1,7 @@
 //! The reader of patterns.
 
 use super::glob::{self, Reading};
-use super::value::{ArgPath, Segment};
+use super::value::{ArgPath, PathSegment};
 use super::{Args, Condition, LazyRegex, Matcher, Name, Pattern};
 
 /// Why a text is not a pattern.
@@ -283,9 +283,9 @@ impl Parser<'_> {
                 }
                 let digits = self.slice(start, self.at);
                 let segment = if digits.is_empty() && self.eat('*') {
-                    Segment::AnyIndex
+                    PathSegment::AnyIndex
                 } else {
-                    Segment::Index(digits.parse().ok()?)
+                    PathSegment::Index(digits.parse().ok()?)
                 };
                 if !self.eat(']') {
                     return None;
@@ -297,15 +297,15 @@ impl Parser<'_> {
         }
     }
 
-    fn key(&mut self) -> Option<Segment> {
+    fn key(&mut self) -> Option<PathSegment> {
         if self.eat('*') {
-            return Some(Segment::AnyKey);
+            return Some(PathSegment::AnyKey);
         }
         let start = self.at;
         while self.peek().is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '-') {
             self.at += 1;
         }
-        (self.at > start).then(|| Segment::Key(self.slice(start, self.at)))
+        (self.at > start).then(|| PathSegment::Key(self.slice(start, self.at)))
     }
 
     fn regex(&self, source: &str) -> Result<LazyRegex, regex::Error> {

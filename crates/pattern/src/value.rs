@@ -5,7 +5,7 @@ use std::fmt;
 
 /// One step of a path into the arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Segment {
+pub enum PathSegment {
     /// The value of this key.
     Key(String),
     /// The values of all keys.
@@ -18,13 +18,13 @@ pub enum Segment {
 
 /// A path into the arguments, such as `edits[*].file_path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ArgPath(pub Vec<Segment>);
+pub struct ArgPath(pub Vec<PathSegment>);
 
 impl ArgPath {
     /// The key, when the path is one key and nothing more.
     pub fn single_key(&self) -> Option<&str> {
         match self.0.as_slice() {
-            [Segment::Key(key)] => Some(key),
+            [PathSegment::Key(key)] => Some(key),
             _ => None,
         }
     }
@@ -37,10 +37,12 @@ impl ArgPath {
                 .into_iter()
                 .flat_map(|value| -> Vec<&'a Value> {
                     match (segment, value) {
-                        (Segment::Key(key), Value::Object(map)) => map.get(key).into_iter().collect(),
-                        (Segment::AnyKey, Value::Object(map)) => map.values().collect(),
-                        (Segment::Index(index), Value::Array(list)) => list.get(*index).into_iter().collect(),
-                        (Segment::AnyIndex, Value::Array(list)) => list.iter().collect(),
+                        (PathSegment::Key(key), Value::Object(map)) => map.get(key).into_iter().collect(),
+                        (PathSegment::AnyKey, Value::Object(map)) => map.values().collect(),
+                        (PathSegment::Index(index), Value::Array(list)) => {
+                            list.get(*index).into_iter().collect()
+                        }
+                        (PathSegment::AnyIndex, Value::Array(list)) => list.iter().collect(),
                         _ => Vec::new(),
                     }
                 })
@@ -54,14 +56,14 @@ impl fmt::Display for ArgPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, segment) in self.0.iter().enumerate() {
             match segment {
-                Segment::Key(_) | Segment::AnyKey if i > 0 => f.write_str(".")?,
+                PathSegment::Key(_) | PathSegment::AnyKey if i > 0 => f.write_str(".")?,
                 _ => {}
             }
             match segment {
-                Segment::Key(key) => f.write_str(key)?,
-                Segment::AnyKey => f.write_str("*")?,
-                Segment::Index(index) => write!(f, "[{index}]")?,
-                Segment::AnyIndex => f.write_str("[*]")?,
+                PathSegment::Key(key) => f.write_str(key)?,
+                PathSegment::AnyKey => f.write_str("*")?,
+                PathSegment::Index(index) => write!(f, "[{index}]")?,
+                PathSegment::AnyIndex => f.write_str("[*]")?,
             }
         }
         Ok(())

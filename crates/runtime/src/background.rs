@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::output::CallSink;
 use super::recover::is_alive;
 use super::request::RuntimeError;
-use super::{AgentRuntime, Shared};
+use super::{AgentRuntime, RuntimeCore};
 use aye_core::contract::command::{
     BackgroundCommand, BackgroundHost, CommandEnd, CommandNews, CommandRecord, CommandReport, CommandTerminal,
 };
@@ -71,7 +71,7 @@ impl Commands {
 
 /// The background as one call has it.
 pub(super) struct CallBackground {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<RuntimeCore>,
     pub(super) thread: ThreadId,
     pub(super) agent: String,
     pub(super) attempt: AttemptId,
@@ -163,7 +163,7 @@ impl BackgroundHost for CallBackground {
 }
 
 /// Stays with a command until it is over.
-async fn keep(shared: Arc<Shared>, number: u64, kept: Arc<KeptCommand>, command: BackgroundCommand) {
+async fn keep(shared: Arc<RuntimeCore>, number: u64, kept: Arc<KeptCommand>, command: BackgroundCommand) {
     let BackgroundCommand { output, mut end, stop, command: _, terminal: _ } = command;
     let mut output = output.ready_chunks(TOGETHER);
     let mut wanted = StopWatch { changes: shared.store.watch().ok(), is_unread: true };
@@ -202,7 +202,7 @@ struct StopWatch {
 
 impl StopWatch {
     /// Ends when another process wants the command to end, or its conversation is gone.
-    async fn wait(&mut self, shared: &Shared, number: u64, thread: &ThreadId) {
+    async fn wait(&mut self, shared: &RuntimeCore, number: u64, thread: &ThreadId) {
         let Some(changes) = &mut self.changes else { return std::future::pending().await };
         loop {
             if self.is_unread {
@@ -220,7 +220,7 @@ impl StopWatch {
     }
 }
 
-impl Shared {
+impl RuntimeCore {
     /// A command whose process is dead has ended with it.
     fn as_it_stands(&self, mut record: CommandRecord) -> CommandRecord {
         let is_kept = record.owner.token != self.owner.token || self.commands.get(record.number).is_some();
@@ -329,7 +329,7 @@ pub enum NoTerminal {
     Without(String),
 }
 
-impl Shared {
+impl RuntimeCore {
     /// Queues what happened to commands of the thread that its next run has to know.
     pub(super) async fn report_commands(&self, thread: &ThreadId) -> Result<(), StoreError> {
         let (own, now) = (self.owner.clone(), self.clock.now_ms());

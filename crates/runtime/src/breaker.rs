@@ -36,7 +36,7 @@ struct Circuit {
 
 /// A circuit is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct CircuitOpen {
     /// For how long; zero when only the place of the probe is taken.
     pub open_for: Duration,
     /// Why the model failed last.
@@ -64,17 +64,17 @@ impl CircuitBreaker {
     /// Asks to try a model.
     ///
     /// # Errors
-    /// [`Refused`] while the circuit is open.
-    pub fn enter(self: &Arc<Self>, model: &str) -> Result<Permit, Refused> {
+    /// [`CircuitOpen`] while the circuit is open.
+    pub fn enter(self: &Arc<Self>, model: &str) -> Result<Permit, CircuitOpen> {
         let is_probe = self.with(model, |circuit| {
             let Some(opened_at) = circuit.opened_at else { return Ok(false) };
             let open_for = opened_at.elapsed();
             if open_for < self.config.cooldown {
                 let open_for = self.config.cooldown.saturating_sub(open_for);
-                return Err(Refused { open_for, why: circuit.why.clone() });
+                return Err(CircuitOpen { open_for, why: circuit.why.clone() });
             }
             if circuit.probes >= self.config.half_open_max.max(1) {
-                return Err(Refused { open_for: Duration::ZERO, why: circuit.why.clone() });
+                return Err(CircuitOpen { open_for: Duration::ZERO, why: circuit.why.clone() });
             }
             circuit.probes += 1;
             Ok(true)
@@ -145,7 +145,7 @@ mod tests {
         assert!(breaker.enter("m").is_ok());
         fail(&breaker, 1);
         let refused = breaker.enter("m").expect_err("open");
-        assert_eq!(refused, Refused { open_for: Duration::from_secs(30), why: "busy".into() });
+        assert_eq!(refused, CircuitOpen { open_for: Duration::from_secs(30), why: "busy".into() });
         assert!(breaker.enter("other").is_ok(), "each model has its own");
         tokio::time::advance(Duration::from_secs(29)).await;
         assert!(breaker.is_open("m"));
@@ -164,7 +164,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(30)).await;
         breaker.enter("m").expect("half open").failure("down");
         let refused = breaker.enter("m").expect_err("open");
-        assert_eq!(refused, Refused { open_for: Duration::from_secs(30), why: "down".into() });
+        assert_eq!(refused, CircuitOpen { open_for: Duration::from_secs(30), why: "down".into() });
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use super::delegate::AgentBackend;
 use super::resolve::resolve;
 use super::tasks::Tasks;
 use super::window::Windows;
-use super::{AgentRuntime, Asked, GrantLoader, Remains, Shared, lease};
+use super::{AgentRuntime, GrantLoader, LeftoverHandler, QuestionListener, RuntimeCore, lease};
 use aye_core::contract::clock::{Clock, SystemClock};
 use aye_core::contract::executor::LlmExecutor;
 use aye_core::contract::profile::ProfileStore;
@@ -62,9 +62,9 @@ pub struct AgentRuntimeBuilder {
     owner: Option<Owner>,
     cwd: Option<PathBuf>,
     keys: Vec<KeyRegistration>,
-    remains: Option<Remains>,
+    remains: Option<LeftoverHandler>,
     lease: Option<Duration>,
-    asked: Option<Asked>,
+    asked: Option<QuestionListener>,
     grants: Option<GrantLoader>,
     renderers: Vec<Arc<dyn Renderer>>,
     question_terms: Terms,
@@ -83,7 +83,7 @@ impl AgentRuntimeBuilder {
     /// How to see to it that nothing runs any more of what a lost process had started. Without it, tools are taken to
     /// die with their process.
     #[must_use]
-    pub fn with_remains(mut self, remains: Remains) -> Self {
+    pub fn with_remains(mut self, remains: LeftoverHandler) -> Self {
         self.remains = Some(remains);
         self
     }
@@ -97,7 +97,7 @@ impl AgentRuntimeBuilder {
 
     /// Who is told of each new question, when its row is there.
     #[must_use]
-    pub fn with_asked(mut self, asked: Asked) -> Self {
+    pub fn with_asked(mut self, asked: QuestionListener) -> Self {
         self.asked = Some(asked);
         self
     }
@@ -327,7 +327,7 @@ impl AgentRuntimeBuilder {
             Some(profiles) => profiles,
             None => store.profile_store(Arc::clone(&clock)).map_err(|e| BuildError::Store(e.to_string()))?,
         };
-        Ok(AgentRuntime::new(Shared {
+        Ok(AgentRuntime::new(RuntimeCore {
             catalog: RwLock::new(self.catalog),
             breaker: Arc::default(),
             store,

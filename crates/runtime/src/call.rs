@@ -11,13 +11,13 @@ use super::driver::{CallBounds, Done, Driver};
 use super::output::CallSink;
 use super::preconditions::agreed_files;
 use super::request::RuntimeError;
-use super::user_edit::Came;
+use super::user_edit::CallProgress;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::ids::{CallId, SuspensionId};
 use aye_core::contract::judgement::{JudgedCall, Profile};
 use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::message::ToolCall;
-use aye_core::contract::record::{AttemptId, Begin, IntentRecord, OutcomeKind};
+use aye_core::contract::record::{AttemptId, ExecutionStart, IntentRecord, OutcomeKind};
 use aye_core::contract::suspension::{SuspendTicket, ToolCallResume, ToolCallResumeMode};
 use aye_core::contract::tool::{
     FilePreview, Tool, ToolCallContext, ToolClass, ToolError, ToolOutput, ToolResult,
@@ -204,7 +204,7 @@ impl Driver {
 
     /// A result that was made without the tool.
     pub(super) fn refuse(&mut self, id: &CallId, mut result: ToolResult) -> Gate {
-        result.touched = self.touched(id, Came::NotRun, None);
+        result.touched = self.touched(id, CallProgress::NotRun, None);
         let succeeded = result.is_success();
         let outcome = if succeeded { ToolCallOutcome::Succeeded } else { ToolCallOutcome::Failed };
         self.record_result(id, result, outcome);
@@ -370,11 +370,20 @@ impl Driver {
         let written = if self.has_unsaved_rows() {
             let checkpoint = self.take_checkpoint()?;
             opened.clone_from(&checkpoint.opened);
-            let begin =
-                Begin { fence, run: checkpoint.run.clone(), intent, spends, judged, commands, snapshot };
+            let begin = ExecutionStart {
+                fence,
+                run: checkpoint.run.clone(),
+                intent,
+                spends,
+                judged,
+                commands,
+                snapshot,
+            };
             store.checkpoint_and_begin(checkpoint, begin).await
         } else {
-            store.begin(Begin { fence, run: self.row()?, intent, spends, judged, commands, snapshot }).await
+            store
+                .begin(ExecutionStart { fence, run: self.row()?, intent, spends, judged, commands, snapshot })
+                .await
         };
         written.map_err(|e| self.store_error(&e))?;
         self.tell_asked(&opened);
@@ -475,7 +484,7 @@ impl Driver {
             self.launch(&id, &call).await?;
         }
         // Hooks looked at what the tool said; the model reads what the person did besides.
-        result.touched = self.touched(&id, Came::Ran, None);
+        result.touched = self.touched(&id, CallProgress::Ran, None);
         let succeeded = result.is_success();
         let outcome = if succeeded { ToolCallOutcome::Succeeded } else { ToolCallOutcome::Failed };
         self.record_result(&id, result, outcome);

@@ -21,7 +21,7 @@ use super::announce::stop_reason_of;
 use super::driver::Driver;
 use super::nested::ChildSink;
 use super::request::{AgentRunResult, RunRequest, RuntimeError};
-use super::{AgentRuntime, Lease, Shared, Slot, UnknownPolicy, delegate, title_of};
+use super::{AgentRuntime, Lease, RuntimeCore, Slot, UnknownPolicy, delegate, title_of};
 use aye_core::contract::child::{ChildRecord, ChildRunState, ChildStatus};
 use aye_core::contract::command::CommandReport;
 use aye_core::contract::event::AgentEvent;
@@ -314,7 +314,7 @@ impl Driver {
 
 /// Stores the end of a child as the answer to its call.
 async fn store_end(
-    shared: &Shared,
+    shared: &RuntimeCore,
     question: &SuspensionId,
     payload: Value,
 ) -> Result<DecideOutcome, RuntimeError> {
@@ -341,7 +341,7 @@ fn child_request(ticket: &SuspendTicket) -> ChildRequest {
 
 /// What a child that is over is, as its parent's results tell it.
 async fn end_state(
-    shared: &Shared,
+    shared: &RuntimeCore,
     agent: &str,
     call: &CallId,
     result: &AgentRunResult,

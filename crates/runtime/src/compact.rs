@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::resolve::ResolvedAgent;
 use super::window::{Compacting, answer_of, place};
-use super::{AgentRuntime, RuntimeError, Shared};
+use super::{AgentRuntime, RuntimeCore, RuntimeError};
 use aye_core::context::{self, CompactionConfigKey, History, NoGain, Sizes, estimate};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::executor::{InferenceExecutionError, InferenceRequest};
@@ -57,7 +57,7 @@ pub enum CompactError {
 
 /// All that a summary is made from.
 pub(super) struct Compaction {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<RuntimeCore>,
     pub(super) thread_id: ThreadId,
     pub(super) agent_id: String,
     pub(super) agent: ResolvedAgent,

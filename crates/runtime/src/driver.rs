@@ -9,7 +9,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 
-use super::Shared;
+use super::RuntimeCore;
 use super::active_drivers::Slot;
 use super::children::Children;
 use super::document::{CurrentStep, RunDocument};
@@ -145,7 +145,7 @@ pub(super) struct CallBounds {
 
 /// One run that is awake.
 pub(super) struct Driver {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<RuntimeCore>,
     pub(super) lease: Arc<Lease>,
     pub(super) slot: Slot,
     pub(super) sink: Arc<dyn EventSink>,
@@ -185,7 +185,7 @@ pub(super) struct Driver {
 
 impl Driver {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<RuntimeCore>,
         lease: Arc<Lease>,
         slot: Slot,
         sink: Arc<dyn EventSink>,

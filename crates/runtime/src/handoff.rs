@@ -9,7 +9,7 @@ use super::breaker::CircuitBreaker;
 use super::catalog::Catalog;
 use super::driver::Driver;
 use super::resolve::{ResolveError, ResolvedAgent, resolve_spec};
-use super::{RuntimeError, Shared};
+use super::{RuntimeCore, RuntimeError};
 use aye_core::contract::activity::{Activity, KnownActivity, NoticeActivity};
 use aye_core::contract::handoff::{ActiveAgentKey, AgentOverlay, HandoffAction, HandoffBase, HandoffState};
 use aye_core::contract::message::{Message, Visibility};
@@ -36,7 +36,7 @@ pub(super) struct Handoff {
 impl Handoff {
     /// The agent that goes on with a run, and how it came to that. One that is gone is seen at the next step.
     pub(super) fn of(
-        shared: &Shared,
+        shared: &RuntimeCore,
         record: &RunRecord,
         thread_state: &BTreeMap<String, Value>,
         base: ResolvedAgent,

@@ -7,7 +7,7 @@ use super::document::{CallResult, FORMAT, RunDocument};
 use super::driver::Driver;
 use super::request::RuntimeError;
 use super::result_text;
-use super::user_edit::Came;
+use super::user_edit::CallProgress;
 use aye_core::contract::hook::HookRan;
 use aye_core::contract::ids::{CallId, SuspensionId};
 use aye_core::contract::inference::TokenUsage;
@@ -168,13 +168,13 @@ impl Driver {
         }
         let said = decision.as_ref().and_then(ToolCallResume::comment);
         result.touched = match closing {
-            Closing::Answered => self.touched(call, Came::Answered, said),
-            Closing::SaidDone | Closing::Skipped => self.touched(call, Came::Ran, said),
-            Closing::Interrupted | Closing::Stopped { .. } => self.touched(call, Came::Ran, None),
+            Closing::Answered => self.touched(call, CallProgress::Answered, said),
+            Closing::SaidDone | Closing::Skipped => self.touched(call, CallProgress::Ran, said),
+            Closing::Interrupted | Closing::Stopped { .. } => self.touched(call, CallProgress::Ran, None),
             // Their words hold what was said.
             Closing::Declined { .. } | Closing::ChangeWanted { .. } | Closing::BadPayload => None,
             Closing::Expired | Closing::Superseded | Closing::NotRun | Closing::Blocked { .. } => {
-                self.touched(call, Came::NotRun, None)
+                self.touched(call, CallProgress::NotRun, None)
             }
         };
         self.record_result(call, result, outcome);

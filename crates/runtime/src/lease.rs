@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::Shared;
+use super::RuntimeCore;
 use super::request::RuntimeError;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::Fence;
@@ -23,7 +23,7 @@ pub(super) const LENGTH: Duration = Duration::from_secs(10);
 const TRIES: usize = 10;
 
 pub(super) struct Lease {
-    shared: Arc<Shared>,
+    shared: Arc<RuntimeCore>,
     fence: Fence,
     /// Until when it surely holds.
     until: AtomicU64,
@@ -47,14 +47,14 @@ fn ms(length: Duration) -> u64 {
 }
 
 /// The term of a lease that begins now.
-pub(super) fn term(shared: &Shared) -> Term {
+pub(super) fn term(shared: &RuntimeCore) -> Term {
     let now = shared.clock.uptime_ms();
     Term { now, until: Some(now.saturating_add(ms(shared.lease))) }
 }
 
 impl LeaseGuard {
     /// Keeps up a lease that was just taken.
-    pub(super) fn new(shared: Arc<Shared>, fence: Fence, term: Term) -> Self {
+    pub(super) fn new(shared: Arc<RuntimeCore>, fence: Fence, term: Term) -> Self {
         let until = AtomicU64::new(term.until.unwrap_or(u64::MAX));
         let lease = Arc::new(Lease { shared, fence, until, lost: CancellationToken::new() });
         let kept = Arc::clone(&lease);

@@ -77,7 +77,7 @@ use aye_core::state::KeyRegistration;
 
 pub use announce::stop_reason_of;
 pub use background::NoTerminal;
-pub use breaker::{CircuitBreaker, CircuitBreakerConfig, Refused};
+pub use breaker::{CircuitBreaker, CircuitBreakerConfig, CircuitOpen};
 pub use builder::{AgentRuntimeBuilder, BuildError};
 pub use catalog::Catalog;
 pub use compact::CompactError;
@@ -90,7 +90,7 @@ pub use follow::{CarriedOn, RunFollower};
 pub use frontend::FrontendTool;
 pub use git::head_of;
 pub use owner::OwnerWatch;
-pub use recover::{Left, UnknownPolicy, is_alive};
+pub use recover::{LeftoverProcess, UnknownPolicy, is_alive};
 pub use report::ContextReport;
 pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
 pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
@@ -105,21 +105,22 @@ use lease::{Lease, LeaseGuard};
 use stored_thread::StoredThread;
 
 /// Kills what a dead process left running for a run.
-pub type Remains = Arc<dyn Fn(Left) -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
+pub type LeftoverHandler =
+    Arc<dyn Fn(LeftoverProcess) -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
 
 /// Called once per question, after its commit; not for questions that are only shown again.
-pub type Asked = Arc<dyn Fn(&SuspensionRecord) + Send + Sync>;
+pub type QuestionListener = Arc<dyn Fn(&SuspensionRecord) + Send + Sync>;
 
 /// Brings the grants of the store into force.
 pub type GrantLoader = Arc<dyn Fn() -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
 
 struct Inner {
-    shared: Arc<Shared>,
+    shared: Arc<RuntimeCore>,
     live: Arc<Live>,
 }
 
 /// What every driver shares.
-pub(crate) struct Shared {
+pub(crate) struct RuntimeCore {
     catalog: RwLock<Catalog>,
     /// One for all runs: a model that is down is down for each of them.
     pub(crate) breaker: Arc<CircuitBreaker>,
@@ -128,9 +129,9 @@ pub(crate) struct Shared {
     pub(crate) owner: Owner,
     pub(crate) cwd: PathBuf,
     pub(crate) keys: Vec<KeyRegistration>,
-    pub(crate) remains: Option<Remains>,
+    pub(crate) remains: Option<LeftoverHandler>,
     pub(crate) lease: Duration,
-    pub(crate) asked: Option<Asked>,
+    pub(crate) asked: Option<QuestionListener>,
     grants: Option<GrantLoader>,
     pub(crate) renderers: Vec<Arc<dyn Renderer>>,
     pub(crate) question_terms: Terms,
@@ -147,7 +148,7 @@ pub(crate) struct Shared {
     commands: background::Commands,
 }
 
-impl Shared {
+impl RuntimeCore {
     /// Brings the grants of the store into force.
     pub(crate) async fn load_grants(&self) {
         if let Some(load) = &self.grants {
@@ -191,12 +192,12 @@ pub struct AgentRuntime {
 }
 
 impl AgentRuntime {
-    pub(crate) fn new(shared: Shared) -> Self {
+    pub(crate) fn new(shared: RuntimeCore) -> Self {
         Self { inner: Arc::new(Inner { shared: Arc::new(shared), live: Arc::default() }) }
     }
 
     /// The runtime that a driver is part of.
-    fn of(shared: &Arc<Shared>, live: &Arc<Live>) -> Self {
+    fn of(shared: &Arc<RuntimeCore>, live: &Arc<Live>) -> Self {
         Self { inner: Arc::new(Inner { shared: Arc::clone(shared), live: Arc::clone(live) }) }
     }
 

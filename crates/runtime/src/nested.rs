@@ -20,10 +20,10 @@ const MAX_LINE: usize = 200;
 pub(super) struct ChildSink {
     parent: Arc<dyn EventSink>,
     runtime: AgentRuntime,
-    told: Mutex<Told>,
+    told: Mutex<ChildFold>,
 }
 
-struct Told {
+struct ChildFold {
     state: ChildRunState,
     /// What was said of the line that is not complete.
     growing: String,
@@ -31,13 +31,13 @@ struct Told {
 
 impl ChildSink {
     pub(super) fn new(parent: Arc<dyn EventSink>, state: ChildRunState, runtime: AgentRuntime) -> Self {
-        Self { parent, runtime, told: Mutex::new(Told { state, growing: String::new() }) }
+        Self { parent, runtime, told: Mutex::new(ChildFold { state, growing: String::new() }) }
     }
 
     /// The state after an event, when it says something new to a person; and whether a question came or went.
     fn fold(&self, event: &AgentEvent) -> (Option<ChildRunState>, bool) {
         let mut told = self.told.lock().expect("no panic while the state is held");
-        let Told { state, growing } = &mut *told;
+        let ChildFold { state, growing } = &mut *told;
         let mut asks = false;
         match event {
             AgentEvent::RunStart { .. } => state.status = ChildStatus::Running,

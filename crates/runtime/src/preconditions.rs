@@ -40,7 +40,7 @@ const DIFF_TIME: Duration = Duration::from_millis(300);
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct World {
+pub(super) struct Preconditions {
     /// SHA-256 of the tool and its arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     arguments: Option<String>,
@@ -123,9 +123,9 @@ struct Compare<'a> {
     own: &'a [String],
 }
 
-impl World {
+impl Preconditions {
     /// What moved since.
-    fn moved(&self, now: &World, with: &Compare<'_>) -> Moved {
+    fn moved(&self, now: &Preconditions, with: &Compare<'_>) -> Moved {
         let mut moved = Moved::default();
         if !with.is_edited && self.arguments.is_some() && self.arguments != now.arguments {
             moved.words.push("the arguments differ from those in the question".to_owned());
@@ -261,7 +261,7 @@ impl Driver {
         ctx: ToolCallContext,
         previews: &[FilePreview],
         also: &[SeenFile],
-    ) -> World {
+    ) -> Preconditions {
         let cwd = self.shared.cwd.clone();
         let asked_at = self.shared.clock.now_ms();
         let arguments = Some(arguments_hash(call));
@@ -279,7 +279,7 @@ impl Driver {
                     files.push(SeenFile::look(&path, &mut room));
                 }
             }
-            World {
+            Preconditions {
                 arguments,
                 git: GitHead::of(&cwd),
                 cwd: (!cwd.as_os_str().is_empty()).then(|| name(&cwd)),
@@ -428,13 +428,13 @@ impl Driver {
 }
 
 /// The world of a question. One that an older version asked has only its preview.
-fn world_of(ticket: &SuspendTicket) -> Option<World> {
+fn world_of(ticket: &SuspendTicket) -> Option<Preconditions> {
     let parameters = &ticket.suspension.parameters;
     if let Some(world) = parameters.get("world") {
         return serde_json::from_value(world.clone()).ok();
     }
-    parameters.get("preview").map(|_| World {
+    parameters.get("preview").map(|_| Preconditions {
         files: ticket.suspension.files().iter().map(SeenFile::of_preview).collect(),
-        ..World::default()
+        ..Preconditions::default()
     })
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::driver::Driver;
 use super::request::RuntimeError;
 use super::result_text;
-use super::user_edit::Came;
+use super::user_edit::CallProgress;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::ids::{CallId, RunId};
 use aye_core::contract::lifecycle::{ToolCallOutcome, ToolCallStatus};
@@ -37,7 +37,7 @@ pub enum UnknownPolicy {
 
 /// What may still run of a run that was taken over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct LeftoverProcess {
     /// The process that began it, dead or stopped.
     pub pid: u32,
     /// The run.
@@ -75,7 +75,7 @@ impl Driver {
             if let (Some(open), Some(remains)) = (intent, &self.shared.remains)
                 && open.intent.boot_id == self.shared.owner.boot_id
             {
-                remains(Left { pid: open.intent.pid, run: self.record.id.clone() }).await;
+                remains(LeftoverProcess { pid: open.intent.pid, run: self.record.id.clone() }).await;
             }
             let fate = self.judge_lost(&id, attempt, intent, policy).await?;
             lost.push((id, fate));
@@ -119,7 +119,7 @@ impl Driver {
                         let text = "Done. aye was interrupted before the result was stored; the file contains \
                               the change.";
                         let mut result = ToolResult::text(name, text);
-                        result.touched = self.touched(id, Came::Ran, None);
+                        result.touched = self.touched(id, CallProgress::Ran, None);
                         self.record_result(id, result, ToolCallOutcome::Succeeded);
                         self.record_outcome(id, attempt, OutcomeKind::Returned);
                         return Ok(Lost::Ended { succeeded: true });
@@ -136,7 +136,7 @@ impl Driver {
             UnknownPolicy::Report | UnknownPolicy::Stop => {
                 let name = self.tool_call(id)?.name.clone();
                 let mut result = result_text::unknown_result(&name, &output);
-                result.touched = self.touched(id, Came::Ran, None);
+                result.touched = self.touched(id, CallProgress::Ran, None);
                 self.record_result(id, result, ToolCallOutcome::Failed);
                 self.record_outcome(id, attempt, OutcomeKind::Unknown);
                 Ok(Lost::Ended { succeeded: false })

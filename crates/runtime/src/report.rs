@@ -3,7 +3,7 @@
 use super::stored_thread::StoredThread;
 use super::window::{answer_of, load, place, room};
 use super::{AgentRuntime, RuntimeError};
-use aye_core::context::{self, History, Limits, Sizes, estimate};
+use aye_core::context::{self, FitLimits, History, Sizes, estimate};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::message::Role;
 use aye_core::contract::summary::SummaryRecord;
@@ -70,7 +70,7 @@ impl AgentRuntime {
         let told =
             summary.as_ref().map_or(0, |s| estimate::message_tokens(&context::summary_message(&s.text)));
         let fixed = beside + system + told + tools.iter().map(|(_, tokens)| tokens).sum::<usize>();
-        let limits = Limits {
+        let limits = FitLimits {
             room: room(policy, &memory, fixed),
             recent: policy.map_or(usize::MAX, |policy| policy.min_recent_messages),
         };

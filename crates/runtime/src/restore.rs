@@ -5,8 +5,8 @@ use super::result_text;
 use aye_core::contract::digest::sha256_hex;
 use aye_core::contract::lifecycle::ToolCallOutcome;
 use aye_core::contract::record::{
-    AttemptId, Begin, Checkpoint, Fence, IntentRecord, OpenIntent, OutcomeKind, OutcomeRecord, Owner,
-    RunRecord, SuspensionRecord, SuspensionStatus,
+    AttemptId, Checkpoint, ExecutionStart, Fence, IntentRecord, OpenIntent, OutcomeKind, OutcomeRecord,
+    Owner, RunRecord, SuspensionRecord, SuspensionStatus,
 };
 use aye_core::contract::storage::{AcquireError, StoreError, SuspensionFilter, Term, ThreadRunStore};
 use aye_core::contract::suspension::{ResumeDecisionAction, SuspendTicket, ToolCallResume};
@@ -66,7 +66,7 @@ async fn mark(
         run = started;
         let tool = intent.tool.clone();
         store
-            .begin(Begin {
+            .begin(ExecutionStart {
                 fence: fence.clone(),
                 run: run.clone(),
                 intent,
@@ -96,9 +96,9 @@ pub fn adopt(
     intents: &[OpenIntent],
     owner: &Owner,
     now_ms: u64,
-) -> Option<Vec<(Begin, OutcomeRecord)>> {
+) -> Option<Vec<(ExecutionStart, OutcomeRecord)>> {
     let fence = Fence { thread_id: run.thread_id.clone(), epoch: 0, token: owner.token.clone() };
-    let begin = |run: &RunRecord, intent: IntentRecord, spends| Begin {
+    let begin = |run: &RunRecord, intent: IntentRecord, spends| ExecutionStart {
         fence: fence.clone(),
         run: run.clone(),
         intent,

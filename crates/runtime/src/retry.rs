@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
-use super::breaker::{CircuitBreaker, Permit, Refused};
+use super::breaker::{CircuitBreaker, CircuitOpen, Permit};
 use aye_core::contract::executor::{
     InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStream, LlmStreamEvent,
 };
@@ -127,7 +127,7 @@ impl RetryingExecutor {
             attempt: 0,
             max,
             shown: false,
-            stage: Stage::Try,
+            stage: RetryStage::Try,
         }
     }
 }
@@ -168,7 +168,7 @@ fn cut() -> InferenceExecutionError {
     InferenceExecutionError::Network("the stream ended before the answer was complete".into())
 }
 
-enum Stage {
+enum RetryStage {
     /// Ask the first candidate.
     Try,
     /// Its answer comes in.
@@ -192,7 +192,7 @@ struct Retrying {
     max: u32,
     /// Something was streamed since the last reset.
     shown: bool,
-    stage: Stage,
+    stage: RetryStage,
 }
 
 type Item = Result<LlmStreamEvent, InferenceExecutionError>;
@@ -201,15 +201,15 @@ impl Retrying {
     async fn next(&mut self) -> Option<Item> {
         loop {
             match &mut self.stage {
-                Stage::Done => return None,
-                Stage::Wait(delay) => {
+                RetryStage::Done => return None,
+                RetryStage::Wait(delay) => {
                     let delay = *delay;
                     if !delay.is_zero() {
                         tokio::time::sleep(delay).await;
                     }
-                    self.stage = Stage::Try;
+                    self.stage = RetryStage::Try;
                 }
-                Stage::Try => {
+                RetryStage::Try => {
                     let (executor, request) = self.candidates.front()?.clone();
                     let permit = match &self.breaker {
                         None => None,
@@ -219,18 +219,18 @@ impl Retrying {
                         },
                     };
                     match executor.execute_stream(request).await {
-                        Ok(stream) => self.stage = Stage::Stream(stream, permit),
+                        Ok(stream) => self.stage = RetryStage::Stream(stream, permit),
                         Err(error) => return Some(self.failed(error, permit)),
                     }
                 }
-                Stage::Stream(stream, permit) => match stream.next().await {
+                RetryStage::Stream(stream, permit) => match stream.next().await {
                     Some(Ok(event)) => {
                         self.shown = true;
                         if matches!(event, LlmStreamEvent::Finish { .. }) {
                             if let Some(permit) = permit.take() {
                                 permit.success();
                             }
-                            self.stage = Stage::Done;
+                            self.stage = RetryStage::Done;
                         }
                         return Some(Ok(event));
                     }
@@ -247,7 +247,7 @@ impl Retrying {
         }
     }
 
-    fn skip(&mut self, model: &str, refused: &Refused) -> Item {
+    fn skip(&mut self, model: &str, refused: &CircuitOpen) -> Item {
         let error = InferenceExecutionError::Unavailable {
             message: format!(
                 "{model} failed repeatedly and is paused for another {}; last error: {}",
@@ -261,7 +261,7 @@ impl Retrying {
 
     fn failed(&mut self, error: InferenceExecutionError, permit: Option<Permit>) -> Item {
         // The old stream, and with it the old connection, ends before anyone waits.
-        self.stage = Stage::Done;
+        self.stage = RetryStage::Done;
         if !error.is_retryable() {
             // A request that is refused says nothing about the health of the model.
             return Err(error);
@@ -283,7 +283,7 @@ impl Retrying {
 
     /// The next candidate is asked at once: it did nothing that would call for a pause.
     fn next_model(&mut self, error: InferenceExecutionError) -> Item {
-        self.stage = Stage::Done;
+        self.stage = RetryStage::Done;
         self.candidates.pop_front();
         if self.candidates.is_empty() {
             return Err(error);
@@ -294,7 +294,7 @@ impl Retrying {
 
     fn again(&mut self, delay: Duration, error: &InferenceExecutionError) -> LlmStreamEvent {
         self.attempt += 1;
-        self.stage = Stage::Wait(delay);
+        self.stage = RetryStage::Wait(delay);
         LlmStreamEvent::Retrying {
             attempt: self.attempt,
             max: self.max,

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::breaker::CircuitBreakerConfig;
 use aye_core::contract::message::Message;
-use aye_llm::{Answer, ScriptedExecutor};
+use aye_llm::{ScriptedExecutor, ScriptedReply};
 
 fn down() -> InferenceExecutionError {
     InferenceExecutionError::Unavailable { message: "down".into(), retry_after: None }
@@ -61,7 +61,8 @@ fn shape(events: &[Item]) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn delays_double_up_to_eight_seconds() {
-    let model = ScriptedExecutor::new((0..7).map(|_| Answer::from(down())).chain([Answer::from("hi")]));
+    let model =
+        ScriptedExecutor::new((0..7).map(|_| ScriptedReply::from(down())).chain([ScriptedReply::from("hi")]));
     let start = Instant::now();
     let events = events(&retrying(&model, policy(7, &[]))).await;
     assert_eq!(
@@ -114,8 +115,11 @@ async fn a_base_of_zero_waits_only_when_asked_to() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_shown_is_withdrawn_before_it_is_said_again() {
-    let model =
-        ScriptedExecutor::new([Answer::new().text("half").cut(), Answer::from(down()), "whole".into()]);
+    let model = ScriptedExecutor::new([
+        ScriptedReply::new().text("half").cut(),
+        ScriptedReply::from(down()),
+        "whole".into(),
+    ]);
     let events = events(&retrying(&model, policy(2, &[]))).await;
     assert_eq!(
         shape(&events),
@@ -217,7 +221,7 @@ async fn an_open_circuit_is_not_asked() {
 async fn a_cancel_in_the_middle_counts_as_nothing() {
     let breaker =
         Arc::new(CircuitBreaker::new(CircuitBreakerConfig { failure_threshold: 1, ..Default::default() }));
-    let model = ScriptedExecutor::from_fn(|_| Answer::new().text("a").hang());
+    let model = ScriptedExecutor::from_fn(|_| ScriptedReply::new().text("a").hang());
     let executor = retrying(&model, policy(2, &[])).with_breaker(Arc::clone(&breaker));
     let mut stream = executor.execute_stream(request()).await.expect("a stream");
     assert!(stream.next().await.is_some());

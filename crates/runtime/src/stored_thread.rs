@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::window::Kept;
+use super::window::LoadedMessages;
 use aye_core::context::{History, Sizes};
 use aye_core::contract::child::ChildRecord;
 use aye_core::contract::ids::ThreadId;
@@ -40,7 +40,7 @@ impl StoredThread {
         store: &dyn ThreadRunStore,
         thread: &ThreadId,
         cut: usize,
-        kept: Option<Kept>,
+        kept: Option<LoadedMessages>,
     ) -> Result<StoredThread, StoreError> {
         let whole = Portion { floor: cut, bytes: BYTES, count: COUNT };
         let known = kept.as_ref().map_or(0, |kept| kept.history.end().saturating_sub(1));

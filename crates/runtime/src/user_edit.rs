@@ -10,7 +10,7 @@ use similar::TextDiff;
 use super::driver::Driver;
 use aye_core::contract::ids::CallId;
 use aye_core::contract::suspension::ToolCallResume;
-use aye_core::contract::tool::{AgreedFile, FilePreview, Touched};
+use aye_core::contract::tool::{AgreedFile, FilePreview, UserEdit};
 
 /// A value with more characters than this is told as its difference.
 const LONG: usize = 600;
@@ -23,7 +23,7 @@ const MAX_COMPARED: usize = 4_000;
 
 /// How far a call came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Came {
+pub(super) enum CallProgress {
     /// It ran, or may have.
     Ran,
     /// It was allowed and did not run.
@@ -35,23 +35,30 @@ pub(super) enum Came {
 impl Driver {
     /// What a person did to the call besides saying yes, in words for the model; `said` was written beside the answer
     /// that closes it.
-    pub(super) fn touched(&self, id: &CallId, came: Came, said: Option<&str>) -> Option<Box<Touched>> {
+    pub(super) fn touched(
+        &self,
+        id: &CallId,
+        came: CallProgress,
+        said: Option<&str>,
+    ) -> Option<Box<UserEdit>> {
         let state = self.machine.call(id)?;
         let original = &self.tool_call(id).ok()?.arguments;
         let edited = state.edited.as_ref().filter(|edited| *edited != original);
         let mut words = String::new();
         if let Some(edited) = edited {
             let lead = match came {
-                Came::Ran => "The user edited the call before approving it. It ran as: ",
-                Came::NotRun | Came::Answered => "The user edited the call to: ",
+                CallProgress::Ran => "The user edited the call before approving it. It ran as: ",
+                CallProgress::NotRun | CallProgress::Answered => "The user edited the call to: ",
             };
             words.push_str(lead);
             words.push_str(&change_words(original, edited));
         }
         for comment in &state.comments {
             let lead = match (words.is_empty(), came) {
-                (true, Came::Ran | Came::NotRun) => "The user approved this with the comment: ",
-                (true, Came::Answered) => "The user's comment: ",
+                (true, CallProgress::Ran | CallProgress::NotRun) => {
+                    "The user approved this with the comment: "
+                }
+                (true, CallProgress::Answered) => "The user's comment: ",
                 (false, _) => "\nComment: ",
             };
             words.push_str(lead);
@@ -59,8 +66,8 @@ impl Driver {
         }
         if let Some(said) = said {
             let lead = match (words.is_empty(), came) {
-                (true, Came::Answered) => "The user answered with the comment: ",
-                (true, Came::Ran | Came::NotRun) => "The user's comment: ",
+                (true, CallProgress::Answered) => "The user answered with the comment: ",
+                (true, CallProgress::Ran | CallProgress::NotRun) => "The user's comment: ",
                 (false, _) => "\nComment: ",
             };
             words.push_str(lead);
@@ -70,7 +77,7 @@ impl Driver {
             return None;
         }
         let comments: Vec<&str> = state.comments.iter().map(String::as_str).chain(said).collect();
-        Some(Box::new(Touched {
+        Some(Box::new(UserEdit {
             words,
             arguments: edited.cloned(),
             comment: (!comments.is_empty()).then(|| comments.join("\n")),
@@ -81,7 +88,7 @@ impl Driver {
 /// The files as they were when the person looked at the edited version; `None` when there was no review of it.
 pub(super) fn reviewed_files(decision: &ToolCallResume) -> Option<Vec<AgreedFile>> {
     decision.arguments.as_ref()?;
-    let shown: Vec<Shown> = serde_json::from_value(decision.result.get("shown")?.clone()).ok()?;
+    let shown: Vec<ReviewedFile> = serde_json::from_value(decision.result.get("shown")?.clone()).ok()?;
     Some(shown.into_iter().map(|file| AgreedFile { path: file.path, before: file.before }).collect())
 }
 
@@ -90,14 +97,16 @@ pub fn shown_payload(files: &[FilePreview]) -> Value {
     if files.is_empty() {
         return Value::Null;
     }
-    let shown: Vec<Shown> =
-        files.iter().map(|file| Shown { path: file.path.clone(), before: file.before.clone() }).collect();
+    let shown: Vec<ReviewedFile> = files
+        .iter()
+        .map(|file| ReviewedFile { path: file.path.clone(), before: file.before.clone() })
+        .collect();
     json!({ "shown": shown })
 }
 
 /// A file as it was when somebody looked.
 #[derive(Serialize, Deserialize)]
-struct Shown {
+struct ReviewedFile {
     path: PathBuf,
     before: Option<String>,
 }

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::compact::Compaction;
 use super::driver::{Done, Driver};
 use super::{AgentRuntime, RunRequest, RuntimeError, resolve};
-use aye_core::context::{self, Calibration, Fit, History, Limits, Marks, Sizes, estimate};
+use aye_core::context::{self, Calibration, Fit, FitLimits, History, Marks, Sizes, estimate};
 use aye_core::contract::activity::{InferenceRetry, KnownActivity};
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::executor::InferenceExecutionError;
@@ -80,7 +80,7 @@ impl WindowMemory {
 }
 
 /// The messages that a run loaded, and their sizes.
-pub(super) struct Kept {
+pub(super) struct LoadedMessages {
     pub(super) history: History,
     pub(super) sizes: Sizes,
 }
@@ -90,7 +90,7 @@ pub(super) struct Kept {
 pub(super) struct Windows {
     known: Mutex<HashMap<ThreadId, WindowMemory>>,
     /// What the last run loaded: the next one is mostly of the same conversation.
-    kept: Mutex<Option<(ThreadId, Kept)>>,
+    kept: Mutex<Option<(ThreadId, LoadedMessages)>>,
     /// A summary is not being written any more.
     settled: Notify,
 }
@@ -117,12 +117,12 @@ impl Windows {
     }
 
     /// Keeps what a run loaded that is over or waits.
-    fn keep(&self, thread: ThreadId, kept: Kept) {
+    fn keep(&self, thread: ThreadId, kept: LoadedMessages) {
         *self.kept.lock().expect("no panic while it is held") = Some((thread, kept));
     }
 
     /// Takes out what the last run loaded, when it was of this conversation.
-    pub(super) fn take_kept(&self, thread: &ThreadId) -> Option<Kept> {
+    pub(super) fn take_kept(&self, thread: &ThreadId) -> Option<LoadedMessages> {
         let mut kept = self.kept.lock().expect("no panic while it is held");
         kept.take_if(|(known, _)| known == thread).map(|(_, kept)| kept)
     }
@@ -212,7 +212,7 @@ pub(super) async fn load(
     thread: &ThreadId,
     (history, sizes): (&mut History, &mut Sizes),
     floor: usize,
-    limits: Limits,
+    limits: FitLimits,
 ) -> Result<(), StoreError> {
     sizes.take_in(history);
     while !sizes.suffices(floor, limits) {
@@ -295,7 +295,7 @@ impl Driver {
         } else {
             policy.as_ref().map_or(usize::MAX, |policy| policy.min_recent_messages)
         };
-        let limits = Limits { room, recent };
+        let limits = FitLimits { room, recent };
         let loaded = (&mut self.history, &mut self.packing.sizes);
         load(&*self.shared.store, &thread, loaded, from.max(memory.marks.cut), limits).await?;
         let fit = context::fit(&self.packing.sizes, from, memory.marks, limits);
@@ -436,7 +436,7 @@ impl Driver {
     /// Leaves the messages that are loaded to the next run of the conversation.
     pub(super) fn leave_window(self) {
         let Self { shared, record, history, packing, .. } = self;
-        shared.windows.keep(record.thread_id, Kept { history, sizes: packing.sizes });
+        shared.windows.keep(record.thread_id, LoadedMessages { history, sizes: packing.sizes });
     }
 
     /// Takes in what the provider counted for the request.
@@ -512,7 +512,7 @@ pub(super) fn place(summary: &SummaryRecord) -> usize {
 
 /// The right to make the summary of a conversation, in this process.
 pub(super) struct Compacting {
-    pub(super) shared: Arc<super::Shared>,
+    pub(super) shared: Arc<super::RuntimeCore>,
     pub(super) thread: ThreadId,
 }
 

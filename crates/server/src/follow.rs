@@ -8,7 +8,7 @@ use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::message::{Role, Visibility};
 use aye_core::contract::record::{RunRecord, StoredMessage};
-use aye_core::contract::storage::{Change, StoreError};
+use aye_core::contract::storage::{StoreChange, StoreError};
 use aye_encode::replay::{questions, replay};
 use tokio::sync::broadcast;
 
@@ -36,7 +36,7 @@ pub(super) struct Follower {
     hub: Arc<Hub>,
     thread: ThreadId,
     joined: Joined,
-    changes: broadcast::Receiver<Change>,
+    changes: broadcast::Receiver<StoreChange>,
     /// Messages that the reader has.
     after: u64,
     /// The run that was shown last, and where it stood.

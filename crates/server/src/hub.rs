@@ -11,7 +11,7 @@ use aye_core::contract::event_sink::EventSink as _;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::record::ThreadRecord;
-use aye_core::contract::storage::{Change, ChangeKind, ThreadRunStore};
+use aye_core::contract::storage::{ChangeKind, StoreChange, ThreadRunStore};
 use aye_runtime::{RunRequest, RuntimeError, UnknownPolicy};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -60,7 +60,7 @@ pub struct Hub {
     pub(super) program: Arc<dyn ServerHost>,
     pub(super) channels: Channels,
     pub(super) metrics: Metrics,
-    changes: broadcast::Sender<Change>,
+    changes: broadcast::Sender<StoreChange>,
     work: Mutex<Work>,
     tasks: TaskTracker,
     /// Conversations with tasks of which other agents want to hear.
@@ -162,12 +162,12 @@ impl Hub {
     }
 
     /// Commits of anybody, from now on.
-    pub(super) fn changes(&self) -> broadcast::Receiver<Change> {
+    pub(super) fn changes(&self) -> broadcast::Receiver<StoreChange> {
         self.changes.subscribe()
     }
 
     /// A conversation that this process left waiting goes on when anybody answers.
-    fn heard(self: &Arc<Self>, change: &Change) {
+    fn heard(self: &Arc<Self>, change: &StoreChange) {
         if matches!(change.kind, ChangeKind::Run | ChangeKind::Anything) {
             let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
             for thread in told.iter().filter(|thread| change.concerns(thread)) {

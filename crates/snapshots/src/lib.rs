@@ -27,12 +27,14 @@ use tokio_util::sync::CancellationToken;
 
 use aye_core::contract::clock::Clock;
 use aye_core::contract::digest::{hex, sha256_hex};
-use aye_core::contract::snapshot::{Change, ChangedFile, Changes, FileChange, Snapshots, Taken, TreeId};
+use aye_core::contract::snapshot::{
+    ChangedFile, Changes, FileChange, FileChangeKind, Snapshots, Taken, TreeId,
+};
 use aye_core::contract::tool::FilePreview;
 use aye_store_sqlite::objects::{Hash, ObjectError, ObjectKind, Objects, parse_hash};
 
-use tree::{Difference, Item, Items, Kind};
-use walk::{Place, Seen, path_of};
+use tree::{Item, Items, PathKind, TreeDifference};
+use walk::{FolderScan, WalkContext, path_of};
 
 pub use error::SnapshotError;
 
@@ -51,7 +53,7 @@ const NICE: i32 = 19;
 
 /// How much is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct SnapshotLimits {
     /// Larger files are left out.
     pub max_file: u64,
     /// A folder with more files is not kept.
@@ -66,7 +68,7 @@ pub struct Limits {
     pub settles: Duration,
 }
 
-impl Default for Limits {
+impl Default for SnapshotLimits {
     fn default() -> Self {
         Self {
             max_file: 10 << 20,
@@ -90,12 +92,12 @@ pub struct Restored {
 
 /// A way back that was looked at and not gone yet.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct RestorePlan {
     /// The files as they are now: kept, so that going back can be taken back.
     pub now: TreeId,
     /// What of them was not kept.
     pub note: String,
-    differences: Vec<Difference>,
+    differences: Vec<TreeDifference>,
     /// The files that would differ, at most so many with their lines counted.
     pub files: Vec<ChangedFile>,
 }
@@ -110,26 +112,26 @@ struct Inner {
     root: PathBuf,
     without: Vec<PathBuf>,
     objects: Arc<Objects>,
-    limits: Limits,
+    limits: SnapshotLimits,
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<SnapshotState>,
     is_prepared: AtomicBool,
     /// How many wait for a snapshot: a look in advance ends, and theirs goes on from there.
     waiting: AtomicUsize,
     has_made_room: AtomicBool,
-    told: Mutex<Told>,
+    told: Mutex<NotifiedThreads>,
 }
 
 /// Who is told once why files are not kept.
 #[derive(Default)]
-struct Told {
+struct NotifiedThreads {
     by: Option<Box<dyn Fn(String) + Send>>,
     last: String,
 }
 
 #[derive(Default)]
-struct State {
-    seen: Seen,
+struct SnapshotState {
+    seen: FolderScan,
     sweeps: u64,
     is_loaded: bool,
     /// Files that were read since the index was last written down.
@@ -144,7 +146,7 @@ impl FolderSnapshots {
         root: PathBuf,
         without: Vec<PathBuf>,
         objects: Arc<Objects>,
-        limits: Limits,
+        limits: SnapshotLimits,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
@@ -172,12 +174,12 @@ impl FolderSnapshots {
     ///
     /// # Errors
     /// [`SnapshotError`].
-    pub fn plan(&self, target: &TreeId) -> Result<Plan, SnapshotError> {
+    pub fn plan(&self, target: &TreeId) -> Result<RestorePlan, SnapshotError> {
         self.inner.plan(target)
     }
 
     /// Carries a plan out. Blocks.
-    pub fn restore(&self, plan: &Plan) -> Restored {
+    pub fn restore(&self, plan: &RestorePlan) -> Restored {
         // Nobody takes a snapshot of half of it.
         let _held = self.inner.hold();
         let failed = restore::carry_out(&self.inner.root, &self.inner.objects, &plan.differences);
@@ -200,7 +202,7 @@ impl FolderSnapshots {
     ) -> Result<Changes, SnapshotError> {
         let target = self.inner.target(before)?;
         let (now, note) = self.inner.now(&target, &[])?;
-        let mut all: Vec<Difference> = self.inner.compare(&now, &target)?;
+        let mut all: Vec<TreeDifference> = self.inner.compare(&now, &target)?;
         for one in &mut all {
             std::mem::swap(&mut one.before, &mut one.after);
         }
@@ -316,7 +318,7 @@ impl Snapshots for FolderSnapshots {
 }
 
 impl Inner {
-    fn hold(&self) -> MutexGuard<'_, State> {
+    fn hold(&self) -> MutexGuard<'_, SnapshotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -358,7 +360,7 @@ impl Inner {
 
     fn try_take(
         &self,
-        state: &mut State,
+        state: &mut SnapshotState,
         also: &[Vec<u8>],
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<(Hash, String), SnapshotError> {
@@ -370,9 +372,9 @@ impl Inner {
             }
             if !std::mem::replace(&mut state.is_loaded, true) {
                 let seen = self.objects.seen(&self.root)?;
-                state.seen = Seen::read_back(seen).unwrap_or_default();
+                state.seen = FolderScan::read_back(seen).unwrap_or_default();
             }
-            let place = Place {
+            let place = WalkContext {
                 root: &self.root,
                 without: &self.without,
                 limits: &self.limits,
@@ -442,7 +444,7 @@ impl Inner {
             let sweeps = self.objects.sweeps()?;
             let (mut items, mut pieces, mut left_out) = (Items::new(), Vec::new(), Vec::new());
             for place in places {
-                let absent = (Item { kind: Kind::Absent, hash: [0; 32] }, None, String::new());
+                let absent = (Item { kind: PathKind::Absent, hash: [0; 32] }, None, String::new());
                 let (item, bytes, why) = walk::one(&self.root, place, &self.limits).unwrap_or(absent);
                 pieces.extend(bytes.map(|bytes| (item.hash, bytes)));
                 left_out.extend((!why.is_empty()).then(|| (place.clone(), why)));
@@ -490,7 +492,7 @@ impl Inner {
     }
 
     /// What going from one state of the files to a target changes.
-    fn compare(&self, now: &TreeId, target: &Target) -> Result<Vec<Difference>, SnapshotError> {
+    fn compare(&self, now: &TreeId, target: &Target) -> Result<Vec<TreeDifference>, SnapshotError> {
         let objects = &self.objects;
         let now = self.target(now)?;
         let mut all = match (&now.all, &target.all) {
@@ -506,17 +508,17 @@ impl Inner {
                 (None, Some(all)) => tree::item_at(objects, all, path).map_err(SnapshotError::Unreadable)?,
                 (None, None) => None,
             };
-            let is_there = |item: &Item| item.kind != Kind::Absent;
+            let is_there = |item: &Item| item.kind != PathKind::Absent;
             let (before, after) = (before.filter(is_there), Some(*item).filter(is_there));
             if before != after {
-                all.push(Difference { path: path.clone(), before, after });
+                all.push(TreeDifference { path: path.clone(), before, after });
             }
         }
         all.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(all)
     }
 
-    fn plan(&self, tree: &TreeId) -> Result<Plan, SnapshotError> {
+    fn plan(&self, tree: &TreeId) -> Result<RestorePlan, SnapshotError> {
         let target = self.target(tree)?;
         let (mut now, mut note) = self.now(&target, &[])?;
         let mut all = self.compare(&now, &target)?;
@@ -533,7 +535,7 @@ impl Inner {
             all = self.compare(&now, &target)?;
         }
         all.retain(|one| {
-            let left_out = |item: &Option<Item>| item.is_some_and(|item| item.kind == Kind::LeftOut);
+            let left_out = |item: &Option<Item>| item.is_some_and(|item| item.kind == PathKind::LeftOut);
             !left_out(&one.before) && !left_out(&one.after)
         });
         if let Some(before) = &target.all {
@@ -544,14 +546,14 @@ impl Inner {
                     || !ignored.iter().any(|rules| is_ignored(rules, &one.path))
             });
         }
-        let count = |(n, one): (usize, &Difference)| self.about(one, n < COUNTED);
+        let count = |(n, one): (usize, &TreeDifference)| self.about(one, n < COUNTED);
         let files = all.iter().enumerate().map(count).collect();
-        Ok(Plan { now, note, differences: all, files })
+        Ok(RestorePlan { now, note, differences: all, files })
     }
 
     /// The rules of the tree's own `.gitignore` files, when they differ from those of now: a file that they name was not
     /// looked at then, and must not go because it is not in the tree.
-    fn ignored_then(&self, all: &[Difference], target: &Hash) -> Result<Vec<Gitignore>, SnapshotError> {
+    fn ignored_then(&self, all: &[TreeDifference], target: &Hash) -> Result<Vec<Gitignore>, SnapshotError> {
         let is_rules = |path: &[u8]| path.rsplit(|b| *b == b'/').next() == Some(b".gitignore");
         if !all.iter().any(|one| is_rules(&one.path)) {
             return Ok(Vec::new());
@@ -573,7 +575,7 @@ impl Inner {
 
     fn text(&self, item: Option<&Item>) -> Option<String> {
         let Some(item) = item else { return Some(String::new()) };
-        if matches!(item.kind, Kind::LeftOut | Kind::Absent) {
+        if matches!(item.kind, PathKind::LeftOut | PathKind::Absent) {
             return None;
         }
         let bytes = self.objects.get(ObjectKind::Bytes, &item.hash).ok()?;
@@ -583,14 +585,14 @@ impl Inner {
         String::from_utf8(bytes).ok()
     }
 
-    fn about(&self, difference: &Difference, counts: bool) -> ChangedFile {
+    fn about(&self, difference: &TreeDifference, counts: bool) -> ChangedFile {
         let texts = counts
             .then(|| Some((self.text(difference.before.as_ref())?, self.text(difference.after.as_ref())?)))
             .flatten();
         about(difference, texts.as_ref())
     }
 
-    fn file_change(&self, difference: &Difference) -> FileChange {
+    fn file_change(&self, difference: &TreeDifference) -> FileChange {
         let texts = self
             .text(difference.before.as_ref())
             .and_then(|old| Some((old, self.text(difference.after.as_ref())?)));
@@ -606,11 +608,11 @@ impl Inner {
     }
 }
 
-fn about(difference: &Difference, texts: Option<&(String, String)>) -> ChangedFile {
+fn about(difference: &TreeDifference, texts: Option<&(String, String)>) -> ChangedFile {
     let change = match (&difference.before, &difference.after) {
-        (None, _) => Change::Created,
-        (_, None) => Change::Deleted,
-        (Some(_), Some(_)) => Change::Changed,
+        (None, _) => FileChangeKind::Created,
+        (_, None) => FileChangeKind::Deleted,
+        (Some(_), Some(_)) => FileChangeKind::Changed,
     };
     let (added, removed) = texts.map(|(old, new)| lines(old, new)).unzip();
     ChangedFile { path: shown(&difference.path), change, added, removed }

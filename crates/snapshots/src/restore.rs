@@ -12,7 +12,7 @@ use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, fchmod, mkdirat, openat, renameat, statat, symlinkat, unlinkat,
 };
 
-use super::tree::{Difference, Item, Kind};
+use super::tree::{Item, PathKind, TreeDifference};
 use aye_store_sqlite::objects::{ObjectKind, Objects};
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -21,7 +21,7 @@ const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::C
 pub(super) fn carry_out(
     root: &Path,
     objects: &Objects,
-    differences: &[Difference],
+    differences: &[TreeDifference],
 ) -> Vec<(Vec<u8>, String)> {
     let mut failed = Vec::new();
     let top = match openat(rustix::fs::CWD, root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
@@ -100,7 +100,7 @@ fn delete(top: &OwnedFd, path: &[u8]) -> io::Result<()> {
 }
 
 fn create(top: &OwnedFd, objects: &Objects, path: &[u8], item: &Item) -> io::Result<()> {
-    if matches!(item.kind, Kind::LeftOut | Kind::Absent) {
+    if matches!(item.kind, PathKind::LeftOut | PathKind::Absent) {
         return Ok(());
     }
     let bytes = objects.get(ObjectKind::Bytes, &item.hash).map_err(io::Error::other)?;
@@ -132,14 +132,14 @@ fn create(top: &OwnedFd, objects: &Objects, path: &[u8], item: &Item) -> io::Res
 fn write(
     folder: &OwnedFd,
     name: &str,
-    kind: Kind,
+    kind: PathKind,
     bytes: &[u8],
     there: Option<rustix::fs::Stat>,
 ) -> io::Result<()> {
-    if kind == Kind::Link {
+    if kind == PathKind::Link {
         return Ok(symlinkat(OsStr::from_bytes(bytes), folder, name)?);
     }
-    let is_program = kind == Kind::Program;
+    let is_program = kind == PathKind::Program;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = if is_program { 0o777 } else { 0o666 };
     let file = openat(folder, name, flags, Mode::from_raw_mode(mode))?;

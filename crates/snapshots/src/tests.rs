@@ -11,10 +11,10 @@ struct Folder {
 
 impl Folder {
     fn new() -> Folder {
-        Folder::with(Limits::default())
+        Folder::with(SnapshotLimits::default())
     }
 
-    fn with(limits: Limits) -> Folder {
+    fn with(limits: SnapshotLimits) -> Folder {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap().join("work");
         fs::create_dir(&root).unwrap();
@@ -41,14 +41,14 @@ impl Folder {
         self.snapshots.take_now().unwrap().0
     }
 
-    fn back(&self, to: &TreeId) -> (Plan, Restored) {
+    fn back(&self, to: &TreeId) -> (RestorePlan, Restored) {
         let plan = self.snapshots.plan(to).unwrap();
         let restored = self.snapshots.restore(&plan);
         (plan, restored)
     }
 }
 
-fn words(plan: &Plan) -> Vec<String> {
+fn words(plan: &RestorePlan) -> Vec<String> {
     let word = |file: &ChangedFile| {
         let counts = file.added.zip(file.removed).map_or_else(|| "?".into(), |(a, r)| format!("+{a} -{r}"));
         format!("{} {} {counts}", file.change.letter(), file.path)
@@ -164,7 +164,7 @@ fn no_link_leads_out_of_the_folder() {
 
 #[test]
 fn what_is_too_large_is_said_and_left_alone() {
-    let folder = Folder::with(Limits { max_file: 10, max_files: 3, ..Limits::default() });
+    let folder = Folder::with(SnapshotLimits { max_file: 10, max_files: 3, ..SnapshotLimits::default() });
     folder.write("big", "0123456789abc");
     folder.write("small", "1");
     let (first, note) = folder.snapshots.take_now().unwrap();
@@ -306,7 +306,7 @@ fn what_was_kept_in_several_steps_goes_back_together() {
 
 #[test]
 fn one_file_can_be_kept_in_a_folder_that_is_too_large() {
-    let folder = Folder::with(Limits { max_files: 3, ..Limits::default() });
+    let folder = Folder::with(SnapshotLimits { max_files: 3, ..SnapshotLimits::default() });
     for n in 0..9 {
         folder.write(&format!("f{n}"), "0");
     }
@@ -323,14 +323,14 @@ fn one_file_can_be_kept_in_a_folder_that_is_too_large() {
 }
 
 /// Keeps the files of a folder; it stops after it asked so often whether it should.
-fn look(folder: &Folder, seen: &mut Seen, asks: usize) -> Result<walk::Look, SnapshotError> {
+fn look(folder: &Folder, seen: &mut FolderScan, asks: usize) -> Result<walk::WalkResult, SnapshotError> {
     let inner = &folder.snapshots.inner;
     let asked = std::cell::Cell::new(0);
     let is_stopped = || {
         asked.set(asked.get() + 1);
         asked.get() > asks
     };
-    let place = Place {
+    let place = WalkContext {
         root: &inner.root,
         without: &[],
         limits: &inner.limits,
@@ -343,11 +343,11 @@ fn look(folder: &Folder, seen: &mut Seen, asks: usize) -> Result<walk::Look, Sna
 
 #[test]
 fn a_look_that_was_stopped_goes_on_where_it_was() {
-    let folder = Folder::with(Limits { settles: Duration::ZERO, ..Limits::default() });
+    let folder = Folder::with(SnapshotLimits { settles: Duration::ZERO, ..SnapshotLimits::default() });
     for n in 0..60 {
         folder.write(&format!("d{}/f{n}", n % 6), format!("file {n}"));
     }
-    let mut seen = Seen::default();
+    let mut seen = FolderScan::default();
     let mut stops = 0;
     let look = loop {
         match look(&folder, &mut seen, 20) {
@@ -362,13 +362,13 @@ fn a_look_that_was_stopped_goes_on_where_it_was() {
     let again = self::look(&folder, &mut seen, usize::MAX).unwrap();
     assert_eq!((again.tree, again.read), (look.tree, 0), "nothing is read twice");
     // And by the next program.
-    let mut seen = Seen::read_back(parts_of(&seen)).unwrap();
+    let mut seen = FolderScan::read_back(parts_of(&seen)).unwrap();
     assert_eq!(seen.len(), 60);
     let later = self::look(&folder, &mut seen, usize::MAX).unwrap();
     assert_eq!((later.tree, later.read), (look.tree, 0));
 }
 
-fn parts_of(seen: &Seen) -> Vec<Vec<u8>> {
+fn parts_of(seen: &FolderScan) -> Vec<Vec<u8>> {
     let mut parts = Vec::new();
     seen.write(&mut |part| {
         parts.push(part.to_vec());
@@ -381,12 +381,12 @@ fn parts_of(seen: &Seen) -> Vec<Vec<u8>> {
 /// No copy of the whole index is made for the database.
 #[test]
 fn an_index_is_written_in_small_parts_and_an_old_one_is_read() {
-    let folder = Folder::with(Limits { settles: Duration::ZERO, ..Limits::default() });
+    let folder = Folder::with(SnapshotLimits { settles: Duration::ZERO, ..SnapshotLimits::default() });
     let name = "n".repeat(200);
     for number in 0..1500 {
         folder.write(&format!("{name}{}/{number}", number % 3), "x");
     }
-    let mut seen = Seen::default();
+    let mut seen = FolderScan::default();
     let first = look(&folder, &mut seen, usize::MAX).unwrap();
     let parts = parts_of(&seen);
     assert!(parts.len() > 3 && parts.iter().all(|part| part.len() < 136 << 10), "{}", parts.len());
@@ -406,19 +406,19 @@ fn an_index_is_written_in_small_parts_and_an_old_one_is_read() {
     // A program of before wrote one row, and leaves the others alone.
     let old: Vec<u8> = [2].into_iter().chain(parts[1..].concat()).collect();
     for written in [parts.clone(), vec![old.clone()], [vec![old], parts[1..].to_vec()].concat()] {
-        let mut seen = Seen::read_back(written).unwrap();
+        let mut seen = FolderScan::read_back(written).unwrap();
         assert_eq!(seen.len(), 1500);
         let again = look(&folder, &mut seen, usize::MAX).unwrap();
         assert_eq!((again.tree, again.read), (first.tree, 0));
     }
     for damaged in [vec![], vec![vec![]], vec![vec![9]], vec![vec![3], parts[1][..50].to_vec()]] {
-        assert!(Seen::read_back(damaged).is_none());
+        assert!(FolderScan::read_back(damaged).is_none());
     }
 }
 
 #[test]
 fn rules_are_read_wherever_they_are_and_never_waited_for() {
-    let folder = Folder::with(Limits { settles: Duration::ZERO, ..Limits::default() });
+    let folder = Folder::with(SnapshotLimits { settles: Duration::ZERO, ..SnapshotLimits::default() });
     folder.write(".git/info/exclude", "excluded\n");
     folder.write("a/.gitignore", "*.log\n!keep.log\n");
     for name in ["excluded", "a/x.log", "a/keep.log", "a/b/y.log", "a/b/z", "x.log"] {
@@ -454,7 +454,7 @@ fn rules_are_read_wherever_they_are_and_never_waited_for() {
 /// Enough files for several threads to read their times.
 #[test]
 fn one_change_among_many_files_is_seen() {
-    let limits = Limits { settles: Duration::ZERO, ..Limits::default() };
+    let limits = SnapshotLimits { settles: Duration::ZERO, ..SnapshotLimits::default() };
     let folder = Folder::with(limits);
     for n in 0..2_100 {
         folder.write(&format!("d{}/e{}/f{n}", n % 5, n % 35), format!("{n}"));

@@ -6,7 +6,7 @@ use aye_store_sqlite::objects::{Hash, ObjectError, ObjectKind, Objects, hash_of}
 
 /// What a path is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PathKind {
     /// A plain file.
     File,
     /// One that may be executed.
@@ -22,7 +22,7 @@ pub(super) enum Kind {
 /// A path that is no folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item {
-    pub(super) kind: Kind,
+    pub(super) kind: PathKind,
     pub(super) hash: Hash,
 }
 
@@ -31,26 +31,26 @@ pub(super) type Items = BTreeMap<Vec<u8>, Item>;
 
 /// A path that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Difference {
+pub(super) struct TreeDifference {
     pub(super) path: Vec<u8>,
     pub(super) before: Option<Item>,
     pub(super) after: Option<Item>,
 }
 
-enum Node {
+enum TreeNode {
     Leaf(Item),
-    Folder(BTreeMap<Vec<u8>, Node>),
+    Folder(BTreeMap<Vec<u8>, TreeNode>),
 }
 
 pub(super) const FOLDER: u8 = b'd';
 
-pub(super) fn letter(kind: Kind) -> u8 {
+pub(super) fn letter(kind: PathKind) -> u8 {
     match kind {
-        Kind::File => b'f',
-        Kind::Program => b'x',
-        Kind::Link => b'l',
-        Kind::LeftOut => b'-',
-        Kind::Absent => b'0',
+        PathKind::File => b'f',
+        PathKind::Program => b'x',
+        PathKind::Link => b'l',
+        PathKind::LeftOut => b'-',
+        PathKind::Absent => b'0',
     }
 }
 
@@ -62,14 +62,14 @@ pub(super) fn build(items: &Items) -> (Hash, Vec<(Hash, Vec<u8>)>) {
         let mut parts = path.split(|b| *b == b'/').peekable();
         while let Some(part) = parts.next() {
             if parts.peek().is_none() {
-                place.insert(part.to_vec(), Node::Leaf(*item));
+                place.insert(part.to_vec(), TreeNode::Leaf(*item));
                 break;
             }
-            let node = place.entry(part.to_vec()).or_insert_with(|| Node::Folder(BTreeMap::new()));
+            let node = place.entry(part.to_vec()).or_insert_with(|| TreeNode::Folder(BTreeMap::new()));
             match node {
-                Node::Folder(below) => place = below,
+                TreeNode::Folder(below) => place = below,
                 // A path that changed from a file to a folder while the walk went by.
-                Node::Leaf(_) => break,
+                TreeNode::Leaf(_) => break,
             }
         }
     }
@@ -78,12 +78,12 @@ pub(super) fn build(items: &Items) -> (Hash, Vec<(Hash, Vec<u8>)>) {
     (hash, pieces)
 }
 
-fn write(folder: &BTreeMap<Vec<u8>, Node>, pieces: &mut Vec<(Hash, Vec<u8>)>) -> Hash {
+fn write(folder: &BTreeMap<Vec<u8>, TreeNode>, pieces: &mut Vec<(Hash, Vec<u8>)>) -> Hash {
     let mut bytes = Vec::new();
     for (name, node) in folder {
         let (letter, hash) = match node {
-            Node::Leaf(item) => (letter(item.kind), item.hash),
-            Node::Folder(below) => (FOLDER, write(below, pieces)),
+            TreeNode::Leaf(item) => (letter(item.kind), item.hash),
+            TreeNode::Folder(below) => (FOLDER, write(below, pieces)),
         };
         row(&mut bytes, letter, &hash, name);
     }
@@ -100,13 +100,13 @@ pub(super) fn row(bytes: &mut Vec<u8>, letter: u8, hash: &Hash, name: &[u8]) {
     bytes.push(0);
 }
 
-enum Row<'a> {
+enum TreeRow<'a> {
     Item(&'a [u8], Item),
     Folder(&'a [u8], Hash),
 }
 
 /// The rows of a folder. A row whose name is no name is damage: it could lead out of the folder.
-fn rows(bytes: &[u8]) -> Result<Vec<Row<'_>>, ObjectError> {
+fn rows(bytes: &[u8]) -> Result<Vec<TreeRow<'_>>, ObjectError> {
     let mut rows = Vec::new();
     let mut rest = bytes;
     while let Some((letter, after)) = rest.split_first() {
@@ -116,14 +116,14 @@ fn rows(bytes: &[u8]) -> Result<Vec<Row<'_>>, ObjectError> {
         if name.is_empty() || name == b"." || name == b".." || name == b".git" || name.contains(&b'/') {
             return Err(ObjectError::Damaged);
         }
-        let item = |kind| Row::Item(name, Item { kind, hash: *hash });
+        let item = |kind| TreeRow::Item(name, Item { kind, hash: *hash });
         rows.push(match *letter {
-            FOLDER => Row::Folder(name, *hash),
-            b'f' => item(Kind::File),
-            b'x' => item(Kind::Program),
-            b'l' => item(Kind::Link),
-            b'-' => item(Kind::LeftOut),
-            b'0' => item(Kind::Absent),
+            FOLDER => TreeRow::Folder(name, *hash),
+            b'f' => item(PathKind::File),
+            b'x' => item(PathKind::Program),
+            b'l' => item(PathKind::Link),
+            b'-' => item(PathKind::LeftOut),
+            b'0' => item(PathKind::Absent),
             _ => return Err(ObjectError::Damaged),
         });
         rest = &after[end + 1..];
@@ -133,11 +133,10 @@ fn rows(bytes: &[u8]) -> Result<Vec<Row<'_>>, ObjectError> {
 
 /// The pieces that a folder names.
 pub(super) fn references(bytes: &[u8]) -> Vec<(ObjectKind, Hash)> {
-    let named = |row: Row<'_>| match row {
-        Row::Folder(_, hash) => Some((ObjectKind::Folder, hash)),
-        Row::Item(_, item) => {
-            (!matches!(item.kind, Kind::LeftOut | Kind::Absent)).then_some((ObjectKind::Bytes, item.hash))
-        }
+    let named = |row: TreeRow<'_>| match row {
+        TreeRow::Folder(_, hash) => Some((ObjectKind::Folder, hash)),
+        TreeRow::Item(_, item) => (!matches!(item.kind, PathKind::LeftOut | PathKind::Absent))
+            .then_some((ObjectKind::Bytes, item.hash)),
     };
     rows(bytes).map(|rows| rows.into_iter().filter_map(named).collect()).unwrap_or_default()
 }
@@ -151,8 +150,8 @@ fn collect(objects: &Objects, folder: &Hash, above: &[u8], into: &mut Items) -> 
     let bytes = objects.get(ObjectKind::Folder, folder)?;
     for row in rows(&bytes)? {
         match row {
-            Row::Item(name, item) => drop(into.insert(join(above, name), item)),
-            Row::Folder(name, hash) => collect(objects, &hash, &join(above, name), into)?,
+            TreeRow::Item(name, item) => drop(into.insert(join(above, name), item)),
+            TreeRow::Folder(name, hash) => collect(objects, &hash, &join(above, name), into)?,
         }
     }
     Ok(())
@@ -174,9 +173,11 @@ pub(super) fn item_at(objects: &Objects, tree: &Hash, path: &[u8]) -> Result<Opt
     };
     for row in rows(&bytes)? {
         match (row, below) {
-            (Row::Item(here, item), None) if here == name => return Ok(Some(item)),
-            (Row::Folder(here, hash), Some(below)) if here == name => return item_at(objects, &hash, below),
-            (Row::Item(..) | Row::Folder(..), _) => {}
+            (TreeRow::Item(here, item), None) if here == name => return Ok(Some(item)),
+            (TreeRow::Folder(here, hash), Some(below)) if here == name => {
+                return item_at(objects, &hash, below);
+            }
+            (TreeRow::Item(..) | TreeRow::Folder(..), _) => {}
         }
     }
     Ok(None)
@@ -186,7 +187,8 @@ pub(super) fn item_at(objects: &Objects, tree: &Hash, path: &[u8]) -> Result<Opt
 pub(super) fn named(objects: &Objects, tree: &Hash, wanted: &[u8]) -> Result<Items, ObjectError> {
     let mut all = all(objects, tree)?;
     all.retain(|path, item| {
-        path.rsplit(|b| *b == b'/').next() == Some(wanted) && matches!(item.kind, Kind::File | Kind::Program)
+        path.rsplit(|b| *b == b'/').next() == Some(wanted)
+            && matches!(item.kind, PathKind::File | PathKind::Program)
     });
     Ok(all)
 }
@@ -196,7 +198,7 @@ pub(super) fn differences(
     objects: &Objects,
     before: &Hash,
     after: &Hash,
-) -> Result<Vec<Difference>, ObjectError> {
+) -> Result<Vec<TreeDifference>, ObjectError> {
     let mut found = Vec::new();
     compare(objects, Some(before), Some(after), b"", &mut found)?;
     found.sort_by(|a, b| a.path.cmp(&b.path));
@@ -208,7 +210,7 @@ fn compare(
     before: Option<&Hash>,
     after: Option<&Hash>,
     above: &[u8],
-    found: &mut Vec<Difference>,
+    found: &mut Vec<TreeDifference>,
 ) -> Result<(), ObjectError> {
     if before == after {
         return Ok(());
@@ -216,7 +218,7 @@ fn compare(
     let load =
         |hash: Option<&Hash>| hash.map_or(Ok(Vec::new()), |hash| objects.get(ObjectKind::Folder, hash));
     let (old, new) = (load(before)?, load(after)?);
-    let mut names: BTreeMap<&[u8], (Option<Row<'_>>, Option<Row<'_>>)> = BTreeMap::new();
+    let mut names: BTreeMap<&[u8], (Option<TreeRow<'_>>, Option<TreeRow<'_>>)> = BTreeMap::new();
     for row in rows(&old)? {
         let name = name_of(&row);
         names.entry(name).or_default().0 = Some(row);
@@ -233,22 +235,22 @@ fn compare(
             compare(objects, old_folder, new_folder, &path, found)?;
         }
         if old_item != new_item {
-            found.push(Difference { path, before: old_item, after: new_item });
+            found.push(TreeDifference { path, before: old_item, after: new_item });
         }
     }
     Ok(())
 }
 
-fn name_of<'a>(row: &Row<'a>) -> &'a [u8] {
+fn name_of<'a>(row: &TreeRow<'a>) -> &'a [u8] {
     match row {
-        Row::Item(name, _) | Row::Folder(name, _) => name,
+        TreeRow::Item(name, _) | TreeRow::Folder(name, _) => name,
     }
 }
 
-fn parts<'a>(row: Option<&'a Row<'_>>) -> (Option<&'a Hash>, Option<Item>) {
+fn parts<'a>(row: Option<&'a TreeRow<'_>>) -> (Option<&'a Hash>, Option<Item>) {
     match row {
         None => (None, None),
-        Some(Row::Folder(_, hash)) => (Some(hash), None),
-        Some(Row::Item(_, item)) => (None, Some(*item)),
+        Some(TreeRow::Folder(_, hash)) => (Some(hash), None),
+        Some(TreeRow::Item(_, item)) => (None, Some(*item)),
     }
 }

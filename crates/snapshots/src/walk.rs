@@ -1,6 +1,6 @@
 //! Looking at a folder: what is there, and what changed since the last look.
 //!
-//! What was found stays in memory as a tree of folders ([`Seen`]). A folder whose times did not change is not listed
+//! What was found stays in memory as a tree of folders ([`FolderScan`]). A folder whose times did not change is not listed
 //! again, only its files are asked for theirs; one in which nothing changed keeps its piece. So a look costs a call of the
 //! system for each file, and room for each name. Files are read one at a time and written in small batches.
 
@@ -16,9 +16,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 
-use super::Limits;
+use super::SnapshotLimits;
 use super::error::SnapshotError;
-use super::tree::{self, Item, Kind};
+use super::tree::{self, Item, PathKind};
 use aye_store_sqlite::objects::{Hash, ObjectError, ObjectKind, Objects, PutPart, hash_of};
 
 /// So many bytes are read before they are written: nobody else waits long for the database.
@@ -43,7 +43,7 @@ const PART: usize = 128 << 10;
 
 /// What tells that a file is still the same one. Times are nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     size: u64,
     modified: i64,
     changed: i64,
@@ -51,10 +51,10 @@ struct Stamp {
     mode: u32,
 }
 
-impl Stamp {
-    fn of(about: &Stat) -> Stamp {
+impl FileStamp {
+    fn of(about: &Stat) -> FileStamp {
         let ns = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
-        Stamp {
+        FileStamp {
             size: about.st_size.cast_unsigned(),
             modified: ns(about.st_mtime, about.st_mtime_nsec.cast_signed()),
             changed: ns(about.st_ctime, about.st_ctime_nsec.cast_signed()),
@@ -64,13 +64,13 @@ impl Stamp {
     }
 
     /// It may change again without its time telling.
-    fn is_racy(&self, limits: &Limits) -> bool {
+    fn is_racy(&self, limits: &SnapshotLimits) -> bool {
         let settles = i64::try_from(limits.settles.as_nanos()).unwrap_or(i64::MAX);
         now_ns().saturating_sub(self.modified.max(self.changed)) < settles
     }
 
-    fn kind(&self) -> Kind {
-        if self.mode & 0o111 == 0 { Kind::File } else { Kind::Program }
+    fn kind(&self) -> PathKind {
+        if self.mode & 0o111 == 0 { PathKind::File } else { PathKind::Program }
     }
 }
 
@@ -79,7 +79,7 @@ impl Stamp {
 enum What {
     /// A file; without a hash it was not read, or may have changed since without its time telling.
     File {
-        stamp: Stamp,
+        stamp: FileStamp,
         hash: Option<Hash>,
     },
     Link(Hash),
@@ -96,7 +96,7 @@ struct Row {
 #[derive(Debug, Default)]
 struct Folder {
     /// Without one it has to be listed.
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
     rules: Option<Arc<Rules>>,
     /// Sorted by name.
     rows: Vec<Row>,
@@ -109,13 +109,13 @@ struct Folder {
 /// What a folder itself says is ignored.
 #[derive(Debug)]
 struct Rules {
-    sources: [Option<Stamp>; 2],
+    sources: [Option<FileStamp>; 2],
     matcher: Gitignore,
 }
 
 /// What was seen of a folder.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct FolderScan {
     top: Folder,
     files: usize,
     /// All files were looked at once.
@@ -124,7 +124,7 @@ pub(super) struct Seen {
     looks: u64,
 }
 
-impl Seen {
+impl FolderScan {
     /// How many files there were.
     pub(super) fn len(&self) -> usize {
         self.files
@@ -132,7 +132,7 @@ impl Seen {
 
     /// Forgets it: pieces that are named in it may be gone.
     pub(super) fn clear(&mut self) {
-        *self = Seen::default();
+        *self = FolderScan::default();
     }
 
     /// Writes it in parts, for the next start of the program.
@@ -144,8 +144,8 @@ impl Seen {
     }
 
     /// It from its parts; `None` when they are of another version or damaged: then all files are read.
-    pub(super) fn read_back(parts: Vec<Vec<u8>>) -> Option<Seen> {
-        let mut seen = Seen { is_complete: true, ..Seen::default() };
+    pub(super) fn read_back(parts: Vec<Vec<u8>>) -> Option<FolderScan> {
+        let mut seen = FolderScan { is_complete: true, ..FolderScan::default() };
         let mut parts = parts.into_iter();
         match parts.next()?.split_first()? {
             (&FORMAT, []) => {}
@@ -164,7 +164,7 @@ impl Seen {
             let length = u32::from_le_bytes(take(&mut rest)?);
             let (path, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
             rest = after;
-            let stamp = Stamp {
+            let stamp = FileStamp {
                 size: u64::from_le_bytes(take(&mut rest)?),
                 modified: i64::from_le_bytes(take(&mut rest)?),
                 changed: i64::from_le_bytes(take(&mut rest)?),
@@ -246,7 +246,7 @@ pub(super) fn path_of(relative: &[u8]) -> PathBuf {
 
 /// What was found.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct WalkResult {
     pub(super) tree: Hash,
     /// Files that were left out, with why.
     pub(super) left_out: Vec<(Vec<u8>, String)>,
@@ -255,20 +255,20 @@ pub(super) struct Look {
 }
 
 /// Where and how to look.
-pub(super) struct Place<'a> {
+pub(super) struct WalkContext<'a> {
     pub(super) root: &'a Path,
     /// Folders that are none of its files.
     pub(super) without: &'a [PathBuf],
-    pub(super) limits: &'a Limits,
+    pub(super) limits: &'a SnapshotLimits,
     pub(super) objects: &'a Objects,
     /// Looks no further.
     pub(super) is_stopped: &'a dyn Fn() -> bool,
     /// Writes down what is known so far: reading all of it again takes long.
-    pub(super) progress: &'a dyn Fn(&Seen),
+    pub(super) progress: &'a dyn Fn(&FolderScan),
 }
 
 /// Looks at all files, and keeps those that were not kept before.
-pub(super) fn look(place: &Place<'_>, seen: &mut Seen) -> Result<Look, SnapshotError> {
+pub(super) fn look(place: &WalkContext<'_>, seen: &mut FolderScan) -> Result<WalkResult, SnapshotError> {
     if !seen.is_complete {
         // A folder that is too large is not read at all.
         run(place, seen, false)?;
@@ -279,7 +279,7 @@ pub(super) fn look(place: &Place<'_>, seen: &mut Seen) -> Result<Look, SnapshotE
         read += look.read;
         if !is_early {
             seen.is_complete = true;
-            return Ok(Look { read, ..look });
+            return Ok(WalkResult { read, ..look });
         }
         (place.progress)(seen);
     }
@@ -287,7 +287,7 @@ pub(super) fn look(place: &Place<'_>, seen: &mut Seen) -> Result<Look, SnapshotE
 
 /// Asks for the times of the files that are known, in several threads: with many files nearly all of a look is that. A
 /// folder of which all files are as they were is marked, and the look itself asks for none of them again.
-fn check(place: &Place<'_>, top: &OwnedFd, seen: &Folder, number: u64) {
+fn check(place: &WalkContext<'_>, top: &OwnedFd, seen: &Folder, number: u64) {
     let mut folders = Vec::new();
     flatten(seen, &mut Vec::new(), &mut folders);
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(CHECKERS));
@@ -349,14 +349,18 @@ fn is_same(top: &OwnedFd, path: &[u8], folder: &Folder) -> bool {
         What::File { stamp, hash } => {
             hash.is_some()
                 && statat(fd, &*row.name, AtFlags::SYMLINK_NOFOLLOW)
-                    .is_ok_and(|about| Stamp::of(&about) == *stamp)
+                    .is_ok_and(|about| FileStamp::of(&about) == *stamp)
         }
         What::Link(_) | What::Folder(_) => true,
     })
 }
 
 /// One look; with `true` it read so much that it ended early.
-fn run(place: &Place<'_>, seen: &mut Seen, reads: bool) -> Result<(Look, bool), SnapshotError> {
+fn run(
+    place: &WalkContext<'_>,
+    seen: &mut FolderScan,
+    reads: bool,
+) -> Result<(WalkResult, bool), SnapshotError> {
     let top = openat(rustix::fs::CWD, place.root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     let top = top.map_err(|error| SnapshotError::Failed(format!("{}: {error}", place.root.display())))?;
     let about = fstat(&top).map_err(|error| SnapshotError::Failed(error.to_string()))?;
@@ -379,7 +383,7 @@ fn run(place: &Place<'_>, seen: &mut Seen, reads: bool) -> Result<(Look, bool), 
     if reads && seen.is_complete {
         check(place, &top, &seen.top, seen.looks);
     }
-    let looked = eye.visit(&top, Stamp::of(&about), &mut seen.top, false);
+    let looked = eye.visit(&top, FileStamp::of(&about), &mut seen.top, false);
     // What is known now is only true when it is written.
     if let Err(trouble) = eye.flush() {
         seen.clear();
@@ -406,7 +410,7 @@ fn run(place: &Place<'_>, seen: &mut Seen, reads: bool) -> Result<(Look, bool), 
         }
         None => [0; 32],
     };
-    Ok((Look { tree, left_out: look, read }, is_early))
+    Ok((WalkResult { tree, left_out: look, read }, is_early))
 }
 
 enum End {
@@ -422,7 +426,7 @@ impl From<SnapshotError> for End {
 }
 
 struct Eye<'a> {
-    place: &'a Place<'a>,
+    place: &'a WalkContext<'a>,
     /// Of the look.
     number: u64,
     device: u64,
@@ -459,7 +463,13 @@ impl Eye<'_> {
     }
 
     /// Looks at a folder; `is_new`: what is ignored changed above it. Whether its piece changed.
-    fn visit(&mut self, fd: &OwnedFd, stamp: Stamp, folder: &mut Folder, is_new: bool) -> Result<bool, End> {
+    fn visit(
+        &mut self,
+        fd: &OwnedFd,
+        stamp: FileStamp,
+        folder: &mut Folder,
+        is_new: bool,
+    ) -> Result<bool, End> {
         if (self.place.is_stopped)() {
             return Err(SnapshotError::Stopped.into());
         }
@@ -478,7 +488,7 @@ impl Eye<'_> {
         &mut self,
         fd: &OwnedFd,
         folder: &mut Folder,
-        stamp: Stamp,
+        stamp: FileStamp,
         is_new: bool,
     ) -> Result<bool, End> {
         let mut changed = false;
@@ -541,10 +551,10 @@ impl Eye<'_> {
         let mut bytes = Vec::new();
         for Row { name, what } in &folder.rows {
             let (letter, hash) = match what {
-                What::File { stamp: Stamp { mode: 0, .. }, .. } => continue,
+                What::File { stamp: FileStamp { mode: 0, .. }, .. } => continue,
                 What::File { stamp, hash: Some(hash) } => (tree::letter(stamp.kind()), *hash),
-                What::File { hash: None, .. } => (tree::letter(Kind::LeftOut), [0; 32]),
-                What::Link(hash) => (tree::letter(Kind::Link), *hash),
+                What::File { hash: None, .. } => (tree::letter(PathKind::LeftOut), [0; 32]),
+                What::Link(hash) => (tree::letter(PathKind::Link), *hash),
                 What::Folder(below) => match below.hash {
                     Some(hash) => (tree::FOLDER, hash),
                     None => continue,
@@ -580,19 +590,19 @@ impl Eye<'_> {
                     return Ok(if changed { State::Changed } else { State::Same });
                 };
                 self.path.push(b'/');
-                let changed = self.visit(&below, Stamp::of(&about), folder, is_new)?;
+                let changed = self.visit(&below, FileStamp::of(&about), folder, is_new)?;
                 Ok(if changed { State::Changed } else { State::Same })
             }
             What::File { stamp, hash } => {
                 let Ok(about) = statat(fd, &*row.name, AtFlags::SYMLINK_NOFOLLOW) else {
-                    (*stamp, *hash) = (Stamp::default(), None);
+                    (*stamp, *hash) = (FileStamp::default(), None);
                     return Ok(State::Gone);
                 };
                 if FileType::from_raw_mode(about.st_mode) != FileType::RegularFile {
-                    (*stamp, *hash) = (Stamp::default(), None);
+                    (*stamp, *hash) = (FileStamp::default(), None);
                     return Ok(State::Gone);
                 }
-                let now = Stamp::of(&about);
+                let now = FileStamp::of(&about);
                 let (max, before) = (self.place.limits.max_file, (stamp.kind(), *hash));
                 self.count(if now.size <= max { now.size } else { 0 }).map_err(End::Trouble)?;
                 if *stamp == now && hash.is_some() {
@@ -620,7 +630,7 @@ impl Eye<'_> {
     fn count(&mut self, size: u64) -> Result<(), SnapshotError> {
         self.files += 1;
         self.total += size;
-        let Limits { max_files, max_total, .. } = *self.place.limits;
+        let SnapshotLimits { max_files, max_total, .. } = *self.place.limits;
         let root = self.place.root.display();
         if self.files > max_files {
             return Err(SnapshotError::TooLarge(format!("{root} has more than {max_files} files")));
@@ -635,7 +645,7 @@ impl Eye<'_> {
     }
 
     /// Reads a file and keeps it; `None`: it is left out.
-    fn read(&mut self, fd: &OwnedFd, name: &[u8], stamp: Stamp) -> Result<Option<Hash>, SnapshotError> {
+    fn read(&mut self, fd: &OwnedFd, name: &[u8], stamp: FileStamp) -> Result<Option<Hash>, SnapshotError> {
         if (self.place.is_stopped)() {
             return Err(SnapshotError::Stopped);
         }
@@ -707,7 +717,7 @@ impl Eye<'_> {
                     if kind == FileType::Directory {
                         What::Folder(Box::default())
                     } else {
-                        What::File { stamp: Stamp::default(), hash: None }
+                        What::File { stamp: FileStamp::default(), hash: None }
                     }
                 }
             };
@@ -742,7 +752,7 @@ impl Eye<'_> {
         let sources = names.map(|name| {
             let about = statat(fd, name, AtFlags::empty()).ok()?;
             let is_file = FileType::from_raw_mode(about.st_mode) == FileType::RegularFile;
-            is_file.then(|| Stamp::of(&about))
+            is_file.then(|| FileStamp::of(&about))
         });
         let known = folder.rules.as_ref().map_or([None; 2], |rules| rules.sources);
         let is_racy = sources.iter().flatten().any(|stamp| stamp.is_racy(self.place.limits));
@@ -815,18 +825,22 @@ fn open_and_read(
 }
 
 /// What is at one path now, with its bytes; `None`: nothing that could be kept is there.
-pub(super) fn one(root: &Path, relative: &[u8], limits: &Limits) -> Option<(Item, Option<Vec<u8>>, String)> {
+pub(super) fn one(
+    root: &Path,
+    relative: &[u8],
+    limits: &SnapshotLimits,
+) -> Option<(Item, Option<Vec<u8>>, String)> {
     let path = root.join(path_of(relative));
     let about = rustix::fs::lstat(&path).ok()?;
     let item = |kind, bytes: &[u8]| Item { kind, hash: hash_of(ObjectKind::Bytes, bytes) };
     match FileType::from_raw_mode(about.st_mode) {
         FileType::Symlink => {
             let target = std::fs::read_link(&path).ok()?.as_os_str().as_bytes().to_vec();
-            Some((item(Kind::Link, &target), Some(target), String::new()))
+            Some((item(PathKind::Link, &target), Some(target), String::new()))
         }
         FileType::RegularFile => {
-            let stamp = Stamp::of(&about);
-            let left_out = |why: String| Some((Item { kind: Kind::LeftOut, hash: [0; 32] }, None, why));
+            let stamp = FileStamp::of(&about);
+            let left_out = |why: String| Some((Item { kind: PathKind::LeftOut, hash: [0; 32] }, None, why));
             if stamp.size > limits.max_file {
                 return left_out(format!("{} MiB", stamp.size >> 20));
             }

@@ -2,7 +2,7 @@
 //!
 //! A subscriber binds a datagram socket in the folder `bells` beside the store; each commit sends a message of a few
 //! bytes to every socket there. A message says only what to read: the truth is in the store, so a forged, duplicated
-//! or late message does no harm. A lost one would: a receiver whose queue is full gets [`Change::anything`].
+//! or late message does no harm. A lost one would: a receiver whose queue is full gets [`StoreChange::anything`].
 //!
 //! A message that was never sent (its process was killed, or the folder was deleted) is not noticed. So subscribers
 //! use [`ChangeSubscription::next_or_check`], which also reports a change every 30 seconds and restores its socket. A process
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::{Store, StoreError};
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::storage::{Change, ChangeKind};
+use aye_core::contract::storage::{ChangeKind, StoreChange};
 
 /// Bytes of an address of a socket, with its end.
 const MAX_ADDRESS: usize = 100;
@@ -26,7 +26,7 @@ const MAX_MESSAGE: usize = 1024;
 /// How often somebody who waits checks for itself: a message that was never sent is not heard.
 const CHECK: Duration = Duration::from_secs(30);
 
-fn to_bytes(change: &Change) -> Vec<u8> {
+fn to_bytes(change: &StoreChange) -> Vec<u8> {
     let letter = match change.kind {
         ChangeKind::Run => b'r',
         ChangeKind::Decision => b'd',
@@ -40,27 +40,27 @@ fn to_bytes(change: &Change) -> Vec<u8> {
 }
 
 /// What cannot be read may mean anything.
-fn from_bytes(bytes: &[u8]) -> Change {
+fn from_bytes(bytes: &[u8]) -> StoreChange {
     let kind = match bytes.first() {
         Some(b'r') => ChangeKind::Run,
         Some(b'd') => ChangeKind::Decision,
         Some(b'o') => ChangeKind::Owner,
         Some(b'q') => ChangeKind::Queue,
         Some(b'g') => ChangeKind::Grant,
-        Some(_) | None => return Change::anything(),
+        Some(_) | None => return StoreChange::anything(),
     };
     let thread = std::str::from_utf8(&bytes[1..]).ok().filter(|id| !id.is_empty()).map(ThreadId::from);
-    Change { kind, thread }
+    StoreChange { kind, thread }
 }
 
 /// Sends. One a store's handle; it does not hear itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChangeNotifier {
-    place: Option<Arc<Place>>,
+    place: Option<Arc<FeedSocket>>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct FeedSocket {
     folder: PathBuf,
     /// Begins the names of this handle's own sockets.
     token: String,
@@ -70,10 +70,10 @@ struct Place {
 impl ChangeNotifier {
     /// For a store in a file. One that cannot be set up is logged: then others look when they have another reason to.
     pub(super) fn beside(store: &Path) -> ChangeNotifier {
-        let place = store.parent().map(|parent| -> std::io::Result<Place> {
+        let place = store.parent().map(|parent| -> std::io::Result<FeedSocket> {
             let socket = UnixDatagram::unbound()?;
             socket.set_nonblocking(true)?;
-            Ok(Place {
+            Ok(FeedSocket {
                 folder: parent.join("bells"),
                 token: uuid::Uuid::now_v7().simple().to_string(),
                 socket,
@@ -90,7 +90,7 @@ impl ChangeNotifier {
     }
 
     /// Tells everybody else. It never waits and never fails: the store has what matters.
-    pub(super) fn ring(&self, change: &Change) {
+    pub(super) fn ring(&self, change: &StoreChange) {
         let Some(place) = &self.place else { return };
         let Ok(entries) = std::fs::read_dir(&place.folder) else { return };
         let message = to_bytes(change);
@@ -140,7 +140,7 @@ fn with_address<T>(
 pub struct ChangeSubscription {
     /// `None` for a store in memory: nobody else can write to it.
     socket: Option<tokio::net::UnixDatagram>,
-    place: Option<Arc<Place>>,
+    place: Option<Arc<FeedSocket>>,
     path: PathBuf,
     burst: usize,
     lost: bool,
@@ -148,8 +148,8 @@ pub struct ChangeSubscription {
 
 impl ChangeSubscription {
     /// As [`ChangeSubscription::next`], for somebody who waits for a change: after 30 seconds without one it returns
-    /// [`Change::anything`], and makes sure that others can reach it.
-    pub async fn next_or_check(&mut self) -> Change {
+    /// [`StoreChange::anything`], and makes sure that others can reach it.
+    pub async fn next_or_check(&mut self) -> StoreChange {
         if self.socket.is_none() {
             return self.next().await;
         }
@@ -157,7 +157,7 @@ impl ChangeSubscription {
             return change;
         }
         self.restore();
-        Change::anything()
+        StoreChange::anything()
     }
 
     /// Binds a new socket when the old one is gone from its folder.
@@ -173,9 +173,9 @@ impl ChangeSubscription {
     }
 
     /// Waits for the next change. It costs nothing while there is none.
-    pub async fn next(&mut self) -> Change {
+    pub async fn next(&mut self) -> StoreChange {
         if std::mem::take(&mut self.lost) {
-            return Change::anything();
+            return StoreChange::anything();
         }
         let Some(socket) = &self.socket else { return std::future::pending().await };
         let mut bytes = [0; MAX_MESSAGE];
@@ -201,7 +201,7 @@ impl ChangeSubscription {
     }
 }
 
-async fn broken(error: &std::io::Error) -> Change {
+async fn broken(error: &std::io::Error) -> StoreChange {
     tracing::error!(%error, "changes by other processes are no longer received");
     std::future::pending().await
 }
@@ -241,7 +241,7 @@ impl Store {
     }
 }
 
-impl Place {
+impl FeedSocket {
     /// A new socket in the folder, which is created when it is missing.
     fn bind(&self) -> std::io::Result<(tokio::net::UnixDatagram, PathBuf)> {
         use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -268,11 +268,11 @@ mod tests {
         for kind in
             [ChangeKind::Run, ChangeKind::Decision, ChangeKind::Owner, ChangeKind::Queue, ChangeKind::Grant]
         {
-            let change = Change::of(kind, &thread("t1"));
+            let change = StoreChange::of(kind, &thread("t1"));
             assert_eq!(from_bytes(&to_bytes(&change)), change);
         }
-        assert_eq!(from_bytes(b""), Change::anything());
-        assert_eq!(from_bytes(b"\xff\xff"), Change::anything());
+        assert_eq!(from_bytes(b""), StoreChange::anything());
+        assert_eq!(from_bytes(b"\xff\xff"), StoreChange::anything());
     }
 
     #[tokio::test]
@@ -283,13 +283,13 @@ mod tests {
         std::fs::create_dir(store.parent().unwrap()).unwrap();
         let (one, two) = (Store::open(&store).unwrap(), Store::open(&store).unwrap());
         let (mut heard_by_one, mut heard_by_two) = (one.watch().unwrap(), two.watch().unwrap());
-        let change = Change::of(ChangeKind::Decision, &thread("t1"));
+        let change = StoreChange::of(ChangeKind::Decision, &thread("t1"));
         one.bell.ring(&change);
         assert_eq!(heard_by_two.next().await, change);
         assert!(one.is_heard() && two.is_heard());
-        two.bell.ring(&Change::of(ChangeKind::Run, &thread("t2")));
+        two.bell.ring(&StoreChange::of(ChangeKind::Run, &thread("t2")));
         // The first thing it hears is the other's: its own was never sent to it.
-        assert_eq!(heard_by_one.next().await, Change::of(ChangeKind::Run, &thread("t2")));
+        assert_eq!(heard_by_one.next().await, StoreChange::of(ChangeKind::Run, &thread("t2")));
     }
 
     #[tokio::test]
@@ -299,10 +299,10 @@ mod tests {
         let (one, two) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
         let mut watch = two.watch().unwrap();
         for n in 0..1000 {
-            one.bell.ring(&Change::of(ChangeKind::Run, &thread(&format!("t{n}"))));
+            one.bell.ring(&StoreChange::of(ChangeKind::Run, &thread(&format!("t{n}"))));
         }
         loop {
-            if watch.next().await == Change::anything() {
+            if watch.next().await == StoreChange::anything() {
                 break;
             }
         }
@@ -315,10 +315,10 @@ mod tests {
         let (one, two) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
         let mut watch = two.watch().unwrap();
         std::fs::remove_dir_all(folder.path().join("bells")).unwrap();
-        let change = Change::of(ChangeKind::Decision, &thread("t1"));
+        let change = StoreChange::of(ChangeKind::Decision, &thread("t1"));
         one.bell.ring(&change);
         let start = tokio::time::Instant::now();
-        assert_eq!(watch.next_or_check().await, Change::anything(), "that one was lost");
+        assert_eq!(watch.next_or_check().await, StoreChange::anything(), "that one was lost");
         assert_eq!(start.elapsed().as_secs(), 30);
         one.bell.ring(&change);
         assert_eq!(watch.next_or_check().await, change);
@@ -336,7 +336,7 @@ mod tests {
         std::fs::create_dir(&bells).unwrap();
         drop(UnixDatagram::bind(bells.join("dead")).unwrap());
         assert!(bells.join("dead").exists());
-        store.bell.ring(&Change::anything());
+        store.bell.ring(&StoreChange::anything());
         assert!(!bells.join("dead").exists() && !store.is_heard());
         drop(store.watch().unwrap());
         assert_eq!(std::fs::read_dir(&bells).unwrap().count(), 0);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::rows::{body_or_null, int, path_bytes, text, uint};
-use super::{Change, ChangeKind, SqlFailure, Store, StoreError, SuspensionFilter, runs, suspensions};
+use super::{ChangeKind, SqlFailure, Store, StoreChange, StoreError, SuspensionFilter, runs, suspensions};
 use aye_core::contract::child::{ChildRecord, TaskRecord, TaskRun};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
@@ -34,7 +34,7 @@ impl Store {
         title: String,
         cwd: PathBuf,
     ) -> Result<ChildRecord, StoreError> {
-        let change = Change::of(ChangeKind::Run, &child.parent_thread);
+        let change = StoreChange::of(ChangeKind::Run, &child.parent_thread);
         let work = move |tx: &Transaction<'_>| {
             if let Some(known) = one(tx, &child.thread_id)? {
                 let is_same = known.parent_run == child.parent_run && known.parent_call == child.parent_call;
@@ -136,7 +136,7 @@ impl Store {
     /// Notes that a child is to end, for whoever drives it. `false`: there is no such child.
     pub async fn stop_child(&self, thread: &ThreadId) -> Result<bool, StoreError> {
         let thread = thread.clone();
-        let change = Change::of(ChangeKind::Decision, &thread);
+        let change = StoreChange::of(ChangeKind::Decision, &thread);
         let work = move |tx: &Transaction<'_>| {
             Ok(tx
                 .prepare_cached("UPDATE child SET stop = 1 WHERE thread_id = ?1")?
@@ -206,7 +206,7 @@ impl Store {
         let places = ("store.child_end.before", "store.child_end.after");
         let told = self
             .write_and_tell(true, places, work, |parent| {
-                parent.as_ref().map(|parent| Change::of(ChangeKind::Queue, parent))
+                parent.as_ref().map(|parent| StoreChange::of(ChangeKind::Queue, parent))
             })
             .await?;
         Ok(told.is_some())

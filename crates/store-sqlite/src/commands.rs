@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::rows::{body, body_or_null, decode, encode, int, text, uint};
-use super::{Change, ChangeKind, SqlFailure, Store, StoreError, children, mailbox, output};
+use super::{ChangeKind, SqlFailure, Store, StoreChange, StoreError, children, mailbox, output};
 use aye_core::contract::command::{CommandEnd, CommandNews, CommandRecord, CommandReport};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::{AttemptId, Owner};
@@ -39,7 +39,7 @@ impl Store {
                 .query_row((intent, agent, line, owner, int(now_ms)), |row| row.get(0))?;
             Ok(one(tx, uint(n))?.ok_or(StoreError::NotStarted { id })?)
         };
-        let change = |made: &CommandRecord| Some(Change::of(ChangeKind::Run, &made.thread_id));
+        let change = |made: &CommandRecord| Some(StoreChange::of(ChangeKind::Run, &made.thread_id));
         self.write_and_tell(true, ("store.command.before", "store.command.after"), work, change).await
     }
 
@@ -101,8 +101,9 @@ impl Store {
             settle(tx, &record, &end, report, now_ms)?;
             Ok(Some(record.thread_id))
         };
-        let change =
-            |thread: &Option<ThreadId>| thread.as_ref().map(|thread| Change::of(ChangeKind::Queue, thread));
+        let change = |thread: &Option<ThreadId>| {
+            thread.as_ref().map(|thread| StoreChange::of(ChangeKind::Queue, thread))
+        };
         let places = ("store.command_end.before", "store.command_end.after");
         Ok(self.write_and_tell(true, places, work, change).await?.is_some())
     }
@@ -151,7 +152,7 @@ impl Store {
             Ok(thread.map(ThreadId::from))
         };
         let change = |thread: &Option<ThreadId>| {
-            thread.as_ref().map(|thread| Change::of(ChangeKind::Decision, thread))
+            thread.as_ref().map(|thread| StoreChange::of(ChangeKind::Decision, thread))
         };
         Ok(self.write_and_tell(true, ("", ""), work, change).await?.is_some())
     }

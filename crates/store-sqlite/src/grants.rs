@@ -4,13 +4,13 @@ use rusqlite::{Connection, Row, Rows, Transaction};
 
 use super::audit;
 use super::rows::{body, encode, int, text, uint};
-use super::{Change, ChangeKind, SqlFailure, Store, StoreError};
+use super::{ChangeKind, SqlFailure, Store, StoreChange, StoreError};
 use aye_core::contract::audit::AuditKind;
 use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::record::GrantRecord;
 
 /// Every process brings the grants into force anew.
-pub(super) const CHANGED: Change = Change { kind: ChangeKind::Grant, thread: None };
+pub(super) const CHANGED: StoreChange = StoreChange { kind: ChangeKind::Grant, thread: None };
 
 pub(super) fn add(tx: &Transaction<'_>, grant: &GrantRecord) -> Result<(), SqlFailure> {
     let added = tx

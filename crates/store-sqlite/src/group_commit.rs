@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::no_sync::Relaxed;
 use super::place::OpenFile;
-use super::{Change, Job, SqlFailure, Store, StoreError, change_feed, failpoint};
+use super::{SqlFailure, Store, StoreChange, StoreError, StoreRequest, change_feed, failpoint};
 
 /// So many requests share a transaction at most: the first of them waits for the last.
 const MOST: usize = 256;
@@ -21,7 +21,7 @@ pub(super) trait Member: Send {
     /// Does the work inside of the transaction; `false` when nothing of it may stay.
     fn work(&mut self, conn: &Connection) -> bool;
     /// What others are told of, once it is durable.
-    fn change(&mut self) -> Option<Change>;
+    fn change(&mut self) -> Option<StoreChange>;
     /// Answers. `failed`: the transaction did not become durable.
     fn answer(self: Box<Self>, failed: Option<StoreError>);
 }
@@ -38,7 +38,7 @@ impl<T, W, C> Member for Request<T, W, C>
 where
     T: Send,
     W: FnOnce(&Connection) -> Result<T, SqlFailure> + Send,
-    C: FnOnce(&T) -> Option<Change> + Send,
+    C: FnOnce(&T) -> Option<StoreChange> + Send,
 {
     fn is_durable(&self) -> bool {
         self.durable
@@ -49,7 +49,7 @@ where
         matches!(self.result, Some(Ok(_)))
     }
 
-    fn change(&mut self) -> Option<Change> {
+    fn change(&mut self) -> Option<StoreChange> {
         let Some(Ok(value)) = &self.result else { return None };
         self.change.take().and_then(|change| change(value))
     }
@@ -78,11 +78,14 @@ impl Store {
     where
         T: Send + 'static,
         W: FnOnce(&Connection) -> Result<T, SqlFailure> + Send + 'static,
-        C: FnOnce(&T) -> Option<Change> + Send + 'static,
+        C: FnOnce(&T) -> Option<StoreChange> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
         let member = Request { durable, work: Some(work), change: Some(change), result: None, reply };
-        let job = Job::Grouped(Box::new(member), Beside { bell: self.bell.clone(), file: self.file.clone() });
+        let job = StoreRequest::Grouped(
+            Box::new(member),
+            Beside { bell: self.bell.clone(), file: self.file.clone() },
+        );
         self.jobs.send(job).map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?.map_err(|SqlFailure(error)| self.named(error))
     }
@@ -99,8 +102,8 @@ pub(super) fn carry_out(
     conn: &mut Connection,
     first: Box<dyn Member>,
     beside: &Beside,
-    queue: &mpsc::Receiver<Job>,
-) -> Option<Job> {
+    queue: &mpsc::Receiver<StoreRequest>,
+) -> Option<StoreRequest> {
     // How a transaction is committed is said before it begins: one that does not wait takes only those that need not.
     let durable = first.is_durable();
     let mut members = vec![first];
@@ -121,8 +124,12 @@ pub(super) fn carry_out(
                 break;
             }
             match queue.try_recv() {
-                Ok(Job::Grouped(another, _)) if durable || !another.is_durable() => members.push(another),
-                Ok(job @ (Job::Grouped(..) | Job::Work(_) | Job::Close { .. })) => {
+                Ok(StoreRequest::Grouped(another, _)) if durable || !another.is_durable() => {
+                    members.push(another);
+                }
+                Ok(
+                    job @ (StoreRequest::Grouped(..) | StoreRequest::Work(_) | StoreRequest::Close { .. }),
+                ) => {
                     next = Some(job);
                     break;
                 }
@@ -136,7 +143,7 @@ pub(super) fn carry_out(
     })();
     let failed = Result::err(done).map(|SqlFailure(error)| error);
     if failed.is_none() {
-        let mut told: Vec<Change> = Vec::new();
+        let mut told: Vec<StoreChange> = Vec::new();
         for change in members.iter_mut().filter_map(|member| member.change()) {
             if !told.contains(&change) {
                 beside.bell.ring(&change);

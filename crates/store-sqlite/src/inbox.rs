@@ -28,7 +28,7 @@ pub struct InboxFilter {
 }
 
 /// What a list shows of a ticket.
-pub(super) struct Shown {
+pub(super) struct TicketView {
     pub(super) action: String,
     pub(super) tool: String,
     pub(super) summary: String,
@@ -36,9 +36,9 @@ pub(super) struct Shown {
     pub(super) risk: Option<Risk>,
 }
 
-impl Shown {
-    pub(super) fn of(ticket: &SuspendTicket) -> Shown {
-        Shown {
+impl TicketView {
+    pub(super) fn of(ticket: &SuspendTicket) -> TicketView {
+        TicketView {
             action: ticket.suspension.action.clone(),
             tool: visible_line(&ticket.pending.name).into_owned(),
             summary: call_summary(&ticket.pending.name, &ticket.pending.arguments),
@@ -139,7 +139,7 @@ fn row_of(row: &Row<'_>) -> Result<Option<InboxRow>, SqlFailure> {
         Ok(body_or_null(row, at)?.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
     };
     let shown = match body_or_null(row, 14)? {
-        None => Shown {
+        None => TicketView {
             action: maybe(7)?.unwrap_or_default(),
             tool: text(row, 8)?,
             summary: maybe(9)?.unwrap_or_default(),
@@ -148,14 +148,14 @@ fn row_of(row: &Row<'_>) -> Result<Option<InboxRow>, SqlFailure> {
         },
         // An older version wrote it.
         Some(ticket) => match serde_json::from_slice::<SuspendTicket>(ticket) {
-            Ok(ticket) => Shown::of(&ticket),
+            Ok(ticket) => TicketView::of(&ticket),
             Err(error) => {
                 tracing::error!("question {id} cannot be read ({error})");
                 return Ok(None);
             }
         },
     };
-    let Shown { action, tool, summary, why, risk } = shown;
+    let TicketView { action, tool, summary, why, risk } = shown;
     Ok(Some(InboxRow {
         id: id.into(),
         thread_id: text(row, 1)?.into(),

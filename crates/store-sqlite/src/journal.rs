@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Rows, Transaction};
 
 use super::rows::{body, body_or_null, decode, encode, outcome_kind, text, uint};
 use super::{
-    Change, ChangeKind, SqlFailure, Store, StoreError, audit, leases, mailbox, output, rewind, runs,
+    ChangeKind, SqlFailure, Store, StoreChange, StoreError, audit, leases, mailbox, output, rewind, runs,
     statistics, suspensions, threads,
 };
 use aye_core::contract::audit_entry::AuditEntry;
@@ -12,7 +12,7 @@ use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::message::Role;
 use aye_core::contract::record::{
-    AttemptId, Begin, Checkpoint, Fence, IntentRecord, OpenIntent, OutcomeRecord, RunRecord,
+    AttemptId, Checkpoint, ExecutionStart, Fence, IntentRecord, OpenIntent, OutcomeRecord, RunRecord,
 };
 
 impl Store {
@@ -28,7 +28,7 @@ impl Store {
     /// [`StoreError::Fenced`] when another process owns the thread now; see [`StoreError`] for the rest.
     pub async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError> {
         let durable = !is_only_an_answer(&checkpoint);
-        let change = Change::of(ChangeKind::Run, &checkpoint.run.thread_id);
+        let change = StoreChange::of(ChangeKind::Run, &checkpoint.run.thread_id);
         let places = ("store.checkpoint.before", "store.checkpoint.after");
         let work = move |tx: &Transaction<'_>| write_checkpoint(tx, &checkpoint);
         self.write_and_tell(durable, places, work, |()| Some(change)).await
@@ -40,8 +40,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::Fenced`], [`StoreError::NotDecided`], [`StoreError::AlreadyStarted`]; see [`StoreError`] for the
     /// rest. Whatever it is, the tool must not start.
-    pub async fn begin(&self, begin: Begin) -> Result<(), StoreError> {
-        let change = Change::of(ChangeKind::Run, &begin.run.thread_id);
+    pub async fn begin(&self, begin: ExecutionStart) -> Result<(), StoreError> {
+        let change = StoreChange::of(ChangeKind::Run, &begin.run.thread_id);
         let places = ("store.begin.before", "store.begin.after");
         self.write_and_tell(true, places, move |tx| write_begin(tx, &begin), |()| Some(change)).await
     }
@@ -51,8 +51,12 @@ impl Store {
     ///
     /// # Errors
     /// As both. Whatever it is, nothing was written and the tool must not start.
-    pub async fn checkpoint_and_begin(&self, checkpoint: Checkpoint, begin: Begin) -> Result<(), StoreError> {
-        let change = Change::of(ChangeKind::Run, &begin.run.thread_id);
+    pub async fn checkpoint_and_begin(
+        &self,
+        checkpoint: Checkpoint,
+        begin: ExecutionStart,
+    ) -> Result<(), StoreError> {
+        let change = StoreChange::of(ChangeKind::Run, &begin.run.thread_id);
         let places = ("store.begin.before", "store.begin.after");
         let work = move |tx: &Transaction<'_>| {
             write_checkpoint(tx, &checkpoint)?;
@@ -180,8 +184,8 @@ pub(super) fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Resu
     Ok(())
 }
 
-fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), SqlFailure> {
-    let Begin { fence, run, intent, .. } = begin;
+fn write_begin(tx: &Connection, begin: &ExecutionStart) -> Result<(), SqlFailure> {
+    let ExecutionStart { fence, run, intent, .. } = begin;
     if intent.thread_id != run.thread_id || intent.id.run_id != run.id {
         let what = format!("the intent for call {}", intent.id.call_id);
         return Err(StoreError::Misplaced { what, place: format!("run {}", run.id) }.into());
@@ -191,8 +195,8 @@ fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), SqlFailure> {
 }
 
 /// Adds an execution and spends the decision that lets it start.
-pub(super) fn start(tx: &Connection, begin: &Begin) -> Result<(), SqlFailure> {
-    let Begin { fence: _, run, intent, spends, judged, commands, snapshot } = begin;
+pub(super) fn start(tx: &Connection, begin: &ExecutionStart) -> Result<(), SqlFailure> {
+    let ExecutionStart { fence: _, run, intent, spends, judged, commands, snapshot } = begin;
     if let Some((suspension, decision)) = spends {
         suspensions::spend(tx, suspension, decision, &intent.id)?;
     }

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
 use super::rows::{body, decode, encode, int, uint};
-use super::{AcquireError, Change, ChangeKind, SqlFailure, Store, StoreError, Term};
+use super::{AcquireError, ChangeKind, SqlFailure, Store, StoreChange, StoreError, Term};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::{Fence, LeaseRecord, Owner};
 
@@ -27,7 +27,7 @@ impl Store {
         alive: impl Fn(&Owner) -> bool + Send + 'static,
     ) -> Result<Fence, AcquireError> {
         let (thread, me) = (thread.clone(), owner.clone());
-        let change = Change::of(ChangeKind::Owner, &thread);
+        let change = StoreChange::of(ChangeKind::Owner, &thread);
         let work = move |tx: &Transaction<'_>| take(tx, thread, me, term, alive);
         let taken =
             self.write_and_tell(false, ("", ""), work, |taken| taken.is_ok().then_some(change)).await?;
@@ -52,7 +52,7 @@ impl Store {
     /// Gives the right to write back. One that was lost meanwhile is no error.
     pub async fn release(&self, fence: &Fence) -> Result<(), StoreError> {
         let fence = fence.clone();
-        let change = Change::of(ChangeKind::Owner, &fence.thread_id);
+        let change = StoreChange::of(ChangeKind::Owner, &fence.thread_id);
         let work = move |tx: &Transaction<'_>| {
             tx.prepare_cached(
                 "UPDATE lease SET token = NULL, owner = NULL, until = NULL \

@@ -64,7 +64,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
 pub use aye_core::contract::storage::{
-    AcquireError, AuditFilter, Change, ChangeKind, Portion, StoreError, SuspensionFilter, Term,
+    AcquireError, AuditFilter, ChangeKind, Portion, StoreChange, StoreError, SuspensionFilter, Term,
     ThreadRunStore, ThreadTail,
 };
 pub use aye_core::failpoint;
@@ -82,7 +82,7 @@ pub use rewind::ForkAt;
 pub use search::Match;
 pub use source::FileStore;
 pub use suspensions::SuspensionLookup;
-pub use thread_view::{Part, ThreadView};
+pub use thread_view::{MessageSelection, ThreadView};
 pub use threads::ThreadLookup;
 pub use transfer::{ThreadCopy, ThreadRest};
 pub use upkeep::{PrunePlace, Pruned};
@@ -94,7 +94,7 @@ const SHORT_LOG: u64 = 512 * 1024;
 /// Statements that stay prepared: about as many as this module has.
 const STATEMENTS: usize = 96;
 
-enum Job {
+enum StoreRequest {
     Work(Box<dyn FnOnce(&mut Connection) + Send>),
     /// Shares its transaction with those behind it.
     Grouped(Box<dyn group_commit::Member>, group_commit::Beside),
@@ -110,7 +110,7 @@ enum Job {
 #[derive(Clone, Debug)]
 pub struct Store {
     // Unbounded on purpose: everybody who sends waits for the answer, so there are never more requests than callers.
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<StoreRequest>,
     path: Option<Arc<Path>>,
     file: Option<Arc<place::OpenFile>>,
     bell: change_feed::ChangeNotifier,
@@ -183,7 +183,7 @@ impl Store {
 
     async fn end(&self, keep_short_log: bool) {
         let (reply, answer) = oneshot::channel();
-        if self.jobs.send(Job::Close { reply, keep_short_log }).is_ok() {
+        if self.jobs.send(StoreRequest::Close { reply, keep_short_log }).is_ok() {
             let _ = answer.await;
         }
     }
@@ -227,7 +227,7 @@ impl Store {
         F: FnOnce(&mut Connection) -> Result<T, SqlFailure> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let job = Job::Work(Box::new(move |conn| {
+        let job = StoreRequest::Work(Box::new(move |conn| {
             let _ = reply.send(work(conn));
         }));
         self.jobs.send(job).map_err(|_| StoreError::Closed)?;
@@ -288,7 +288,7 @@ impl Store {
     where
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, SqlFailure> + Send + 'static,
-        C: IntoIterator<Item = Change>,
+        C: IntoIterator<Item = StoreChange>,
     {
         let (bell, checked) = (self.bell.clone(), self.checked());
         self.call(move |conn| {
@@ -331,15 +331,15 @@ fn is_short(connection: &Connection) -> bool {
         .is_some_and(|log| log.len() < SHORT_LOG)
 }
 
-fn serve(mut connection: Connection, file: Option<&Path>, queue: &mpsc::Receiver<Job>) {
+fn serve(mut connection: Connection, file: Option<&Path>, queue: &mpsc::Receiver<StoreRequest>) {
     let mut next = None;
     let mut is_marked = file.is_none();
     while let Some(job) = next.take().or_else(|| queue.recv().ok()) {
         match job {
-            Job::Grouped(first, beside) => {
+            StoreRequest::Grouped(first, beside) => {
                 next = group_commit::carry_out(&mut connection, first, &beside, queue);
             }
-            Job::Work(work) => {
+            StoreRequest::Work(work) => {
                 // A panic in one request (a caller's predicate, say) must not take the store away from all others.
                 // Its transaction was rolled back while the stack unwound, and its caller reads `Closed`.
                 let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&mut connection)));
@@ -347,7 +347,7 @@ fn serve(mut connection: Connection, file: Option<&Path>, queue: &mpsc::Receiver
                     tracing::error!("a request to the store panicked");
                 }
             }
-            Job::Close { reply, keep_short_log } => {
+            StoreRequest::Close { reply, keep_short_log } => {
                 if keep_short_log
                     && is_short(&connection)
                     && let Err(error) =

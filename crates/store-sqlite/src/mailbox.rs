@@ -11,7 +11,7 @@ mod next_work;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::rows::{encode, int, uint};
-use super::{Change, ChangeKind, SqlFailure, Store, StoreError, images, threads};
+use super::{ChangeKind, SqlFailure, Store, StoreChange, StoreError, images, threads};
 use aye_core::contract::ids::{JobId, ThreadId, check_given};
 use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus};
 
@@ -38,8 +38,8 @@ impl Store {
     }
 }
 
-fn change_of(job: &MailboxJob) -> Change {
-    Change::of(ChangeKind::Queue, &job.mailbox_id)
+fn change_of(job: &MailboxJob) -> StoreChange {
+    StoreChange::of(ChangeKind::Queue, &job.mailbox_id)
 }
 
 impl Mailbox {
@@ -234,7 +234,7 @@ impl Mailbox {
     /// [`StoreError::NoThread`].
     pub async fn interrupt(&self, mailbox: &ThreadId, now: u64) -> Result<MailboxInterrupt, StoreError> {
         let id = mailbox.clone();
-        let change = Change::of(ChangeKind::Queue, mailbox);
+        let change = StoreChange::of(ChangeKind::Queue, mailbox);
         let work = move |conn: &Connection| {
             if !threads::exists(conn, &id)? {
                 return Err(StoreError::NoThread(id).into());
@@ -285,7 +285,7 @@ impl Mailbox {
         let change = |jobs: &Vec<MailboxJob>| match jobs.as_slice() {
             [] => None,
             [one] => Some(change_of(one)),
-            [..] => Some(Change { kind: ChangeKind::Queue, thread: None }),
+            [..] => Some(StoreChange { kind: ChangeKind::Queue, thread: None }),
         };
         self.store.write_grouped(true, work, change).await
     }

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::mailbox::{self, of_thread};
-use super::{Change, ChangeKind, Store, StoreError};
+use super::{ChangeKind, Store, StoreChange, StoreError};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob};
 use aye_core::contract::message::Message;
@@ -70,7 +70,8 @@ impl Store {
     /// [`StoreError`].
     pub async fn unqueue(&self, id: QueueId, now_ms: u64) -> Result<bool, StoreError> {
         let work = move |conn: &Connection| mailbox::unqueue(conn, id, now_ms);
-        let change = |of: &Option<ThreadId>| of.as_ref().map(|thread| Change::of(ChangeKind::Queue, thread));
+        let change =
+            |of: &Option<ThreadId>| of.as_ref().map(|thread| StoreChange::of(ChangeKind::Queue, thread));
         Ok(self.write_grouped(true, work, change).await?.is_some())
     }
 }

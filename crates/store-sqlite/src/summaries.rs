@@ -4,7 +4,7 @@
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::rows::{body, decode, encode, int};
-use super::{Change, ChangeKind, SqlFailure, Store, StoreError};
+use super::{ChangeKind, SqlFailure, Store, StoreChange, StoreError};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::summary::SummaryRecord;
 
@@ -17,7 +17,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoThread`]; [`StoreError::Damaged`] when the message it ends at is not where it says.
     pub async fn add_summary(&self, summary: SummaryRecord) -> Result<bool, StoreError> {
-        let change = Change::of(ChangeKind::Run, &summary.thread_id);
+        let change = StoreChange::of(ChangeKind::Run, &summary.thread_id);
         // What it stands for is still there: it is not worth a wait for the disk.
         self.write_and_tell(
             false,

@@ -4,11 +4,11 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::audit;
 use super::grants;
-use super::inbox::Shown;
+use super::inbox::TicketView;
 use super::rows::{
     body, body_or_null, decode, encode, int, suspension_status, suspension_status_from, text, uint,
 };
-use super::{Change, ChangeKind, SqlFailure, Store, StoreError, SuspensionFilter, statistics};
+use super::{ChangeKind, SqlFailure, Store, StoreChange, StoreError, SuspensionFilter, statistics};
 use aye_core::contract::audit::AuditKind;
 use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::ids::{CallId, DecisionId, RunId, SuspensionId, ThreadId};
@@ -87,7 +87,7 @@ impl Store {
                 | DecideOutcome::Closed(_)
                 | DecideOutcome::NotFound => (None, None),
             };
-            let decided = decided.map(|record| Change::of(ChangeKind::Decision, &record.thread_id));
+            let decided = decided.map(|record| StoreChange::of(ChangeKind::Decision, &record.thread_id));
             // Whoever hears the decision judges the call again, by the grants of then.
             grant.into_iter().chain(decided)
         })
@@ -173,7 +173,7 @@ impl Store {
                 Ok(found)
             })?;
             for record in &found {
-                bell.ring(&Change::of(ChangeKind::Decision, &record.thread_id));
+                bell.ring(&StoreChange::of(ChangeKind::Decision, &record.thread_id));
             }
             Ok(found)
         })
@@ -202,7 +202,10 @@ impl Store {
         };
         let places = ("store.expire.before", "store.expire.after");
         let changes = |found: &Vec<SuspensionRecord>| {
-            found.iter().map(|record| Change::of(ChangeKind::Decision, &record.thread_id)).collect::<Vec<_>>()
+            found
+                .iter()
+                .map(|record| StoreChange::of(ChangeKind::Decision, &record.thread_id))
+                .collect::<Vec<_>>()
         };
         self.write_and_tell(true, places, work, changes).await
     }
@@ -323,7 +326,7 @@ pub(super) fn insert(
         let place = format!("the ticket of {}", record.ticket.suspension.id);
         return Err(StoreError::Misplaced { what: what(), place }.into());
     }
-    let shown = Shown::of(&record.ticket);
+    let shown = TicketView::of(&record.ticket);
     let added = conn
         .prepare_cached(
             "INSERT INTO suspension (id, thread_id, run_id, call_id, status, created_at, expires_at, ticket, \

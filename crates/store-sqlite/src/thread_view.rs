@@ -46,7 +46,7 @@ pub struct ThreadView {
 
 /// Which messages of a thread are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum MessageSelection {
     /// All.
     All,
     /// Those behind a place.
@@ -65,7 +65,7 @@ impl Store {
         thread: &ThreadId,
         after: Option<u64>,
     ) -> Result<Option<ThreadView>, StoreError> {
-        self.glance_at(thread, after.map_or(Part::All, Part::Behind)).await
+        self.glance_at(thread, after.map_or(MessageSelection::All, MessageSelection::Behind)).await
     }
 
     /// The same with any part of the messages.
@@ -73,7 +73,11 @@ impl Store {
     /// # Errors
     /// [`StoreError::Damaged`] when something is unreadable, or a message is missing unless only those behind a place
     /// are wanted.
-    pub async fn glance_at(&self, thread: &ThreadId, part: Part) -> Result<Option<ThreadView>, StoreError> {
+    pub async fn glance_at(
+        &self,
+        thread: &ThreadId,
+        part: MessageSelection,
+    ) -> Result<Option<ThreadView>, StoreError> {
         let id = thread.clone();
         self.read(move |conn| of_thread(conn, &id, part)).await
     }
@@ -82,7 +86,7 @@ impl Store {
 pub(super) fn of_thread(
     conn: &Connection,
     id: &ThreadId,
-    part: Part,
+    part: MessageSelection,
 ) -> Result<Option<ThreadView>, SqlFailure> {
     let Some(thread) = threads::one(conn, id)? else { return Ok(None) };
     let run = runs::latest(conn, id)?;
@@ -95,9 +99,9 @@ pub(super) fn of_thread(
         }
     }
     let (total, messages) = match part {
-        Part::All => threads::tail(conn, id, None)?,
-        Part::Last(count) => threads::tail(conn, id, Some(count))?,
-        Part::Behind(seq) => {
+        MessageSelection::All => threads::tail(conn, id, None)?,
+        MessageSelection::Last(count) => threads::tail(conn, id, Some(count))?,
+        MessageSelection::Behind(seq) => {
             let messages = threads::after(conn, id, seq)?;
             (messages.last().map_or(seq, |message| message.seq), messages)
         }

@@ -96,8 +96,12 @@ impl Store {
             let mut rows = statement.query((cwd, ACTION_CHILD_RUN, limit, offset))?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
-                let places =
-                    Places { written: row.get(5)?, count: row.get(6)?, min: row.get(7)?, max: row.get(8)? };
+                let places = MessageRange {
+                    written: row.get(5)?,
+                    count: row.get(6)?,
+                    min: row.get(7)?,
+                    max: row.get(8)?,
+                };
                 let status: Option<String> = row.get(10)?;
                 found.push(ThreadSummary {
                     thread: thread_of(row)?,
@@ -367,14 +371,14 @@ pub(super) fn thread_of(row: &Row<'_>) -> rusqlite::Result<ThreadRecord> {
 }
 
 /// What the places of a thread's messages look like from afar.
-pub(super) struct Places {
+pub(super) struct MessageRange {
     written: i64,
     count: i64,
     min: Option<i64>,
     max: Option<i64>,
 }
 
-impl Places {
+impl MessageRange {
     fn damage(&self) -> Option<String> {
         let Self { written, count, min, max } = *self;
         if count < written {
@@ -400,24 +404,24 @@ impl Places {
 }
 
 /// Where the messages of a thread begin and end, taken to be without a gap: messages are not counted one by one.
-pub(super) fn places_of(conn: &Connection, id: &ThreadId) -> Result<Option<Places>, SqlFailure> {
+pub(super) fn places_of(conn: &Connection, id: &ThreadId) -> Result<Option<MessageRange>, SqlFailure> {
     let sql = "SELECT t.messages, (SELECT min(seq) FROM message m WHERE m.thread_id = t.id), \
                (SELECT max(seq) FROM message m WHERE m.thread_id = t.id) FROM thread t WHERE t.id = ?1";
     let found = conn.prepare_cached(sql)?.query_row((id.as_str(),), |row| {
         let (min, max): (Option<i64>, Option<i64>) = (row.get(1)?, row.get(2)?);
         let count = max.zip(min).map_or(0, |(max, min)| max - min + 1);
-        Ok(Places { written: row.get(0)?, count, min, max })
+        Ok(MessageRange { written: row.get(0)?, count, min, max })
     });
     Ok(found.optional()?)
 }
 
 /// The same, with each message counted.
-fn counted(conn: &Connection, id: &ThreadId) -> Result<Option<Places>, SqlFailure> {
+fn counted(conn: &Connection, id: &ThreadId) -> Result<Option<MessageRange>, SqlFailure> {
     let Some(places) = places_of(conn, id)? else { return Ok(None) };
     let count = conn
         .prepare_cached("SELECT count(*) FROM message WHERE thread_id = ?1")?
         .query_row((id.as_str(),), |row| row.get(0))?;
-    Ok(Some(Places { count, ..places }))
+    Ok(Some(MessageRange { count, ..places }))
 }
 
 /// Reads the last `n` messages, or all. With all of them each is counted.

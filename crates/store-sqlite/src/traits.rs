@@ -19,24 +19,24 @@ use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob};
 use aye_core::contract::message::Message;
 use aye_core::contract::profile::ProfileStore;
 use aye_core::contract::record::{
-    AttemptId, Begin, Checkpoint, DecideOutcome, Decision, Fence, GrantRecord, IntentRecord, LeaseRecord,
-    OpenIntent, OutcomeRecord, Owner, QueueId, QueuedMessage, RunRecord, StoredMessage, SuspensionRecord,
-    ThreadRecord,
+    AttemptId, Checkpoint, DecideOutcome, Decision, ExecutionStart, Fence, GrantRecord, IntentRecord,
+    LeaseRecord, OpenIntent, OutcomeRecord, Owner, QueueId, QueuedMessage, RunRecord, StoredMessage,
+    SuspensionRecord, ThreadRecord,
 };
 use aye_core::contract::storage::{
-    AcquireError, AuditFilter, AuditStore, Change, ChangeFeed, ChildStore, CommandStore, DecisionStore,
-    GrantStore, IsAlive, LeaseStore, MailboxStore, Portion, QueueStore, RunStore, StorageError, StoreError,
+    AcquireError, AuditFilter, AuditStore, ChangeFeed, ChildStore, CommandStore, DecisionStore, GrantStore,
+    IsAlive, LeaseStore, MailboxStore, Portion, QueueStore, RunStore, StorageError, StoreChange, StoreError,
     SuspensionFilter, Term, ThreadRunStore, ThreadStore, ThreadTail,
 };
 use aye_core::contract::summary::SummaryRecord;
 
 #[async_trait]
 impl ChangeFeed for ChangeSubscription {
-    async fn next(&mut self) -> Change {
+    async fn next(&mut self) -> StoreChange {
         ChangeSubscription::next(self).await
     }
 
-    async fn next_or_check(&mut self) -> Change {
+    async fn next_or_check(&mut self) -> StoreChange {
         ChangeSubscription::next_or_check(self).await
     }
 }
@@ -175,11 +175,11 @@ macro_rules! whole {
                     Store::checkpoint(&*self.opened()?, checkpoint).await
                 }
 
-                async fn begin(&self, begin: Begin) -> Done<()> {
+                async fn begin(&self, begin: ExecutionStart) -> Done<()> {
                     Store::begin(&*self.opened()?, begin).await
                 }
 
-                async fn checkpoint_and_begin(&self, checkpoint: Checkpoint, begin: Begin) -> Done<()> {
+                async fn checkpoint_and_begin(&self, checkpoint: Checkpoint, begin: ExecutionStart) -> Done<()> {
                     Store::checkpoint_and_begin(&*self.opened()?, checkpoint, begin).await
                 }
 

@@ -16,8 +16,8 @@ use aye_core::contract::image::ImageRef;
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::message::{Message, Role};
 use aye_core::contract::record::{
-    Begin, Decision, OpenIntent, OutcomeRecord, RunRecord, StoredMessage, SuspensionRecord, SuspensionStatus,
-    ThreadRecord,
+    Decision, ExecutionStart, OpenIntent, OutcomeRecord, RunRecord, StoredMessage, SuspensionRecord,
+    SuspensionStatus, ThreadRecord,
 };
 use aye_core::contract::storage::SuspensionFilter;
 use aye_core::contract::summary::SummaryRecord;
@@ -72,7 +72,7 @@ pub struct ThreadCopy {
     pub rest: ThreadRest,
     /// The unfinished runs that continue here, and their calls that may have run elsewhere.
     #[serde(skip)]
-    pub adopted: HashMap<RunId, Vec<(Begin, OutcomeRecord)>>,
+    pub adopted: HashMap<RunId, Vec<(ExecutionStart, OutcomeRecord)>>,
 }
 
 impl Store {
@@ -257,7 +257,7 @@ fn import_question(tx: &Connection, run: &RunRecord, question: &SuspensionRecord
 fn close_calls(
     thread: &ThreadRecord,
     messages: &mut Vec<StoredMessage>,
-    adopted: &HashMap<RunId, Vec<(Begin, OutcomeRecord)>>,
+    adopted: &HashMap<RunId, Vec<(ExecutionStart, OutcomeRecord)>>,
 ) {
     let answered: HashSet<String> =
         messages.iter().filter_map(|stored| stored.message.tool_call_id.clone()).collect();

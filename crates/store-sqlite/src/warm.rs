@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::open::APPLICATION_ID;
-use super::thread_view::Part;
+use super::thread_view::MessageSelection;
 use super::{
     SqlFailure, Store, Term, children, journal, leases, prompts, runs, summaries, thread_view, threads,
 };
@@ -56,7 +56,7 @@ fn rehearse(conn: &Connection) -> Result<(), SqlFailure> {
     threads::tail(conn, &id, None)?;
     children::one(conn, &id)?;
     summaries::newest(conn, &id, 0)?;
-    thread_view::of_thread(conn, &id, Part::Behind(0))?;
+    thread_view::of_thread(conn, &id, MessageSelection::Behind(0))?;
     let messages = vec![Message::user("rehearsal")];
     journal::write_checkpoint(conn, &Checkpoint { messages, ..Checkpoint::new(fence, run) })
 }

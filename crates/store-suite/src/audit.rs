@@ -5,7 +5,7 @@ use aye_core::contract::audit::AuditKind;
 use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::*;
-use aye_core::contract::storage::{AuditFilter, Change, ChangeKind, StoreError, ThreadRunStore};
+use aye_core::contract::storage::{AuditFilter, ChangeKind, StoreChange, StoreError, ThreadRunStore};
 
 /// Asked, decided, begun, ended: each in its transaction, each chained to the row before.
 pub async fn what_happens_to_a_call_is_told_in_a_chain(store: &dyn ThreadRunStore) {
@@ -68,12 +68,12 @@ pub async fn others_hear_what_is_committed(store: &dyn ThreadRunStore, other: &d
     waiting(store, None).await;
     assert_eq!(other.message_count(&"t1".into()).await.unwrap(), 1, "both have the same rows");
     let mut changes = Vec::new();
-    while changes.last() != Some(&Change::of(ChangeKind::Run, &"t1".into())) {
+    while changes.last() != Some(&StoreChange::of(ChangeKind::Run, &"t1".into())) {
         changes.push(heard.next().await);
     }
-    assert!(changes.contains(&Change::of(ChangeKind::Owner, &"t1".into())), "{changes:?}");
+    assert!(changes.contains(&StoreChange::of(ChangeKind::Owner, &"t1".into())), "{changes:?}");
     other.decide(&"q1".into(), yes("d1"), 1).await.unwrap();
     // The first thing it hears is the other's: its own commits were never sent to it.
-    assert_eq!(own.next().await, Change::of(ChangeKind::Decision, &"t1".into()));
+    assert_eq!(own.next().await, StoreChange::of(ChangeKind::Decision, &"t1".into()));
     assert_eq!(status(store, "q1").await, SuspensionStatus::Decided);
 }

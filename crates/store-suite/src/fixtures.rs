@@ -85,8 +85,14 @@ pub fn attempt(run: &str, call: &str, attempt: u32) -> AttemptId {
     AttemptId { run_id: run.into(), call_id: call.into(), attempt }
 }
 
-pub fn begin(fence: &Fence, run: &RunRecord, call: &str, n: u32, spends: Option<(&str, &str)>) -> Begin {
-    Begin {
+pub fn begin(
+    fence: &Fence,
+    run: &RunRecord,
+    call: &str,
+    n: u32,
+    spends: Option<(&str, &str)>,
+) -> ExecutionStart {
+    ExecutionStart {
         fence: fence.clone(),
         run: run.clone(),
         intent: IntentRecord {

@@ -56,7 +56,7 @@ pub async fn no_question_outlives_its_run(store: &dyn ThreadRunStore) {
 
 pub async fn a_decision_starts_one_execution_of_its_own_call(store: &dyn ThreadRunStore) {
     let (fence, run) = waiting(store, None).await;
-    let refused = async |begin: Begin| {
+    let refused = async |begin: ExecutionStart| {
         let error = store.begin(begin).await.unwrap_err();
         assert!(matches!(error, StoreError::NotDecided { .. }), "{error}");
         assert_eq!(store.intents(&"r1".into()).await.unwrap(), Vec::new());
@@ -126,7 +126,7 @@ pub async fn what_belongs_elsewhere_is_refused(store: &dyn ThreadRunStore) {
                 ..checkpoint(&fence2, &theirs)
             })
             .await,
-        store.begin(Begin { run: theirs.clone(), ..begin(&fence2, &mine, "c1", 1, None) }).await,
+        store.begin(ExecutionStart { run: theirs.clone(), ..begin(&fence2, &mine, "c1", 1, None) }).await,
     ];
     for refused in misplaced {
         assert!(matches!(refused, Err(StoreError::Misplaced { .. })), "{refused:?}");

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use aye_core::contract::tool::ToolError;
 
 /// The arguments of one call, known to be an object without unknown fields.
-pub(super) struct Args<'a> {
+pub(super) struct CallArgs<'a> {
     map: &'a Map<String, Value>,
 }
 
@@ -25,7 +25,7 @@ pub(super) fn invalid(message: impl Into<String>) -> ToolError {
     ToolError::InvalidArguments(message.into())
 }
 
-impl<'a> Args<'a> {
+impl<'a> CallArgs<'a> {
     /// Takes the arguments of a tool that knows the fields of `known`.
     pub(super) fn new(tool: &str, value: &'a Value, known: &[&str]) -> Result<Self, ToolError> {
         let Value::Object(map) = value else {
@@ -113,16 +113,16 @@ mod tests {
     fn each_fault_has_its_sentence() {
         let not_object = json!([1]);
         assert_eq!(
-            message(Args::new("Read", &not_object, &["file_path"])),
+            message(CallArgs::new("Read", &not_object, &["file_path"])),
             "invalid arguments: the arguments must be an object, not a list"
         );
         let unknown = json!({"path": "x"});
         assert_eq!(
-            message(Args::new("Read", &unknown, &["file_path", "limit"])),
+            message(CallArgs::new("Read", &unknown, &["file_path", "limit"])),
             "invalid arguments: unknown field \"path\"; Read takes file_path, limit"
         );
         let value = json!({"file_path": 3, "limit": "x", "all": "yes", "gone": null, "list": {}});
-        let args = Args::new("T", &value, &["file_path", "limit", "all", "gone", "list"]).expect("known");
+        let args = CallArgs::new("T", &value, &["file_path", "limit", "all", "gone", "list"]).expect("known");
         assert_eq!(message(args.text("file_path")), "invalid arguments: `file_path` must be a string, not 3");
         assert_eq!(
             message(args.opt_count("limit", 1)),
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn numbers_may_be_written_as_decimals() {
         let value = json!({"a": 10.0, "b": 0, "c": -1, "d": 1.5});
-        let args = Args::new("T", &value, &["a", "b", "c", "d"]).expect("known");
+        let args = CallArgs::new("T", &value, &["a", "b", "c", "d"]).expect("known");
         assert_eq!(args.opt_count("a", 1).expect("fine"), Some(10));
         assert!(args.opt_count("b", 1).is_err());
         assert!(args.opt_count("c", 0).is_err());

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::args::{Args, invalid};
+use super::args::{CallArgs, invalid};
 use aye_core::contract::suspension::{
     ACTION_ASK_USER, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
 };
@@ -29,13 +29,13 @@ struct Question<'a> {
 }
 
 fn parse(args: &Value) -> Result<Question<'_>, ToolError> {
-    let args = Args::new(NAME, args, &["question", "header", "choices", "multi", "free_text"])?;
+    let args = CallArgs::new(NAME, args, &["question", "header", "choices", "multi", "free_text"])?;
     let mut choices = Vec::new();
     for (at, value) in args.opt_list("choices")?.unwrap_or_default().iter().enumerate() {
         choices.push(match value {
             Value::String(label) => (label.as_str(), None),
             value => {
-                let choice = Args::new("a choice", value, &["label", "description"])
+                let choice = CallArgs::new("a choice", value, &["label", "description"])
                     .map_err(|error| invalid(format!("`choices[{at}]`: {}", bare(&error))))?;
                 (choice.text("label")?, choice.opt_text("description")?)
             }

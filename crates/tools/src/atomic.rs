@@ -40,7 +40,7 @@ pub(super) enum FileError {
 
 /// What a file was when it was read: enough to see that it is still the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     ino: u64,
     size: u64,
     mtime: (i64, i64),
@@ -54,7 +54,7 @@ pub(super) struct WriteTarget {
     name: PathBuf,
     /// The whole path, for messages.
     shown: String,
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
 }
 
 /// What a file is that is no regular one and no folder.
@@ -149,7 +149,7 @@ impl WriteTarget {
         Ok(Some(bytes))
     }
 
-    fn now(&self) -> Result<Option<Stamp>, FileError> {
+    fn now(&self) -> Result<Option<FileStamp>, FileError> {
         let flags = FOLDER | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         match rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()) {
             Err(Errno::NOENT) => Ok(None),
@@ -227,8 +227,8 @@ impl WriteTarget {
     }
 }
 
-fn stamp(meta: &std::fs::Metadata) -> Stamp {
-    Stamp {
+fn stamp(meta: &std::fs::Metadata) -> FileStamp {
+    FileStamp {
         ino: meta.ino(),
         size: meta.len(),
         mtime: (meta.mtime(), meta.mtime_nsec()),

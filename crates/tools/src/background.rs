@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
-use super::args::{Args, invalid};
+use super::args::{CallArgs, invalid};
 use super::exec::{self, ExecConfig, ExecError, ExecRequest, ExecResult, Terminal};
 use super::sandbox::Confinement;
 use super::screen::ScreenTerminal;
@@ -188,7 +188,7 @@ const KILL: &str = "KillShell";
 pub(super) struct BashInput;
 
 fn input_args(args: &Value) -> Result<(&str, &str), ToolError> {
-    let args = Args::new(INPUT, args, &["bash_id", "text"])?;
+    let args = CallArgs::new(INPUT, args, &["bash_id", "text"])?;
     Ok((args.filled("bash_id")?, args.text("text")?))
 }
 
@@ -229,7 +229,7 @@ pub(super) struct BashOutput {
 }
 
 fn output_args(args: &Value) -> Result<(&str, Option<RegexMatcher>), ToolError> {
-    let args = Args::new(OUTPUT, args, &["bash_id", "filter"])?;
+    let args = CallArgs::new(OUTPUT, args, &["bash_id", "filter"])?;
     let filter = args.opt_text("filter")?.filter(|filter| !filter.is_empty()).map(RegexMatcher::new);
     let filter = filter.transpose().map_err(|why| invalid(format!("`filter`: {why}")))?;
     Ok((args.filled("bash_id")?, filter))
@@ -276,7 +276,7 @@ impl Tool for BashOutput {
 pub(super) struct KillShell;
 
 fn shell_id(args: &Value) -> Result<&str, ToolError> {
-    Args::new(KILL, args, &["shell_id"])?.filled("shell_id")
+    CallArgs::new(KILL, args, &["shell_id"])?.filled("shell_id")
 }
 
 #[async_trait]

@@ -12,9 +12,9 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::ToolEnv;
-use super::args::{Args, invalid};
+use super::args::{CallArgs, invalid};
 use super::background::{self, Program};
-use super::exec::{self, Env, ExecError, ExecRequest, ExecResult, signal_name};
+use super::exec::{self, EnvVars, ExecError, ExecRequest, ExecResult, signal_name};
 use super::sandbox::{Confined, Confinement};
 use super::words;
 use aye_core::contract::address::domain_name;
@@ -32,7 +32,7 @@ pub(super) struct Bash {
     pub(super) env: Arc<ToolEnv>,
 }
 
-struct Call<'a> {
+struct BashArgs<'a> {
     command: &'a str,
     timeout: Duration,
     in_background: bool,
@@ -40,9 +40,9 @@ struct Call<'a> {
 }
 
 impl Bash {
-    fn parse<'a>(&self, args: &'a Value) -> Result<Call<'a>, ToolError> {
+    fn parse<'a>(&self, args: &'a Value) -> Result<BashArgs<'a>, ToolError> {
         let known = ["command", "timeout", "description", "run_in_background", "tty", "outside", "reason"];
-        let args = Args::new(NAME, args, &known)?;
+        let args = CallArgs::new(NAME, args, &known)?;
         let command = args.filled("command")?;
         if command.contains('\0') {
             return Err(invalid("`command` contains a NUL byte"));
@@ -63,11 +63,11 @@ impl Bash {
         };
         let in_terminal = args.flag("tty", false)?;
         let in_background = args.flag("run_in_background", false)? || in_terminal;
-        Ok(Call { command, timeout, in_background, in_terminal })
+        Ok(BashArgs { command, timeout, in_background, in_terminal })
     }
 
-    fn request(&self, call: &Call<'_>, on_behalf: SpawnContext) -> ExecRequest {
-        let mut env = self.env.child_env(Env::new());
+    fn request(&self, call: &BashArgs<'_>, on_behalf: SpawnContext) -> ExecRequest {
+        let mut env = self.env.child_env(EnvVars::new());
         if call.in_terminal {
             env.insert("TERM".into(), "xterm-256color".into());
             env.remove(OsStr::new("GIT_TERMINAL_PROMPT"));
@@ -131,7 +131,7 @@ impl Bash {
 }
 
 /// `bash` where there is one, else `sh`.
-fn shell(env: &Env) -> &'static str {
+fn shell(env: &EnvVars) -> &'static str {
     let found = env.get(OsStr::new("PATH")).is_some_and(|path| {
         path.as_bytes().split(|b| *b == b':').any(|dir| {
             let bash = Path::new(OsStr::from_bytes(dir)).join("bash");

@@ -10,7 +10,7 @@ use similar::{ChangeTag, TextDiff};
 use super::ToolEnv;
 use super::atomic::{FileError, WriteTarget};
 use super::paths::{absolute, resolve, shown};
-use super::seen_files::{Seen, hash};
+use super::seen_files::{KnownContent, hash};
 use aye_core::contract::path_policy::PathAccess;
 use aye_core::contract::tool::{FilePreview, ToolCallContext, ToolError, ToolOutput, ToolResult};
 
@@ -24,7 +24,7 @@ impl From<FileError> for ToolError {
 }
 
 /// A file, looked at.
-pub(super) struct ChangedFile {
+pub(super) struct PlannedFile {
     pub(super) real: PathBuf,
     /// As the model knows it.
     pub(super) name: String,
@@ -32,7 +32,7 @@ pub(super) struct ChangedFile {
     target: Option<WriteTarget>,
 }
 
-impl ChangedFile {
+impl PlannedFile {
     /// Looks at a file; nothing is made yet.
     pub(super) fn look(env: &ToolEnv, file_path: &str) -> Result<Self, ToolError> {
         if file_path.ends_with('/') {
@@ -58,10 +58,10 @@ impl ChangedFile {
     }
 
     /// What the thread knows about the file's content.
-    pub(super) fn seen(&self, env: &ToolEnv, ctx: &ToolCallContext) -> Seen {
+    pub(super) fn seen(&self, env: &ToolEnv, ctx: &ToolCallContext) -> KnownContent {
         match &self.before {
             Some(bytes) => env.ledger.compare(thread(ctx), &self.real, &hash(bytes)),
-            None => Seen::Current,
+            None => KnownContent::Current,
         }
     }
 }
@@ -130,7 +130,7 @@ pub(super) async fn make(
 
 /// A change that can be made.
 pub(super) struct PlannedChange {
-    pub(super) subject: ChangedFile,
+    pub(super) subject: PlannedFile,
     pub(super) after: Vec<u8>,
 }
 

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::ToolEnv;
-use super::args::{Args, invalid};
-use super::change::{self, ChangedFile, PlannedChange, is_decided};
+use super::args::{CallArgs, invalid};
+use super::change::{self, PlannedChange, PlannedFile, is_decided};
 use super::hint;
-use super::seen_files::Seen;
+use super::seen_files::KnownContent;
 use super::text::{LineEnding, TextFile, to_crlf};
 use aye_core::contract::tool::{
     FilePreview, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput,
@@ -24,16 +24,16 @@ pub(super) struct Edit {
     pub(super) env: Arc<ToolEnv>,
 }
 
-struct Call<'a> {
+struct EditArgs<'a> {
     file_path: &'a str,
     old: &'a str,
     new: &'a str,
     all: bool,
 }
 
-fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
-    let args = Args::new(NAME, args, &["file_path", "old_string", "new_string", "replace_all"])?;
-    let call = Call {
+fn parse(args: &Value) -> Result<EditArgs<'_>, ToolError> {
+    let args = CallArgs::new(NAME, args, &["file_path", "old_string", "new_string", "replace_all"])?;
+    let call = EditArgs {
         file_path: args.filled("file_path")?,
         old: args.text("old_string")?,
         new: args.text("new_string")?,
@@ -54,14 +54,14 @@ fn failed(message: String) -> ToolError {
 
 fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedChange, ToolError> {
     let call = parse(args)?;
-    let subject = ChangedFile::look(env, call.file_path)?;
+    let subject = PlannedFile::look(env, call.file_path)?;
     let name = &subject.name;
     let Some(bytes) = &subject.before else {
         return Err(ToolError::NotFound(format!("{name} does not exist; use Write to create it")));
     };
     let seen = subject.seen(env, ctx);
     // Who decided saw the difference to the file as it is, and is asked again when it changes once more.
-    if seen == Seen::Stale && !is_decided(ctx) {
+    if seen == KnownContent::Stale && !is_decided(ctx) {
         return Err(failed(format!("{name} changed since it was read; Read it again")));
     }
     let Some(file) = TextFile::decode(bytes) else {
@@ -84,7 +84,7 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
                 lines_of(&file.text, &places)
             )));
         }
-        _ if seen == Seen::Unknown && !is_decided(ctx) => {
+        _ if seen == KnownContent::Unknown && !is_decided(ctx) => {
             return Err(failed(format!("{name} was not read; Read it before using replace_all")));
         }
         _ => {}

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
-use super::args::{Args, invalid};
+use super::args::{CallArgs, invalid};
 use super::list::folder;
 use super::paths::shown;
 use super::walk::{self, Bounds, WalkGuard};
@@ -29,7 +29,7 @@ pub(super) struct Glob {
     pub(super) env: Arc<ToolEnv>,
 }
 
-struct Call<'a> {
+struct GlobArgs<'a> {
     /// The folder that the pattern names literally.
     below: String,
     matcher: GlobSet,
@@ -39,8 +39,8 @@ struct Call<'a> {
     path: Option<&'a str>,
 }
 
-fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
-    let args = Args::new(NAME, args, &["pattern", "path"])?;
+fn parse(args: &Value) -> Result<GlobArgs<'_>, ToolError> {
+    let args = CallArgs::new(NAME, args, &["pattern", "path"])?;
     let pattern = args.filled("pattern")?;
     if pattern.contains('\0') {
         return Err(invalid("`pattern` contains a NUL byte"));
@@ -54,7 +54,7 @@ fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
     let glob = GlobBuilder::new(&rest).literal_separator(true).build().map_err(|error| unreadable(&error))?;
     // A set of one: a matcher alone panics where its expression is too deep or too large.
     let matcher = GlobSetBuilder::new().add(glob).build().map_err(|error| unreadable(&error))?;
-    Ok(Call {
+    Ok(GlobArgs {
         names_only: !rest.contains('/') && below.is_empty(),
         hidden: rest.split('/').any(|part| part.starts_with('.') || part.starts_with("{.")),
         below,
@@ -148,7 +148,7 @@ fn glob(
     Ok(ToolResult::text(NAME, text).with_details(details))
 }
 
-fn is_match(call: &Call<'_>, base: &Path, path: &Path) -> bool {
+fn is_match(call: &GlobArgs<'_>, base: &Path, path: &Path) -> bool {
     if call.names_only {
         return path.file_name().is_some_and(|name| call.matcher.is_match(Path::new(name)));
     }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
-use super::args::{Args, invalid};
+use super::args::{CallArgs, invalid};
 use super::paths::{absolute, shown};
 use super::walk::{self, Bounds, WalkGuard};
 use aye_core::contract::tool::{
@@ -53,7 +53,7 @@ enum Mode {
     Count,
 }
 
-struct Call<'a> {
+struct GrepArgs<'a> {
     matcher: RegexMatcher,
     path: &'a str,
     glob: Option<&'a str>,
@@ -65,8 +65,8 @@ struct Call<'a> {
     multiline: bool,
 }
 
-fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
-    let args = Args::new(NAME, args, FIELDS)?;
+fn parse(args: &Value) -> Result<GrepArgs<'_>, ToolError> {
+    let args = CallArgs::new(NAME, args, FIELDS)?;
     let pattern = args.text("pattern")?;
     if pattern.is_empty() {
         return Err(invalid("`pattern` is empty; it would match everything"));
@@ -108,7 +108,7 @@ fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
         Ok(args.opt_count(name, 0)?.map(|n| usize::try_from(n).unwrap_or(usize::MAX)))
     };
     let around = count("-C")?.unwrap_or(0);
-    Ok(Call {
+    Ok(GrepArgs {
         matcher,
         path: args.opt_text("path")?.unwrap_or("."),
         glob,
@@ -139,7 +139,7 @@ impl Read for Bounded<'_> {
 
 /// What was found so far.
 #[derive(Default)]
-struct Found {
+struct GrepMatches {
     text: String,
     lines: usize,
     files: usize,
@@ -149,8 +149,8 @@ struct Found {
 
 /// Writes what is found in one file.
 struct Printer<'a> {
-    call: &'a Call<'a>,
-    found: &'a mut Found,
+    call: &'a GrepArgs<'a>,
+    found: &'a mut GrepMatches,
     name: &'a str,
     bounds: &'a Bounds,
     count: u64,
@@ -211,11 +211,11 @@ impl Sink for Printer<'_> {
 
 fn search_file(
     env: &ToolEnv,
-    call: &Call<'_>,
+    call: &GrepArgs<'_>,
     searcher: &mut Searcher,
     path: &Path,
     bounds: &Bounds,
-    found: &mut Found,
+    found: &mut GrepMatches,
 ) {
     let Ok(file) = aye_files::walk::open_regular(path) else { return };
     let name = shown(&env.workspace, path);
@@ -271,7 +271,7 @@ fn grep(
         .line_terminator(if call.multiline { LineTerminator::default() } else { LineTerminator::crlf() })
         .heap_limit(Some(MAX_HEAP))
         .build();
-    let mut found = Found::default();
+    let mut found = GrepMatches::default();
     let mut over = false;
     let guard = WalkGuard::new(env, ctx, &root);
     if meta.is_file() {
@@ -296,7 +296,7 @@ fn grep(
     Ok(answer(&found, over, &guard))
 }
 
-fn answer(found: &Found, over: bool, guard: &WalkGuard) -> ToolResult {
+fn answer(found: &GrepMatches, over: bool, guard: &WalkGuard) -> ToolResult {
     let mut text = found.text.trim_end_matches('\n').to_owned();
     if found.matches == 0 {
         text.push_str("no match");

@@ -51,7 +51,7 @@ use aye_core::contract::workspace::Workspace;
 use aye_core::state::KeyRegistration;
 pub use aye_sandbox::Dialler;
 pub use bash::refused_line;
-use exec::{Env, ExecConfig};
+use exec::{EnvVars, ExecConfig};
 pub use sandbox::{Confined, Confinement, NotConfined, ReportedChanges, Sandbox, SandboxFolders};
 use seen_files::FileLedger;
 pub use web_net::{UrlRefused, public_client};
@@ -69,7 +69,7 @@ pub struct ToolEnv {
     /// How programs are run.
     pub exec: ExecConfig,
     /// The variables that programs may inherit; secrets are filtered out here: see [`exec::child_env`].
-    pub variables: Env,
+    pub variables: EnvVars,
     /// Names of variables that the configuration calls keys: never inherited.
     pub secret_variables: Vec<String>,
     /// Makes WebFetch's client, with its first call. `None`: a plain one without a proxy.
@@ -90,7 +90,7 @@ impl ToolEnv {
             workspace,
             output_dir: output_dir.into(),
             exec: ExecConfig::default(),
-            variables: Env::new(),
+            variables: EnvVars::new(),
             secret_variables: Vec::new(),
             http: None,
             web_allow_hosts: Vec::new(),
@@ -119,7 +119,7 @@ impl ToolEnv {
     pub fn child_env<K: Into<OsString>, V: Into<OsString>>(
         &self,
         more: impl IntoIterator<Item = (K, V)>,
-    ) -> Env {
+    ) -> EnvVars {
         let mut env = exec::child_env(&self.variables, &self.secret_variables);
         env.extend(more.into_iter().map(|(name, value)| (name.into(), value.into())));
         env

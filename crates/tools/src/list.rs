@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
-use super::args::Args;
+use super::args::CallArgs;
 use super::paths::{absolute, escape, shown};
 use super::walk::{self, Bounds, WalkGuard};
 use aye_core::contract::tool::{
@@ -26,7 +26,7 @@ pub(super) struct List {
 }
 
 fn parse(args: &Value) -> Result<(&str, usize), ToolError> {
-    let args = Args::new(NAME, args, &["path", "depth"])?;
+    let args = CallArgs::new(NAME, args, &["path", "depth"])?;
     let depth = args.opt_count("depth", 1)?.unwrap_or(1).min(MAX_DEPTH);
     Ok((args.opt_text("path")?.unwrap_or("."), depth as usize))
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
-use super::args::Args;
+use super::args::CallArgs;
 use super::atomic::MAX_FILE;
 use super::change::note;
 use super::page::{self, FilePage};
@@ -34,18 +34,18 @@ pub(super) struct Read {
     pub(super) env: Arc<ToolEnv>,
 }
 
-struct Call<'a> {
+struct ReadArgs<'a> {
     file_path: &'a str,
     offset: usize,
     limit: usize,
 }
 
-fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
-    let args = Args::new(NAME, args, &["file_path", "offset", "limit"])?;
+fn parse(args: &Value) -> Result<ReadArgs<'_>, ToolError> {
+    let args = CallArgs::new(NAME, args, &["file_path", "offset", "limit"])?;
     let count = |name, min| -> Result<Option<usize>, ToolError> {
         Ok(args.opt_count(name, min)?.map(|n| usize::try_from(n).unwrap_or(usize::MAX)))
     };
-    Ok(Call {
+    Ok(ReadArgs {
         file_path: args.filled("file_path")?,
         // Line 0 is what some models call the first one.
         offset: count("offset", 0)?.unwrap_or(1).max(1),
@@ -105,7 +105,7 @@ fn regular(meta: &Metadata, real: &Path, name: &str) -> Result<(), ToolError> {
 
 fn read(
     env: &ToolEnv,
-    call: &Call<'_>,
+    call: &ReadArgs<'_>,
     ctx: &ToolCallContext,
     cancel: &CancellationToken,
 ) -> Result<ToolResult, ToolError> {
@@ -145,7 +145,7 @@ fn read(
     answer(&name, call, &page)
 }
 
-fn answer(name: &str, call: &Call<'_>, page: &FilePage) -> Result<ToolResult, ToolError> {
+fn answer(name: &str, call: &ReadArgs<'_>, page: &FilePage) -> Result<ToolResult, ToolError> {
     if page.shown == 0 {
         if page.first_missing == 1 && page.ended {
             return Ok(ToolResult::text(NAME, format!("({name} is empty)")));

@@ -11,7 +11,7 @@ const MAX_ENTRIES: usize = 20_000;
 
 /// What a thread knows about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum KnownContent {
     /// It saw this content.
     Current,
     /// It saw another content.
@@ -46,12 +46,12 @@ impl FileLedger {
     }
 
     /// Compares what a thread saw with what is there now.
-    pub(super) fn compare(&self, thread: &str, real: &Path, hash: &str) -> Seen {
+    pub(super) fn compare(&self, thread: &str, real: &Path, hash: &str) -> KnownContent {
         let seen = self.seen.lock().expect("no panic while the ledger is held");
         match seen.get(&(thread.to_owned(), real.to_owned())) {
-            None => Seen::Unknown,
-            Some(known) if known == hash => Seen::Current,
-            Some(_) => Seen::Stale,
+            None => KnownContent::Unknown,
+            Some(known) if known == hash => KnownContent::Current,
+            Some(_) => KnownContent::Stale,
         }
     }
 }
@@ -65,9 +65,9 @@ mod tests {
         let ledger = FileLedger::default();
         let path = Path::new("/x");
         ledger.note("a", path, hash(b"1"));
-        assert_eq!(ledger.compare("a", path, &hash(b"1")), Seen::Current);
-        assert_eq!(ledger.compare("a", path, &hash(b"2")), Seen::Stale);
-        assert_eq!(ledger.compare("b", path, &hash(b"1")), Seen::Unknown);
+        assert_eq!(ledger.compare("a", path, &hash(b"1")), KnownContent::Current);
+        assert_eq!(ledger.compare("a", path, &hash(b"2")), KnownContent::Stale);
+        assert_eq!(ledger.compare("b", path, &hash(b"1")), KnownContent::Unknown);
         assert_eq!(hash(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     }
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::args::{Args, invalid};
+use super::args::{CallArgs, invalid};
 use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
@@ -62,14 +62,14 @@ pub(super) fn registration() -> KeyRegistration {
 pub(super) struct TodoWrite;
 
 fn parse(args: &Value) -> Result<Vec<TodoItem>, ToolError> {
-    let args = Args::new(NAME, args, &["todos"])?;
+    let args = CallArgs::new(NAME, args, &["todos"])?;
     let list = args.opt_list("todos")?.ok_or_else(|| invalid("`todos` is missing; it must be a list"))?;
     if list.len() > MAX_TODOS {
         return Err(invalid(format!("`todos` has {} items; the maximum is {MAX_TODOS}", list.len())));
     }
     let item = |value| -> Result<TodoItem, ToolError> {
         // Other programs give items an id and a priority; both are dropped.
-        let item = Args::new("an item", value, &["content", "status", "activeForm", "id", "priority"])?;
+        let item = CallArgs::new("an item", value, &["content", "status", "activeForm", "id", "priority"])?;
         let status = match item.opt_text("status")? {
             None | Some("pending") => TodoStatus::Pending,
             Some("in_progress") => TodoStatus::InProgress,

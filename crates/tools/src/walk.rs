@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::ToolEnv;
 use aye_core::contract::path_policy::{PathAccess, PathCheck, PathPolicy};
 use aye_core::contract::tool::ToolCallContext;
-use aye_files::walk::Selection;
+use aye_files::walk::WalkFilter;
 
 /// How long a search may take.
 const MAX_TIME: Duration = Duration::from_secs(20);
@@ -124,7 +124,7 @@ pub(super) fn builder(
         !bounds.is_over() && (!is_dir || guard.admits(entry))
     };
     let mut builder =
-        aye_files::walk::builder(root, Selection { hidden, overrides, ..Selection::default() }, visit);
+        aye_files::walk::builder(root, WalkFilter { hidden, overrides, ..WalkFilter::default() }, visit);
     builder.sort_by_file_name(std::cmp::Ord::cmp);
     builder
 }

@@ -9,7 +9,7 @@ use reqwest::{Client, Response, Url};
 use serde_json::{Value, json};
 
 use super::ToolEnv;
-use super::args::{Args, invalid};
+use super::args::{CallArgs, invalid};
 use super::exec::{Spill, private_file};
 use super::text::binary_kind;
 use super::web_net::{AllowedHosts, guarded, plain_builder};
@@ -34,7 +34,7 @@ pub(super) struct WebFetch {
 
 fn parse(args: &Value) -> Result<Url, ToolError> {
     // Models know `prompt` from elsewhere; the page is given as it is.
-    let args = Args::new(NAME, args, &["url", "prompt"])?;
+    let args = CallArgs::new(NAME, args, &["url", "prompt"])?;
     args.opt_text("prompt")?;
     let text = args.filled("url")?.trim();
     Url::parse(text).map_err(|error| {

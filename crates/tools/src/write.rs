@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::ToolEnv;
-use super::args::Args;
-use super::change::{self, ChangedFile, PlannedChange, is_decided};
-use super::seen_files::Seen;
+use super::args::CallArgs;
+use super::change::{self, PlannedChange, PlannedFile, is_decided};
+use super::seen_files::KnownContent;
 use super::text::{LineEnding, TextFile, to_crlf};
 use aye_core::contract::tool::{
     FilePreview, Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput,
@@ -22,29 +22,29 @@ pub(super) struct Write {
 }
 
 fn parse(args: &Value) -> Result<(&str, &str), ToolError> {
-    let args = Args::new(NAME, args, &["file_path", "content"])?;
+    let args = CallArgs::new(NAME, args, &["file_path", "content"])?;
     Ok((args.filled("file_path")?, args.text("content")?))
 }
 
 fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedChange, ToolError> {
     let (file_path, content) = parse(args)?;
-    let subject = ChangedFile::look(env, file_path)?;
+    let subject = PlannedFile::look(env, file_path)?;
     let name = &subject.name;
     let after = match &subject.before {
         None => content.as_bytes().to_vec(),
         Some(bytes) => {
             match subject.seen(env, ctx) {
                 // Who decided saw the difference to the file as it is, and is asked again when it changes once more.
-                Seen::Stale if !is_decided(ctx) => {
+                KnownContent::Stale if !is_decided(ctx) => {
                     let message =
                         format!("{name} changed since it was read; Read it again before replacing it");
                     return Err(ToolError::ExecutionFailed(message));
                 }
-                Seen::Unknown if !is_decided(ctx) && *bytes != content.as_bytes() => {
+                KnownContent::Unknown if !is_decided(ctx) && *bytes != content.as_bytes() => {
                     let message = format!("{name} exists; Read it before replacing it, or use Edit");
                     return Err(ToolError::ExecutionFailed(message));
                 }
-                Seen::Stale | Seen::Unknown | Seen::Current => {}
+                KnownContent::Stale | KnownContent::Unknown | KnownContent::Current => {}
             }
             let Some(old) = TextFile::decode(bytes) else {
                 let message = format!("{name} is not UTF-8 text and cannot be replaced");

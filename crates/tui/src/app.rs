@@ -6,16 +6,16 @@ use super::approval::{Card, CardKind, QUIET_MS};
 use super::composer::Composer;
 use super::composer::vim::Vim;
 use super::diff::DiffLayout;
-use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UntrustedRow};
+use super::host::{GrantRow, HostInfo, QueuedRow, SkillRow, ThreadOwner, ThreadSync, UntrustedRow};
 use super::image_cache::ImageCache;
 use super::keymap::{Chord, Keymap};
 use super::picker::{Picker, PickerKind};
 use super::status::{Segment, StatusCommand};
 use super::theme::Theme;
-use super::thread_actions::Back;
+use super::thread_actions::RewindState;
 use super::transcript::{Moment, Transcript};
 use super::update::{Completion, MessageQueue, QuestionCards, ThemeState, ThreadLoading};
-use super::viewer::Reader;
+use super::viewer::Viewer;
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::record::{InboxRow, ThreadRecord};
@@ -157,7 +157,7 @@ pub struct App {
     /// The latest run.
     pub run_id: Option<RunId>,
     /// Who is awake on the conversation, when it is another process.
-    pub driver: Driver,
+    pub driver: ThreadOwner,
     /// Messages that wait for their turn.
     pub queue: MessageQueue,
     /// Open questions.
@@ -189,9 +189,9 @@ pub struct App {
     /// A list in place of the text.
     pub picker: Option<Picker>,
     /// Everything that was said and done on a screen of its own, while it is looked at.
-    pub viewer: Option<Reader>,
+    pub viewer: Option<Viewer>,
     /// The conversation on the whole screen, while that is the terminal's other one.
-    pub pane: Option<Reader>,
+    pub pane: Option<Viewer>,
     /// What waits over all conversations, while the list of it is open.
     pub inbox: Vec<InboxRow>,
     /// How many questions wait in other conversations.
@@ -205,7 +205,7 @@ pub struct App {
     /// The folder was trusted: what its files grant or run is used from then on, when nothing is active.
     pub(super) renews: Option<Moment>,
     /// Going back, and the list of conversations.
-    pub back: Back,
+    pub back: RewindState,
     /// The ledger of grants, while it is looked at.
     pub grants: Vec<GrantRow>,
     /// Pictures of the conversation that are shown.
@@ -285,7 +285,7 @@ impl App {
             transcript: Transcript::default(),
             run: RunState::Idle,
             run_id: None,
-            driver: Driver::Nobody,
+            driver: ThreadOwner::Nobody,
             queue: MessageQueue::default(),
             cards: QuestionCards::default(),
             focus: Focus::Composer,
@@ -309,7 +309,7 @@ impl App {
             skills: Vec::new(),
             untrusted: Vec::new(),
             renews: None,
-            back: Back::default(),
+            back: RewindState::default(),
             grants: Vec::new(),
             gallery: ImageCache::default(),
             expanded: false,
@@ -413,7 +413,7 @@ impl App {
     pub fn can_go_on(&self) -> bool {
         self.transcript.is_stopped()
             && matches!(self.run, RunState::Idle)
-            && matches!(self.driver, Driver::Nobody | Driver::Own)
+            && matches!(self.driver, ThreadOwner::Nobody | ThreadOwner::Own)
             && self.cards.open.is_empty()
             && self.queue.rows.is_empty()
     }

@@ -26,7 +26,7 @@ pub mod grant;
 mod keys;
 
 use ask::AskState;
-use edit::{Draft, Edit};
+use edit::{ArgumentEdit, EditorDocument};
 use form::FormState;
 use grant::GrantForm;
 
@@ -55,7 +55,7 @@ pub enum CardKind {
 
 /// How far an answer has come.
 #[derive(Clone, Debug)]
-pub enum Stage {
+pub enum CardStage {
     /// Nothing is answered.
     Open,
     /// The reason of a no is being written.
@@ -87,7 +87,7 @@ pub const SCOPES: [&str; 4] = ["this run", "this conversation", "this project", 
 
 /// What a key on a card leads to.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reply {
+pub enum CardAction {
     /// The card changed, or nothing happened.
     Taken,
     /// The key means nothing here.
@@ -97,7 +97,7 @@ pub enum Reply {
     /// Look at edited arguments.
     Review(Value),
     /// Open a text in the person's editor.
-    Editor(Draft),
+    Editor(EditorDocument),
     /// Answer several cards at once.
     Batch(Batch),
     /// No, and stop the run.
@@ -116,7 +116,7 @@ pub enum Reply {
 
 /// Whose question it is, when it is of another conversation than the one that is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct OtherThread {
     /// What that conversation is called.
     pub title: String,
     /// The root of its project.
@@ -163,7 +163,7 @@ pub struct Card {
     /// What kind of answer is wanted.
     pub kind: CardKind,
     /// How far the answer has come.
-    pub stage: Stage,
+    pub stage: CardStage,
     /// The state of a question with choices.
     pub ask: AskState,
     /// The state of a surface.
@@ -183,11 +183,11 @@ pub struct Card {
     /// What went wrong with the last answer.
     pub problem: Option<String>,
     /// Set when it belongs to another conversation.
-    pub elsewhere: Option<Elsewhere>,
+    pub elsewhere: Option<OtherThread>,
     /// The agent that asks, when another one set it to work.
     pub child: Option<String>,
     /// The call as the person changed it.
-    pub edit: Option<Edit>,
+    pub edit: Option<ArgumentEdit>,
     /// What goes with the answer.
     pub comment: Option<String>,
     /// A text of the editor that was not right yet.
@@ -237,7 +237,7 @@ impl Card {
             kind,
             ticket,
             question,
-            stage: Stage::Open,
+            stage: CardStage::Open,
             ask,
             surface,
             seen: None,
@@ -337,13 +337,16 @@ impl Card {
 
     /// Whether an answer is on its way.
     pub fn is_deciding(&self) -> bool {
-        matches!(self.stage, Stage::Deciding(_) | Stage::Stopping)
+        matches!(self.stage, CardStage::Deciding(_) | CardStage::Stopping)
     }
 
     /// Whether the person is in the middle of an answer.
     pub fn is_written_on(&self) -> bool {
         self.line().is_some()
-            || matches!(self.stage, Stage::Edit(_) | Stage::Hunks(_) | Stage::Away | Stage::Grant { .. })
+            || matches!(
+                self.stage,
+                CardStage::Edit(_) | CardStage::Hunks(_) | CardStage::Away | CardStage::Grant { .. }
+            )
     }
 
     /// Whether it was on the screen long enough to take a key.
@@ -354,17 +357,21 @@ impl Card {
     /// The line of text that is being written on the card.
     pub fn line(&self) -> Option<&Composer> {
         match &self.stage {
-            Stage::Reason(line) | Stage::Modify(line) | Stage::Comment(line) => Some(line),
-            Stage::Open if self.kind == CardKind::Form => self.surface.line(),
-            Stage::Open => self.ask.line(),
-            Stage::Grant(form) => form.line(),
-            Stage::Edit(_) | Stage::Hunks(_) | Stage::Away | Stage::Deciding(_) | Stage::Stopping => None,
+            CardStage::Reason(line) | CardStage::Modify(line) | CardStage::Comment(line) => Some(line),
+            CardStage::Open if self.kind == CardKind::Form => self.surface.line(),
+            CardStage::Open => self.ask.line(),
+            CardStage::Grant(form) => form.line(),
+            CardStage::Edit(_)
+            | CardStage::Hunks(_)
+            | CardStage::Away
+            | CardStage::Deciding(_)
+            | CardStage::Stopping => None,
         }
     }
 
     /// The columns there are for a text that is changed on the card.
     pub fn fit(&mut self, columns: u16) {
-        if let Stage::Edit(text) = &mut self.stage {
+        if let CardStage::Edit(text) = &mut self.stage {
             text.set_width(columns);
         }
     }
@@ -384,18 +391,18 @@ impl Card {
         let one_line = aye_core::contract::display::visible_line(text).replace('⏎', " ");
         let line = match &mut self.stage {
             // A command may have several lines.
-            Stage::Edit(command) => {
+            CardStage::Edit(command) => {
                 let text = text.replace("\r\n", "\n").replace('\r', "\n");
                 command.insert_text(&aye_core::contract::display::visible(&text));
                 return true;
             }
-            Stage::Reason(line) | Stage::Modify(line) | Stage::Comment(line) => Some(&mut **line),
-            Stage::Open if self.kind == CardKind::Form => self.surface.line_mut(),
-            Stage::Open => self.ask.line_mut(),
+            CardStage::Reason(line) | CardStage::Modify(line) | CardStage::Comment(line) => Some(&mut **line),
+            CardStage::Open if self.kind == CardKind::Form => self.surface.line_mut(),
+            CardStage::Open => self.ask.line_mut(),
             // Nothing is written there: a paste is not an answer, and not a message either.
-            Stage::Hunks(_) | Stage::Away => return true,
-            Stage::Grant(form) => return form.insert(&one_line),
-            Stage::Deciding(_) | Stage::Stopping => None,
+            CardStage::Hunks(_) | CardStage::Away => return true,
+            CardStage::Grant(form) => return form.insert(&one_line),
+            CardStage::Deciding(_) | CardStage::Stopping => None,
         };
         let Some(line) = line else { return false };
         line.insert_text(&one_line);

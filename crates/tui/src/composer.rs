@@ -21,7 +21,7 @@ const UNDO_STEPS: usize = 200;
 
 /// What kind of change came last, so that typing a word is undone at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum EditKind {
     Typing,
     Deleting,
     /// Deleted to be put back; more of it in the same breath joins.
@@ -47,7 +47,7 @@ pub struct Composer {
     redo: Vec<State>,
     /// While changes are undone as one: whether there was one yet.
     group: Option<bool>,
-    last: Option<Change>,
+    last: Option<EditKind>,
     killed: KillRing,
     pastes: Vec<Paste>,
     /// The number of the last picture that was attached.
@@ -111,21 +111,21 @@ impl Composer {
 
     /// Empties the composer; undo brings the text back.
     pub fn clear(&mut self) {
-        self.save(Change::Other);
+        self.save(EditKind::Other);
         self.text.clear();
         self.caret = 0;
     }
 
     /// Replaces the text, with the caret at its end.
     pub fn set(&mut self, text: impl Into<String>) {
-        self.save(Change::Other);
+        self.save(EditKind::Other);
         self.text = text.into();
         self.caret = self.text.len();
     }
 
     /// Puts text before what is written, on lines of its own.
     pub fn put_back(&mut self, text: &str) {
-        self.save(Change::Other);
+        self.save(EditKind::Other);
         let gap = if self.text.is_empty() { "" } else { "\n\n" };
         self.text.insert_str(0, &format!("{text}{gap}"));
         self.caret = self.text.len();
@@ -133,7 +133,7 @@ impl Composer {
 
     /// Types a character.
     pub fn insert(&mut self, c: char) {
-        self.save(if c.is_whitespace() { Change::Other } else { Change::Typing });
+        self.save(if c.is_whitespace() { EditKind::Other } else { EditKind::Typing });
         self.text.insert(self.caret, c);
         self.caret += c.len_utf8();
         // The character may have joined the one after it.
@@ -142,14 +142,14 @@ impl Composer {
 
     /// Puts text at the caret.
     pub fn insert_text(&mut self, text: &str) {
-        self.save(Change::Other);
+        self.save(EditKind::Other);
         self.text.insert_str(self.caret, text);
         self.caret = boundary_at_or_after(&self.text, self.caret + text.len());
     }
 
     /// Replaces a range of bytes by a text and leaves the caret behind it.
     pub fn replace(&mut self, range: std::ops::Range<usize>, text: &str) {
-        self.save(Change::Other);
+        self.save(EditKind::Other);
         let start = range.start;
         self.text.replace_range(range, text);
         self.caret = boundary_at_or_after(&self.text, start + text.len());
@@ -200,8 +200,8 @@ impl Composer {
         self.last = None;
     }
 
-    fn save(&mut self, change: Change) {
-        let joined = matches!(change, Change::Typing | Change::Deleting) && self.last == Some(change);
+    fn save(&mut self, change: EditKind) {
+        let joined = matches!(change, EditKind::Typing | EditKind::Deleting) && self.last == Some(change);
         if !joined && self.group != Some(true) {
             self.undo.push((self.text.clone(), self.caret));
             if self.undo.len() > UNDO_STEPS {
@@ -220,9 +220,9 @@ impl Composer {
         if from >= to {
             return;
         }
-        let goes_on = self.last == Some(Change::Killing);
+        let goes_on = self.last == Some(EditKind::Killing);
         let is_left = to == self.caret;
-        self.save(if kill { Change::Killing } else { Change::Deleting });
+        self.save(if kill { EditKind::Killing } else { EditKind::Deleting });
         let removed: String = self.text.drain(from..to).collect();
         if kill {
             self.killed.add(removed, goes_on, is_left);
@@ -352,7 +352,7 @@ impl Composer {
         let is_kept = self.text.is_empty() || self.undo.last().is_some_and(|(text, _)| *text == self.text);
         if self.browsing.is_none() && !is_kept {
             // Whoever changes what was said before gets back what was being written by undoing.
-            self.save(Change::Other);
+            self.save(EditKind::Other);
         }
         let draft = self.browsing.take().map_or_else(|| self.text.clone(), |(_, draft)| draft);
         self.text = self.with_marks_of(&self.history[before].clone());

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::app::{App, WallClock};
-use super::graphics::Reply;
+use super::graphics::TerminalReply;
 use super::highlight::Highlighter;
 use super::host::{Host, HostEvent, ModelMsg, ProgramMsg, QuestionMsg, ThreadMsg, WritingMsg};
 use super::image_cache::ImageCache;
 use super::input::{Input, TerminalEvent};
 use super::msg::Msg;
-use super::status::{Progress, StatusCommand};
+use super::status::{StatusCommand, TitleProgress};
 use super::terminal::{self, LiveTerminal, Output, TerminalGuard, TtyOut};
 use super::transcript::Moment;
-use super::view::{self, Look};
+use super::view::{self, RenderStyle};
 use super::{Cause, ExitStatus, TuiError, TuiOptions};
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::lifecycle::ToolCallOutcome;
@@ -29,7 +29,7 @@ mod screen;
 #[cfg(test)]
 mod tests;
 
-use commands::{OwnTty, Stage, Tty};
+use commands::{OwnTty, Tty, UiLoop};
 pub(crate) use perform::Performer;
 use screen::Screen;
 
@@ -75,7 +75,7 @@ pub(super) async fn run(
 
     let colours = Arc::new(tokio::sync::Notify::new());
     let notify = Arc::clone(&colours);
-    let look = Look {
+    let look = RenderStyle {
         theme: options.theme.on(options.background).clone().with_links(options.links.clone()),
         highlighter: Highlighter::in_thread(move || notify.notify_one()),
     };
@@ -85,7 +85,7 @@ pub(super) async fn run(
         restore.also(b"\x1b[23;2t");
     }
     if abilities.progress {
-        restore.also(Progress::None.bytes());
+        restore.also(TitleProgress::None.bytes());
     }
     let out = Output::new(TtyOut, options.abilities.utf8);
     let live = LiveTerminal::new(out, size.0, size.1, options.reflow)
@@ -123,14 +123,14 @@ pub(super) async fn run(
     screen.append(view::banner(&app.info, size.0, &screen.look.theme));
     let waits = Loop { keys, events, answers, colours, started: Instant::now() };
     let performer = Performer::new(host, answers_in);
-    let mut stage = Stage { app, screen, waits, performer, tty: OwnTty { guard, input } };
+    let mut stage = UiLoop { app, screen, waits, performer, tty: OwnTty { guard, input } };
 
     let cause = match stage.begin(&options).await {
         Ok(None) => stage.turn().await,
         Ok(Some(cause)) => Ok(cause),
         Err(error) => Err(error),
     };
-    let Stage { app, mut screen, mut performer, tty: OwnTty { guard, input }, .. } = stage;
+    let UiLoop { app, mut screen, mut performer, tty: OwnTty { guard, input }, .. } = stage;
     drop(input);
     let ended = screen.leave_other();
     // The text that was not sent is of no use on the screen of the shell.
@@ -150,7 +150,7 @@ pub(super) async fn run(
     Ok(ExitStatus { thread: app.thread_id().cloned(), waiting: app.own_cards(), cause })
 }
 
-impl<W: std::io::Write, T: Tty> Stage<W, T> {
+impl<W: std::io::Write, T: Tty> UiLoop<W, T> {
     /// Asks for what is shown first, and shows the first frame.
     async fn begin(&mut self, options: &TuiOptions) -> Result<Option<Cause>, TuiError> {
         let mut first = match (&options.thread, options.choose_thread) {
@@ -289,8 +289,8 @@ fn of_terminal(event: TerminalEvent) -> Msg {
         TerminalEvent::Resize(width, height) => Msg::Resize(width, height),
         TerminalEvent::Focus(is_in_front) => Msg::Focus(is_in_front),
         TerminalEvent::Background(background) => Msg::Background(background),
-        TerminalEvent::Reply(Reply::Attributes { sixel, .. }) => {
-            Msg::Reply(Reply::Attributes { sixel, cell: terminal::cell() })
+        TerminalEvent::Reply(TerminalReply::Attributes { sixel, .. }) => {
+            Msg::Reply(TerminalReply::Attributes { sixel, cell: terminal::cell() })
         }
         TerminalEvent::Reply(reply) => Msg::Reply(reply),
         TerminalEvent::Hangup => Msg::Hangup,

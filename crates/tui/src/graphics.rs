@@ -40,7 +40,7 @@ const CELL: (u32, u32) = (10, 20);
 
 /// What a terminal is asked. One that does not know a question says nothing; all know the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum TerminalQuery {
     /// Its name.
     Name,
     /// How many pixels a cell has.
@@ -51,21 +51,21 @@ pub enum Question {
     Attributes,
 }
 
-impl Question {
+impl TerminalQuery {
     /// What asks it.
     pub fn bytes(self) -> &'static [u8] {
         match self {
-            Question::Name => b"\x1b[>q",
-            Question::Cell => b"\x1b[16t",
-            Question::Colours => b"\x1b[?1;1;0S",
-            Question::Attributes => b"\x1b[c",
+            TerminalQuery::Name => b"\x1b[>q",
+            TerminalQuery::Cell => b"\x1b[16t",
+            TerminalQuery::Colours => b"\x1b[?1;1;0S",
+            TerminalQuery::Attributes => b"\x1b[c",
         }
     }
 }
 
 /// What it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum TerminalReply {
     /// Who made it.
     Name(TerminalKind),
     /// Columns and rows of pixels of a cell.
@@ -117,7 +117,7 @@ fn places_pictures(name: &str) -> bool {
 
 /// A picture on so many columns; everything else follows from that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ImagePlacement {
     /// The number that the terminal knows it by.
     pub id: u32,
     /// Columns of cells.
@@ -126,35 +126,37 @@ pub struct Place {
     pub rows: u16,
 }
 
-impl Place {
+impl ImagePlacement {
     /// The place of a picture in at most so many columns and rows.
-    pub fn within(image: &ImageRef, (columns, rows): (u16, u16)) -> Option<Place> {
+    pub fn within(image: &ImageRef, (columns, rows): (u16, u16)) -> Option<ImagePlacement> {
         let natural = u16::try_from(image.width.div_ceil(CELL.0)).unwrap_or(u16::MAX);
         let most = columns.min(natural).min(MARKS.len() as u16);
-        (1..=most).rev().map(|columns| Place::on(image, columns)).find(|place| place.rows <= rows).or_else(
-            || {
-                let narrow = Place::on(image, 1);
-                (most > 0 && rows > 0).then_some(Place { rows: narrow.rows.min(rows), ..narrow })
-            },
-        )
+        (1..=most)
+            .rev()
+            .map(|columns| ImagePlacement::on(image, columns))
+            .find(|place| place.rows <= rows)
+            .or_else(|| {
+                let narrow = ImagePlacement::on(image, 1);
+                (most > 0 && rows > 0).then_some(ImagePlacement { rows: narrow.rows.min(rows), ..narrow })
+            })
     }
 
     /// The place of a picture on so many columns, with its shape: a cell is twice as high as it is wide.
-    fn on(image: &ImageRef, columns: u16) -> Place {
+    fn on(image: &ImageRef, columns: u16) -> ImagePlacement {
         let (wide, high) = (u64::from(image.width.max(1)), u64::from(image.height));
         let rows = (u64::from(columns) * high + wide) / (2 * wide);
         let rows = u16::try_from(rows.clamp(1, MARKS.len() as u64)).unwrap_or(1);
-        Place { id: number(&image.hash, columns), columns, rows }
+        ImagePlacement { id: number(&image.hash, columns), columns, rows }
     }
 
     /// The place with that number, when it is one of this picture.
-    pub fn of(image: &ImageRef, id: u32) -> Option<Place> {
-        (1..=MARKS.len() as u16).find(|n| number(&image.hash, *n) == id).map(|n| Place::on(image, n))
+    pub fn of(image: &ImageRef, id: u32) -> Option<ImagePlacement> {
+        (1..=MARKS.len() as u16).find(|n| number(&image.hash, *n) == id).map(|n| ImagePlacement::on(image, n))
     }
 
     /// The place of one that is drawn.
-    pub fn of_plate(image: &ImageRef, drawn: &Drawn) -> Place {
-        Place { id: number(&image.hash, drawn.columns), columns: drawn.columns, rows: drawn.rows }
+    pub fn of_plate(image: &ImageRef, drawn: &Drawn) -> ImagePlacement {
+        ImagePlacement { id: number(&image.hash, drawn.columns), columns: drawn.columns, rows: drawn.rows }
     }
 
     /// The text that stands for it, row by row.
@@ -177,7 +179,7 @@ impl Place {
         let mut out = Vec::with_capacity(text.len() + text.len() / 256 + 128);
         let mut head = String::new();
         let format = if packed.has_alpha { 32 } else { 24 };
-        let Place { id, columns, rows } = self;
+        let ImagePlacement { id, columns, rows } = self;
         let (width, height) = (packed.width, packed.height);
         let _ = write!(head, "a=T,U=1,q=2,f={format},o=z,s={width},v={height},i={id},c={columns},r={rows},");
         let mut chunks = text.as_bytes().chunks(CHUNK).peekable();
@@ -216,7 +218,7 @@ pub fn ids<'a>(lines: &'a [Line<'static>]) -> impl Iterator<Item = u32> + 'a {
     lines.iter().flat_map(|line| &line.spans).filter_map(id_of)
 }
 
-/// Whether text is a row of a picture as [`Place::lines`] makes it, and nothing else.
+/// Whether text is a row of a picture as [`ImagePlacement::lines`] makes it, and nothing else.
 pub fn is_row(text: &str) -> bool {
     text.starts_with(PLACEHOLDER) && text.chars().all(|c| c == PLACEHOLDER || MARKS.binary_search(&c).is_ok())
 }
@@ -254,7 +256,8 @@ mod tests {
 
     #[test]
     fn a_place_keeps_the_shape_and_is_never_larger_than_the_picture() {
-        let of = |w, h, most| Place::within(&image(w, h), most).map(|place| (place.columns, place.rows));
+        let of =
+            |w, h, most| ImagePlacement::within(&image(w, h), most).map(|place| (place.columns, place.rows));
         assert_eq!(of(640, 480, (48, 12)), Some((33, 12)));
         assert_eq!(of(640, 480, (20, 12)), Some((20, 8)));
         assert_eq!(of(640, 480, (120, 40)), Some((64, 24)));
@@ -262,17 +265,17 @@ mod tests {
         assert_eq!(of(8000, 10, (48, 12)), Some((48, 1)));
         assert_eq!(of(10, 8000, (48, 12)), Some((1, 12)));
         assert_eq!(of(640, 480, (0, 12)), None);
-        let place = Place::within(&image(640, 480), (48, 12)).unwrap();
-        assert_eq!(Place::of(&image(640, 480), place.id), Some(place));
+        let place = ImagePlacement::within(&image(640, 480), (48, 12)).unwrap();
+        assert_eq!(ImagePlacement::of(&image(640, 480), place.id), Some(place));
         assert!((1..1 << 24).contains(&place.id));
-        let other = Place::within(&image(640, 480), (20, 12)).unwrap();
+        let other = ImagePlacement::within(&image(640, 480), (20, 12)).unwrap();
         assert_ne!(place.id, other.id);
     }
 
     #[test]
     fn each_cell_says_its_row_and_column() {
         assert!(MARKS.is_sorted());
-        let place = Place { id: 0x01_02_03, columns: 3, rows: 2 };
+        let place = ImagePlacement { id: 0x01_02_03, columns: 3, rows: 2 };
         let lines = place.lines(2);
         let text: Vec<String> = lines.iter().map(ToString::to_string).collect();
         assert_eq!(text[1], "  \u{10eeee}\u{30d}\u{305}\u{10eeee}\u{30d}\u{30d}\u{10eeee}\u{30d}\u{30e}");
@@ -288,7 +291,7 @@ mod tests {
     #[test]
     fn a_picture_goes_in_pieces_of_base64() {
         let packed = Packed { width: 70, height: 50, has_alpha: false, zlib: vec![7; 4000] };
-        let bytes = Place { id: 9, columns: 7, rows: 3 }.bytes(&packed);
+        let bytes = ImagePlacement { id: 9, columns: 7, rows: 3 }.bytes(&packed);
         let text = String::from_utf8(bytes).unwrap();
         let pieces: Vec<&str> = text.split_terminator("\u{1b}\\").collect();
         assert_eq!(pieces.len(), 2);
@@ -298,7 +301,7 @@ mod tests {
         let last = pieces[1].strip_prefix("\u{1b}_Gq=2,m=0;").unwrap();
         assert_eq!(STANDARD.decode(format!("{first}{last}")).unwrap(), packed.zlib);
         let small = Packed { has_alpha: true, zlib: vec![1, 2, 3], ..packed };
-        let text = String::from_utf8(Place { id: 9, columns: 7, rows: 3 }.bytes(&small)).unwrap();
+        let text = String::from_utf8(ImagePlacement { id: 9, columns: 7, rows: 3 }.bytes(&small)).unwrap();
         assert_eq!(text, "\u{1b}_Ga=T,U=1,q=2,f=32,o=z,s=70,v=50,i=9,c=7,r=3,m=0;AQID\u{1b}\\");
     }
 }

@@ -49,7 +49,7 @@ type Jobs = Mutex<Sender<(HighlightJob, Option<Sender<()>>)>>;
 
 /// The colours of one block as far as they are known.
 #[derive(Debug, Default)]
-struct Found {
+struct HighlightState {
     lines: VecDeque<Pieces>,
     /// Lines that were taken from the front.
     taken: usize,
@@ -64,7 +64,7 @@ struct Found {
 pub struct CodeBlock {
     id: u64,
     highlighter: Highlighter,
-    found: Arc<Mutex<Found>>,
+    found: Arc<Mutex<HighlightState>>,
     opened: Option<String>,
 }
 
@@ -90,7 +90,7 @@ impl Highlighter {
         let language = token(language);
         let plain =
             matches!(*self.0, Engine::Off) || language.is_empty() || PLAIN.contains(&language.as_str());
-        let found = Arc::new(Mutex::new(Found { given_up: plain, ..Found::default() }));
+        let found = Arc::new(Mutex::new(HighlightState { given_up: plain, ..HighlightState::default() }));
         CodeBlock {
             // Jobs are worked in order, so the place is free again only after the block was closed.
             id: Arc::as_ptr(&found) as u64,
@@ -202,7 +202,7 @@ impl CodeBlock {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Found> {
+    fn lock(&self) -> MutexGuard<'_, HighlightState> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

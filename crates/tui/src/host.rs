@@ -17,10 +17,10 @@ mod writing;
 
 pub use images::{Attach, Attached, ImageCmd, ImageHost, ImageMsg};
 pub use models::{ModelCmd, ModelHost, ModelMsg, ModelRow, Price, Secret};
-pub use program::{Choice, HostInfo, Page, ProgramCmd, ProgramHost, ProgramMsg, Renewal, UntrustedRow};
+pub use program::{Choice, HostInfo, ProgramCmd, ProgramHost, ProgramMsg, Renewal, TextPage, UntrustedRow};
 pub use questions::{GrantRow, OpenedQuestion, QuestionCmd, QuestionHost, QuestionMsg, Review, RuleRow};
 pub use threads::{
-    Driver, Earlier, ExportFormat, OpenedThread, QueuedRow, Shell, ThreadCmd, ThreadHost, ThreadMsg,
+    Earlier, ExportFormat, OpenedThread, QueuedRow, Shell, ThreadCmd, ThreadHost, ThreadMsg, ThreadOwner,
     ThreadSync, UserInput,
 };
 pub use writing::{KeepDraft, MentionRow, SkillRow, WritingCmd, WritingHost, WritingMsg};

@@ -6,14 +6,14 @@ use std::sync::Arc;
 mod protocol;
 
 use super::app::App;
-use super::graphics::Place;
+use super::graphics::ImagePlacement;
 use super::msg::Cmd;
 use super::theme::Depth;
 use super::transcript::{Entry, Moment};
 use crate::host::ImageCmd;
 use aye_core::contract::image::{Drawn, ImageRef, Packed, Pixels};
-use protocol::Heard;
-pub use protocol::Way;
+pub use protocol::ImageProtocol;
+use protocol::ImageSupport;
 
 /// So many are kept; each has some 60 KiB.
 const KEPT: usize = 64;
@@ -28,7 +28,7 @@ pub const INDENT: u16 = 2;
 
 /// How pictures are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Images {
+pub enum ImageMode {
     /// In pixels where the terminal draws them, else with cells.
     #[default]
     Auto,
@@ -44,7 +44,7 @@ pub enum Images {
 
 /// What is known of a picture.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Shown {
+pub enum ImageState {
     /// It is on its way.
     Asked,
     /// It is here, to be drawn with cells.
@@ -62,14 +62,14 @@ pub enum Shown {
 pub struct ImageCache {
     /// In how many colours pictures are drawn; `None`: not at all.
     depth: Option<Depth>,
-    images: Images,
-    way: Way,
-    heard: Heard,
+    images: ImageMode,
+    way: ImageProtocol,
+    heard: ImageSupport,
     /// Pictures are not asked for before: until then the terminal may say how it wants them.
     held: Option<Moment>,
     /// Columns and rows of cells that one may take that is printed.
     room: (u16, u16),
-    known: HashMap<String, (ImageRef, Shown)>,
+    known: HashMap<String, (ImageRef, ImageState)>,
     order: VecDeque<String>,
     /// Which conversation was looked at, how many entries it had, and how many results with pictures.
     looked: (u32, usize, usize),
@@ -83,8 +83,8 @@ impl ImageCache {
 
     /// As the person wants it.
     #[must_use]
-    pub fn shown(self, images: Images) -> ImageCache {
-        let depth = if images == Images::Off { None } else { self.depth };
+    pub fn shown(self, images: ImageMode) -> ImageCache {
+        let depth = if images == ImageMode::Off { None } else { self.depth };
         ImageCache { depth, images, ..self }
     }
 
@@ -94,49 +94,54 @@ impl ImageCache {
     }
 
     /// What is known of a picture. Nothing is known of one that is not shown.
-    pub fn get(&self, image: &ImageRef) -> Option<&Shown> {
+    pub fn get(&self, image: &ImageRef) -> Option<&ImageState> {
         self.known.get(&image.hash).map(|(_, shown)| shown)
     }
 
     /// How many of these are not on their way: lines that were laid out with fewer are stale.
     pub fn ready(&self, images: &[ImageRef]) -> usize {
-        images.iter().filter(|image| !matches!(self.get(image), Some(Shown::Asked))).count()
+        images.iter().filter(|image| !matches!(self.get(image), Some(ImageState::Asked))).count()
     }
 
     /// How these are shown: lines that were laid out at another number are stale.
     pub fn stage(&self, images: &[ImageRef]) -> usize {
-        let packed = images.iter().filter(|image| matches!(self.get(image), Some(Shown::Packed(_)))).count();
+        let packed =
+            images.iter().filter(|image| matches!(self.get(image), Some(ImageState::Packed(_)))).count();
         self.ready(images) + packed * (images.len() + 1)
     }
 
     /// The place with that number, and what is shown there.
-    pub fn place(&self, id: u32) -> Option<(Place, &Packed)> {
+    pub fn place(&self, id: u32) -> Option<(ImagePlacement, &Packed)> {
         self.known.values().find_map(|(image, shown)| match shown {
-            Shown::Packed(packed) => Some((Place::of(image, id)?, &**packed)),
-            Shown::Asked | Shown::Here(_) | Shown::Plate(_) | Shown::Broken(_) => None,
+            ImageState::Packed(packed) => Some((ImagePlacement::of(image, id)?, &**packed)),
+            ImageState::Asked | ImageState::Here(_) | ImageState::Plate(_) | ImageState::Broken(_) => None,
         })
     }
 
     /// What is drawn where that number stands.
     pub fn plate(&self, id: u32) -> Option<&Arc<Drawn>> {
         self.known.values().find_map(|(image, shown)| match shown {
-            Shown::Plate(drawn) if Place::of_plate(image, drawn).id == id => Some(drawn),
-            Shown::Plate(_) | Shown::Packed(_) | Shown::Asked | Shown::Here(_) | Shown::Broken(_) => None,
+            ImageState::Plate(drawn) if ImagePlacement::of_plate(image, drawn).id == id => Some(drawn),
+            ImageState::Plate(_)
+            | ImageState::Packed(_)
+            | ImageState::Asked
+            | ImageState::Here(_)
+            | ImageState::Broken(_) => None,
         })
     }
 
     /// Takes in what came of a picture.
     pub fn take(&mut self, hash: &str, pixels: Result<Pixels, String>) {
         // A better one is on its way, or here.
-        if self.way == Way::Cells {
-            self.set(hash, pixels.map(|pixels| Shown::Here(Arc::new(pixels))));
+        if self.way == ImageProtocol::Cells {
+            self.set(hash, pixels.map(|pixels| ImageState::Here(Arc::new(pixels))));
         }
     }
 
     /// The same for a terminal that places pixels.
     pub fn take_packed(&mut self, hash: &str, packed: Result<Packed, String>) {
-        if self.way == Way::Placed {
-            self.set(hash, packed.map(|packed| Shown::Packed(Arc::new(packed))));
+        if self.way == ImageProtocol::Placed {
+            self.set(hash, packed.map(|packed| ImageState::Packed(Arc::new(packed))));
             self.forget_heavy();
         }
     }
@@ -149,21 +154,21 @@ impl ImageCache {
                 matches!(self.wanted(image), Cmd::Image(ImageCmd::Plate(_, now))
                     if (now.drawing, now.cell) == (drawn.canvas.drawing, drawn.canvas.cell))
             }
-            (Err(_), Some(_)) => matches!(self.way, Way::Drawn(_)),
+            (Err(_), Some(_)) => matches!(self.way, ImageProtocol::Drawn(_)),
             (_, None) => false,
         };
         if is_wanted {
-            self.set(hash, drawn.map(|drawn| Shown::Plate(Arc::new(drawn))));
+            self.set(hash, drawn.map(|drawn| ImageState::Plate(Arc::new(drawn))));
             self.forget_heavy();
         }
     }
 
     fn forget_heavy(&mut self) {
-        let bytes = |known: &HashMap<String, (ImageRef, Shown)>| -> usize {
-            let of = |(_, shown): &(ImageRef, Shown)| match shown {
-                Shown::Packed(packed) => packed.zlib.len(),
-                Shown::Plate(drawn) => drawn.bytes.len(),
-                Shown::Asked | Shown::Here(_) | Shown::Broken(_) => 0,
+        let bytes = |known: &HashMap<String, (ImageRef, ImageState)>| -> usize {
+            let of = |(_, shown): &(ImageRef, ImageState)| match shown {
+                ImageState::Packed(packed) => packed.zlib.len(),
+                ImageState::Plate(drawn) => drawn.bytes.len(),
+                ImageState::Asked | ImageState::Here(_) | ImageState::Broken(_) => 0,
             };
             known.values().map(of).sum()
         };
@@ -172,9 +177,9 @@ impl ImageCache {
         }
     }
 
-    fn set(&mut self, hash: &str, shown: Result<Shown, String>) {
+    fn set(&mut self, hash: &str, shown: Result<ImageState, String>) {
         if let Some((_, known)) = self.known.get_mut(hash) {
-            *known = shown.unwrap_or_else(Shown::Broken);
+            *known = shown.unwrap_or_else(ImageState::Broken);
         }
     }
 
@@ -182,7 +187,7 @@ impl ImageCache {
         if self.known.contains_key(&image.hash) {
             return;
         }
-        self.known.insert(image.hash.clone(), (image.clone(), Shown::Asked));
+        self.known.insert(image.hash.clone(), (image.clone(), ImageState::Asked));
         self.order.push_back(image.hash.clone());
         if self.order.len() > KEPT {
             self.forget_oldest();

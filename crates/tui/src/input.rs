@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::graphics::Reply;
+use super::graphics::TerminalReply;
 use super::theme::Background;
 
 mod decode;
@@ -45,7 +45,7 @@ pub enum TerminalEvent {
     /// The terminal says what is behind the text.
     Background(Background),
     /// The terminal says something about itself.
-    Reply(Reply),
+    Reply(TerminalReply),
     /// The terminal is gone; no event follows.
     Hangup,
 }
@@ -53,28 +53,28 @@ pub enum TerminalEvent {
 /// The thread that reads the terminal, and the task that hears of a new size. Both end when this is dropped.
 #[derive(Debug)]
 pub struct Input {
-    shared: Arc<Shared>,
+    shared: Arc<InputState>,
     wake: PipeWriter,
     thread: Option<JoinHandle<()>>,
     resizes: Option<tokio::task::JoinHandle<()>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ReaderState {
     Running,
     Paused,
     Stopped,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct InputState {
     /// What is wanted, and what the thread does.
-    state: Mutex<(State, State)>,
+    state: Mutex<(ReaderState, ReaderState)>,
     changed: Condvar,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, (State, State)> {
+impl InputState {
+    fn lock(&self) -> MutexGuard<'_, (ReaderState, ReaderState)> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -105,14 +105,16 @@ impl Input {
         events: UnboundedSender<TerminalEvent>,
     ) -> io::Result<Input> {
         let (waked, wake) = io::pipe()?;
-        let shared =
-            Arc::new(Shared { state: Mutex::new((State::Running, State::Running)), changed: Condvar::new() });
+        let shared = Arc::new(InputState {
+            state: Mutex::new((ReaderState::Running, ReaderState::Running)),
+            changed: Condvar::new(),
+        });
         let theirs = Arc::clone(&shared);
         let thread = thread::Builder::new().name("input".into()).stack_size(256 * 1024).spawn(move || {
             let mut reader =
-                Reader { source, waked, events, decoder: InputDecoder::default(), shared: &theirs };
+                InputReader { source, waked, events, decoder: InputDecoder::default(), shared: &theirs };
             reader.run();
-            theirs.lock().1 = State::Stopped;
+            theirs.lock().1 = ReaderState::Stopped;
             theirs.changed.notify_all();
         })?;
         Ok(Input { shared, wake, thread: Some(thread), resizes: None })
@@ -120,23 +122,23 @@ impl Input {
 
     /// Stops reading; when it returns, not a byte more is taken. For an editor or a stop by Ctrl-Z.
     pub fn pause(&self) {
-        self.ask(State::Paused);
+        self.ask(ReaderState::Paused);
     }
 
     /// Reads again.
     pub fn resume(&self) {
-        self.ask(State::Running);
+        self.ask(ReaderState::Running);
     }
 
-    fn ask(&self, wanted: State) {
+    fn ask(&self, wanted: ReaderState) {
         let mut state = self.shared.lock();
-        if state.0 != State::Stopped {
+        if state.0 != ReaderState::Stopped {
             state.0 = wanted;
         }
         self.shared.changed.notify_all();
         // A full pipe wakes the thread just as well.
         let _ = (&self.wake).write_all(b"!");
-        while state.1 != state.0 && state.1 != State::Stopped {
+        while state.1 != state.0 && state.1 != ReaderState::Stopped {
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -147,22 +149,22 @@ impl Drop for Input {
         if let Some(task) = self.resizes.take() {
             task.abort();
         }
-        self.ask(State::Stopped);
+        self.ask(ReaderState::Stopped);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-struct Reader<'a, S> {
+struct InputReader<'a, S> {
     source: S,
     waked: io::PipeReader,
     events: UnboundedSender<TerminalEvent>,
     decoder: InputDecoder,
-    shared: &'a Shared,
+    shared: &'a InputState,
 }
 
-impl<S: AsFd> Reader<'_, S> {
+impl<S: AsFd> InputReader<'_, S> {
     fn run(&mut self) {
         let mut bytes = Vec::with_capacity(4096);
         let mut found = Vec::new();
@@ -243,9 +245,9 @@ impl<S: AsFd> Reader<'_, S> {
                 self.shared.changed.notify_all();
             }
             match wanted {
-                State::Running => return true,
-                State::Stopped => return false,
-                State::Paused => {
+                ReaderState::Running => return true,
+                ReaderState::Stopped => return false,
+                ReaderState::Paused => {
                     state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
             }

@@ -16,7 +16,7 @@ pub use load::KeymapError;
 
 /// Where a key is pressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
+pub enum KeyContext {
     /// Anywhere, when the place itself says nothing about the key.
     Global,
     /// In the text that is being written.
@@ -25,7 +25,7 @@ pub enum Place {
     Empty,
     /// In the same, while a queued message is chosen; what is not said here is as when nothing is written.
     Queue,
-    /// In the same, while letters are commands of vi; what is not said here is as in [`Place::Composer`].
+    /// In the same, while letters are commands of vi; what is not said here is as in [`KeyContext::Composer`].
     Vim,
     /// On a question.
     Card,
@@ -35,67 +35,69 @@ pub enum Place {
     Viewer,
 }
 
-impl Place {
+impl KeyContext {
     /// All of them, in the order of the help.
-    pub const ALL: [Place; 8] = [
-        Place::Composer,
-        Place::Empty,
-        Place::Queue,
-        Place::Vim,
-        Place::Card,
-        Place::List,
-        Place::Viewer,
-        Place::Global,
+    pub const ALL: [KeyContext; 8] = [
+        KeyContext::Composer,
+        KeyContext::Empty,
+        KeyContext::Queue,
+        KeyContext::Vim,
+        KeyContext::Card,
+        KeyContext::List,
+        KeyContext::Viewer,
+        KeyContext::Global,
     ];
 
     /// The name of its table.
     pub fn name(self) -> &'static str {
         match self {
-            Place::Global => "global",
-            Place::Composer => "composer",
-            Place::Empty => "empty",
-            Place::Queue => "queue",
-            Place::Vim => "vim",
-            Place::Card => "card",
-            Place::List => "list",
-            Place::Viewer => "viewer",
+            KeyContext::Global => "global",
+            KeyContext::Composer => "composer",
+            KeyContext::Empty => "empty",
+            KeyContext::Queue => "queue",
+            KeyContext::Vim => "vim",
+            KeyContext::Card => "card",
+            KeyContext::List => "list",
+            KeyContext::Viewer => "viewer",
         }
     }
 
-    fn from_name(name: &str) -> Option<Place> {
-        Place::ALL.into_iter().find(|place| place.name() == name)
+    fn from_name(name: &str) -> Option<KeyContext> {
+        KeyContext::ALL.into_iter().find(|place| place.name() == name)
     }
 
     /// Whether a key of that other place is looked at while keys go here.
-    fn meets(self, other: Place) -> bool {
+    fn meets(self, other: KeyContext) -> bool {
         self.layers().contains(&other)
     }
 
     /// The tables that are looked at, the first one first.
-    pub fn layers(self) -> &'static [Place] {
+    pub fn layers(self) -> &'static [KeyContext] {
         match self {
-            Place::Global => &[Place::Global],
-            Place::Composer => &[Place::Composer, Place::Global],
-            Place::Empty => &[Place::Empty, Place::Composer, Place::Global],
-            Place::Queue => &[Place::Queue, Place::Empty, Place::Composer, Place::Global],
-            Place::Vim => &[Place::Vim, Place::Composer, Place::Global],
-            Place::Card => &[Place::Card, Place::Global],
-            Place::List => &[Place::List, Place::Global],
-            Place::Viewer => &[Place::Viewer, Place::Global],
+            KeyContext::Global => &[KeyContext::Global],
+            KeyContext::Composer => &[KeyContext::Composer, KeyContext::Global],
+            KeyContext::Empty => &[KeyContext::Empty, KeyContext::Composer, KeyContext::Global],
+            KeyContext::Queue => {
+                &[KeyContext::Queue, KeyContext::Empty, KeyContext::Composer, KeyContext::Global]
+            }
+            KeyContext::Vim => &[KeyContext::Vim, KeyContext::Composer, KeyContext::Global],
+            KeyContext::Card => &[KeyContext::Card, KeyContext::Global],
+            KeyContext::List => &[KeyContext::List, KeyContext::Global],
+            KeyContext::Viewer => &[KeyContext::Viewer, KeyContext::Global],
         }
     }
 
     /// The heading of its part of the help.
     pub fn heading(self) -> &'static str {
         match self {
-            Place::Global => "Everywhere",
-            Place::Composer => "Composer",
-            Place::Empty => "Composer, empty",
-            Place::Queue => "Queued message (Up in an empty composer)",
-            Place::Vim => "Composer, vi keys, outside insert mode",
-            Place::Card => "Question card",
-            Place::List => "List",
-            Place::Viewer => "Viewer, and the mouse on the full screen",
+            KeyContext::Global => "Everywhere",
+            KeyContext::Composer => "Composer",
+            KeyContext::Empty => "Composer, empty",
+            KeyContext::Queue => "Queued message (Up in an empty composer)",
+            KeyContext::Vim => "Composer, vi keys, outside insert mode",
+            KeyContext::Card => "Question card",
+            KeyContext::List => "List",
+            KeyContext::Viewer => "Viewer, and the mouse on the full screen",
         }
     }
 }
@@ -227,10 +229,11 @@ impl Action {
     }
 
     /// Whether the action means something in that place.
-    pub fn belongs_to(self, place: Place) -> bool {
+    pub fn belongs_to(self, place: KeyContext) -> bool {
         use Action as A;
         // What is done to a text is the same with the keys of vi.
-        let place = if matches!(place, Place::Vim | Place::Empty) { Place::Composer } else { place };
+        let place =
+            if matches!(place, KeyContext::Vim | KeyContext::Empty) { KeyContext::Composer } else { place };
         match self {
             A::CancelOrQuit | A::Redraw | A::Suspend | A::Viewer | A::Expand | A::CycleMode => true,
             A::Help | A::Inbox => true,
@@ -241,24 +244,26 @@ impl Action {
             | A::FocusCard
             | A::DeleteOrQuit
             | A::Left
-            | A::Right => place == Place::Composer,
+            | A::Right => place == KeyContext::Composer,
             A::WordLeft | A::WordRight | A::LineStart | A::LineEnd | A::TextStart | A::TextEnd => {
-                place == Place::Composer
+                place == KeyContext::Composer
             }
             A::DeleteRight | A::DeleteWordLeft | A::DeleteWordRight | A::DeleteToStart | A::DeleteToEnd => {
-                place == Place::Composer
+                place == KeyContext::Composer
             }
             A::Yank | A::YankPop | A::Undo | A::Redo | A::Transpose | A::TransposeWords => {
-                place == Place::Composer
+                place == KeyContext::Composer
             }
             A::UpperWord | A::LowerWord | A::CapitalWord | A::OpenPaste | A::Editor | A::History => {
-                place == Place::Composer
+                place == KeyContext::Composer
             }
-            A::AttachImage | A::Background => place == Place::Composer,
-            A::Up | A::Down => matches!(place, Place::Composer | Place::Queue | Place::List),
-            A::DeleteLeft => matches!(place, Place::Composer | Place::List),
-            A::Drop => place == Place::Queue,
-            A::Allow | A::Deny | A::Grant | A::Stop | A::NextCard | A::PreviousCard => place == Place::Card,
+            A::AttachImage | A::Background => place == KeyContext::Composer,
+            A::Up | A::Down => matches!(place, KeyContext::Composer | KeyContext::Queue | KeyContext::List),
+            A::DeleteLeft => matches!(place, KeyContext::Composer | KeyContext::List),
+            A::Drop => place == KeyContext::Queue,
+            A::Allow | A::Deny | A::Grant | A::Stop | A::NextCard | A::PreviousCard => {
+                place == KeyContext::Card
+            }
             A::AllowOutside
             | A::EditCall
             | A::Hunks
@@ -268,20 +273,24 @@ impl Action {
             | A::AllowReads
             | A::DenyRest
             | A::GrantEnd
-            | A::GrantUntil => place == Place::Card,
-            A::RunAgain | A::MarkDone | A::Skip | A::Toggle => place == Place::Card,
-            A::ScrollUp | A::ScrollDown => matches!(place, Place::Card | Place::Viewer | Place::Composer),
-            A::PageUp | A::PageDown => place != Place::Global,
-            A::Accept => matches!(place, Place::Card | Place::List | Place::Queue),
-            A::Complete | A::Jump => place == Place::List,
-            A::Close => matches!(place, Place::List | Place::Viewer | Place::Queue),
-            A::First | A::Last => matches!(place, Place::List | Place::Viewer),
-            A::NextMessage | A::PreviousMessage | A::NextTool | A::PreviousTool => place == Place::Viewer,
-            A::NextQuestion | A::PreviousQuestion | A::Fold | A::FoldAll => place == Place::Viewer,
-            A::ToggleSides => matches!(place, Place::Card | Place::Viewer),
-            A::Search => matches!(place, Place::Viewer | Place::Composer),
-            A::SearchNext | A::SearchPrevious | A::CopySource | A::CodeBlock => place == Place::Viewer,
-            A::View | A::ViewAll | A::Choose | A::Mark | A::CopyMark => place == Place::Viewer,
+            | A::GrantUntil => place == KeyContext::Card,
+            A::RunAgain | A::MarkDone | A::Skip | A::Toggle => place == KeyContext::Card,
+            A::ScrollUp | A::ScrollDown => {
+                matches!(place, KeyContext::Card | KeyContext::Viewer | KeyContext::Composer)
+            }
+            A::PageUp | A::PageDown => place != KeyContext::Global,
+            A::Accept => matches!(place, KeyContext::Card | KeyContext::List | KeyContext::Queue),
+            A::Complete | A::Jump => place == KeyContext::List,
+            A::Close => matches!(place, KeyContext::List | KeyContext::Viewer | KeyContext::Queue),
+            A::First | A::Last => matches!(place, KeyContext::List | KeyContext::Viewer),
+            A::NextMessage | A::PreviousMessage | A::NextTool | A::PreviousTool => {
+                place == KeyContext::Viewer
+            }
+            A::NextQuestion | A::PreviousQuestion | A::Fold | A::FoldAll => place == KeyContext::Viewer,
+            A::ToggleSides => matches!(place, KeyContext::Card | KeyContext::Viewer),
+            A::Search => matches!(place, KeyContext::Viewer | KeyContext::Composer),
+            A::SearchNext | A::SearchPrevious | A::CopySource | A::CodeBlock => place == KeyContext::Viewer,
+            A::View | A::ViewAll | A::Choose | A::Mark | A::CopyMark => place == KeyContext::Viewer,
         }
     }
 }
@@ -289,9 +298,9 @@ impl Action {
 /// Which chord does what, place by place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Keymap {
-    bindings: HashMap<(Place, Chord), Action>,
+    bindings: HashMap<(KeyContext, Chord), Action>,
     /// The chords of an action in the order of the files, for the help.
-    order: Vec<(Place, Chord)>,
+    order: Vec<(KeyContext, Chord)>,
     /// Sequences of keys. One that was pressed whole counts as a key of its own, see [`Chord::of_sequence`].
     sequences: Vec<Vec<Chord>>,
 }
@@ -308,28 +317,28 @@ pub enum Stroke {
 }
 
 impl Keymap {
-    /// What a key does in a place; see [`Place::layers`].
-    pub fn action(&self, place: Place, key: KeyEvent) -> Option<Action> {
+    /// What a key does in a place; see [`KeyContext::layers`].
+    pub fn action(&self, place: KeyContext, key: KeyEvent) -> Option<Action> {
         self.action_of(place, Chord::of(key))
     }
 
     /// The same for a chord.
-    pub fn action_of(&self, place: Place, chord: Chord) -> Option<Action> {
+    pub fn action_of(&self, place: KeyContext, chord: Chord) -> Option<Action> {
         place.layers().iter().find_map(|place| self.bindings.get(&(*place, chord))).copied()
     }
 
     /// A key that does this in a place.
-    pub fn key_of(&self, place: Place, action: Action) -> Option<KeyEvent> {
+    pub fn key_of(&self, place: KeyContext, action: Action) -> Option<KeyEvent> {
         self.chords(place, action).next().map(Chord::key)
     }
 
     /// What the table of this place alone says, without those that it falls back to.
-    pub fn own(&self, place: Place, key: KeyEvent) -> Option<Action> {
+    pub fn own(&self, place: KeyContext, key: KeyEvent) -> Option<Action> {
         self.bindings.get(&(place, Chord::of(key))).copied()
     }
 
     /// What a key is in a place, behind the keys of a sequence that was begun.
-    pub fn stroke(&self, places: &[Place], begun: &[Chord], key: KeyEvent) -> Stroke {
+    pub fn stroke(&self, places: &[KeyContext], begun: &[Chord], key: KeyEvent) -> Stroke {
         let chord = Chord::of(key);
         let mut can_go_on = false;
         for (number, sequence) in self.sequences.iter().enumerate() {
@@ -353,7 +362,7 @@ impl Keymap {
     }
 
     /// How a sequence that was begun can go on: the keys, and what they do.
-    pub fn goes_on(&self, places: &[Place], begun: &[Chord]) -> Vec<(String, &'static str)> {
+    pub fn goes_on(&self, places: &[KeyContext], begun: &[Chord]) -> Vec<(String, &'static str)> {
         let of = |(number, sequence): (usize, &Vec<Chord>)| {
             let rest = sequence.strip_prefix(begun).filter(|rest| !rest.is_empty())?;
             let whole = Chord::of_sequence(number);
@@ -370,11 +379,11 @@ impl Keymap {
     }
 
     /// The first chord of an action, as people write it; empty when there is none.
-    pub fn chord_of(&self, place: Place, action: Action) -> String {
+    pub fn chord_of(&self, place: KeyContext, action: Action) -> String {
         self.chords(place, action).next().map(|chord| self.text(chord)).unwrap_or_default()
     }
 
-    fn chords(&self, place: Place, action: Action) -> impl Iterator<Item = Chord> + '_ {
+    fn chords(&self, place: KeyContext, action: Action) -> impl Iterator<Item = Chord> + '_ {
         self.order
             .iter()
             .filter(move |key| key.0 == place && self.bindings.get(key) == Some(&action))
@@ -382,12 +391,12 @@ impl Keymap {
     }
 
     /// All chords of an action, as people write them.
-    pub fn chords_of(&self, place: Place, action: Action) -> Vec<String> {
+    pub fn chords_of(&self, place: KeyContext, action: Action) -> Vec<String> {
         self.chords(place, action).map(|chord| self.text(chord)).collect()
     }
 
     /// The help of a place: chords and what they do.
-    pub fn help(&self, place: Place) -> Vec<(String, &'static str)> {
+    pub fn help(&self, place: KeyContext) -> Vec<(String, &'static str)> {
         Action::ALL
             .iter()
             .filter_map(|action| {

@@ -85,7 +85,7 @@ pub struct TuiOptions {
     /// Lines one after another, nothing drawn again.
     pub screen_reader: bool,
     /// Whether images are shown, and whether in pixels where the terminal draws them.
-    pub images: image_cache::Images,
+    pub images: image_cache::ImageMode,
     /// Whether it is the first start: who answers is said then.
     pub first_start: bool,
     /// Addresses behind text, where the terminal shows them.

@@ -24,12 +24,12 @@ const SCHEMES: [&str; 4] = ["https://", "http://", "mailto:", "ftp://"];
 /// The addresses that were shown. Clones share them; the default one makes no links.
 #[derive(Clone, Debug, Default)]
 pub struct Links {
-    known: Option<Arc<Mutex<Known>>>,
+    known: Option<Arc<Mutex<LinkTable>>>,
     files: bool,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct LinkTable {
     all: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, usize>,
 }

@@ -23,7 +23,7 @@ pub(crate) mod table;
 mod tests;
 
 use layout::Coding;
-use split::{Fence, Next, Piece};
+use split::{CodeFence, MarkdownBlock, Next};
 
 /// Definitions of links by their label.
 type Definitions = Arc<HashMap<String, String>>;
@@ -38,7 +38,7 @@ pub struct MarkdownStream {
     scanned: usize,
     units: VecDeque<Unit>,
     /// The tail goes on in this list.
-    list: Option<split::List>,
+    list: Option<split::ListBlock>,
     /// The tail goes on in this code block.
     fence: Option<OpenFence>,
     definitions: Definitions,
@@ -65,7 +65,7 @@ struct Unit {
 #[derive(Debug)]
 enum Body {
     Block {
-        piece: Piece,
+        piece: MarkdownBlock,
         definitions: Definitions,
         code: Vec<CodeBlock>,
     },
@@ -80,7 +80,7 @@ enum Body {
 
 #[derive(Debug)]
 struct OpenFence {
-    fence: Fence,
+    fence: CodeFence,
     block: Arc<CodeBlock>,
 }
 
@@ -241,7 +241,7 @@ impl MarkdownStream {
                     self.fence = Some(OpenFence { fence, block });
                     if gap {
                         let body = Body::Block {
-                            piece: Piece::empty(),
+                            piece: MarkdownBlock::empty(),
                             definitions: Arc::clone(&self.definitions),
                             code: Vec::new(),
                         };

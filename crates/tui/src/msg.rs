@@ -2,14 +2,14 @@
 
 use crossterm::event::{KeyEvent, MouseEvent};
 
-use super::approval::edit::Draft as CallDraft;
-use super::graphics::{Question, Reply};
+use super::approval::edit::EditorDocument as CallDraft;
+use super::graphics::{TerminalQuery, TerminalReply};
 use super::host::{
     ImageCmd, ImageMsg, ModelCmd, ModelMsg, ProgramCmd, ProgramMsg, QuestionCmd, QuestionMsg, ThreadCmd,
     ThreadMsg, WritingCmd, WritingMsg,
 };
 use super::theme::Background;
-use super::thread_actions::{BackCmd, BackMsg};
+use super::thread_actions::{RewindCmd, RewindMsg};
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 
@@ -29,7 +29,7 @@ pub enum Msg {
     /// The terminal said what is behind the text.
     Background(Background),
     /// The terminal says something about itself.
-    Reply(Reply),
+    Reply(TerminalReply),
     /// The screen shows the model as it is now.
     Drawn,
     /// The time that [`super::app::App::deadline`] asked for has come.
@@ -49,7 +49,7 @@ pub enum Msg {
     /// The program itself.
     Program(ProgramMsg),
     /// What became of something with whole conversations.
-    Back(Box<BackMsg>),
+    Back(Box<RewindMsg>),
     /// The person's editor was closed: the question, the argument that was edited, the text.
     EditorClosed(SuspensionId, Option<&'static str>, Result<String, String>),
     /// The person's editor was closed on the text that is being written.
@@ -80,7 +80,7 @@ pub enum Cmd {
     /// By the program.
     Program(ProgramCmd),
     /// With whole conversations.
-    Back(BackCmd),
+    Back(RewindCmd),
     /// Open a text in the person's editor.
     Editor(SuspensionId, CallDraft),
     /// Open the text that is being written in the person's editor.
@@ -94,7 +94,7 @@ pub enum Cmd {
     /// Ask the terminal what is behind the text.
     AskBackground,
     /// Ask the terminal something else about itself.
-    AskTerminal(Question),
+    AskTerminal(TerminalQuery),
     /// Tell the person that a question waits: ring, and show a notification of the desktop with this text.
     Notify {
         /// Ring.

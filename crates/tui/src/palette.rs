@@ -6,7 +6,7 @@ use super::host::SkillRow;
 
 /// A command that begins with `/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Command {
+pub struct SlashCommand {
     /// Its name, without the slash.
     pub name: &'static str,
     /// What may stand behind it.
@@ -20,7 +20,7 @@ pub struct Command {
 }
 
 /// The commands, in the order in which they are offered.
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[SlashCommand] = &[
     command("help", "", "keys and commands"),
     command("new", "", "start a new conversation"),
     command("resume", "[ID]", "resume a conversation"),
@@ -64,12 +64,12 @@ pub const COMMANDS: &[Command] = &[
     command("quit", "", "quit; questions stay in the inbox"),
 ];
 
-const fn command(name: &'static str, argument: &'static str, help: &'static str) -> Command {
-    Command { name, argument, help, words: words_of(name), is_page: false }
+const fn command(name: &'static str, argument: &'static str, help: &'static str) -> SlashCommand {
+    SlashCommand { name, argument, help, words: words_of(name), is_page: false }
 }
 
-const fn page(name: &'static str, argument: &'static str, help: &'static str) -> Command {
-    Command { name, argument, help, words: words_of(name), is_page: true }
+const fn page(name: &'static str, argument: &'static str, help: &'static str) -> SlashCommand {
+    SlashCommand { name, argument, help, words: words_of(name), is_page: true }
 }
 
 /// The words that a command knows.
@@ -90,7 +90,7 @@ const fn words_of(name: &str) -> &'static [&'static str] {
 
 /// What is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offer {
+pub enum CompletionKind {
     /// Commands and skills.
     Commands,
     /// Words behind a command.
@@ -101,7 +101,7 @@ pub enum Offer {
 
 /// One thing that is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct CompletionItem {
     /// What is put into the text.
     pub label: String,
     /// What it is.
@@ -114,13 +114,13 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Palette {
     /// What is offered.
-    pub offer: Offer,
+    pub offer: CompletionKind,
     /// The bytes of the text that accepting replaces.
     pub range: Range<usize>,
     /// What was written so far, without its mark.
     pub query: String,
     /// The rows, best first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<CompletionItem>,
     /// The chosen row.
     pub selected: usize,
     /// Whether the person chose it.
@@ -131,7 +131,7 @@ pub struct Palette {
 
 impl Palette {
     /// The chosen row.
-    pub fn chosen(&self) -> Option<&Row> {
+    pub fn chosen(&self) -> Option<&CompletionItem> {
         self.rows.get(self.selected)
     }
 
@@ -144,26 +144,26 @@ impl Palette {
     }
 
     /// What is put into the text for a row.
-    pub fn text_of(&self, row: &Row) -> String {
+    pub fn text_of(&self, row: &CompletionItem) -> String {
         match self.offer {
-            Offer::Commands => format!("/{} ", row.label),
+            CompletionKind::Commands => format!("/{} ", row.label),
             // A folder goes on; a blank would end the path.
-            Offer::Words => format!("{} ", row.label),
-            Offer::Files if row.label.ends_with(['/', ':']) => format!("@{}", row.label),
-            Offer::Files if row.label.contains(' ') => format!("@\"{}\" ", row.label),
-            Offer::Files => format!("@{} ", row.label),
+            CompletionKind::Words => format!("{} ", row.label),
+            CompletionKind::Files if row.label.ends_with(['/', ':']) => format!("@{}", row.label),
+            CompletionKind::Files if row.label.contains(' ') => format!("@\"{}\" ", row.label),
+            CompletionKind::Files => format!("@{} ", row.label),
         }
     }
 }
 
 /// What the text at the caret asks for: its kind, its bytes, and the query.
-pub fn wanted(text: &str, caret: usize) -> Option<(Offer, Range<usize>, &str)> {
+pub fn wanted(text: &str, caret: usize) -> Option<(CompletionKind, Range<usize>, &str)> {
     let before = text.get(..caret)?;
     if let Some(query) = before.strip_prefix('/')
         && is_command_word(query)
         && !query.contains(char::is_whitespace)
     {
-        return Some((Offer::Commands, 0..caret, query));
+        return Some((CompletionKind::Commands, 0..caret, query));
     }
     if let Some((name, _)) = before.strip_prefix('/').and_then(|command| command.split_once(' '))
         && is_command_word(name)
@@ -172,14 +172,14 @@ pub fn wanted(text: &str, caret: usize) -> Option<(Offer, Range<usize>, &str)> {
     {
         let start = before.rfind(' ').map_or(0, |at| at + 1);
         if !before[start..].starts_with('@') {
-            return Some((Offer::Words, start..caret, &before[start..]));
+            return Some((CompletionKind::Words, start..caret, &before[start..]));
         }
     }
     let start = before
         .rfind(char::is_whitespace)
         .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
     let query = before[start..].strip_prefix('@')?;
-    Some((Offer::Files, start..caret, query))
+    Some((CompletionKind::Files, start..caret, query))
 }
 
 /// Whether a word behind a slash can be a command: a path such as `/usr/bin` is not.
@@ -200,13 +200,17 @@ pub fn unknown_command<'a>(text: &'a str, skills: &[SkillRow]) -> Option<&'a str
 }
 
 /// What is known of the words behind the command that a text begins with: how it is written, and those that fit.
-pub fn words(text: &str, query: &str, skills: &[SkillRow]) -> Option<(String, Vec<Row>)> {
+pub fn words(text: &str, query: &str, skills: &[SkillRow]) -> Option<(String, Vec<CompletionItem>)> {
     let (name, rest) = text.strip_prefix('/')?.split_once(' ')?;
     if let Some(command) = COMMANDS.iter().find(|command| command.name == name) {
         let help = format!("/{} {}", command.name, command.argument);
         let is_first = rest.trim_start() == query || rest.trim().is_empty();
         let fits = command.words.iter().filter(|word| is_first && word.starts_with(query) && **word != query);
-        let row = |word: &&str| Row { label: (*word).to_owned(), detail: String::new(), takes_words: true };
+        let row = |word: &&str| CompletionItem {
+            label: (*word).to_owned(),
+            detail: String::new(),
+            takes_words: true,
+        };
         return Some((format!("{}  {}", help.trim_end(), command.help), fits.map(row).collect()));
     }
     let skill = skills.iter().find(|skill| skill.name == name)?;
@@ -214,20 +218,20 @@ pub fn words(text: &str, query: &str, skills: &[SkillRow]) -> Option<(String, Ve
 }
 
 /// Commands and skills for a query: those that begin with it, then those that hold it.
-pub fn commands(query: &str, skills: &[SkillRow]) -> Vec<Row> {
+pub fn commands(query: &str, skills: &[SkillRow]) -> Vec<CompletionItem> {
     let query = query.to_lowercase();
-    let all = COMMANDS.iter().map(|command| Row {
+    let all = COMMANDS.iter().map(|command| CompletionItem {
         label: command.name.to_owned(),
         detail: command.help.to_owned(),
         takes_words: false,
     });
-    let skills = skills.iter().map(|skill| Row {
+    let skills = skills.iter().map(|skill| CompletionItem {
         label: skill.name.clone(),
         detail: skill.description.clone(),
         takes_words: true,
     });
-    let rows: Vec<Row> = all.chain(skills).collect();
-    let (mut first, rest): (Vec<Row>, Vec<Row>) =
+    let rows: Vec<CompletionItem> = all.chain(skills).collect();
+    let (mut first, rest): (Vec<CompletionItem>, Vec<CompletionItem>) =
         rows.into_iter().partition(|row| row.label.to_lowercase().starts_with(&query));
     // Who wrote a name to its end means that one.
     first.sort_by_key(|row| row.label.to_lowercase() != query);
@@ -241,13 +245,13 @@ mod tests {
 
     #[test]
     fn commands_are_wanted_at_the_start_and_paths_behind_an_at() {
-        assert_eq!(wanted("/mo", 3), Some((Offer::Commands, 0..3, "mo")));
-        assert_eq!(wanted("/model x", 8), Some((Offer::Words, 7..8, "x")));
-        assert_eq!(wanted("/review @sr", 11), Some((Offer::Files, 8..11, "sr")));
+        assert_eq!(wanted("/mo", 3), Some((CompletionKind::Commands, 0..3, "mo")));
+        assert_eq!(wanted("/model x", 8), Some((CompletionKind::Words, 7..8, "x")));
+        assert_eq!(wanted("/review @sr", 11), Some((CompletionKind::Files, 8..11, "sr")));
         assert_eq!(wanted("/usr/bin", 8), None);
-        assert_eq!(wanted("see @src/m", 10), Some((Offer::Files, 4..10, "src/m")));
+        assert_eq!(wanted("see @src/m", 10), Some((CompletionKind::Files, 4..10, "src/m")));
         assert_eq!(wanted("a@b", 3), None);
-        assert_eq!(wanted("漢\u{3000}@x", "漢\u{3000}@x".len()), Some((Offer::Files, 6..8, "x")));
+        assert_eq!(wanted("漢\u{3000}@x", "漢\u{3000}@x".len()), Some((CompletionKind::Files, 6..8, "x")));
     }
 
     #[test]

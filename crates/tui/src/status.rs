@@ -5,8 +5,8 @@ use std::path::Path;
 use ratatui::text::{Line, Span};
 
 use super::app::{App, RunState};
-use super::host::Driver;
-use super::keymap::{Action, Place};
+use super::host::ThreadOwner;
+use super::keymap::{Action, KeyContext};
 use super::theme::{Role, Theme};
 use super::transcript::Doing;
 use super::view::Hint;
@@ -25,12 +25,12 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
-pub use chrome::{Chrome, Progress, chrome};
+pub use chrome::{Chrome, TitleProgress, chrome};
 pub use command::{StatusCommand, told};
 pub use segment::Segment;
 
 /// A piece of the line. A smaller rank stays longer when it gets narrow.
-struct Piece {
+struct StatusItem {
     text: String,
     role: Role,
     rank: u8,
@@ -38,10 +38,10 @@ struct Piece {
     shrinks_to: Option<usize>,
 }
 
-impl Piece {
+impl StatusItem {
     /// One that is there as a whole or not at all.
-    fn new(text: String, role: Role, rank: u8) -> Piece {
-        Piece { text, role, rank, shrinks_to: None }
+    fn new(text: String, role: Role, rank: u8) -> StatusItem {
+        StatusItem { text, role, rank, shrinks_to: None }
     }
 }
 
@@ -76,7 +76,7 @@ pub fn line(app: &App, columns: u16, theme: &Theme) -> Line<'static> {
     let mut pieces = pieces(app);
     let indent = usize::from(columns > 30) * 2;
     let room = usize::from(columns).saturating_sub(indent);
-    let total = |pieces: &[Piece]| {
+    let total = |pieces: &[StatusItem]| {
         pieces.iter().map(|piece| width(&piece.text)).sum::<usize>() + pieces.len().saturating_sub(1) * 3
     };
     while pieces.len() > 1 && total(&pieces) > room {
@@ -109,15 +109,15 @@ fn begun(app: &App) -> String {
     let keys: Vec<String> = app.begun.iter().map(ToString::to_string).collect();
     let more = app.keymap.goes_on(&app.key_layers(), &app.begun);
     let more: Vec<String> = more.iter().map(|(keys, help)| format!("{keys}: {help}")).collect();
-    let cancel = app.keymap.chord_of(Place::Composer, Action::Interrupt);
+    let cancel = app.keymap.chord_of(KeyContext::Composer, Action::Interrupt);
     format!("{} …  {} · {cancel}: cancel", keys.join(" "), more.join(" · "))
 }
 
 /// What is shown: first what nobody may miss, then what the person chose, or a bit of everything.
-fn pieces(app: &App) -> Vec<Piece> {
+fn pieces(app: &App) -> Vec<StatusItem> {
     let mut pieces = working(app);
     if let Some(text) = app.feed.shown() {
-        pieces.push(Piece {
+        pieces.push(StatusItem {
             text: visible_line(text).into_owned(),
             role: Role::Status,
             rank: 3,
@@ -134,7 +134,7 @@ fn pieces(app: &App) -> Vec<Piece> {
             for (at, segment) in chosen.iter().enumerate() {
                 // What comes first stays longest.
                 let rank = 2 + u8::try_from(at).unwrap_or(u8::MAX - 2);
-                pieces.extend(segment.pieces(app).into_iter().map(|piece| Piece { rank, ..piece }));
+                pieces.extend(segment.pieces(app).into_iter().map(|piece| StatusItem { rank, ..piece }));
             }
         }
     }
@@ -142,11 +142,11 @@ fn pieces(app: &App) -> Vec<Piece> {
 }
 
 /// That it works, and who does.
-fn working(app: &App) -> Vec<Piece> {
+fn working(app: &App) -> Vec<StatusItem> {
     let mut pieces = Vec::new();
     if let Some(since) = app.run.awake_since() {
         let passed = app.now.since(since);
-        let stop = app.keymap.chord_of(Place::Composer, Action::Interrupt);
+        let stop = app.keymap.chord_of(KeyContext::Composer, Action::Interrupt);
         let (word, role) = match app.run {
             RunState::Stopping(_) => ("stopping".to_owned(), Role::Warning),
             RunState::Idle | RunState::Starting(_) | RunState::Running(_) | RunState::Waiting => {
@@ -154,45 +154,45 @@ fn working(app: &App) -> Vec<Piece> {
             }
         };
         if app.is_calm {
-            pieces.push(Piece::new(format!("{word} {}", whole_seconds(passed)), role, 0));
+            pieces.push(StatusItem::new(format!("{word} {}", whole_seconds(passed)), role, 0));
         } else {
             // It turns while something moves and stands still when nothing does.
             let turned = app.now.min(app.moved.max(since).plus(super::app::STILL_MS)).since(since);
             let spin = SPINNER[(turned / super::app::TICK_MS) as usize % SPINNER.len()];
-            pieces.push(Piece::new(format!("{spin} {word} {}", duration(passed)), role, 0));
+            pieces.push(StatusItem::new(format!("{spin} {word} {}", duration(passed)), role, 0));
         }
         if let Some(retry) = app.transcript.retry(app.now) {
             let text = visible_line(&retry).into_owned();
             let when = text.split_once(": ").map(|(when, _)| when);
             let when = when.map(|when| width(when.split_once(" with ").map_or(when, |(when, _)| when)));
-            pieces.push(Piece { text, role: Role::Warning, rank: 2, shrinks_to: when });
+            pieces.push(StatusItem { text, role: Role::Warning, rank: 2, shrinks_to: when });
         } else if !matches!(app.run, RunState::Stopping(_)) {
             match app.driver {
-                Driver::Other(_) => {}
-                Driver::Nobody | Driver::Own => {
+                ThreadOwner::Other(_) => {}
+                ThreadOwner::Nobody | ThreadOwner::Own => {
                     // How to stop is the last thing to give up when the line gets narrow.
-                    pieces.push(Piece::new(format!("{stop} interrupts"), Role::Dim, 1));
+                    pieces.push(StatusItem::new(format!("{stop} interrupts"), Role::Dim, 1));
                 }
             }
         }
     }
     if let Some(vim) = &app.vim {
-        pieces.push(Piece::new(
+        pieces.push(StatusItem::new(
             format!("{} {}", vim.mode().name(), vim.pending()).trim_end().to_owned(),
             Role::StatusMode,
             1,
         ));
     }
-    if let Driver::Other(pid) = app.driver {
-        pieces.push(Piece::new(format!("running in process {pid}"), Role::Warning, 1));
+    if let ThreadOwner::Other(pid) = app.driver {
+        pieces.push(StatusItem::new(format!("running in process {pid}"), Role::Warning, 1));
     }
     pieces
 }
 
 /// The keys that the line names.
 pub fn hints(app: &App) -> Vec<Hint> {
-    let stop = app.keymap.chord_of(Place::Composer, Action::Interrupt);
-    let key = app.keymap.key_of(Place::Composer, Action::Interrupt);
+    let stop = app.keymap.chord_of(KeyContext::Composer, Action::Interrupt);
+    let key = app.keymap.key_of(KeyContext::Composer, Action::Interrupt);
     vec![Hint::new(format!("{stop} interrupts"), key)]
 }
 

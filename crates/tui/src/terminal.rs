@@ -37,8 +37,8 @@ mod tests;
 
 pub use abilities::{Abilities, Multiplexer};
 pub use clipboard::Clipboard;
+pub use cursor_image::CursorImage;
 use cursor_image::Pending;
-pub use cursor_image::Plate;
 pub use full::FullScreen;
 pub use guard::{Restore, TerminalGuard, TtyOut, cell, reflows, size, stop_process, told_late};
 pub use linear::Linear;
@@ -201,7 +201,7 @@ impl<W: Write> LiveTerminal<W> {
     }
 
     /// Appends a picture in the same way.
-    pub fn append_plate(&mut self, plate: Plate) {
+    pub fn append_plate(&mut self, plate: CursorImage) {
         self.pending.push(Pending::Plate(plate));
     }
 

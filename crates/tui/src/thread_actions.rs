@@ -16,7 +16,7 @@ use aye_core::contract::snapshot::{BackWhat, ChangedFile, Changes};
 
 /// A place that a conversation can go back to, or be copied up to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackPoint {
+pub struct RewindPoint {
     /// How many messages stay.
     pub keep: u64,
     /// Whether it is a message of the person, which comes back into the text; else a step of the model.
@@ -29,16 +29,16 @@ pub struct BackPoint {
 
 /// The places of a conversation, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BackPoints {
+pub struct RewindPoints {
     /// Them.
-    pub points: Vec<BackPoint>,
+    pub points: Vec<RewindPoint>,
     /// What the last going back did, when it can be taken back.
     pub undo: Option<String>,
 }
 
 /// What going back would do.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct BackPreview {
+pub struct RewindPreview {
     /// The files that would be changed.
     pub files: Vec<ChangedFile>,
     /// Why files cannot go back, when they cannot.
@@ -51,7 +51,7 @@ pub struct BackPreview {
 
 /// What going back did.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WentBack {
+pub struct Rewound {
     /// The conversation to go on with.
     pub thread: ThreadId,
     /// What was said at that place.
@@ -64,7 +64,7 @@ pub struct WentBack {
 
 /// Something is to be done with whole conversations. `keep: None` is the last going back, taken back.
 #[derive(Clone, Debug, PartialEq)]
-pub enum BackCmd {
+pub enum RewindCmd {
     /// Ask for the places of a conversation: to go back to, or to copy up to.
     Points(ThreadId, Chooses),
     /// Ask what going back would do.
@@ -100,17 +100,17 @@ pub enum Chooses {
     Fork,
 }
 
-/// An answer to a [`BackCmd`]. Errors are sentences for the person.
+/// An answer to a [`RewindCmd`]. Errors are sentences for the person.
 #[derive(Clone, Debug, PartialEq)]
-pub enum BackMsg {
+pub enum RewindMsg {
     /// The places.
-    Points(Chooses, Result<BackPoints, String>),
+    Points(Chooses, Result<RewindPoints, String>),
     /// What going back would do.
-    Preview(Option<u64>, Result<BackPreview, String>),
+    Preview(Option<u64>, Result<RewindPreview, String>),
     /// It is done.
-    Went(Result<WentBack, String>),
+    Went(Result<Rewound, String>),
     /// The new conversation.
-    Forked(Result<WentBack, String>),
+    Forked(Result<Rewound, String>),
     /// Conversations in which it was said, with the words around it; whether that is all.
     Found(u64, Vec<(ThreadId, String)>, bool),
     /// Something about a conversation changed.
@@ -129,10 +129,10 @@ pub enum BackMsg {
 #[async_trait]
 pub trait BackHost: Send + Sync {
     /// Does something with whole conversations.
-    async fn back(&self, cmd: BackCmd) -> BackMsg;
+    async fn back(&self, cmd: RewindCmd) -> RewindMsg;
 }
 
-impl BackCmd {
+impl RewindCmd {
     pub(crate) fn perform(self, performer: &mut Performer) {
         let (host, send) = performer.both();
         performer.spawn(async move { send.answer(Msg::Back(Box::new(host.back(self).await))) });
@@ -141,12 +141,12 @@ impl BackCmd {
 
 /// What the terminal knows of going back and of conversations while it is looked at.
 #[derive(Clone, Debug, Default)]
-pub struct Back {
+pub struct RewindState {
     /// The place that was chosen; `Some(None)` is the last going back.
     #[expect(clippy::option_option, reason = "nothing is chosen, or the last going back, or a place")]
     pub(super) chosen: Option<Option<u64>>,
     /// What going back to it would do.
-    pub(super) preview: Option<BackPreview>,
+    pub(super) preview: Option<RewindPreview>,
     /// The conversations of the list.
     pub(super) threads: Vec<ThreadSummary>,
     /// The one whose menu is open.
@@ -158,5 +158,5 @@ pub struct Back {
     /// Esc was pressed with nothing written.
     pub(super) armed: Option<Moment>,
     /// What is said, and comes back into the text, when the conversation is open.
-    pub(super) after_open: Option<WentBack>,
+    pub(super) after_open: Option<Rewound>,
 }

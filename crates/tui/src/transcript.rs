@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::composer::paste::Draft;
-use super::viewer::Leaf;
+use super::viewer::DocEntry;
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::inference::TokenUsage;
 use aye_core::contract::lifecycle::StoppedReason;
@@ -24,8 +24,8 @@ mod trim;
 pub use doing::Doing;
 pub use tail::Tail;
 pub use todo::{Todo, TodoState};
-pub use tool::{Progress, ToolEntry, ToolState};
-pub use trim::Place;
+pub use tool::{ToolEntry, ToolProgress, ToolState};
+pub use trim::StorePosition;
 
 /// Ids of entries begin here: what is fetched from the store stands before these, in the order of ids too.
 const FIRST_ID: u64 = 1 << 40;
@@ -101,7 +101,7 @@ pub enum EntryKind {
         text: String,
     },
     /// A page of a book: no conversation has it.
-    Leaf(Box<Leaf>),
+    Leaf(Box<DocEntry>),
 }
 
 /// One piece of the conversation.
@@ -184,7 +184,7 @@ pub struct Transcript {
     /// How many ids were given to what was fetched.
     fetched_ids: u64,
     /// Where the store has what is here, oldest first.
-    marks: VecDeque<trim::Mark>,
+    marks: VecDeque<trim::StoreMark>,
     /// How many entries were left to the store since it was opened.
     trimmed: usize,
 }
@@ -345,7 +345,7 @@ impl Transcript {
     }
 
     /// Adds a page of a book.
-    pub(crate) fn leaf(&mut self, leaf: Leaf) {
+    pub(crate) fn leaf(&mut self, leaf: DocEntry) {
         self.push(EntryKind::Leaf(Box::new(leaf)), true);
     }
 

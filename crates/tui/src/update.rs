@@ -1,10 +1,10 @@
 //! The one place where the model changes: a message in, commands out. No clock, no channel, no file.
 
 use super::app::App;
-use super::approval::{CardKind, Stage};
+use super::approval::{CardKind, CardStage};
 use super::composer::Composer;
 use super::composer::words::Case;
-use super::host::{Driver, ProgramCmd, ProgramMsg, ThreadCmd};
+use super::host::{ProgramCmd, ProgramMsg, ThreadCmd, ThreadOwner};
 use super::keymap::Action;
 use super::msg::{Cmd, Msg};
 use super::picker::{PickRow, PickerKind};
@@ -139,7 +139,7 @@ impl App {
         }
         let Some((from, to, total)) = super::view::card_window(self) else { return };
         if let Some(card) = self.cards.open.get_mut(self.cards.at)
-            && matches!(card.stage, Stage::Open)
+            && matches!(card.stage, CardStage::Open)
         {
             if from <= card.read {
                 card.read = card.read.max(to);
@@ -151,7 +151,7 @@ impl App {
     /// Leaves. What runs is stopped first; what waits keeps waiting.
     fn quit(&mut self, cmds: &mut Vec<Cmd>) {
         if self.is_awake()
-            && self.driver == Driver::Nobody
+            && self.driver == ThreadOwner::Nobody
             && let Some(thread) = self.thread_id()
         {
             cmds.push(Cmd::Thread(ThreadCmd::Cancel(thread.clone())));

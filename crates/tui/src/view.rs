@@ -37,13 +37,13 @@ pub mod viewer;
 
 use entry::Colours;
 pub(super) use entry::half_blocks;
-use scrollback::Feed;
+use scrollback::ScrollbackWriter;
 pub(super) use target::Hint;
-pub use target::{Press, Target};
+pub use target::{ClickTarget, Press};
 
 /// What pictures are made with.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct RenderStyle {
     /// Colours by meaning.
     pub theme: Theme,
     /// Colours of code.
@@ -52,31 +52,32 @@ pub struct Look {
 
 /// A live region: its rows, and the caret.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Picture {
+pub struct Rendered {
     /// The rows, none wider than the terminal.
     pub lines: Vec<Line<'static>>,
     /// Where the caret is, when it is shown.
     pub caret: Option<Position>,
     /// What a click does, where the mouse is ours.
-    pub targets: Vec<Target>,
+    pub targets: Vec<ClickTarget>,
 }
 
-impl Picture {
+impl Rendered {
     /// Puts another picture below.
-    fn stack(&mut self, below: Picture) {
+    fn stack(&mut self, below: Rendered) {
         let rows = self.lines.len() as u16;
         if let Some(caret) = below.caret {
             self.caret = Some(Position::new(caret.x, caret.y + rows));
         }
-        let targets = below.targets.into_iter().map(|target| Target { row: target.row + rows, ..target });
+        let targets =
+            below.targets.into_iter().map(|target| ClickTarget { row: target.row + rows, ..target });
         self.targets.extend(targets);
         self.lines.extend(below.lines);
     }
 }
 
-impl From<Vec<Line<'static>>> for Picture {
-    fn from(lines: Vec<Line<'static>>) -> Picture {
-        Picture { lines, ..Picture::default() }
+impl From<Vec<Line<'static>>> for Rendered {
+    fn from(lines: Vec<Line<'static>>) -> Rendered {
+        Rendered { lines, ..Rendered::default() }
     }
 }
 
@@ -84,7 +85,7 @@ impl From<Vec<Line<'static>>> for Picture {
 const PLAN_ROWS: usize = 8;
 
 /// The live region of the model.
-pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
+pub fn live(app: &App, feed: &mut ScrollbackWriter, look: &RenderStyle) -> Rendered {
     let (width, height) = app.size;
     let rows = usize::from(height.max(1));
     let below = below(app, rows, &look.theme, feed.card_colours.of(app, &look.highlighter));
@@ -95,7 +96,7 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
     } else if top.len() < left && !top.is_empty() && !app.cards.open.is_empty() {
         top.push(Line::default());
     }
-    let mut picture: Picture = top.into();
+    let mut picture: Rendered = top.into();
     picture.stack(below);
     for line in &mut picture.lines {
         if line.width() > usize::from(width) {
@@ -107,11 +108,11 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
 }
 
 /// What stands below the conversation, in at most so many rows.
-fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Picture {
+fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Rendered {
     let width = app.size.0;
-    let mut status: Picture = vec![status::line(app, width, theme)].into();
+    let mut status: Rendered = vec![status::line(app, width, theme)].into();
     status.targets = target::of_hints(&status.lines, &status::hints(app));
-    let status = if rows >= 2 { status } else { Picture::default() };
+    let status = if rows >= 2 { status } else { Rendered::default() };
     let mut left = rows - status.lines.len();
 
     let bottom = if let Some(picker) = &app.picker {
@@ -128,7 +129,7 @@ fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Pic
     };
     left -= bottom.lines.len().min(left);
 
-    let mut middle = Picture::default();
+    let mut middle = Rendered::default();
     if app.picker.is_none() {
         middle = card::cards(app, width, left, theme, code);
         left -= middle.lines.len().min(left);
@@ -149,7 +150,7 @@ fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Pic
     let plan =
         if app.picker.is_none() { scrollback::plan(app, theme, most.min(left / 2)) } else { Vec::new() };
 
-    let mut picture: Picture = plan.into();
+    let mut picture: Rendered = plan.into();
     picture.stack(queue);
     picture.stack(middle);
     picture.stack(bottom);
@@ -158,7 +159,7 @@ fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Pic
 }
 
 /// The composer below everything else, in at most `left` rows.
-fn written(app: &App, left: usize, theme: &Theme) -> Picture {
+fn written(app: &App, left: usize, theme: &Theme) -> Rendered {
     let (width, height) = app.size;
     let rows = usize::from(height.max(1));
     let most = match (app.cards.open.is_empty(), &app.completion.palette) {
@@ -183,8 +184,8 @@ pub(super) fn card_window(app: &App) -> Option<(usize, usize, usize)> {
 }
 
 /// What will be said when the run is over.
-fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
-    let mut picture = Picture::default();
+fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Rendered {
+    let mut picture = Rendered::default();
     let shown = |input: &UserInput| input.shown().map_or_else(|| input.written(), str::to_owned);
     let early = app.queue.unsent.iter().map(|input| ("queued", String::new(), shown(input)));
     let chosen = app.queue.at.and_then(|id| app.queue.rows.iter().position(|row| row.id == id));
@@ -204,7 +205,7 @@ fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
         let mark = if is_chosen { "▸" } else { " " };
         if at < app.queue.rows.len() {
             let row = picture.lines.len() as u16;
-            picture.targets.push(Target { row, columns: 0..width, press: Press::Queued(at) });
+            picture.targets.push(ClickTarget { row, columns: 0..width, press: Press::Queued(at) });
         }
         picture.lines.push(Line::from(vec![
             Span::styled(format!("{mark} {kind} "), theme.style(Role::Warning)),

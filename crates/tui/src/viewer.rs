@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::highlight::Highlighter;
 use super::theme::Theme;
 use super::transcript::{Entry, EntryKind, ToolState, Transcript};
-use super::view::Look;
+use super::view::RenderStyle;
 use super::view::layout_cache::{LayoutContext, Sheets};
 
 mod document;
@@ -20,9 +20,9 @@ pub mod source;
 #[cfg(test)]
 mod tests;
 
-pub use document::{Document, FileLeaf, HunkLeaf, Leaf};
-pub use find::{Found, Search};
-pub use mark::{Mark, Point};
+pub use document::{DocEntry, Document, FileLeaf, HunkLeaf};
+pub use find::{Search, SearchStep};
+pub use mark::{Point, TextSelection};
 
 /// An entry and a row in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,10 +77,10 @@ impl Scene<'_> {
     fn hunks_of(&self, index: usize) -> Vec<u64> {
         let entries = self.transcript.entries().get(index..).unwrap_or_default();
         let is_file =
-            entries.first().is_some_and(|entry| is_leaf(entry, |leaf| matches!(leaf, Leaf::File(_))));
+            entries.first().is_some_and(|entry| is_leaf(entry, |leaf| matches!(leaf, DocEntry::File(_))));
         let hunks = entries.iter().skip(1).take(if is_file { entries.len() } else { 0 });
         hunks
-            .take_while(|entry| is_leaf(entry, |leaf| matches!(leaf, Leaf::Hunk(_))))
+            .take_while(|entry| is_leaf(entry, |leaf| matches!(leaf, DocEntry::Hunk(_))))
             .map(|entry| entry.id)
             .collect()
     }
@@ -94,7 +94,7 @@ impl Scene<'_> {
 
 /// Where the conversation is looked at.
 #[derive(Debug)]
-pub struct Reader {
+pub struct Viewer {
     /// Nothing is left out.
     pub whole: bool,
     /// What is read, when it is not the conversation.
@@ -111,15 +111,15 @@ pub struct Reader {
     /// A line of text that is being written.
     pub input: Option<(Wanted, String)>,
     /// What was marked with the mouse.
-    pub mark: Option<Mark>,
+    pub mark: Option<TextSelection>,
     /// Only for where rows begin and end: without colours.
     sheets: Sheets,
 }
 
-impl Reader {
+impl Viewer {
     /// At the end of a conversation.
-    pub fn new(whole: bool, transcript: &Transcript) -> Reader {
-        Reader {
+    pub fn new(whole: bool, transcript: &Transcript) -> Viewer {
+        Viewer {
             whole,
             book: None,
             at: RowPosition::default(),
@@ -130,13 +130,13 @@ impl Reader {
             search: None,
             input: None,
             mark: None,
-            sheets: Sheets::new(Look { theme: Theme::plain(), highlighter: Highlighter::off() }),
+            sheets: Sheets::new(RenderStyle { theme: Theme::plain(), highlighter: Highlighter::off() }),
         }
     }
 
     /// At the beginning of a book.
-    pub fn of_book(book: Document) -> Reader {
-        let mut reader = Reader::new(true, &book.pages);
+    pub fn of_book(book: Document) -> Viewer {
+        let mut reader = Viewer::new(true, &book.pages);
         reader.follows = false;
         reader.chosen = book.pages.entries().first().map_or(0, |entry| entry.id);
         reader.book = Some(Arc::new(book));
@@ -196,7 +196,7 @@ impl Reader {
         self.sheets.begin();
         let mut sheets = std::mem::replace(
             &mut self.sheets,
-            Sheets::new(Look { theme: Theme::plain(), highlighter: Highlighter::off() }),
+            Sheets::new(RenderStyle { theme: Theme::plain(), highlighter: Highlighter::off() }),
         );
         let top = self.top(scene, &mut sheets);
         self.sheets = sheets;
@@ -354,7 +354,7 @@ fn last_top(scene: &Scene<'_>, mut height: impl FnMut(usize) -> usize) -> (usize
 }
 
 /// Whether an entry is such a page of a book.
-fn is_leaf(entry: &Entry, is: impl Fn(&Leaf) -> bool) -> bool {
+fn is_leaf(entry: &Entry, is: impl Fn(&DocEntry) -> bool) -> bool {
     matches!(&entry.kind, EntryKind::Leaf(leaf) if is(leaf))
 }
 
@@ -371,10 +371,10 @@ fn fits(kind: &EntryKind, to: Landmark) -> bool {
             is_asked || tool.result.as_ref().is_some_and(|result| result.touched.is_some())
         }
         (EntryKind::Leaf(leaf), to) => match (&**leaf, to) {
-            (Leaf::File(_), Landmark::Message) => true,
+            (DocEntry::File(_), Landmark::Message) => true,
             // What goes on with the one above is no hunk of its own.
-            (Leaf::Hunk(hunk), Landmark::Tool) => !hunk.goes_on,
-            (Leaf::File(_) | Leaf::Hunk(_), _) => false,
+            (DocEntry::Hunk(hunk), Landmark::Tool) => !hunk.goes_on,
+            (DocEntry::File(_) | DocEntry::Hunk(_), _) => false,
         },
         (
             EntryKind::User { .. }

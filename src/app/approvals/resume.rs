@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::app_context::App;
+use super::super::app_context::AppContext;
 use super::super::foundation::Foundation;
 use super::super::{Failure, print, say};
 use crate::cli::{Cli, ThenArgs};
@@ -54,7 +54,7 @@ impl Follow {
                 });
                 continue;
             }
-            let place = Place::of(store, suspension, thread, foundation).await?;
+            let place = ResumePoint::of(store, suspension, thread, foundation).await?;
             if then.resume {
                 return place.resume(store, then, cli, foundation).await;
             }
@@ -108,19 +108,19 @@ async fn began(changes: &mut ChangeSubscription, thread: &ThreadId) {
 }
 
 /// A run that waits for somebody to go on with it, and the folder it belongs to.
-struct Place {
+struct ResumePoint {
     thread: ThreadId,
     folder: std::path::PathBuf,
     is_elsewhere: bool,
 }
 
-impl Place {
+impl ResumePoint {
     async fn of(
         store: &Store,
         suspension: &SuspensionRecord,
         thread: ThreadId,
         foundation: &Foundation,
-    ) -> Result<Place, Failure> {
+    ) -> Result<ResumePoint, Failure> {
         let here = &foundation.workspace.cwd;
         // What the question says is what was shown; a question of an older version says nothing.
         let folder = if let Some(cwd) = Question::of(&suspension.ticket.suspension).cwd {
@@ -129,7 +129,7 @@ impl Place {
             let thread = store.thread(&suspension.thread_id).await.map_err(Failure::failed)?;
             thread.map_or_else(|| here.clone(), |thread| thread.cwd)
         };
-        Ok(Place { thread, is_elsewhere: folder != *here, folder })
+        Ok(ResumePoint { thread, is_elsewhere: folder != *here, folder })
     }
 
     fn command(&self) -> String {
@@ -158,7 +158,7 @@ impl Place {
         store.close().await;
         print::notice_untrusted(&there);
         let _log = crate::logging::to_file(&there.paths.log_dir());
-        let app = App::build(there, &cli).await.map_err(not_here)?;
+        let app = AppContext::build(there, &cli).await.map_err(not_here)?;
         for warning in &app.warnings {
             say(&format!("aye: {warning}"));
         }

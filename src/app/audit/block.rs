@@ -6,7 +6,7 @@ use serde_json::Value;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::super::commands::when;
-use super::Known;
+use super::Names;
 use crate::contract::audit::{AuditKind, AuditRow};
 use crate::contract::display::{call_summary, visible_line};
 use crate::contract::record::{GrantRecord, GrantScope};
@@ -16,7 +16,7 @@ const WIDTH: usize = 80;
 const INDENT: usize = 11;
 
 /// The rows of one call, or one row that is about none.
-pub(super) fn of(rows: &[AuditRow], known: &Known) -> String {
+pub(super) fn of(rows: &[AuditRow], known: &Names) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let mut out = String::new();
     if first.call_id.is_none() {
@@ -113,7 +113,7 @@ fn heading(out: &mut String, rows: &[AuditRow]) {
     entry(out, "  of       ", INDENT, &place);
 }
 
-fn judged(out: &mut String, label: &str, body: &Value, known: &Known) {
+fn judged(out: &mut String, label: &str, body: &Value, known: &Names) {
     let judgement = &body["judgement"];
     let again = if body["answered"] == true { " with its decision" } else { "" };
     let hash = word(judgement, "tried");
@@ -176,7 +176,7 @@ fn hook(body: &Value) -> String {
 }
 
 /// A row that is about no call.
-fn alone(row: &AuditRow, known: &Known) -> String {
+fn alone(row: &AuditRow, known: &Names) -> String {
     let body = &row.body;
     let id = word(body, "id");
     let grant = || known.grant(&id).map_or_else(|| format!("grant {id}"), granted);

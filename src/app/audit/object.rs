@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Known;
+use super::Names;
 use crate::contract::audit::{AuditKind, AuditRow};
 
 /// The rows of one call, sorted by what they tell, with what they name by hash or id written out; the rows as they are
 /// stand under `rows`. A row that is about no call is an object with its kind.
-pub(super) fn of(rows: &[AuditRow], known: &Known) -> Value {
+pub(super) fn of(rows: &[AuditRow], known: &Names) -> Value {
     let Some(first) = rows.first() else { return Value::Null };
     let mut call = Map::new();
     call.insert("at".into(), json!(first.at));
@@ -75,7 +75,7 @@ pub(super) fn of(rows: &[AuditRow], known: &Known) -> Value {
 }
 
 /// A verdict with the rules that were tried.
-fn judged(mut told: Value, known: &Known) -> Value {
+fn judged(mut told: Value, known: &Names) -> Value {
     let mut judgement = told.get_mut("judgement").map(Value::take).unwrap_or_default();
     let hash = judgement["tried"].as_str().unwrap_or_default().to_owned();
     let matched = judgement.get_mut("matched").map(Value::take).unwrap_or_default();

@@ -21,7 +21,7 @@ fn row(n: u64, at: u64, kind: AuditKind, body: serde_json::Value) -> AuditRow {
     }
 }
 
-fn known(all_rules: bool) -> Known {
+fn known(all_rules: bool) -> Names {
     let rule = |pattern: &str, behavior: &str| TriedRule {
         pattern: pattern.into(),
         behavior: behavior.into(),
@@ -42,7 +42,7 @@ fn known(all_rules: bool) -> Known {
         suspension_id: Some("perm_c1".into()),
         actor: Actor::default(),
     };
-    Known { rules: HashMap::from([("ab".to_owned(), rules)]), grants: vec![grant], all_rules }
+    Names { rules: HashMap::from([("ab".to_owned(), rules)]), grants: vec![grant], all_rules }
 }
 
 fn story() -> Vec<AuditRow> {

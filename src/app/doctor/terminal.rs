@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use super::State;
+use super::CheckStatus;
 use crate::config::{Env, Images};
 use crate::tui::links::Links;
 use crate::tui::terminal::{Abilities, Multiplexer};
 use crate::tui::theme::{Background, Depth};
 
 /// A row for each thing that a terminal may be able to do.
-pub(super) fn checks(env: &Env, shown: Images) -> Vec<(&'static str, State, String)> {
+pub(super) fn checks(env: &Env, shown: Images) -> Vec<(&'static str, CheckStatus, String)> {
     let var = |name: &str| env.var(name).map(str::to_owned);
     let can = Abilities::of(var);
     let term = var("TERM").unwrap_or_else(|| "not set".to_owned());
@@ -27,7 +27,7 @@ pub(super) fn checks(env: &Env, shown: Images) -> Vec<(&'static str, State, Stri
         about.push_str(", over ssh");
     }
     let advice = if is_poor { "; set TERM to your terminal, for example xterm-256color" } else { "" };
-    let state = if is_poor { State::Warning } else { State::Ok };
+    let state = if is_poor { CheckStatus::Warning } else { CheckStatus::Ok };
     rows.push(("terminal", state, format!("{}{advice}", about.trim_end())));
 
     let is_tmux = can.multiplexer == Some(Multiplexer::Tmux);
@@ -44,9 +44,9 @@ pub(super) fn checks(env: &Env, shown: Images) -> Vec<(&'static str, State, Stri
             "; if your terminal supports more, set COLORTERM=truecolor".to_owned()
         }
     };
-    rows.push(("colours", State::Ok, format!("{}{colours}", can.depth.name())));
+    rows.push(("colours", CheckStatus::Ok, format!("{}{colours}", can.depth.name())));
     let text = if can.utf8 { "UTF-8" } else { "the locale is not UTF-8; set LANG, for example LANG=C.UTF-8" };
-    rows.push(("text", if can.utf8 { State::Ok } else { State::Warning }, text.to_owned()));
+    rows.push(("text", if can.utf8 { CheckStatus::Ok } else { CheckStatus::Warning }, text.to_owned()));
 
     let yes_no = |has: bool, what: &str, otherwise: &str| {
         if has { format!("yes: {what}") } else { format!("unknown; {otherwise}") }
@@ -98,7 +98,7 @@ pub(super) fn checks(env: &Env, shown: Images) -> Vec<(&'static str, State, Stri
         ("title", yes_no(can.title, "shows current activity", "nothing is sent")),
         ("progress", yes_no(can.progress, "shown beside the name (OSC 9;4)", "nothing is sent")),
     ];
-    rows.extend(lines.map(|(name, text)| (name, State::Ok, text)));
+    rows.extend(lines.map(|(name, text)| (name, CheckStatus::Ok, text)));
     rows
 }
 
@@ -134,8 +134,8 @@ mod tests {
 
     fn rows(variables: &[(&str, &str)]) -> String {
         let rows = checks(&Env::of(variables, "/h", "/w"), Images::Auto);
-        let line = |(name, state, text): (&str, State, String)| {
-            let mark = if state == State::Ok { "" } else { "! " };
+        let line = |(name, state, text): (&str, CheckStatus, String)| {
+            let mark = if state == CheckStatus::Ok { "" } else { "! " };
             format!("{mark}{name}: {text}\n")
         };
         rows.into_iter().map(line).collect()

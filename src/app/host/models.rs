@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::TerminalHost;
-use crate::app::app_context::App;
+use crate::app::app_context::AppContext;
 use crate::app::{keys, models, themes};
 use crate::config::{ProbeHit, key_sources, list_models};
 use crate::contract::foreign::ForeignError;
@@ -98,7 +98,7 @@ impl ModelHost for TerminalHost {
     }
 }
 
-impl App {
+impl AppContext {
     /// What can be chosen as a model, by what servers list.
     pub(in crate::app) fn model_rows(&self, hits: &[ProbeHit]) -> Vec<ModelRow> {
         let (settings, env) = (&self.foundation.loaded.settings, &self.foundation.env);

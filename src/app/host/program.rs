@@ -14,7 +14,7 @@ use crate::contract::ids::ThreadId;
 use crate::contract::judgement::Profile;
 use crate::contract::path_policy::PathPolicies as _;
 use crate::contract::spec::AgentSpec;
-use crate::tui::host::{Choice, Host, HostEvent, HostInfo, Mode, Page, ProgramHost, UntrustedRow};
+use crate::tui::host::{Choice, Host, HostEvent, HostInfo, Mode, ProgramHost, TextPage, UntrustedRow};
 use crate::tui::theme::ThemeRow;
 
 #[async_trait]
@@ -127,7 +127,12 @@ impl ProgramHost for TerminalHost {
         Ok(statusline::run(&self.app.foundation, json).await?)
     }
 
-    async fn page(&self, thread: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, ForeignError> {
+    async fn page(
+        &self,
+        thread: Option<&ThreadId>,
+        name: &str,
+        words: &str,
+    ) -> Result<TextPage, ForeignError> {
         if name == "compact" {
             let _ = self.events.send(HostEvent::Note("summarising older messages …".to_owned()));
         }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::TerminalHost;
 use crate::app::AppError;
-use crate::app::app_context::App;
+use crate::app::app_context::AppContext;
 use crate::app::background::{folder_of, tell};
 use crate::app::{grant_list, user_edit};
 use crate::config::repository_root;
@@ -22,7 +22,7 @@ use crate::tui::host::{GrantRow, HostEvent, OpenedQuestion, QuestionHost, Review
 
 impl TerminalHost {
     /// The app that a question's run belongs to: the one on the screen, or that of its folder.
-    async fn app_of(&self, question: &SuspensionRecord) -> Result<Arc<App>, AppError> {
+    async fn app_of(&self, question: &SuspensionRecord) -> Result<Arc<AppContext>, AppError> {
         if self.viewer.shows_above(&question.thread_id) {
             return Ok(Arc::clone(&self.app));
         }
@@ -135,7 +135,7 @@ impl QuestionHost for TerminalHost {
 
     async fn grants(&self) -> Result<Vec<GrantRow>, ForeignError> {
         let rows = grant_list::rows(&self.app.store, self.app.clock.now_ms(), true).await?;
-        Ok(rows.iter().map(grant_list::Row::to_grant_row).collect())
+        Ok(rows.iter().map(grant_list::GrantStatus::to_grant_row).collect())
     }
 
     async fn revoke_grant(&self, id: &str) -> Result<bool, ForeignError> {
@@ -161,7 +161,7 @@ fn on_card(error: DecideError) -> String {
     }
 }
 
-impl App {
+impl AppContext {
     /// The rules and grants in force.
     pub(in crate::app) fn permission_rows(&self) -> Vec<RuleRow> {
         let rules = self.permission.rules();

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::TerminalHost;
 use crate::app::AppError;
-use crate::app::export::{self, Form};
+use crate::app::export::{self, ExportEncoder};
 use crate::app::{compare, git};
 use crate::config::write_private;
 use crate::contract::event_sink::NullEventSink;
@@ -16,7 +16,7 @@ use crate::contract::ids::ThreadId;
 use crate::contract::record::NamedBy;
 use crate::contract::snapshot::{BackWhat, Changes};
 use crate::tui::host::ExportFormat;
-use crate::tui::thread_actions::{BackCmd, BackHost, BackMsg, Chooses};
+use crate::tui::thread_actions::{BackHost, Chooses, RewindCmd, RewindMsg};
 use crate::tui::viewer::Document;
 
 /// A search takes no longer.
@@ -45,50 +45,52 @@ async fn bound(changes: Result<Changes, AppError>) -> Result<(Changes, Box<Docum
 
 #[async_trait]
 impl BackHost for TerminalHost {
-    async fn back(&self, cmd: BackCmd) -> BackMsg {
+    async fn back(&self, cmd: RewindCmd) -> RewindMsg {
         let app = &self.app;
         match cmd {
-            BackCmd::Points(thread, chooses) => {
+            RewindCmd::Points(thread, chooses) => {
                 let points = app.back_points(&thread).await.map(|mut points| {
                     if chooses == Chooses::Back {
                         points.points.retain(|point| point.is_message);
                     }
                     points
                 });
-                BackMsg::Points(chooses, words(points))
+                RewindMsg::Points(chooses, words(points))
             }
-            BackCmd::Preview(thread, keep) => {
-                BackMsg::Preview(keep, words(app.back_preview(&thread, keep).await))
+            RewindCmd::Preview(thread, keep) => {
+                RewindMsg::Preview(keep, words(app.back_preview(&thread, keep).await))
             }
-            BackCmd::Go(thread, keep, what) => BackMsg::Went(words(self.go_back(&thread, keep, what).await)),
-            BackCmd::Fork(thread, keep) => BackMsg::Forked(words(app.fork(&thread, keep).await)),
-            BackCmd::Search(number, words) => self.search(number, &words).await,
-            BackCmd::Rename(thread, title) => {
+            RewindCmd::Go(thread, keep, what) => {
+                RewindMsg::Went(words(self.go_back(&thread, keep, what).await))
+            }
+            RewindCmd::Fork(thread, keep) => RewindMsg::Forked(words(app.fork(&thread, keep).await)),
+            RewindCmd::Search(number, words) => self.search(number, &words).await,
+            RewindCmd::Rename(thread, title) => {
                 let renamed = app.store.rename_thread(&thread, &title, NamedBy::Person).await;
                 self.viewer.poke();
-                BackMsg::Marked(renamed.map(|_| format!("renamed to “{title}”")).map_err(|e| e.to_string()))
+                RewindMsg::Marked(renamed.map(|_| format!("renamed to “{title}”")).map_err(|e| e.to_string()))
             }
-            BackCmd::Pin(thread, pin) => {
+            RewindCmd::Pin(thread, pin) => {
                 let now = pin.then(|| app.clock.now_ms());
                 let pinned = app.store.pin_thread(&thread, now).await;
                 let words = if pin { "pinned" } else { "unpinned" };
-                BackMsg::Marked(pinned.map(|()| words.to_owned()).map_err(|e| e.to_string()))
+                RewindMsg::Marked(pinned.map(|()| words.to_owned()).map_err(|e| e.to_string()))
             }
-            BackCmd::Delete(thread) => {
+            RewindCmd::Delete(thread) => {
                 let deleted = self.delete(&thread).await;
-                BackMsg::Deleted(thread, words(deleted))
+                RewindMsg::Deleted(thread, words(deleted))
             }
-            BackCmd::Export(thread, format) => {
-                BackMsg::Exported(words(self.write_export(&thread, format).await))
+            RewindCmd::Export(thread, format) => {
+                RewindMsg::Exported(words(self.write_export(&thread, format).await))
             }
-            BackCmd::Changes(thread, wanted) => {
-                BackMsg::Changes(words(bound(app.changes(&thread, &wanted).await).await))
+            RewindCmd::Changes(thread, wanted) => {
+                RewindMsg::Changes(words(bound(app.changes(&thread, &wanted).await).await))
             }
-            BackCmd::GitChanges(wanted) => BackMsg::Changes(words(
+            RewindCmd::GitChanges(wanted) => RewindMsg::Changes(words(
                 bound(git::changes(&app.foundation, &wanted).await.map_err(AppError::from)).await,
             )),
-            BackCmd::Compare(one, other) => {
-                BackMsg::Compared(words(compare::book(&app.store, &one, &other).await.map(Box::new)))
+            RewindCmd::Compare(one, other) => {
+                RewindMsg::Compared(words(compare::book(&app.store, &one, &other).await.map(Box::new)))
             }
         }
     }
@@ -100,7 +102,7 @@ impl TerminalHost {
         thread: &ThreadId,
         keep: Option<u64>,
         what: BackWhat,
-    ) -> Result<crate::tui::thread_actions::WentBack, AppError> {
+    ) -> Result<crate::tui::thread_actions::Rewound, AppError> {
         // What is told of the conversation that is left interests nobody any more.
         self.app.go_back(thread, keep, what, Arc::new(NullEventSink)).await
     }
@@ -129,13 +131,13 @@ impl TerminalHost {
         let opened = self.app.store.thread(thread).await?;
         let record = opened.ok_or("nothing to export yet")?;
         let (form, ending) = match format {
-            ExportFormat::Markdown => (Form::Markdown, "md"),
-            ExportFormat::Json => (Form::Json, "json"),
-            ExportFormat::Html => (Form::Html, "html"),
+            ExportFormat::Markdown => (ExportEncoder::Markdown, "md"),
+            ExportFormat::Json => (ExportEncoder::Json, "json"),
+            ExportFormat::Html => (ExportEncoder::Html, "html"),
         };
         let rest = match form {
-            Form::Json => Some(self.app.store.thread_rest(thread).await?),
-            Form::Markdown | Form::Html => None,
+            ExportEncoder::Json => Some(self.app.store.thread_rest(thread).await?),
+            ExportEncoder::Markdown | ExportEncoder::Html => None,
         };
         let mut messages = self.app.store.messages(thread).await?;
         // A run may have written since: messages and rest are of one moment.
@@ -149,7 +151,7 @@ impl TerminalHost {
     }
 
     /// Looks in one conversation after the other, the latest first, until time is over or another search begins.
-    async fn search(&self, number: u64, words: &str) -> BackMsg {
+    async fn search(&self, number: u64, words: &str) -> RewindMsg {
         let wanted = &self.searching.0;
         wanted.fetch_max(number, Ordering::Relaxed);
         let start = Instant::now();
@@ -158,7 +160,7 @@ impl TerminalHost {
             Ok(threads) => threads,
             Err(error) => {
                 tracing::warn!(%error, "the conversations could not be searched");
-                return BackMsg::Found(number, found, false);
+                return RewindMsg::Found(number, found, false);
             }
         };
         for summary in threads {
@@ -169,7 +171,7 @@ impl TerminalHost {
                     || start.elapsed() > SEARCH
                     || found.len() >= FOUND
                 {
-                    return BackMsg::Found(number, found, false);
+                    return RewindMsg::Found(number, found, false);
                 }
                 match self.app.store.search_thread(&id, words, place).await {
                     Ok((Some(around), _)) => {
@@ -184,6 +186,6 @@ impl TerminalHost {
                 }
             }
         }
-        BackMsg::Found(number, found, true)
+        RewindMsg::Found(number, found, true)
     }
 }

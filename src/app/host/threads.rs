@@ -16,8 +16,10 @@ use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::{Message, Role, ToolCall, Visibility};
 use crate::contract::record::{QueueId, RunRecord, StoredMessage, ThreadRecord, ThreadSummary};
 use crate::runtime::{RunDocument, RunRequest, RuntimeError};
-use crate::store::{Part, ThreadView};
-use crate::tui::host::{Driver, Earlier, HostEvent, OpenedThread, QueuedRow, Shell, ThreadHost, UserInput};
+use crate::store::{MessageSelection, ThreadView};
+use crate::tui::host::{
+    Earlier, HostEvent, OpenedThread, QueuedRow, Shell, ThreadHost, ThreadOwner, UserInput,
+};
 
 /// So many messages of a conversation are in memory, and fetched when older ones are looked at.
 const OPENED: usize = 2000;
@@ -92,7 +94,7 @@ impl ThreadHost for TerminalHost {
                 run: None,
                 waiting: Vec::new(),
                 interrupted: Vec::new(),
-                driver: Driver::Nobody,
+                driver: ThreadOwner::Nobody,
                 queued: Vec::new(),
                 children: Vec::new(),
                 commands: Vec::new(),
@@ -102,7 +104,7 @@ impl ThreadHost for TerminalHost {
         let glance = self
             .app
             .store
-            .glance_at(&id, Part::Last(OPENED))
+            .glance_at(&id, MessageSelection::Last(OPENED))
             .await?
             .ok_or_else(|| format!("unknown thread {id}"))?;
         if !self.viewer.shows(&id)
@@ -139,8 +141,8 @@ impl ThreadHost for TerminalHost {
             images::name(&self.app, &mut stored.message.content).await;
         }
         // While somebody is awake its calls run; else nobody knows what became of them.
-        let interrupted = if driver == Driver::Nobody { running } else { Vec::new() };
-        if driver == Driver::Nobody && run.as_ref().is_some_and(|run| run.status != RunStatus::Done) {
+        let interrupted = if driver == ThreadOwner::Nobody { running } else { Vec::new() };
+        if driver == ThreadOwner::Nobody && run.as_ref().is_some_and(|run| run.status != RunStatus::Done) {
             self.viewer.wake(&id);
         }
         let queued = queued.iter().map(row_of).collect();

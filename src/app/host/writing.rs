@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::TerminalHost;
-use crate::app::app_context::App;
+use crate::app::app_context::AppContext;
 use crate::app::{editor, mentions};
 use crate::contract::foreign::ForeignError;
 use crate::contract::ids::ThreadId;
@@ -73,7 +73,7 @@ impl WritingHost for TerminalHost {
 }
 
 /// What can be called by its name: skills, and the prompts of tool servers.
-pub(super) fn skill_rows(app: &App) -> Vec<SkillRow> {
+pub(super) fn skill_rows(app: &AppContext) -> Vec<SkillRow> {
     let skills = list_rows(&app.skills).into_iter().filter(|row| row.user_invocable).map(|row| {
         let hint = row.argument_hint.as_deref().map(|hint| format!("{hint}  ")).unwrap_or_default();
         SkillRow {

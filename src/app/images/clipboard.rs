@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use tokio::io::AsyncReadExt as _;
 
-use crate::app::app_context::{App, tool_env};
+use crate::app::app_context::{AppContext, tool_env};
 use crate::config::Env;
 use crate::contract::image::{ImageError, ImageFormat, MAX_IMAGE_BYTES};
 
@@ -20,7 +20,7 @@ const NEEDED: [&str; 4] = ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNT
 
 /// What is on the clipboard.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum ClipboardContent {
     /// A picture's bytes.
     Image(Vec<u8>),
     /// A text.
@@ -77,7 +77,7 @@ const IN_WINDOWS: &str = "Add-Type -AssemblyName System.Windows.Forms; \
     $i.Save($m, [Drawing.Imaging.ImageFormat]::Png); [Convert]::ToBase64String($m.ToArray()) }";
 
 /// What is on the clipboard: a picture before a text.
-pub(super) async fn read(app: &App) -> Result<Found, String> {
+pub(super) async fn read(app: &AppContext) -> Result<ClipboardContent, String> {
     let env = &app.foundation.env;
     let system = System::of(env, cfg!(target_os = "macos")).ok_or_else(|| {
         let path = "paste the path of an image file instead, or name it as @path";
@@ -93,7 +93,7 @@ pub(super) async fn read(app: &App) -> Result<Found, String> {
     look(system, &variables).await
 }
 
-async fn look(system: System, variables: &[(OsString, OsString)]) -> Result<Found, String> {
+async fn look(system: System, variables: &[(OsString, OsString)]) -> Result<ClipboardContent, String> {
     let run = async |words: &[&str]| run(words, variables).await;
     let image = match system {
         System::Mac => match run(&["pngpaste", "-"]).await {
@@ -125,7 +125,7 @@ async fn look(system: System, variables: &[(OsString, OsString)]) -> Result<Foun
         }
     };
     match image {
-        Ok(bytes) if !bytes.is_empty() => return Ok(Found::Image(bytes)),
+        Ok(bytes) if !bytes.is_empty() => return Ok(ClipboardContent::Image(bytes)),
         Ok(_) | Err(Nothing::Empty) => {}
         Err(Nothing::Missing) => {
             return Err(format!(
@@ -143,7 +143,7 @@ async fn look(system: System, variables: &[(OsString, OsString)]) -> Result<Foun
         System::Windows => run(&["powershell.exe", "-NoProfile", "-Command", "Get-Clipboard"]).await,
     };
     match text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()) {
-        Ok(text) if !text.is_empty() => Ok(Found::Text(text)),
+        Ok(text) if !text.is_empty() => Ok(ClipboardContent::Text(text)),
         Ok(_) | Err(_) => Err("the clipboard has neither an image nor text".to_owned()),
     }
 }
@@ -214,9 +214,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let script = "case \"$*\" in *TARGETS*) printf 'TARGETS\\nimage/png\\nSTRING\\n';; *image/png*) printf bytes;; esac";
         let env = with(dir.path(), "xclip", script);
-        assert_eq!(look(System::X11, &env).await, Ok(Found::Image(b"bytes".to_vec())));
+        assert_eq!(look(System::X11, &env).await, Ok(ClipboardContent::Image(b"bytes".to_vec())));
         let env = with(dir.path(), "xclip", "case \"$*\" in *TARGETS*) echo STRING;; *) printf words;; esac");
-        assert_eq!(look(System::X11, &env).await, Ok(Found::Text("words".into())));
+        assert_eq!(look(System::X11, &env).await, Ok(ClipboardContent::Text("words".into())));
         let env = with(dir.path(), "wl-paste", "exit 1");
         assert!(look(System::Wayland, &env).await.unwrap_err().contains("neither an image nor text"));
     }

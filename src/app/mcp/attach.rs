@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::app::AppError;
-use crate::app::app_context::App;
+use crate::app::app_context::AppContext;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
 use crate::tui::host::SkillRow;
@@ -17,7 +17,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// A sentence: nothing is sent.
-pub(in crate::app) async fn with_resources(app: &App, text: &str) -> Result<Vec<ContentBlock>, AppError> {
+pub(in crate::app) async fn with_resources(
+    app: &AppContext,
+    text: &str,
+) -> Result<Vec<ContentBlock>, AppError> {
     let mut blocks = vec![ContentBlock::text(text)];
     blocks.extend(attached(app, text).await?);
     Ok(blocks)
@@ -25,7 +28,7 @@ pub(in crate::app) async fn with_resources(app: &App, text: &str) -> Result<Vec<
 
 /// The words of `SERVER:PROMPT`; `None` when that is none.
 pub(in crate::app) async fn prompt(
-    app: &App,
+    app: &AppContext,
     name: &str,
     words: &str,
 ) -> Option<Result<Vec<ContentBlock>, AppError>> {
@@ -37,7 +40,7 @@ pub(in crate::app) async fn prompt(
 }
 
 /// The resources that a text names.
-async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>, AppError> {
+async fn attached(app: &AppContext, text: &str) -> Result<Vec<ContentBlock>, AppError> {
     let mut blocks = Vec::new();
     for word in text.split_whitespace() {
         let Some((server, uri)) = word.strip_prefix('@').and_then(|word| word.split_once(':')) else {
@@ -54,7 +57,7 @@ async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>, AppError> 
 }
 
 /// The prompts of all servers as commands.
-pub(in crate::app) fn commands(app: &App) -> Vec<SkillRow> {
+pub(in crate::app) fn commands(app: &AppContext) -> Vec<SkillRow> {
     let prompts = app.mcp.manager.prompts().into_iter();
     // A name with a blank could not be typed.
     let typable =
@@ -81,7 +84,7 @@ pub(in crate::app) fn commands(app: &App) -> Vec<SkillRow> {
 }
 
 /// Resources that fit what was typed behind `@`, as `SERVER:URI`.
-pub(in crate::app) async fn complete(app: &App, query: &str) -> Vec<String> {
+pub(in crate::app) async fn complete(app: &AppContext, query: &str) -> Vec<String> {
     let Some((server, begun)) = query.split_once(':') else {
         let views = app.mcp.manager.views().into_iter();
         let with =

@@ -17,7 +17,7 @@ use crate::cli::{Cli, JsonFlag, McpCommand};
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerScope};
 use crate::mcp::{
-    KeepError, LoginState, Manager, Phase, PinStore, Pinned, ServerView, Surroundings, login_command,
+    KeepError, LoginState, Manager, PinStore, Pinned, ServerState, ServerView, Surroundings, login_command,
     login_state,
 };
 
@@ -186,12 +186,15 @@ async fn connected(
     manager.start();
     manager.ready(limit).await;
     let view = manager.look(&name).map_err(Failure::failed)?;
-    if view.phase == Phase::Connected {
+    if view.phase == ServerState::Connected {
         return Ok((manager, view));
     }
     manager.close().await;
-    let hint =
-        if view.phase == Phase::NeedsLogin { format!(": {}", login_command(&name)) } else { String::new() };
+    let hint = if view.phase == ServerState::NeedsLogin {
+        format!(": {}", login_command(&name))
+    } else {
+        String::new()
+    };
     Err(Failure::failed(format!("{}: {}{hint}", visible_line(&name), show::phase_words(&view.phase))))
 }
 

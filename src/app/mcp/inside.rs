@@ -9,11 +9,11 @@ use tokio::sync::mpsc;
 use super::login::{ended, logins};
 use super::servers;
 use crate::app::AppError;
-use crate::app::app_context::App;
+use crate::app::app_context::AppContext;
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerTransport};
 use crate::mcp::{CallbackServer, Login, LoginError, NotLoggedIn, log_out};
-use crate::tui::host::Page;
+use crate::tui::host::TextPage;
 
 /// So long is waited for a person with a browser.
 const WAIT: Duration = Duration::from_mins(10);
@@ -22,12 +22,12 @@ const WAIT: Duration = Duration::from_mins(10);
 /// browser ended at.
 pub(super) type Begun = Mutex<HashMap<String, mpsc::UnboundedSender<String>>>;
 
-fn begun(app: &App) -> std::sync::MutexGuard<'_, HashMap<String, mpsc::UnboundedSender<String>>> {
+fn begun(app: &AppContext) -> std::sync::MutexGuard<'_, HashMap<String, mpsc::UnboundedSender<String>>> {
     app.mcp.begun.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The server of that name, as it may be used here.
-fn find(app: &App, name: &str) -> Result<ServerConfig, AppError> {
+fn find(app: &AppContext, name: &str) -> Result<ServerConfig, AppError> {
     // As the manager knows it: one that a person can type.
     let name = app.mcp.manager.look(name)?.name;
     let all = servers(&app.foundation, app.foundation.is_trusted).usable;
@@ -36,7 +36,7 @@ fn find(app: &App, name: &str) -> Result<ServerConfig, AppError> {
 }
 
 /// Begins a login, or goes on with the one that was begun when the address comes with it that a browser ended at.
-pub(super) async fn login(app: &App, words: &str) -> Result<Page, AppError> {
+pub(super) async fn login(app: &AppContext, words: &str) -> Result<TextPage, AppError> {
     let (name, pasted) = match words.rsplit_once(char::is_whitespace) {
         Some((name, last)) if last.starts_with("http://127.0.0.1") => (name.trim(), Some(last)),
         Some(_) | None => (words, None),
@@ -55,7 +55,7 @@ pub(super) async fn login(app: &App, words: &str) -> Result<Page, AppError> {
                 .into());
             }
         };
-        return Ok(Page { title, text });
+        return Ok(TextPage { title, text });
     }
     let fail = |error: LoginError| format!("{shown}: {error}");
     let port = match &server.transport {
@@ -100,7 +100,7 @@ pub(super) async fn login(app: &App, words: &str) -> Result<Page, AppError> {
             Err(NotLoggedIn::NotThis(why) | NotLoggedIn::Over(why)) => told.tell(format!("{shown}: {why}")),
         }
     });
-    Ok(Page { title, text })
+    Ok(TextPage { title, text })
 }
 
 /// The address of this login, from the browser or from what is typed. `None`: it was given up.
@@ -133,7 +133,7 @@ async fn came_back(
 }
 
 /// Gives a login up that was begun.
-pub(super) fn cancel(app: &App, name: &str) -> Result<Page, AppError> {
+pub(super) fn cancel(app: &AppContext, name: &str) -> Result<TextPage, AppError> {
     let name = find(app, name)?.name;
     let shown = visible_line(&name);
     let was = begun(app).remove(&name).is_some_and(|waits| !waits.is_closed());
@@ -142,11 +142,11 @@ pub(super) fn cancel(app: &App, name: &str) -> Result<Page, AppError> {
     } else {
         format!("No login to {shown} in progress.\n")
     };
-    Ok(Page { title: "MCP servers".to_owned(), text })
+    Ok(TextPage { title: "MCP servers".to_owned(), text })
 }
 
 /// Ends a login: here, and at whoever gave it out.
-pub(super) async fn logout(app: &App, name: &str) -> Result<Page, AppError> {
+pub(super) async fn logout(app: &AppContext, name: &str) -> Result<TextPage, AppError> {
     let server = find(app, name)?;
     begun(app).remove(&server.name);
     let logins = logins(&app.foundation);
@@ -154,5 +154,5 @@ pub(super) async fn logout(app: &App, name: &str) -> Result<Page, AppError> {
         .await
         .map_err(|error| error.to_string())?;
     app.mcp.manager.restart(&server.name)?;
-    Ok(Page { title: "MCP servers".to_owned(), text: ended(&visible_line(&server.name), &out) })
+    Ok(TextPage { title: "MCP servers".to_owned(), text: ended(&visible_line(&server.name), &out) })
 }

@@ -12,9 +12,9 @@ use crate::state::{Phase, StateCommand, StateError};
 pub(in crate::app) const MCP_PLUGIN: &str = "mcp";
 
 /// Tells servers that their questions have no answer: the person said no to the call, or stopped the run.
-pub(in crate::app) struct McpPlugin(pub(in crate::app) Questions, pub(in crate::app) Guidance);
+pub(in crate::app) struct ElicitationPlugin(pub(in crate::app) Questions, pub(in crate::app) Guidance);
 
-impl Plugin for McpPlugin {
+impl Plugin for ElicitationPlugin {
     // Whichever agent called the tool: its server must hear that nobody answers.
     fn is_guard(&self) -> bool {
         true

@@ -4,29 +4,29 @@ use std::fmt::Write as _;
 
 use super::inside;
 use crate::app::AppError;
-use crate::app::app_context::App;
+use crate::app::app_context::AppContext;
 use crate::contract::display::visible_line;
-use crate::mcp::{Phase, ServerView, Standing, ToolView, login_command};
-use crate::tui::host::Page;
+use crate::mcp::{PinStatus, ServerState, ServerView, ToolView, login_command};
+use crate::tui::host::TextPage;
 
 /// The page of `/mcp` with the words behind it.
-pub(in crate::app) async fn page(app: &App, words: &str) -> Result<Page, AppError> {
+pub(in crate::app) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> {
     let manager = &app.mcp.manager;
     let words = words.trim();
     let (verb, name) =
         words.split_once(char::is_whitespace).map_or((words, ""), |(verb, name)| (verb, name.trim()));
     match (verb, name) {
-        ("", _) => Ok(Page { title: "MCP servers".to_owned(), text: overview(&manager.views()) }),
+        ("", _) => Ok(TextPage { title: "MCP servers".to_owned(), text: overview(&manager.views()) }),
         ("trust", name) if !name.is_empty() => {
             let said = manager.agree(name)?;
-            Ok(Page {
+            Ok(TextPage {
                 title: "MCP servers".to_owned(),
                 text: format!("{said}.\n\n{}", overview(&manager.views())),
             })
         }
         ("restart", name) if !name.is_empty() => {
             manager.restart(name)?;
-            Ok(Page { title: "MCP servers".to_owned(), text: format!("Restarting {name}.\n") })
+            Ok(TextPage { title: "MCP servers".to_owned(), text: format!("Restarting {name}.\n") })
         }
         ("login", name) if !name.is_empty() => inside::login(app, name).await,
         ("logout", name) if !name.is_empty() => inside::logout(app, name).await,
@@ -36,22 +36,22 @@ pub(in crate::app) async fn page(app: &App, words: &str) -> Result<Page, AppErro
         }
         _ => {
             let view = manager.look(words)?;
-            Ok(Page { title: format!("MCP server {}", visible_line(&view.name)), text: details(&view) })
+            Ok(TextPage { title: format!("MCP server {}", visible_line(&view.name)), text: details(&view) })
         }
     }
 }
 
 /// Where a server stands, in a word or a sentence.
-pub(super) fn phase_words(phase: &Phase) -> String {
+pub(super) fn phase_words(phase: &ServerState) -> String {
     match phase {
-        Phase::Idle => "not started".to_owned(),
-        Phase::Connecting => "connecting".to_owned(),
-        Phase::Connected => "connected".to_owned(),
-        Phase::Failed { why, again } => {
+        ServerState::Idle => "not started".to_owned(),
+        ServerState::Connecting => "connecting".to_owned(),
+        ServerState::Connected => "connected".to_owned(),
+        ServerState::Failed { why, again } => {
             format!("failed: {why}{}", if *again { "; retrying" } else { "" })
         }
-        Phase::NeedsLogin => "needs login".to_owned(),
-        Phase::Stopped => "stopped".to_owned(),
+        ServerState::NeedsLogin => "needs login".to_owned(),
+        ServerState::Stopped => "stopped".to_owned(),
     }
 }
 
@@ -72,7 +72,7 @@ fn overview(views: &[ServerView]) -> String {
     for view in views {
         let name = visible_line(&view.name);
         let _ = write!(out, "{name} ({})  {}", view.scope, phase_words(&view.phase));
-        if view.phase == Phase::Connected {
+        if view.phase == ServerState::Connected {
             let mut parts = vec![counted(view.tools.len(), "tool")];
             if !view.prompts.is_empty() {
                 parts.push(counted(view.prompts.len(), "prompt"));
@@ -83,7 +83,7 @@ fn overview(views: &[ServerView]) -> String {
             let _ = write!(out, "  {}", parts.join(", "));
         }
         let _ = writeln!(out, "\n  {}", view.shown);
-        if view.phase == Phase::NeedsLogin {
+        if view.phase == ServerState::NeedsLogin {
             let _ = writeln!(out, "  {}", login_hint(view));
         }
         let waiting = view.tools.iter().filter(|tool| !tool.is_offered).count();
@@ -117,14 +117,14 @@ pub(super) fn details(view: &ServerView) -> String {
     let _ = writeln!(out, "{} server, from {}", view.scope, view.place);
     let _ = writeln!(out, "{}", view.shown);
     let _ = write!(out, "{}", phase_words(&view.phase));
-    if let Some(took) = view.took.filter(|_| view.phase == Phase::Connected) {
+    if let Some(took) = view.took.filter(|_| view.phase == ServerState::Connected) {
         let _ = write!(out, " after {} ms", took.as_millis());
     }
     if !view.about.is_empty() {
         let _ = write!(out, ": {}", visible_line(&view.about));
     }
     out.push('\n');
-    if view.phase == Phase::NeedsLogin {
+    if view.phase == ServerState::NeedsLogin {
         let _ = writeln!(out, "{}", login_hint(view));
     }
     for note in &view.notes {
@@ -172,9 +172,9 @@ pub(super) fn details(view: &ServerView) -> String {
 
 fn tool_lines(out: &mut String, tool: &ToolView) {
     let mark = match tool.standing {
-        Standing::Agreed => "",
-        Standing::New => " [new]",
-        Standing::Changed => " [changed]",
+        PinStatus::Agreed => "",
+        PinStatus::New => " [new]",
+        PinStatus::Changed => " [changed]",
     };
     let _ = writeln!(out, "{}{mark}", tool.id);
     if !tool.id.ends_with(&tool.name) {

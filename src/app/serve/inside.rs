@@ -11,10 +11,10 @@ use super::RunningServer;
 use crate::app::AppError;
 use crate::app::foundation::Foundation;
 use crate::app::host::Events;
-use crate::cli::{Cli, Command, ServeArgs};
+use crate::cli::{Cli, CliCommand, ServeArgs};
 use crate::config::Env;
 use crate::contract::display::visible_line;
-use crate::tui::host::{HostEvent, Page};
+use crate::tui::host::{HostEvent, TextPage};
 
 /// How long requests and runs may take to end before the terminal says that they still do, or is left.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
@@ -35,7 +35,7 @@ impl ServerInside {
         env: &Env,
         events: &Events,
         words: &str,
-    ) -> Result<Page, AppError> {
+    ) -> Result<TextPage, AppError> {
         let mut running = self.0.lock().await;
         // One that ended by itself is gone.
         if let Some(mut ended) = running.take_if(|server| server.task.is_finished())
@@ -43,7 +43,7 @@ impl ServerInside {
         {
             tracing::warn!(%error, "the server of the terminal ended");
         }
-        let page = |text: String| Page { title: "Server".to_owned(), text };
+        let page = |text: String| TextPage { title: "Server".to_owned(), text };
         if words == STOP {
             let Some(server) = running.take() else {
                 return Err("nothing is served; /serve starts it".into());
@@ -80,7 +80,7 @@ async fn start(args: ServeArgs, cli: &Cli, env: &Env, events: &Events) -> Result
     let mut cli = cli.clone();
     cli.global.cd = Some(env.cwd().to_path_buf());
     // An app of its own, as `aye serve` builds it: whoever is far away sees nothing drawn for this terminal.
-    cli.command = Some(Command::Serve(args.clone()));
+    cli.command = Some(CliCommand::Serve(args.clone()));
     let (of_trouble, cwd) = (events.clone(), env.clone());
     let foundation = Foundation::load(&cli, cwd)?;
     let complain = Arc::new(move |text| drop(of_trouble.send(HostEvent::Warned(text))));

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::Complain;
-use crate::app::app_context::{self, App};
+use crate::app::app_context::{self, AppContext};
 use crate::app::background::app_in;
 use crate::app::{agent_list, approvals};
 use crate::cli::Cli;
@@ -33,7 +33,7 @@ const CHANNEL: &str = "http";
 
 /// The program behind the server.
 pub(super) struct Served {
-    here: Arc<App>,
+    here: Arc<AppContext>,
     cli: Cli,
     env: Env,
     /// A handle of its own: its change feed tells of what the apps commit.
@@ -45,12 +45,12 @@ pub(super) struct Served {
     /// Where the page is reached.
     url: Option<String>,
     /// Those of other folders, made when they are first asked for.
-    apps: tokio::sync::Mutex<HashMap<PathBuf, Arc<App>>>,
+    apps: tokio::sync::Mutex<HashMap<PathBuf, Arc<AppContext>>>,
 }
 
 impl Served {
     pub(super) fn new(
-        here: Arc<App>,
+        here: Arc<AppContext>,
         cli: Cli,
         env: Env,
         store: Store,
@@ -67,7 +67,7 @@ impl Served {
     }
 
     /// What goes wrong beside a run is told where this server was started.
-    fn listen_to(&self, app: &App) {
+    fn listen_to(&self, app: &AppContext) {
         let complain = Arc::clone(&self.complain);
         app.notifier.complain_to(move |text| complain(text));
         if let Some(url) = &self.url {
@@ -276,7 +276,7 @@ fn waiting_push(target: PushTarget) -> Option<WaitingPush> {
     Some(WaitingPush { thread: target.thread_id, run: target.run_id, config })
 }
 
-struct FolderApp(Arc<App>);
+struct FolderApp(Arc<AppContext>);
 
 #[async_trait]
 impl Workshop for FolderApp {

@@ -24,7 +24,7 @@ const RANK: [u8; 7] = [
     exit::EXPIRED,
 ];
 
-pub(super) struct Report {
+pub(super) struct WorkReport {
     json: bool,
     /// How each job stood when it was seen last.
     codes: HashMap<JobId, u8>,
@@ -58,9 +58,9 @@ fn first_line(text: &str) -> String {
     visible_line(&shortened(line, 100)).into_owned()
 }
 
-impl Report {
-    pub(super) fn new(json: bool) -> Report {
-        Report { json, codes: HashMap::new(), has_reader: true }
+impl WorkReport {
+    pub(super) fn new(json: bool) -> WorkReport {
+        WorkReport { json, codes: HashMap::new(), has_reader: true }
     }
 
     /// The exit status of the worker: that of the job that went worst.

@@ -12,7 +12,7 @@ use aye::contract::lifecycle::TerminationReason;
 use aye::contract::message::Message;
 use aye::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
 use aye::contract::tool_intercept::{ToolInterceptAction, ToolInterceptPayload};
-use aye::engine::{Answer, GenaiExecutor, ScriptedExecutor};
+use aye::engine::{GenaiExecutor, ScriptedExecutor, ScriptedReply};
 use aye::ext_skills::{EmbeddedSkill, EmbeddedSkillData, FsSkill, InMemorySkillRegistry, SkillSubsystem};
 use aye::{
     AgentRuntimeBuilder, AgentSpec, BuildError, ConfigSchema, EffectSpec, JsonValue, KeyScope, MergeStrategy,
@@ -56,7 +56,7 @@ fn model(id: &str) -> ModelSpec {
 async fn run(
     builder: AgentRuntimeBuilder,
     agent: &str,
-    script: Vec<Answer>,
+    script: Vec<ScriptedReply>,
 ) -> (Vec<AgentEvent>, aye::AgentRunResult, Arc<ScriptedExecutor>) {
     let executor = Arc::new(ScriptedExecutor::new(script));
     let runtime = builder
@@ -78,9 +78,9 @@ async fn an_agent_with_a_tool_runs() {
         .with_max_rounds(10);
     let builder = AgentRuntimeBuilder::new().with_agent_spec(spec).with_tool("forecast", Arc::new(Forecast));
     let script = vec![
-        Answer::new().call("forecast", json!({"city": ""})),
-        Answer::new().call("forecast", json!({"city": "Oslo"})),
-        Answer::new().text("Clear."),
+        ScriptedReply::new().call("forecast", json!({"city": ""})),
+        ScriptedReply::new().call("forecast", json!({"city": "Oslo"})),
+        ScriptedReply::new().text("Clear."),
     ];
     let (events, result, executor) = run(builder, "assistant", script).await;
     assert_eq!(result.response, "Clear.");
@@ -254,7 +254,10 @@ async fn a_plugin_brings_state_hooks_actions_effects_and_tools() {
         .expect("a section")
         .with_hook_filter("journal");
     let builder = AgentRuntimeBuilder::new().with_plugin("journal", Arc::new(plugin)).with_agent_spec(spec);
-    let script = vec![Answer::new().call("forecast", json!({"city": "Oslo"})), Answer::new().text("Clear.")];
+    let script = vec![
+        ScriptedReply::new().call("forecast", json!({"city": "Oslo"})),
+        ScriptedReply::new().text("Clear."),
+    ];
     let (_, result, executor) = run(builder, "assistant", script).await;
     assert_eq!(result.termination, TerminationReason::NaturalEnd);
     assert_eq!(*heard.lock().expect("no panic"), [(1, 1), (2, 2)], "told after the commit, once each");
@@ -270,7 +273,7 @@ async fn a_filter_leaves_out_what_a_plugin_does_and_brings() {
     let plugin = JournalPlugin { heard: Arc::clone(&heard) };
     let spec = AgentSpec::new("assistant").with_model("m").with_hook_filter("another");
     let builder = AgentRuntimeBuilder::new().with_plugin("journal", Arc::new(plugin)).with_agent_spec(spec);
-    let (_, _, executor) = run(builder, "assistant", vec![Answer::new().text("x")]).await;
+    let (_, _, executor) = run(builder, "assistant", vec![ScriptedReply::new().text("x")]).await;
     assert!(heard.lock().expect("no panic").is_empty());
     assert!(executor.requests()[0].tools.is_empty());
 }
@@ -336,7 +339,7 @@ async fn core_actions_shape_a_request_and_stop_a_call() {
         .with_plugin("shaper", Arc::new(Shaper))
         .with_tool("forecast", Arc::new(Forecast))
         .with_agent_spec(spec);
-    let script = vec![Answer::new().call("forecast", json!({"city": "Oslo"}))];
+    let script = vec![ScriptedReply::new().call("forecast", json!({"city": "Oslo"}))];
     let (_, result, executor) = run(builder, "assistant", script).await;
     assert_eq!(result.termination, TerminationReason::Blocked("the tool is off".into()));
     let request = &executor.requests()[0];
@@ -371,7 +374,10 @@ async fn skills_are_found_offered_and_taken_up() {
             "skills-active-instructions",
             Arc::new(subsystem.active_instructions_plugin()) as Arc<dyn Plugin>,
         );
-    let script = vec![Answer::new().call("skill", json!({"skill": "tide"})), Answer::new().text("High.")];
+    let script = vec![
+        ScriptedReply::new().call("skill", json!({"skill": "tide"})),
+        ScriptedReply::new().text("High."),
+    ];
     let (_, result, executor) = run(builder, "skilled", script).await;
     assert_eq!(result.response, "High.");
     let requests = executor.requests();

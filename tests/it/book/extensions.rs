@@ -12,7 +12,7 @@ use aye::contract::executor::InferenceRequest;
 use aye::contract::lifecycle::TerminationReason;
 use aye::contract::message::Message;
 use aye::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
-use aye::engine::{Answer, ScriptedExecutor};
+use aye::engine::{ScriptedExecutor, ScriptedReply};
 use aye::ext_deferred_tools::state::{DeferralState, DeferralStateValue};
 use aye::ext_deferred_tools::{
     DeferralRule, DeferredToolsConfig, DeferredToolsConfigKey, DeferredToolsPlugin, DiscBetaParams,
@@ -88,7 +88,7 @@ fn model(id: &str) -> ModelSpec {
 }
 
 /// Runs the only agent over this builder, with the model `m` that says the script.
-async fn run(builder: AgentRuntimeBuilder, script: Vec<Answer>) -> Ran {
+async fn run(builder: AgentRuntimeBuilder, script: Vec<ScriptedReply>) -> Ran {
     let executor = Arc::new(ScriptedExecutor::new(script));
     let runtime = builder
         .with_provider("scripted", Arc::clone(&executor) as _)
@@ -101,12 +101,12 @@ async fn run(builder: AgentRuntimeBuilder, script: Vec<Answer>) -> Ran {
     Ran { result, events: sink.take(), requests: executor.requests() }
 }
 
-fn say(tool: &str, args: Value) -> Answer {
-    Answer::new().call(tool, args)
+fn say(tool: &str, args: Value) -> ScriptedReply {
+    ScriptedReply::new().call(tool, args)
 }
 
-fn done() -> Answer {
-    Answer::new().text("done")
+fn done() -> ScriptedReply {
+    ScriptedReply::new().text("done")
 }
 
 // --- MCP ---
@@ -196,7 +196,7 @@ async fn servers_that_cannot_be_used_are_an_error() {
 
 // --- Reminders ---
 
-async fn reminded(rules: &str, script: Vec<Answer>) -> Ran {
+async fn reminded(rules: &str, script: Vec<ScriptedReply>) -> Ran {
     let config = ReminderRulesConfig::from_str(rules, Some("json")).expect("failed to parse reminder config");
     let rules = config.into_rules().expect("invalid rules");
     let agent_spec = AgentSpec::new("reminded").with_model("m").with_hook_filter("reminder");
@@ -465,7 +465,7 @@ impl Plugin for LookPlugin {
     }
 }
 
-async fn deferred(config: DeferredToolsConfig, script: Vec<Answer>) -> (Ran, Vec<DeferralStateValue>) {
+async fn deferred(config: DeferredToolsConfig, script: Vec<ScriptedReply>) -> (Ran, Vec<DeferralStateValue>) {
     let tools: [Arc<dyn Tool>; 3] =
         [Arc::new(Say("get_weather")), Arc::new(Say("debug_heap")), Arc::new(Say("debug_net"))];
     let seed_tools = tools.iter().map(|tool| tool.descriptor()).collect();

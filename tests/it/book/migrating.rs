@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use aye::engine::{Answer, ScriptedExecutor};
+use aye::engine::{ScriptedExecutor, ScriptedReply};
 use aye::prelude::*;
 use serde_json::{Value, json};
 
@@ -89,8 +89,8 @@ async fn a_tool_asks_for_actions_and_effects() {
         let mut requests = seen.lock().expect("no panic");
         requests.push(format!("{:?} {:?}", request.system, request.messages));
         match requests.len() {
-            1 => Answer::new().call("warm", json!({})),
-            _ => Answer::new().text("Done."),
+            1 => ScriptedReply::new().call("warm", json!({})),
+            _ => ScriptedReply::new().text("Done."),
         }
     });
     let runtime = AgentRuntimeBuilder::new()

@@ -7,7 +7,7 @@ use aye::contract::event_sink::VecEventSink;
 use aye::contract::inference::TokenUsage;
 use aye::contract::message::Message;
 use aye::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
-use aye::engine::{Answer, ScriptedExecutor};
+use aye::engine::{ScriptedExecutor, ScriptedReply};
 use aye::ext_observability::{
     AgentMetrics, GenAISpan, InMemorySink, MetricsSink, ObservabilityPlugin, ToolSpan,
 };
@@ -39,9 +39,9 @@ async fn run(plugin: ObservabilityPlugin) {
         ..TokenUsage::default()
     };
     let script = vec![
-        Answer::new().call("flip", json!({})).usage(usage(100, 10)),
-        Answer::new().call("flip", json!({"lost": true})).usage(usage(120, 20)),
-        Answer::new().text("head").usage(usage(140, 3)),
+        ScriptedReply::new().call("flip", json!({})).usage(usage(100, 10)),
+        ScriptedReply::new().call("flip", json!({"lost": true})).usage(usage(120, 20)),
+        ScriptedReply::new().text("head").usage(usage(140, 3)),
     ];
     let agent_spec = AgentSpec::new("observed-agent")
         .with_model("gpt-4o-mini")

@@ -11,7 +11,7 @@ use aye::contract::message::Message;
 use aye::contract::progress::{ProgressStatus, TOOL_CALL_PROGRESS_ACTIVITY_TYPE};
 use aye::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
 use aye::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
-use aye::engine::{Answer, ScriptedExecutor};
+use aye::engine::{ScriptedExecutor, ScriptedReply};
 use aye::ext_permission::{
     PermissionPlugin, PermissionRuleEntry, PermissionRulesConfig, ToolPermissionBehavior,
 };
@@ -42,7 +42,7 @@ impl Tool for Index {
     }
 }
 
-fn runtime(spec: AgentSpec, plugin: (&str, Arc<dyn Plugin>), script: Vec<Answer>) -> AgentRuntime {
+fn runtime(spec: AgentSpec, plugin: (&str, Arc<dyn Plugin>), script: Vec<ScriptedReply>) -> AgentRuntime {
     AgentRuntimeBuilder::new()
         .with_plugin(plugin.0, plugin.1)
         .with_agent_spec(spec.with_model("m"))
@@ -60,9 +60,10 @@ async fn run(runtime: &AgentRuntime) -> (AgentRunResult, Vec<AgentEvent>) {
     (result, sink.take())
 }
 
-fn calls(n: usize) -> Vec<Answer> {
-    let mut script: Vec<Answer> = (0..n).map(|_| Answer::new().call("index_docs", json!({}))).collect();
-    script.push(Answer::new().text("done"));
+fn calls(n: usize) -> Vec<ScriptedReply> {
+    let mut script: Vec<ScriptedReply> =
+        (0..n).map(|_| ScriptedReply::new().call("index_docs", json!({}))).collect();
+    script.push(ScriptedReply::new().text("done"));
     script
 }
 

@@ -9,7 +9,7 @@ use aye::contract::message::Message;
 use aye::contract::record::ThreadRecord;
 use aye::contract::storage::StorageError;
 use aye::contract::thread::{Thread, ThreadMetadata};
-use aye::engine::{Answer, ScriptedExecutor};
+use aye::engine::{ScriptedExecutor, ScriptedReply};
 use aye::stores::{InMemoryStore, ThreadRunStore as _, ThreadStore as _};
 use aye::{
     AgentRuntimeBuilder, AgentSpec, CompactionConfig, CompactionConfigKey, ContextCompactionMode,
@@ -96,7 +96,7 @@ async fn agents_of_different_threads_share_what_has_one_scope() {
             .with_thread_run_store(Arc::clone(&store))
             .with_plugin("crew", Arc::new(CrewPlugin))
             .with_agent_spec(AgentSpec::new(agent).with_model("m"))
-            .with_provider("m", Arc::new(ScriptedExecutor::new([Answer::new().text("ok")])))
+            .with_provider("m", Arc::new(ScriptedExecutor::new([ScriptedReply::new().text("ok")])))
             .with_model("m", model("m"))
             .build()
             .expect("a runtime");
@@ -177,9 +177,9 @@ async fn old_messages_are_summarised_as_the_section_says() {
         compaction_raw_suffix_messages: 4,
         ..Default::default()
     });
-    let long = |nth: usize| Answer::new().text(format!("answer {nth} {}", "w".repeat(6000)));
+    let long = |nth: usize| ScriptedReply::new().text(format!("answer {nth} {}", "w".repeat(6000)));
     let agent = Arc::new(ScriptedExecutor::new((0..9).map(long)));
-    let writer = Arc::new(ScriptedExecutor::new([Answer::new().text("They drank tea.")]));
+    let writer = Arc::new(ScriptedExecutor::new([ScriptedReply::new().text("They drank tea.")]));
     let store = Arc::new(InMemoryStore::new());
     let runtime = AgentRuntimeBuilder::new()
         .with_thread_run_store(Arc::clone(&store))

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use aye::contract::tool::SpawnContext;
-use aye::tools::exec::{Env, ExecConfig, ExecRequest, ExecResult, child_env, run};
+use aye::tools::exec::{EnvVars, ExecConfig, ExecRequest, ExecResult, child_env, run};
 use tokio_util::sync::CancellationToken;
 
 use super::{Found, each, ensure, of_area};
@@ -126,7 +126,7 @@ fn environment() -> Found {
         "X_CREDENTIALS",
         "GEMINI_API_KEY",
     ];
-    let base: Env = names.iter().map(|name| ((*name).into(), "canary".into())).collect();
+    let base: EnvVars = names.iter().map(|name| ((*name).into(), "canary".into())).collect();
     let left = child_env(&base, &["OWN_LLM".into()]);
     let found: Vec<_> =
         left.iter().filter(|(_, value)| *value == "canary").map(|(name, _)| name.clone()).collect();

@@ -21,10 +21,10 @@ use aye::tui::keymap::Keymap;
 use aye::tui::msg::{Cmd, Msg};
 use aye::tui::terminal::LiveTerminal;
 use aye::tui::theme::Theme;
-use aye::tui::thread_actions::BackMsg;
+use aye::tui::thread_actions::RewindMsg;
 use aye::tui::transcript::Moment;
-use aye::tui::view::scrollback::Feed;
-use aye::tui::view::{self, Look};
+use aye::tui::view::scrollback::ScrollbackWriter;
+use aye::tui::view::{self, RenderStyle};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::text::Line;
 use serde_json::{Value, json};
@@ -74,8 +74,8 @@ pub const SINKS: &[&str] = &[
 /// The application without a terminal, and everything it ever drew.
 struct Stage {
     app: App,
-    feed: Feed,
-    look: Look,
+    feed: ScrollbackWriter,
+    look: RenderStyle,
     now: Moment,
     cmds: Vec<Cmd>,
     drawn: String,
@@ -90,8 +90,8 @@ impl Stage {
         let app = App::new(info, Keymap::embedded(), WallClock::default(), (width, height));
         let mut stage = Self {
             app,
-            feed: Feed::default(),
-            look: Look { theme: Theme::default(), highlighter: Highlighter::off() },
+            feed: ScrollbackWriter::default(),
+            look: RenderStyle { theme: Theme::default(), highlighter: Highlighter::off() },
             now: Moment(1000),
             cmds: Vec::new(),
             drawn: String::new(),
@@ -233,7 +233,7 @@ fn opened() -> OpenedThread {
         earlier: None,
         waiting: Vec::new(),
         interrupted: Vec::new(),
-        driver: aye::tui::host::Driver::Nobody,
+        driver: aye::tui::host::ThreadOwner::Nobody,
         queued: Vec::new(),
         children: Vec::new(),
         commands: Vec::new(),
@@ -427,7 +427,7 @@ fn play(sink: &str, text: &str, width: u16, height: u16) -> Result<Stage, String
                 ..ModelRow::default()
             }])));
             stage.send(Msg::Failed(text.into()));
-            stage.send(Msg::Back(Box::new(BackMsg::Exported(Err(text.into())))));
+            stage.send(Msg::Back(Box::new(RewindMsg::Exported(Err(text.into())))));
         }
         "history" => {
             stage.send(Msg::Writing(WritingMsg::History(Ok(vec![text.into()]))));

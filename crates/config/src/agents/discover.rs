@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::fields::{Form, read_fields};
-use super::{AgentIssue, AgentScope, Places, Severity, WrittenAgent, WrittenAgents};
+use super::fields::{AgentDialect, read_fields};
+use super::{AgentIssue, AgentScope, Severity, SourceLocator, WrittenAgent, WrittenAgents};
 use crate::paths::{ReadTextError, read_private};
-use aye_files::front_matter::{Front, Reader, line_of};
+use aye_files::front_matter::{Front, FrontMatterReader, line_of};
 
 /// A larger file is refused.
 const MAX_FILE: u64 = 512 * 1024;
@@ -29,7 +29,7 @@ pub struct AgentRoot {
     /// Whose it is.
     pub scope: AgentScope,
     /// Who the files in it are written for.
-    pub form: Form,
+    pub form: AgentDialect,
     /// The folder that nothing may lead out of through links.
     pub boundary: Option<PathBuf>,
 }
@@ -40,14 +40,17 @@ pub struct AgentRoot {
 pub fn project_roots(cwd: &Path, repository: &Path) -> Vec<AgentRoot> {
     let folders = cwd.ancestors().take_while(|folder| folder.starts_with(repository));
     let below = |folder: &Path| {
-        [(".agents/agents", Form::Shared), (".aye/agents", Form::Own), (".claude/agents", Form::Shared)].map(
-            |(name, form)| AgentRoot {
-                dir: folder.join(name),
-                scope: AgentScope::Project,
-                form,
-                boundary: Some(repository.to_path_buf()),
-            },
-        )
+        [
+            (".agents/agents", AgentDialect::Shared),
+            (".aye/agents", AgentDialect::Own),
+            (".claude/agents", AgentDialect::Shared),
+        ]
+        .map(|(name, form)| AgentRoot {
+            dir: folder.join(name),
+            scope: AgentScope::Project,
+            form,
+            boundary: Some(repository.to_path_buf()),
+        })
     };
     folders.flat_map(below).collect()
 }
@@ -55,10 +58,10 @@ pub fn project_roots(cwd: &Path, repository: &Path) -> Vec<AgentRoot> {
 /// The user's roots, first wins.
 pub fn user_roots(config_dir: &Path, home: Option<&Path>) -> Vec<AgentRoot> {
     let root = |dir, form| AgentRoot { dir, scope: AgentScope::User, form, boundary: None };
-    let mut roots = vec![root(config_dir.join("agents"), Form::Own)];
+    let mut roots = vec![root(config_dir.join("agents"), AgentDialect::Own)];
     if let Some(home) = home {
-        roots.push(root(home.join(".claude/agents"), Form::Shared));
-        roots.push(root(home.join(".agents/agents"), Form::Shared));
+        roots.push(root(home.join(".claude/agents"), AgentDialect::Shared));
+        roots.push(root(home.join(".agents/agents"), AgentDialect::Shared));
     }
     roots
 }
@@ -140,7 +143,11 @@ fn files(root: &Path, boundary: Option<&Path>, agents: &mut WrittenAgents) -> Ve
 }
 
 /// Reads the file of one agent.
-pub fn read_file(path: &Path, form: Form, scope: AgentScope) -> (Option<WrittenAgent>, Vec<AgentIssue>) {
+pub fn read_file(
+    path: &Path,
+    form: AgentDialect,
+    scope: AgentScope,
+) -> (Option<WrittenAgent>, Vec<AgentIssue>) {
     let file = path.to_string_lossy().into_owned();
     let message = match read_private(path, MAX_FILE) {
         Ok(Some(text)) => return read_text(path, file, &text, form, scope),
@@ -155,10 +162,10 @@ fn read_text(
     path: &Path,
     file: String,
     text: &str,
-    form: Form,
+    form: AgentDialect,
     scope: AgentScope,
 ) -> (Option<WrittenAgent>, Vec<AgentIssue>) {
-    let mut reader = Reader::new(path);
+    let mut reader = FrontMatterReader::new(path);
     let front = reader.read::<Map<String, Value>>(text);
     let place = |line: usize| if line == 0 { file.clone() } else { format!("{file}:{line}") };
     let mut issues: Vec<AgentIssue> = reader
@@ -171,7 +178,7 @@ fn read_text(
         })
         .collect();
     let Some(Front { fields, yaml, body }) = front else { return (None, issues) };
-    let places: Places = {
+    let places: SourceLocator = {
         let file = file.clone();
         Arc::new(move |pointer| match line_in(&yaml, pointer) {
             0 => file.clone(),

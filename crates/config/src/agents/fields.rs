@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::{AgentIssue, AgentScope, HitlMode, Places, Severity, WrittenAgent};
+use super::{AgentIssue, AgentScope, HitlMode, Severity, SourceLocator, WrittenAgent};
 use aye_core::contract::display::visible_line;
 use aye_core::contract::near::nearest;
 use aye_core::contract::spec::AgentSpec;
@@ -44,7 +44,7 @@ const FIELDS: [&str; 22] = [
 
 /// Who an agent is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum AgentDialect {
     /// For aye: an unknown field is a mistake.
     Own,
     /// For other programs too: what they alone know is left out with a warning.
@@ -57,12 +57,18 @@ pub fn read_fields(
     map: &Map<String, Value>,
     name: &str,
     body: Option<&str>,
-    form: Form,
+    form: AgentDialect,
     scope: AgentScope,
-    places: &Places,
+    places: &SourceLocator,
 ) -> (Option<WrittenAgent>, Vec<AgentIssue>) {
-    let mut reader =
-        Reader { form, places, issues: Vec::new(), spec: AgentSpec::new(name), hitl: None, seen: Vec::new() };
+    let mut reader = AgentReader {
+        form,
+        places,
+        issues: Vec::new(),
+        spec: AgentSpec::new(name),
+        hitl: None,
+        seen: Vec::new(),
+    };
     for (key, value) in map {
         reader.field(key, value, body.is_some());
     }
@@ -75,7 +81,7 @@ pub fn read_fields(
         spec: reader.spec,
         hitl: reader.hitl,
         given: reader.seen,
-        insists_on_model: form == Form::Own,
+        insists_on_model: form == AgentDialect::Own,
         scope,
         path: None,
         places: places.clone(),
@@ -84,16 +90,16 @@ pub fn read_fields(
     ((!is_refused).then_some(agent), reader.issues)
 }
 
-struct Reader<'a> {
-    form: Form,
-    places: &'a Places,
+struct AgentReader<'a> {
+    form: AgentDialect,
+    places: &'a SourceLocator,
     issues: Vec<AgentIssue>,
     spec: AgentSpec,
     hitl: Option<HitlMode>,
     seen: Vec<&'static str>,
 }
 
-impl Reader<'_> {
+impl AgentReader<'_> {
     fn say(&mut self, severity: Severity, key: &str, message: String) {
         let pointer = if key.is_empty() { String::new() } else { format!("/{key}") };
         self.issues.push(AgentIssue { place: (self.places)(&pointer), severity, message });
@@ -191,15 +197,15 @@ impl Reader<'_> {
         let key_shown = visible_line(key).into_owned();
         let near = nearest(plain, FIELDS.into_iter().filter(|known| *known != "color"));
         match (self.form, near) {
-            (Form::Own, Some(near)) => {
+            (AgentDialect::Own, Some(near)) => {
                 self.wrong(key, format!("unknown field `{key_shown}`; did you mean `{near}`?"));
             }
-            (Form::Own, None) => {
+            (AgentDialect::Own, None) => {
                 let known: Vec<&str> =
                     FIELDS.into_iter().filter(|known| !matches!(*known, "id" | "tools" | "color")).collect();
                 self.wrong(key, format!("unknown field `{key_shown}`; expected one of {}", known.join(", ")));
             }
-            (Form::Shared, _) => {
+            (AgentDialect::Shared, _) => {
                 self.say(
                     Severity::Warning,
                     key,

@@ -16,13 +16,13 @@ use serde::Serialize;
 
 pub use aye_files::front_matter::Severity;
 pub use discover::{AgentRoot, discover, project_roots, read_file, user_roots};
-pub use fields::{Form, read_fields};
+pub use fields::{AgentDialect, read_fields};
 
 use aye_core::contract::display::visible_line;
 use aye_core::contract::spec::AgentSpec;
 
 /// Where a part of an agent's description stands, by JSON pointer: `file:line`.
-pub type Places = Arc<dyn Fn(&str) -> String + Send + Sync>;
+pub type SourceLocator = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// Whose an agent is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -79,7 +79,7 @@ pub struct WrittenAgent {
     /// Its file, when it has one.
     pub path: Option<PathBuf>,
     /// Where its parts stand.
-    pub places: Places,
+    pub places: SourceLocator,
     /// The place of the agent of the same name that is used instead.
     pub hidden_by: Option<String>,
 }

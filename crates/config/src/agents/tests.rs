@@ -7,7 +7,7 @@ use super::*;
 use aye_core::contract::executor::ToolExecutionMode;
 
 /// Reads one file with this text.
-fn read(text: &str, form: Form) -> (Option<WrittenAgent>, Vec<String>) {
+fn read(text: &str, form: AgentDialect) -> (Option<WrittenAgent>, Vec<String>) {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("helper.md");
     fs::write(&path, text).expect("written");
@@ -19,7 +19,7 @@ fn read(text: &str, form: Form) -> (Option<WrittenAgent>, Vec<String>) {
 }
 
 fn good(text: &str) -> WrittenAgent {
-    let (agent, said) = read(text, Form::Own);
+    let (agent, said) = read(text, AgentDialect::Own);
     assert_eq!(said, [""; 0]);
     agent.expect("an agent")
 }
@@ -63,7 +63,7 @@ fn a_file_of_another_program_is_read_as_that_program_means_it() {
     let (agent, said) = read(
         "---\nname: code-reviewer\ndescription: Use it: after each change\ntools: Read, Grep, Bash(git diff:*)\n\
          disallowedTools: Write\nmodel: inherit\ncolor: blue\npermissionMode: bypassPermissions\n---\nYou review.\n",
-        Form::Shared,
+        AgentDialect::Shared,
     );
     assert_eq!(
         said,
@@ -150,11 +150,11 @@ fn each_mistake_is_a_sentence_with_its_line() {
         ),
     ];
     for (text, sentence) in cases {
-        let (agent, said) = read(text, Form::Own);
+        let (agent, said) = read(text, AgentDialect::Own);
         assert!(agent.is_none(), "{text}");
         assert!(said.iter().any(|said| said.starts_with(sentence)), "{text}\n{said:#?}");
     }
-    let (agent, said) = read("---\nexcluded_tools: 'Bash(a'\n---\n", Form::Own);
+    let (agent, said) = read("---\nexcluded_tools: 'Bash(a'\n---\n", AgentDialect::Own);
     assert!(agent.is_none());
     assert!(
         said[0].starts_with("error: helper.md:2: `Bash(a` in `excluded_tools` is not a tool pattern: "),
@@ -164,16 +164,16 @@ fn each_mistake_is_a_sentence_with_its_line() {
 
 #[test]
 fn a_table_of_the_settings_has_the_same_fields() {
-    let places: Places = Arc::new(|pointer| format!("config.toml{pointer}"));
+    let places: SourceLocator = Arc::new(|pointer| format!("config.toml{pointer}"));
     let table = json!({"model": "m", "system_prompt": "You help.", "tools": ["Read"]});
     let map = table.as_object().expect("a map");
-    let (agent, said) = read_fields(map, "helper", None, Form::Own, AgentScope::Settings, &places);
+    let (agent, said) = read_fields(map, "helper", None, AgentDialect::Own, AgentScope::Settings, &places);
     assert_eq!(said, []);
     let agent = agent.expect("an agent");
     assert_eq!((agent.spec.id.as_str(), agent.spec.system_prompt.as_str()), ("helper", "You help."));
     let wrong = json!({"max_rounds": "x"});
     let map = wrong.as_object().expect("a map");
-    let (agent, said) = read_fields(map, "helper", None, Form::Own, AgentScope::Settings, &places);
+    let (agent, said) = read_fields(map, "helper", None, AgentDialect::Own, AgentScope::Settings, &places);
     assert!(agent.is_none());
     assert_eq!(said[0].place, "config.toml/max_rounds");
 }
@@ -275,7 +275,7 @@ proptest::proptest! {
     /// Whatever stands in a file: no panic, and an agent or a reason.
     #[test]
     fn any_text_is_an_agent_or_a_sentence(text in "(---\n)?([a-z_]{1,12}: ?[\\PC\n]{0,20}\n?){0,5}(---\n)?\\PC{0,20}") {
-        let (agent, said) = read(&text, Form::Own);
+        let (agent, said) = read(&text, AgentDialect::Own);
         proptest::prop_assert!(agent.is_some() || said.iter().any(|s| s.starts_with("error: ")), "{said:?}");
     }
 }

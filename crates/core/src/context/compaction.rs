@@ -99,7 +99,7 @@ impl PluginConfigKey for CompactionConfigKey {
 
 /// What a summary will stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct CompactionPlan {
     /// The first message that goes to the summariser.
     pub from: usize,
     /// The first one that does not.
@@ -145,7 +145,7 @@ pub fn plan(
     policy: &ContextWindowPolicy,
     config: &CompactionConfig,
     room: usize,
-) -> Result<Plan, NoGain> {
+) -> Result<CompactionPlan, NoGain> {
     let from = from.max(sizes.leading());
     let raw = match policy.compaction_mode {
         ContextCompactionMode::KeepRecentRawSuffix => policy.compaction_raw_suffix_messages,
@@ -176,14 +176,14 @@ pub fn plan(
     let tokens = before + sizes.sum(from..upto, previewed).saturating_sub(kept);
     let guess = config.summary_max_tokens.map_or(tokens / 10, |max| max as usize).clamp(128, 2048);
     judge(tokens, guess.min(tokens), config)?;
-    Ok(Plan { from, upto, tokens })
+    Ok(CompactionPlan { from, upto, tokens })
 }
 
 /// Whether a summary of so many tokens is worth having; gives what it saves.
 ///
 /// # Errors
 /// [`NoGain::TooLittle`].
-pub fn accept(plan: &Plan, after: usize, config: &CompactionConfig) -> Result<usize, NoGain> {
+pub fn accept(plan: &CompactionPlan, after: usize, config: &CompactionConfig) -> Result<usize, NoGain> {
     judge(plan.tokens, after, config)
 }
 

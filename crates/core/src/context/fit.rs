@@ -4,7 +4,7 @@ use super::sizes::Sizes;
 
 /// How much there is room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct FitLimits {
     /// Tokens for messages: the window without the answer, the tools and the instructions.
     pub room: usize,
     /// So many of the newest messages are never cut off.
@@ -41,7 +41,7 @@ pub struct Fit {
 /// Instructions at the very start and what is pinned are always in it, then the newest messages as long as they fit,
 /// and so many of them that are never cut off. No call is parted from its result. When it has to be cut an eighth of
 /// the room stays free, so that the cut holds for some steps.
-pub fn fit(sizes: &Sizes, from: usize, marks: Marks, limits: Limits) -> Fit {
+pub fn fit(sizes: &Sizes, from: usize, marks: Marks, limits: FitLimits) -> Fit {
     let count = sizes.len();
     let from = sizes.safe_before(from.min(count)).max(sizes.leading());
     let newest = count.saturating_sub(limits.recent);

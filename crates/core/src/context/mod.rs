@@ -20,11 +20,11 @@ mod sizes;
 
 pub use assemble::{assemble, is_summary, summary_message};
 pub use compaction::{
-    CompactionConfig, CompactionConfigError, CompactionConfigKey, MIN_COMPACTION_GAIN_TOKENS, NoGain, Plan,
-    accept, clean, plan, prompt,
+    CompactionConfig, CompactionConfigError, CompactionConfigKey, CompactionPlan, MIN_COMPACTION_GAIN_TOKENS,
+    NoGain, accept, clean, plan, prompt,
 };
 pub use estimate::Calibration;
-pub use fit::{Fit, Limits, Marks, fit};
+pub use fit::{Fit, FitLimits, Marks, fit};
 pub use history::History;
 pub use preview::{
     ARTIFACT_COMPACT_THRESHOLD_TOKENS, PREVIEW_MAX_CHARS, PREVIEW_MAX_LINES, is_oversized, preview,

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::estimate::message_tokens;
-use super::fit::Limits;
+use super::fit::FitLimits;
 use super::history::History;
 use super::preview::{is_oversized, preview_tokens};
 use crate::contract::message::{Message, Role};
@@ -177,7 +177,7 @@ impl Sizes {
     ///
     /// That is so when all behind the floor is measured, or so much that it does not fit: a request is filled from its
     /// end.
-    pub fn suffices(&self, floor: usize, limits: Limits) -> bool {
+    pub fn suffices(&self, floor: usize, limits: FitLimits) -> bool {
         if self.base <= self.leading() {
             return true;
         }

@@ -109,7 +109,7 @@ struct Thread {
 }
 
 impl Thread {
-    fn request(&mut self, history: &[Message], limits: Limits) -> (Fit, Vec<Arc<Message>>) {
+    fn request(&mut self, history: &[Message], limits: FitLimits) -> (Fit, Vec<Arc<Message>>) {
         self.sizes.take_in(&History::from(history.to_vec()));
         let fit = fit(&self.sizes, self.from, self.marks, limits);
         self.marks = fit.marks;
@@ -166,7 +166,7 @@ proptest! {
             ContextCompactionMode::KeepRecentRawSuffix
         };
         let policy = ContextWindowPolicy { compaction_mode: mode, ..ContextWindowPolicy::default() };
-        let limits = Limits { room, recent };
+        let limits = FitLimits { room, recent };
         let mut thread = Thread { sizes: Sizes::default(), marks: Marks::default(), from: 0, summary: None };
         for end in 1..=whole.len() {
             let history = &whole[..end];
@@ -221,7 +221,7 @@ proptest! {
         room in 1000_usize..20_000,
     ) {
         let whole = history(&turns);
-        let limits = Limits { room, recent: 6 };
+        let limits = FitLimits { room, recent: 6 };
         let mut thread = Thread { sizes: Sizes::default(), marks: Marks::default(), from: 0, summary: None };
         let mut last: Option<(Fit, Vec<Arc<Message>>)> = None;
         for end in 1..=whole.len() {
@@ -244,7 +244,7 @@ proptest! {
 }
 
 /// As much of a conversation as a program loads that begins to send it, by so many messages at a time.
-fn loaded(whole: &[Message], floor: usize, limits: Limits, step: usize) -> (History, Sizes) {
+fn loaded(whole: &[Message], floor: usize, limits: FitLimits, step: usize) -> (History, Sizes) {
     let outline = Outline::of(whole);
     let apart = outline.needed().into_iter().map(|at| (at, whole[at].clone())).collect();
     let mut history = History::part(outline, whole.len(), Vec::new(), apart);
@@ -271,7 +271,7 @@ proptest! {
     ) {
         let whole = history(&turns);
         let policy = ContextWindowPolicy::default();
-        let limits = Limits { room, recent };
+        let limits = FitLimits { room, recent };
         let mut thread = Thread { sizes: Sizes::default(), marks: Marks::default(), from: 0, summary: None };
         // One that began before, and goes on with what it has.
         let mut old: Option<(History, Sizes)> = None;
@@ -349,7 +349,7 @@ fn the_newest_are_taken_while_they_fit() {
     // 100 messages of about 104 tokens; the cut leaves an eighth of the room.
     let messages = talk(100, 398);
     let sizes = sizes_of(&messages);
-    let limits = Limits { room: 4000, recent: 4 };
+    let limits = FitLimits { room: 4000, recent: 4 };
     let fit = fit(&sizes, 0, Marks::default(), limits);
     assert!((3300..=3500).contains(&fit.tokens), "{fit:?}");
     assert_eq!(fit.left_out, fit.marks.cut);
@@ -372,7 +372,7 @@ fn the_newest_are_taken_while_they_fit() {
 #[test]
 fn the_least_number_of_recent_messages_stays_whatever_it_costs() {
     let messages = talk(30, 4000);
-    let fit = fit(&sizes_of(&messages), 0, Marks::default(), Limits { room: 10, recent: 7 });
+    let fit = fit(&sizes_of(&messages), 0, Marks::default(), FitLimits { room: 10, recent: 7 });
     assert!(fit.is_over);
     assert_eq!(fit.marks.cut, 23);
 }
@@ -386,7 +386,7 @@ fn the_last_request_is_kept_through_a_long_piece_of_work() {
         messages.push(Message::tool(format!("c{n}"), "x".repeat(400)));
     }
     let sizes = sizes_of(&messages);
-    let fit = fit(&sizes, 0, Marks::default(), Limits { room: 2000, recent: 4 });
+    let fit = fit(&sizes, 0, Marks::default(), FitLimits { room: 2000, recent: 4 });
     assert_eq!(fit.pinned, [2]);
     let sent = assemble(&History::from(messages.clone()), &sizes, &fit, None, |_| None);
     assert_eq!(sent[0].text(), "build the house");
@@ -401,7 +401,7 @@ fn the_last_request_is_kept_through_a_long_piece_of_work() {
 fn large_results_are_whole_while_they_are_new_and_previews_then() {
     let big = || "line of a log\n".repeat(3000);
     let mut messages = vec![Message::user("look"), asks(&["a".into()], ""), Message::tool("a", big())];
-    let limits = Limits { room: 60_000, recent: 4 };
+    let limits = FitLimits { room: 60_000, recent: 4 };
     let new = fit(&sizes_of(&messages), 0, Marks::default(), limits);
     assert_eq!(new.marks.previewed, 0, "the model has not read it yet");
     messages.extend(talk(6, 10));
@@ -414,7 +414,7 @@ fn large_results_are_whole_while_they_are_new_and_previews_then() {
     });
     assert!(sent[2].text().ends_with("Read /x.]"));
     // With no room for it even a new one is a preview.
-    let tight = fit(&sizes_of(&messages[..3]), 0, Marks::default(), Limits { room: 2000, recent: 4 });
+    let tight = fit(&sizes_of(&messages[..3]), 0, Marks::default(), FitLimits { room: 2000, recent: 4 });
     assert!(!tight.is_over && tight.marks.previewed == 3, "{tight:?}");
 }
 
@@ -478,7 +478,7 @@ fn little_is_not_compacted() {
     let small = sizes_of(&talk(6, 400));
     assert!(matches!(plan(&small, (0, 0, 0), &policy(), &config, 9999), Err(NoGain::TooLittle { .. })));
     assert_eq!(plan(&sizes_of(&talk(2, 9000)), (0, 0, 0), &policy(), &config, 9999), Err(NoGain::Nothing));
-    let made = Plan { from: 0, upto: 9, tokens: 4000 };
+    let made = CompactionPlan { from: 0, upto: 9, tokens: 4000 };
     assert_eq!(accept(&made, 1000, &config), Ok(3000));
     assert_eq!(
         accept(&made, 2900, &config),
@@ -491,7 +491,7 @@ fn little_is_not_compacted() {
         "a ratio that is reached is not exceeded"
     );
     assert_eq!(accept(&made, 2799, &config), Ok(1201));
-    let made = Plan { tokens: 1500, ..made };
+    let made = CompactionPlan { tokens: 1500, ..made };
     assert_eq!(
         accept(&made, 500, &config),
         Err(NoGain::TooLittle { gain: 1000, tokens: 1500 }),

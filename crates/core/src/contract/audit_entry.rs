@@ -7,7 +7,9 @@ use super::digest::sha256_hex;
 use super::hook::HookRan;
 use super::ids::{CallId, RunId, SuspensionId, ThreadId};
 use super::judgement::JudgedCall;
-use super::record::{Begin, Decision, Fence, GrantRecord, OutcomeRecord, RunRecord, SuspensionRecord};
+use super::record::{
+    Decision, ExecutionStart, Fence, GrantRecord, OutcomeRecord, RunRecord, SuspensionRecord,
+};
 
 /// Characters of a result that its row keeps.
 const SUMMARY: usize = 200;
@@ -149,8 +151,8 @@ impl AuditEntry {
     }
 
     /// A tool is about to start.
-    pub fn began(begin: &Begin) -> Self {
-        let Begin { fence, run, intent, spends, .. } = begin;
+    pub fn began(begin: &ExecutionStart) -> Self {
+        let ExecutionStart { fence, run, intent, spends, .. } = begin;
         let body = json!({
             "attempt": intent.id.attempt,
             "tool": intent.tool,

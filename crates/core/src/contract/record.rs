@@ -394,7 +394,7 @@ impl Checkpoint {
 
 /// One transaction: a tool is about to start.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Begin {
+pub struct ExecutionStart {
     /// The right to write.
     pub fence: Fence,
     /// The run as it is now, the call Running in it.

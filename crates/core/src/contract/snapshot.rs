@@ -126,7 +126,7 @@ pub trait Snapshots: Send + Sync {
 /// How a file differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum FileChangeKind {
     /// It comes.
     Created,
     /// It is another one.
@@ -135,13 +135,13 @@ pub enum Change {
     Deleted,
 }
 
-impl Change {
+impl FileChangeKind {
     /// A letter, as git writes it.
     pub fn letter(self) -> char {
         match self {
-            Change::Created => 'A',
-            Change::Changed => 'M',
-            Change::Deleted => 'D',
+            FileChangeKind::Created => 'A',
+            FileChangeKind::Changed => 'M',
+            FileChangeKind::Deleted => 'D',
         }
     }
 }
@@ -152,7 +152,7 @@ pub struct ChangedFile {
     /// Its place below the folder, as shown.
     pub path: String,
     /// How it differs.
-    pub change: Change,
+    pub change: FileChangeKind,
     /// Lines that come; `None` when it is no text or too long to count.
     pub added: Option<usize>,
     /// Lines that go.

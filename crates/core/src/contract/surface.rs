@@ -72,15 +72,15 @@ impl Component {
 
 /// One thing to draw.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Piece {
+pub enum SurfaceNode {
     /// A frame around what it holds.
-    Card(Vec<Piece>),
+    Card(Vec<SurfaceNode>),
     /// One below the other.
-    Column(Vec<Piece>),
+    Column(Vec<SurfaceNode>),
     /// Side by side.
-    Row(Vec<Piece>),
+    Row(Vec<SurfaceNode>),
     /// One below the other, each with a mark.
-    List(Vec<Piece>),
+    List(Vec<SurfaceNode>),
     /// Columns with their names, and the cells row by row.
     Table {
         /// The names of the columns.
@@ -140,27 +140,30 @@ pub struct Button {
 
 impl Surface {
     /// What there is to draw, from the root on.
-    pub fn picture(&self) -> Piece {
+    pub fn picture(&self) -> SurfaceNode {
         let mut left = MAX_PIECES;
         self.piece(&self.root, "", 0, &mut left)
     }
 
     /// The fields, boxes and buttons in the order in which they are drawn.
-    pub fn stops(&self) -> Vec<Piece> {
-        fn walk(piece: Piece, found: &mut Vec<Piece>) {
+    pub fn stops(&self) -> Vec<SurfaceNode> {
+        fn walk(piece: SurfaceNode, found: &mut Vec<SurfaceNode>) {
             match piece {
-                Piece::Card(inner) | Piece::Column(inner) | Piece::Row(inner) | Piece::List(inner) => {
+                SurfaceNode::Card(inner)
+                | SurfaceNode::Column(inner)
+                | SurfaceNode::Row(inner)
+                | SurfaceNode::List(inner) => {
                     for piece in inner {
                         walk(piece, found);
                     }
                 }
-                Piece::Button(button) if button.action.is_empty() => {}
-                Piece::Field(_) | Piece::Check(_) | Piece::Button(_) => found.push(piece),
-                Piece::Table { .. }
-                | Piece::Text { .. }
-                | Piece::Image { .. }
-                | Piece::Divider
-                | Piece::Unknown(_) => {}
+                SurfaceNode::Button(button) if button.action.is_empty() => {}
+                SurfaceNode::Field(_) | SurfaceNode::Check(_) | SurfaceNode::Button(_) => found.push(piece),
+                SurfaceNode::Table { .. }
+                | SurfaceNode::Text { .. }
+                | SurfaceNode::Image { .. }
+                | SurfaceNode::Divider
+                | SurfaceNode::Unknown(_) => {}
             }
         }
         let mut found = Vec::new();
@@ -170,13 +173,13 @@ impl Surface {
 
     /// Whether something can be pressed: such a surface waits for the person.
     pub fn is_form(&self) -> bool {
-        self.stops().iter().any(|piece| matches!(piece, Piece::Button(_)))
+        self.stops().iter().any(|piece| matches!(piece, SurfaceNode::Button(_)))
     }
 
     /// The names of the actions of its buttons, in order.
     pub fn actions(&self) -> Vec<String> {
         let action = |piece| match piece {
-            Piece::Button(button) => Some(button.action),
+            SurfaceNode::Button(button) => Some(button.action),
             _ => None,
         };
         self.stops().into_iter().filter_map(action).collect()
@@ -234,54 +237,68 @@ impl Surface {
         })
     }
 
-    fn piece(&self, id: &str, scope: &str, depth: usize, left: &mut usize) -> Piece {
+    fn piece(&self, id: &str, scope: &str, depth: usize, left: &mut usize) -> SurfaceNode {
         let Some(component) = self.components.get(id) else {
-            return Piece::Unknown(format!("`{id}` is missing"));
+            return SurfaceNode::Unknown(format!("`{id}` is missing"));
         };
         if depth > MAX_DEPTH || *left == 0 {
-            return Piece::Unknown("…".into());
+            return SurfaceNode::Unknown("…".into());
         }
         *left -= 1;
         let text = |key: &str| text_of(&self.bound(component.props.get(key).unwrap_or(&Value::Null), scope));
         let kind = component.kind.as_str();
         match kind {
-            "Card" => Piece::Card(self.children(component, scope, depth, left)),
-            "Column" | "Modal" | "Tabs" => Piece::Column(self.children(component, scope, depth, left)),
-            "Row" => Piece::Row(self.children(component, scope, depth, left)),
-            "List" => Piece::List(self.children(component, scope, depth, left)),
+            "Card" => SurfaceNode::Card(self.children(component, scope, depth, left)),
+            "Column" | "Modal" | "Tabs" => SurfaceNode::Column(self.children(component, scope, depth, left)),
+            "Row" => SurfaceNode::Row(self.children(component, scope, depth, left)),
+            "List" => SurfaceNode::List(self.children(component, scope, depth, left)),
             "Table" => self.table(component, scope),
             "Text" => {
                 let hint = [text("usageHint"), text("variant")].into_iter().find(|hint| !hint.is_empty());
-                Piece::Text { text: text("text"), hint: hint.unwrap_or_default() }
+                SurfaceNode::Text { text: text("text"), hint: hint.unwrap_or_default() }
             }
-            "Heading" => Piece::Text { text: text("text"), hint: "h2".into() },
+            "Heading" => SurfaceNode::Text { text: text("text"), hint: "h2".into() },
             "Image" | "Icon" | "Video" | "AudioPlayer" => {
                 let named = ["caption", "altText", "alt", "description", "name", "url"];
                 let caption = named.into_iter().map(text).find(|text| !text.is_empty());
-                Piece::Image { caption: caption.unwrap_or_else(|| kind.to_lowercase()) }
+                SurfaceNode::Image { caption: caption.unwrap_or_else(|| kind.to_lowercase()) }
             }
-            "Divider" => Piece::Divider,
+            "Divider" => SurfaceNode::Divider,
             "TextField" | "DateTimeInput" | "Slider" => {
                 let key = ["text", "value"].into_iter().find(|key| component.props.contains_key(*key));
-                Piece::Field(self.field(id, component, key.unwrap_or("value"), scope))
+                SurfaceNode::Field(self.field(id, component, key.unwrap_or("value"), scope))
             }
-            "CheckBox" => Piece::Check(self.field(id, component, "value", scope)),
+            "CheckBox" => SurfaceNode::Check(self.field(id, component, "value", scope)),
             "Button" => {
                 let own = text("label");
                 let label = match component.props.get("child").and_then(Value::as_str) {
                     Some(child) if own.is_empty() => words_of(&self.piece(child, scope, depth + 1, left)),
                     Some(_) | None => own,
                 };
-                Piece::Button(Button { component: id.to_owned(), label, action: action_name(component) })
+                SurfaceNode::Button(Button {
+                    component: id.to_owned(),
+                    label,
+                    action: action_name(component),
+                })
             }
             other => {
                 let inner = self.children(component, scope, depth, left);
-                if inner.is_empty() { Piece::Unknown(other.to_owned()) } else { Piece::Column(inner) }
+                if inner.is_empty() {
+                    SurfaceNode::Unknown(other.to_owned())
+                } else {
+                    SurfaceNode::Column(inner)
+                }
             }
         }
     }
 
-    fn children(&self, component: &Component, scope: &str, depth: usize, left: &mut usize) -> Vec<Piece> {
+    fn children(
+        &self,
+        component: &Component,
+        scope: &str,
+        depth: usize,
+        left: &mut usize,
+    ) -> Vec<SurfaceNode> {
         let children = component.props.get("children");
         let template = children.and_then(|children| children.get("template").or(Some(children)));
         let repeated = template.and_then(|template| {
@@ -301,7 +318,7 @@ impl Surface {
         let mut pieces = Vec::new();
         for step in steps {
             if *left == 0 {
-                pieces.push(Piece::Unknown("…".into()));
+                pieces.push(SurfaceNode::Unknown("…".into()));
                 break;
             }
             pieces.push(self.piece(id, &format!("{path}/{step}"), depth + 1, left));
@@ -326,7 +343,7 @@ impl Surface {
         }
     }
 
-    fn table(&self, component: &Component, scope: &str) -> Piece {
+    fn table(&self, component: &Component, scope: &str) -> SurfaceNode {
         let value = |key: &str| self.bound(component.props.get(key).unwrap_or(&Value::Null), scope);
         let mut keys = Vec::new();
         let mut columns = Vec::new();
@@ -350,7 +367,7 @@ impl Surface {
                 row => keys.iter().map(|key| text_of(row.get(key).unwrap_or(&Value::Null))).collect(),
             }
         };
-        Piece::Table { columns, rows: rows.iter().take(MAX_PIECES).map(cells).collect() }
+        SurfaceNode::Table { columns, rows: rows.iter().take(MAX_PIECES).map(cells).collect() }
     }
 
     /// A property's value: what it says itself, or what stands in the data.
@@ -399,20 +416,23 @@ pub fn text_of(value: &Value) -> String {
     }
 }
 
-fn words_of(piece: &Piece) -> String {
+fn words_of(piece: &SurfaceNode) -> String {
     match piece {
-        Piece::Text { text, .. } => text.clone(),
-        Piece::Image { caption } => caption.clone(),
-        Piece::Card(inner) | Piece::Column(inner) | Piece::Row(inner) | Piece::List(inner) => {
+        SurfaceNode::Text { text, .. } => text.clone(),
+        SurfaceNode::Image { caption } => caption.clone(),
+        SurfaceNode::Card(inner)
+        | SurfaceNode::Column(inner)
+        | SurfaceNode::Row(inner)
+        | SurfaceNode::List(inner) => {
             let words: Vec<String> = inner.iter().map(words_of).filter(|text| !text.is_empty()).collect();
             words.join(" ")
         }
-        Piece::Table { .. }
-        | Piece::Divider
-        | Piece::Field(_)
-        | Piece::Check(_)
-        | Piece::Button(_)
-        | Piece::Unknown(_) => String::new(),
+        SurfaceNode::Table { .. }
+        | SurfaceNode::Divider
+        | SurfaceNode::Field(_)
+        | SurfaceNode::Check(_)
+        | SurfaceNode::Button(_)
+        | SurfaceNode::Unknown(_) => String::new(),
     }
 }
 
@@ -446,9 +466,13 @@ mod tests {
             }),
             json!({"user": {"name": "Ada"}}),
         );
-        let text = |text: &str, hint: &str| Piece::Text { text: text.into(), hint: hint.into() };
-        let expected =
-            Piece::Column(vec![text("own", ""), text("own too", "h1"), text("Ada", ""), text("else", "")]);
+        let text = |text: &str, hint: &str| SurfaceNode::Text { text: text.into(), hint: hint.into() };
+        let expected = SurfaceNode::Column(vec![
+            text("own", ""),
+            text("own too", "h1"),
+            text("Ada", ""),
+            text("else", ""),
+        ]);
         assert_eq!(surface.picture(), expected);
         assert!(!surface.is_form());
     }
@@ -466,7 +490,7 @@ mod tests {
                 }),
                 json!({"items": [{"name": "one"}, {"name": "two"}]}),
             );
-            let Piece::List(items) = surface.picture() else { panic!("no list") };
+            let SurfaceNode::List(items) = surface.picture() else { panic!("no list") };
             assert_eq!(items.iter().map(words_of).collect::<Vec<_>>(), ["one", "two"]);
         }
     }
@@ -489,7 +513,7 @@ mod tests {
         );
         assert!(surface.is_form());
         let stops = surface.stops();
-        let [Piece::Field(name), Piece::Check(news), Piece::Button(go)] = &stops[..] else {
+        let [SurfaceNode::Field(name), SurfaceNode::Check(news), SurfaceNode::Button(go)] = &stops[..] else {
             panic!("{stops:?}")
         };
         assert_eq!((name.path.as_str(), name.label.as_str()), ("/customer/name", "Name"));
@@ -515,7 +539,7 @@ mod tests {
             }),
             json!({"items": items}),
         );
-        let Piece::List(items) = flood.picture() else { panic!("no list") };
+        let SurfaceNode::List(items) = flood.picture() else { panic!("no list") };
         assert!(items.len() <= MAX_PIECES + 1, "{}", items.len());
     }
 
@@ -526,6 +550,6 @@ mod tests {
             json!({"rows": [{"a": 1, "b": "x"}, ["2", null]]}),
         );
         let rows = vec![vec!["1".to_owned(), "x".into()], vec!["2".into(), String::new()]];
-        assert_eq!(surface.picture(), Piece::Table { columns: vec!["a".into(), "B".into()], rows });
+        assert_eq!(surface.picture(), SurfaceNode::Table { columns: vec!["a".into(), "B".into()], rows });
     }
 }

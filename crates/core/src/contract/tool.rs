@@ -137,12 +137,12 @@ pub struct ToolResult {
     pub images: Vec<ContentBlock>,
     /// What a person did to the call before it ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub touched: Option<Box<Touched>>,
+    pub touched: Option<Box<UserEdit>>,
 }
 
 /// What a person did to a call besides saying yes: it was edited, or something was said about it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Touched {
+pub struct UserEdit {
     /// For the model, before the result.
     pub words: String,
     /// The arguments in place of the model's own.

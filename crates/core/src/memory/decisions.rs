@@ -12,7 +12,9 @@ use crate::contract::ids::{DecisionId, SuspensionId};
 use crate::contract::record::{
     AttemptId, DecideOutcome, Decision, GrantRecord, RunRecord, SuspensionRecord, SuspensionStatus,
 };
-use crate::contract::storage::{Change, ChangeKind, DecisionStore, GrantStore, StoreError, SuspensionFilter};
+use crate::contract::storage::{
+    ChangeKind, DecisionStore, GrantStore, StoreChange, StoreError, SuspensionFilter,
+};
 use crate::contract::suspension::ResumeDecisionAction;
 
 impl Rows {
@@ -184,7 +186,7 @@ impl DecisionStore for InMemoryStore {
         let grants = decision.grant.is_some();
         let outcome = self.write(|rows| rows.decide(id, decision, now_ms))?;
         if grants && matches!(outcome, DecideOutcome::Accepted(_)) {
-            self.tell(Change { kind: ChangeKind::Grant, thread: None });
+            self.tell(StoreChange { kind: ChangeKind::Grant, thread: None });
         }
         if let DecideOutcome::Accepted(row) | DecideOutcome::Expired(row) = &outcome {
             self.tell_of(ChangeKind::Decision, &row.thread_id);
@@ -242,7 +244,7 @@ impl Rows {
 impl GrantStore for InMemoryStore {
     async fn add_grant(&self, grant: GrantRecord) -> Result<(), StoreError> {
         self.write(|rows| rows.add_grant(grant))?;
-        self.tell(Change { kind: ChangeKind::Grant, thread: None });
+        self.tell(StoreChange { kind: ChangeKind::Grant, thread: None });
         Ok(())
     }
 
@@ -273,7 +275,7 @@ impl GrantStore for InMemoryStore {
             Ok(true)
         })?;
         if is_revoked {
-            self.tell(Change { kind: ChangeKind::Grant, thread: None });
+            self.tell(StoreChange { kind: ChangeKind::Grant, thread: None });
         }
         Ok(is_revoked)
     }

@@ -15,8 +15,8 @@ use crate::contract::image::ImageRef;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::Message;
 use crate::contract::record::{
-    AttemptId, Begin, Checkpoint, Fence, IntentRecord, OpenIntent, OutcomeKind, OutcomeRecord, RunRecord,
-    StoredMessage,
+    AttemptId, Checkpoint, ExecutionStart, Fence, IntentRecord, OpenIntent, OutcomeKind, OutcomeRecord,
+    RunRecord, StoredMessage,
 };
 use crate::contract::storage::{RunStore, StoreError};
 
@@ -65,9 +65,9 @@ impl Rows {
         Ok(())
     }
 
-    /// The files of [`Begin::snapshot`] are not kept: nothing here reads them again.
-    pub(super) fn begin(&mut self, begin: &Begin) -> Result<(), StoreError> {
-        let Begin { fence, run, intent, spends, judged, commands, snapshot: _ } = begin;
+    /// The files of [`ExecutionStart::snapshot`] are not kept: nothing here reads them again.
+    pub(super) fn begin(&mut self, begin: &ExecutionStart) -> Result<(), StoreError> {
+        let ExecutionStart { fence, run, intent, spends, judged, commands, snapshot: _ } = begin;
         if intent.thread_id != run.thread_id || intent.id.run_id != run.id {
             let what = format!("the intent for call {}", intent.id.call_id);
             return Err(StoreError::Misplaced { what, place: format!("run {}", run.id) });

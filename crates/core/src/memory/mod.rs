@@ -23,8 +23,10 @@ use tokio::sync::broadcast;
 use crate::contract::clock::Clock;
 use crate::contract::ids::ThreadId;
 use crate::contract::profile::ProfileStore;
-use crate::contract::record::{Begin, Checkpoint};
-use crate::contract::storage::{Change, ChangeFeed, ChangeKind, MailboxStore, StoreError, ThreadRunStore};
+use crate::contract::record::{Checkpoint, ExecutionStart};
+use crate::contract::storage::{
+    ChangeFeed, ChangeKind, MailboxStore, StoreChange, StoreError, ThreadRunStore,
+};
 
 pub use mailbox::InMemoryMailboxStore;
 use rows::Rows;
@@ -45,7 +47,7 @@ struct Shared {
     /// `None`: closed.
     rows: Mutex<Option<Rows>>,
     handles: AtomicU64,
-    changes: broadcast::Sender<(u64, Change)>,
+    changes: broadcast::Sender<(u64, StoreChange)>,
 }
 
 impl Default for InMemoryStore {
@@ -87,13 +89,13 @@ impl InMemoryStore {
         Ok(value)
     }
 
-    fn tell(&self, change: Change) {
+    fn tell(&self, change: StoreChange) {
         // Nobody listens: that is no error.
         let _ = self.shared.changes.send((self.handle, change));
     }
 
     fn tell_of(&self, kind: ChangeKind, thread: &ThreadId) {
-        self.tell(Change::of(kind, thread));
+        self.tell(StoreChange::of(kind, thread));
     }
 }
 
@@ -105,13 +107,17 @@ impl ThreadRunStore for InMemoryStore {
         Ok(())
     }
 
-    async fn begin(&self, begin: Begin) -> Result<(), StoreError> {
+    async fn begin(&self, begin: ExecutionStart) -> Result<(), StoreError> {
         self.write(|rows| rows.begin(&begin))?;
         self.tell_of(ChangeKind::Run, &begin.run.thread_id);
         Ok(())
     }
 
-    async fn checkpoint_and_begin(&self, checkpoint: Checkpoint, begin: Begin) -> Result<(), StoreError> {
+    async fn checkpoint_and_begin(
+        &self,
+        checkpoint: Checkpoint,
+        begin: ExecutionStart,
+    ) -> Result<(), StoreError> {
         self.write(|rows| {
             rows.checkpoint(&checkpoint)?;
             rows.begin(&begin)
@@ -142,18 +148,18 @@ impl ThreadRunStore for InMemoryStore {
 }
 
 struct Feed {
-    changes: broadcast::Receiver<(u64, Change)>,
+    changes: broadcast::Receiver<(u64, StoreChange)>,
     handle: u64,
 }
 
 #[async_trait]
 impl ChangeFeed for Feed {
-    async fn next(&mut self) -> Change {
+    async fn next(&mut self) -> StoreChange {
         loop {
             match self.changes.recv().await {
                 Ok((from, change)) if from != self.handle => return change,
                 Ok(_) => {}
-                Err(broadcast::error::RecvError::Lagged(_)) => return Change::anything(),
+                Err(broadcast::error::RecvError::Lagged(_)) => return StoreChange::anything(),
                 // The last handle is gone: nothing changes any more.
                 Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
             }

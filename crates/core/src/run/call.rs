@@ -51,7 +51,7 @@ pub enum CallState {
 
 /// What a decision means for its call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DecisionEffect {
     /// It is declined.
     Decline,
     /// The payload is the result.
@@ -70,7 +70,7 @@ pub enum Verdict {
     Failure,
 }
 
-impl Verdict {
+impl DecisionEffect {
     /// Reads a decision against its question.
     pub fn of(ticket: &SuspendTicket, decision: &ToolCallResume) -> Self {
         if decision.action == ResumeDecisionAction::Cancel {

@@ -1,8 +1,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Call, CallState, Closing, Directive, Fact, Gate, Lost, Notice, Refused, RunQuestion, Settled, Stage,
-    Verdict,
+    Call, CallState, Closing, DecisionEffect, Directive, Fact, Gate, Lost, Notice, RefusedFact, RunQuestion,
+    Settled, Stage,
 };
 use crate::contract::executor::{DecisionReplayPolicy, ToolExecutionMode};
 use crate::contract::ids::{CallId, SuspensionId};
@@ -31,7 +31,7 @@ pub struct Run {
     asking: Option<RunQuestion>,
 }
 
-type Next = Result<Vec<Directive>, Refused>;
+type Next = Result<Vec<Directive>, RefusedFact>;
 
 impl Run {
     /// A run that has not started.
@@ -134,7 +134,7 @@ impl Run {
     /// Takes a fact and says what has to be done.
     ///
     /// # Errors
-    /// [`Refused`] when the fact may not happen now; the machine is then unchanged. Facts that come late, after the
+    /// [`RefusedFact`] when the fact may not happen now; the machine is then unchanged. Facts that come late, after the
     /// end, are no error and change nothing, except decisions, which are refused by name.
     pub fn apply(&mut self, fact: Fact) -> Next {
         match fact {
@@ -188,7 +188,7 @@ impl Run {
         matches!(self.stage, Stage::Ending(_) | Stage::Done(_))
     }
 
-    fn refuse(&self) -> Refused {
+    fn refuse(&self) -> RefusedFact {
         let stage = match &self.stage {
             Stage::Created => "created".to_owned(),
             Stage::Phase(phase) => format!("{phase:?}"),
@@ -198,7 +198,7 @@ impl Run {
             Stage::Ending(_) => "its end".to_owned(),
             Stage::Done(_) => "done".to_owned(),
         };
-        Refused::Stage { stage }
+        RefusedFact::Stage { stage }
     }
 
     fn start(&mut self) -> Vec<Directive> {
@@ -321,17 +321,21 @@ impl Run {
         id: &CallId,
         suspension: &SuspensionId,
         decision: Option<&ToolCallResume>,
-    ) -> Result<Option<&mut RunQuestion>, Refused> {
+    ) -> Result<Option<&mut RunQuestion>, RefusedFact> {
         let Some(question) = self.asking.as_mut().filter(|question| question.ticket.pending.id == *id) else {
-            return Err(Refused::UnknownCall(id.clone()));
+            return Err(RefusedFact::UnknownCall(id.clone()));
         };
         if let Some(taken) = &question.decision {
             let by = taken.decision_id.clone();
             let is_known = decision.is_some_and(|decision| decision.decision_id == by);
-            return if is_known { Ok(None) } else { Err(Refused::AlreadyDecided { call: id.clone(), by }) };
+            return if is_known {
+                Ok(None)
+            } else {
+                Err(RefusedFact::AlreadyDecided { call: id.clone(), by })
+            };
         }
         if question.ticket.suspension.id != *suspension {
-            return Err(Refused::OtherQuestion { call: id.clone() });
+            return Err(RefusedFact::OtherQuestion { call: id.clone() });
         }
         Ok(Some(question))
     }
@@ -397,7 +401,7 @@ impl Run {
             return if self.is_over() { Ok(Vec::new()) } else { Err(self.refuse()) };
         }
         if let Some(doubled) = calls.iter().enumerate().find(|(i, id)| calls[..*i].contains(id)) {
-            return Err(Refused::DoubledCall(doubled.1.clone()));
+            return Err(RefusedFact::DoubledCall(doubled.1.clone()));
         }
         self.calls = calls.into_iter().map(Call::new).collect();
         let mut out = Vec::new();
@@ -406,16 +410,16 @@ impl Run {
     }
 
     /// The call, when it is one of this step and the run is at its tools.
-    fn at_tools(&self, id: &CallId) -> Result<usize, Refused> {
+    fn at_tools(&self, id: &CallId) -> Result<usize, RefusedFact> {
         if self.stage != Stage::Tools {
             return Err(self.refuse());
         }
-        self.calls.iter().position(|call| call.id == *id).ok_or_else(|| Refused::UnknownCall(id.clone()))
+        self.calls.iter().position(|call| call.id == *id).ok_or_else(|| RefusedFact::UnknownCall(id.clone()))
     }
 
-    fn refuse_call(&self, index: usize) -> Refused {
+    fn refuse_call(&self, index: usize) -> RefusedFact {
         let call = &self.calls[index];
-        Refused::Call { call: call.id.clone(), status: call.status() }
+        RefusedFact::Call { call: call.id.clone(), status: call.status() }
     }
 
     fn gated(&mut self, id: &CallId, gate: Gate) -> Next {
@@ -505,21 +509,21 @@ impl Run {
                 return Ok(Vec::new());
             }
             if !self.calls[index].is_closed() {
-                return Err(Refused::AlreadyDecided { call: id.clone(), by: by.clone() });
+                return Err(RefusedFact::AlreadyDecided { call: id.clone(), by: by.clone() });
             }
         }
         let CallState::Suspended { ticket } = &self.calls[index].state else {
             return Err(self.refuse_call(index));
         };
         if ticket.suspension.id != *suspension {
-            return Err(Refused::OtherQuestion { call: id.clone() });
+            return Err(RefusedFact::OtherQuestion { call: id.clone() });
         }
         let ticket = ticket.clone();
-        let verdict = Verdict::of(&ticket, &decision);
+        let verdict = DecisionEffect::of(&ticket, &decision);
         self.calls[index].decided_by = Some(decision.decision_id.clone());
         let mut out = Vec::new();
         let (status, closing) = match verdict {
-            Verdict::Run => {
+            DecisionEffect::Run => {
                 self.calls[index].keep(&ticket, &decision);
                 self.calls[index].state = CallState::Held { ticket, decision };
                 self.advance(&mut out);
@@ -529,18 +533,18 @@ impl Run {
                 }
                 return Ok(out);
             }
-            Verdict::Decline => {
+            DecisionEffect::Decline => {
                 (ToolCallStatus::Cancelled, Closing::Declined { reason: decision.reason.clone() })
             }
-            Verdict::Change => {
+            DecisionEffect::Change => {
                 let feedback = decision.comment().unwrap_or_default().to_owned();
                 (ToolCallStatus::Cancelled, Closing::ChangeWanted { feedback })
             }
-            Verdict::Answer => (ToolCallStatus::Succeeded, Closing::Answered),
-            Verdict::Failure => (ToolCallStatus::Failed, Closing::Answered),
-            Verdict::BadPayload => (ToolCallStatus::Failed, Closing::BadPayload),
-            Verdict::SaidDone => (ToolCallStatus::Succeeded, Closing::SaidDone),
-            Verdict::Skip => (ToolCallStatus::Failed, Closing::Skipped),
+            DecisionEffect::Answer => (ToolCallStatus::Succeeded, Closing::Answered),
+            DecisionEffect::Failure => (ToolCallStatus::Failed, Closing::Answered),
+            DecisionEffect::BadPayload => (ToolCallStatus::Failed, Closing::BadPayload),
+            DecisionEffect::SaidDone => (ToolCallStatus::Succeeded, Closing::SaidDone),
+            DecisionEffect::Skip => (ToolCallStatus::Failed, Closing::Skipped),
         };
         self.announce(&mut out);
         out.push(Directive::Emit(Notice::CallResumed(id.clone())));
@@ -567,7 +571,7 @@ impl Run {
             return Err(self.refuse_call(index));
         };
         if ticket.suspension.id != *suspension {
-            return Err(Refused::OtherQuestion { call: id.clone() });
+            return Err(RefusedFact::OtherQuestion { call: id.clone() });
         }
         let mut out = Vec::new();
         self.announce(&mut out);
@@ -714,10 +718,10 @@ impl Run {
             .map(|call| call.id.clone())
             .collect();
         if let Some(id) = running.iter().find(|id| !lost.iter().any(|(other, _)| other == *id)) {
-            return Err(Refused::Unaccounted(id.clone()));
+            return Err(RefusedFact::Unaccounted(id.clone()));
         }
         if let Some((id, _)) = lost.iter().find(|(id, _)| !running.contains(id)) {
-            return Err(Refused::UnknownCall(id.clone()));
+            return Err(RefusedFact::UnknownCall(id.clone()));
         }
         // A new stream of events begins: the old one ended with its process.
         self.announced = false;

@@ -18,7 +18,7 @@ use crate::contract::lifecycle::{TerminationReason, ToolCallStatus};
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::state::Phase;
 
-pub use call::{Call, CallState, Verdict};
+pub use call::{Call, CallState, DecisionEffect};
 pub use machine::Run;
 
 /// Where the machine stands.
@@ -290,7 +290,7 @@ pub enum Directive {
 
 /// A fact that may not happen now. The machine is unchanged.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Refused {
+pub enum RefusedFact {
     /// The run does not stand where this can happen.
     #[error("not now: the run is at {stage}")]
     Stage {

@@ -294,7 +294,7 @@ fn an_answer_to_an_earlier_question_is_refused() {
     run.apply(Fact::Gated { call: id(0), gate }).unwrap();
     let decision = decision("d", ResumeDecisionAction::Resume);
     let stray = Fact::Decided { call: id(0), suspension: "perm_old".into(), decision };
-    assert_eq!(run.apply(stray), Err(Refused::OtherQuestion { call: id(0) }));
+    assert_eq!(run.apply(stray), Err(RefusedFact::OtherQuestion { call: id(0) }));
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn recovery_keeps_questions_and_never_executes_by_itself() {
     run.apply(Fact::Gated { call: id(0), gate }).unwrap();
     run.apply(Fact::Gated { call: id(1), gate: Gate::Proceed }).unwrap();
     let before = run.clone();
-    assert_eq!(run.apply(Fact::Recovered { lost: Vec::new() }), Err(Refused::Unaccounted(id(1))));
+    assert_eq!(run.apply(Fact::Recovered { lost: Vec::new() }), Err(RefusedFact::Unaccounted(id(1))));
     assert_eq!(run, before);
     let ask = ticket(&id(1), ToolCallResumeMode::ReplayToolCall);
     let out = run.apply(Fact::Recovered { lost: vec![(id(1), Lost::Ask(ask))] }).unwrap();
@@ -440,7 +440,7 @@ fn a_question_of_a_phase_waits_and_the_run_goes_on_from_there() {
     assert_eq!(out.last(), Some(&Directive::Answer));
     assert_eq!(run.apply(answer_run("d1", ResumeDecisionAction::Resume)).unwrap(), []);
     let other = run.apply(answer_run("d2", ResumeDecisionAction::Resume));
-    assert!(matches!(other, Err(Refused::AlreadyDecided { .. })), "{other:?}");
+    assert!(matches!(other, Err(RefusedFact::AlreadyDecided { .. })), "{other:?}");
     let out = run.apply(Fact::Answered { stop: None }).unwrap();
     assert_eq!(out[0], Directive::Record { call: id(1000), closing: Closing::Answered });
     assert_eq!(out[1], Directive::Checkpoint { intent: None });

@@ -10,12 +10,12 @@ type Op = Box<dyn FnOnce(&mut StateMap) + Send>;
 pub struct MutationBatch {
     base_revision: Option<u64>,
     ops: Vec<Op>,
-    touched: Vec<Touched>,
+    touched: Vec<WrittenKey>,
 }
 
 /// A key that a batch writes. Each once; the type tells apart two key types that share a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Touched {
+pub(super) struct WrittenKey {
     pub(super) key: &'static str,
     pub(super) merge: MergeStrategy,
     pub(super) type_id: TypeId,
@@ -40,10 +40,10 @@ impl MutationBatch {
     /// Adds one update.
     pub fn update<K: StateKey>(&mut self, change: K::Update) {
         self.ops.push(Box::new(move |map| update::<K>(map, change)));
-        self.touch(Touched { key: K::KEY, merge: K::MERGE, type_id: TypeId::of::<K>() });
+        self.touch(WrittenKey { key: K::KEY, merge: K::MERGE, type_id: TypeId::of::<K>() });
     }
 
-    fn touch(&mut self, touched: Touched) {
+    fn touch(&mut self, touched: WrittenKey) {
         if !self.touched.contains(&touched) {
             self.touched.push(touched);
         }
@@ -64,7 +64,7 @@ impl MutationBatch {
         self.touched.iter().filter(|t| t.merge == MergeStrategy::Exclusive).map(|touched| touched.key)
     }
 
-    pub(super) fn touched(&self) -> &[Touched] {
+    pub(super) fn touched(&self) -> &[WrittenKey] {
         &self.touched
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::batch::Touched;
+use super::batch::WrittenKey;
 use super::{
     JsonValue, KeyRegistration, KeyScope, MutationBatch, Snapshot, StateCommand, StateError, StateKey,
     StateMap,
@@ -226,7 +226,8 @@ impl StateStore {
             {
                 return Err(StateError::RevisionConflict { expected, actual });
             }
-            let known = |t: &&Touched| inner.keys.get(t.key).is_some_and(|known| known.type_id == t.type_id);
+            let known =
+                |t: &&WrittenKey| inner.keys.get(t.key).is_some_and(|known| known.type_id == t.type_id);
             if let Some(unknown) = batch.touched().iter().find(|touched| !known(touched)) {
                 return Err(StateError::UnknownKey { key: unknown.key.into() });
             }

@@ -7,7 +7,7 @@ use aye_core::contract::record::{StoredMessage, SuspensionStatus};
 use aye_core::contract::suspension::{
     ACTION_ASK_USER, ACTION_CHILD_RUN, ACTION_PERMISSION, ResumeDecisionAction,
 };
-use aye_core::contract::tool::Touched;
+use aye_core::contract::tool::UserEdit;
 use proptest::prelude::*;
 
 use super::*;
@@ -172,7 +172,7 @@ fn what_became_of_a_call_is_said() {
     );
     let mut edited = ToolResult::success("Bash", json!([1]));
     let arguments = Some(json!({"command": "pwd"}));
-    edited.touched = Some(Box::new(Touched { words: "edited".into(), arguments, comment: None }));
+    edited.touched = Some(Box::new(UserEdit { words: "edited".into(), arguments, comment: None }));
     same(
         &ended(edited, Succeeded),
         &[

@@ -67,13 +67,13 @@ pub struct Front<T> {
 
 /// Reads one file and collects what there is to say about it.
 #[derive(Debug)]
-pub struct Reader<'a> {
+pub struct FrontMatterReader<'a> {
     path: &'a Path,
     /// What was found so far.
     pub issues: Vec<Issue>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FrontMatterReader<'a> {
     /// For the file of this path.
     pub fn new(path: &'a Path) -> Self {
         Self { path, issues: Vec::new() }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::{MAX_IGNORE_FILE, Selection, read_regular};
+use super::{MAX_IGNORE_FILE, WalkFilter, read_regular};
 
 /// What the ignore files say about a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) struct IgnoreFiles {
 }
 
 impl IgnoreFiles {
-    pub(super) fn new(root: &Path, selection: &Selection) -> IgnoreFiles {
+    pub(super) fn new(root: &Path, selection: &WalkFilter) -> IgnoreFiles {
         IgnoreFiles {
             root: root.to_owned(),
             dot: selection.dot_ignore,

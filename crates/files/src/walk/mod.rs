@@ -20,7 +20,7 @@ pub const MAX_IGNORE_FILE: u64 = 256 << 10;
 
 /// Which entries of a folder a walk visits. Links are never followed.
 #[derive(Clone, Debug)]
-pub struct Selection {
+pub struct WalkFilter {
     /// Names that start with a dot are visited too.
     pub hidden: bool,
     /// Files named by `.ignore` are left out.
@@ -35,7 +35,7 @@ pub struct Selection {
     pub overrides: Override,
 }
 
-impl Default for Selection {
+impl Default for WalkFilter {
     fn default() -> Self {
         Self {
             hidden: false,
@@ -52,7 +52,7 @@ impl Default for Selection {
 /// refuses is not entered.
 pub fn builder(
     root: &Path,
-    selection: Selection,
+    selection: WalkFilter,
     visit: impl Fn(&DirEntry) -> bool + Send + Sync + 'static,
 ) -> WalkBuilder {
     let files = IgnoreFiles::new(root, &selection);
@@ -64,7 +64,7 @@ pub fn builder(
     builder
 }
 
-fn is_selected(entry: &DirEntry, selection: &Selection, files: &IgnoreFiles) -> bool {
+fn is_selected(entry: &DirEntry, selection: &WalkFilter, files: &IgnoreFiles) -> bool {
     if !selection.git_dirs && entry.file_name() == ".git" {
         return false;
     }

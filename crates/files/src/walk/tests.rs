@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{Selection, builder};
+use super::{WalkFilter, builder};
 
 fn write(root: &Path, name: &str, text: &str) {
     let path = root.join(name);
@@ -14,7 +14,7 @@ fn fifo(path: &Path) {
     assert!(status.success());
 }
 
-fn walked(root: &Path, selection: Selection) -> Vec<String> {
+fn walked(root: &Path, selection: WalkFilter) -> Vec<String> {
     let mut names: Vec<String> = builder(root, selection, |_| true)
         .build()
         .filter_map(Result::ok)
@@ -69,14 +69,14 @@ fn regular_ignore_files_mean_what_ripgrep_makes_of_them() {
         names
     };
     for (hidden, parents) in [(false, true), (true, true), (true, false)] {
-        let selection = Selection { hidden, parents, ..Selection::default() };
+        let selection = WalkFilter { hidden, parents, ..WalkFilter::default() };
         assert_eq!(
             walked(&root, selection),
             reference(hidden, parents),
             "hidden {hidden}, parents {parents}"
         );
     }
-    assert!(!walked(&root, Selection::default()).contains(&"x.tmp".to_owned()));
+    assert!(!walked(&root, WalkFilter::default()).contains(&"x.tmp".to_owned()));
 }
 
 #[test]
@@ -85,9 +85,9 @@ fn the_rules_above_a_repository_do_not_reach_into_it() {
     write(dir.path(), ".gitignore", "*\n");
     write(dir.path(), "repo/a", "x");
     let root = dir.path().join("repo");
-    assert!(walked(&root, Selection::default()).is_empty());
+    assert!(walked(&root, WalkFilter::default()).is_empty());
     std::fs::create_dir(root.join(".git")).unwrap();
-    assert_eq!(walked(&root, Selection::default()), ["a"]);
+    assert_eq!(walked(&root, WalkFilter::default()), ["a"]);
 }
 
 #[test]
@@ -98,7 +98,10 @@ fn worktrees_share_the_exclude_file() {
     write(dir.path(), "w/.git", "gitdir: ../main/.git/worktrees/w\n");
     write(dir.path(), "w/local", "x");
     write(dir.path(), "w/other", "x");
-    assert_eq!(walked(&dir.path().join("w"), Selection { hidden: false, ..Selection::default() }), ["other"]);
+    assert_eq!(
+        walked(&dir.path().join("w"), WalkFilter { hidden: false, ..WalkFilter::default() }),
+        ["other"]
+    );
 }
 
 #[test]
@@ -116,6 +119,6 @@ fn what_is_no_regular_file_is_never_opened() {
     fifo(&root.join(".gitignore"));
     write(root, "d/y", "x");
     let started = Instant::now();
-    assert_eq!(walked(root, Selection::default()), ["a/x", "b/x", "c/x", "d/y"]);
+    assert_eq!(walked(root, WalkFilter::default()), ["a/x", "b/x", "c/x", "d/y"]);
     assert!(started.elapsed() < Duration::from_secs(10));
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::super::classify::Origin;
+use super::super::classify::ModelEndpoint;
 use super::super::fold::{CallKey, Fold};
 use super::{count, text};
 use aye_core::contract::executor::InferenceExecutionError;
@@ -22,7 +22,7 @@ impl Anthropic {
     pub(super) fn frame(
         &mut self,
         frame: &Value,
-        origin: &Origin,
+        origin: &ModelEndpoint,
         fold: &mut Fold,
     ) -> Result<(), InferenceExecutionError> {
         let index = frame.get("index").and_then(Value::as_u64).unwrap_or_default();

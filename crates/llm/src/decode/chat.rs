@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::classify::Origin;
+use super::super::classify::ModelEndpoint;
 use super::super::fold::{CallKey, Fold};
 use super::{openai_usage, text};
 use aye_core::contract::executor::InferenceExecutionError;
@@ -19,7 +19,7 @@ impl Chat {
     pub(super) fn frame(
         &mut self,
         frame: &Value,
-        origin: &Origin,
+        origin: &ModelEndpoint,
         fold: &mut Fold,
     ) -> Result<(), InferenceExecutionError> {
         // Looked at first: an error frame may carry choices and a reason to stop as if nothing had happened.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::classify::Origin;
+use super::super::classify::ModelEndpoint;
 use super::super::fold::{CallKey, Fold};
 use super::{count, text};
 use aye_core::contract::executor::InferenceExecutionError;
@@ -18,7 +18,7 @@ impl Gemini {
     pub(super) fn frame(
         &mut self,
         frame: &Value,
-        origin: &Origin,
+        origin: &ModelEndpoint,
         fold: &mut Fold,
     ) -> Result<(), InferenceExecutionError> {
         if let Some(error) = frame.get("error").filter(|error| !error.is_null()) {
@@ -64,7 +64,7 @@ impl Gemini {
     fn part(
         &mut self,
         part: &Value,
-        origin: &Origin,
+        origin: &ModelEndpoint,
         fold: &mut Fold,
     ) -> Result<(), InferenceExecutionError> {
         let proof = text(part, "thoughtSignature").map(|proof| origin.adapter.mark(proof));

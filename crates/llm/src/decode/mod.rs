@@ -13,16 +13,16 @@ mod responses;
 
 use serde_json::Value;
 
-use super::classify::Origin;
+use super::classify::ModelEndpoint;
 use super::fold::Fold;
-use super::provider::Adapter;
+use super::provider::WireFormat;
 use aye_core::contract::executor::InferenceExecutionError;
 use aye_core::contract::inference::TokenUsage;
 
 /// Reads the frames of one answer.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    origin: Origin,
+    origin: ModelEndpoint,
     form: Form,
 }
 
@@ -36,13 +36,13 @@ enum Form {
 }
 
 impl Decoder {
-    pub(super) fn new(origin: Origin) -> Self {
+    pub(super) fn new(origin: ModelEndpoint) -> Self {
         let form = match origin.adapter {
-            Adapter::OpenAi => Form::Chat(chat::Chat::default()),
-            Adapter::OpenAiResponses => Form::Responses(responses::Responses::default()),
-            Adapter::Anthropic => Form::Anthropic(anthropic::Anthropic::default()),
-            Adapter::Gemini => Form::Gemini(gemini::Gemini::default()),
-            Adapter::Ollama => Form::Ollama,
+            WireFormat::OpenAi => Form::Chat(chat::Chat::default()),
+            WireFormat::OpenAiResponses => Form::Responses(responses::Responses::default()),
+            WireFormat::Anthropic => Form::Anthropic(anthropic::Anthropic::default()),
+            WireFormat::Gemini => Form::Gemini(gemini::Gemini::default()),
+            WireFormat::Ollama => Form::Ollama,
         };
         Self { origin, form }
     }

@@ -2,13 +2,17 @@
 
 use serde_json::Value;
 
-use super::super::classify::Origin;
+use super::super::classify::ModelEndpoint;
 use super::super::fold::{CallKey, Fold};
 use super::{count, text};
 use aye_core::contract::executor::InferenceExecutionError;
 use aye_core::contract::inference::{StopReason, TokenUsage};
 
-pub(super) fn frame(frame: &Value, origin: &Origin, fold: &mut Fold) -> Result<(), InferenceExecutionError> {
+pub(super) fn frame(
+    frame: &Value,
+    origin: &ModelEndpoint,
+    fold: &mut Fold,
+) -> Result<(), InferenceExecutionError> {
     if let Some(error) = frame.get("error").filter(|error| !error.is_null()) {
         return Err(origin.stream_error(error));
     }

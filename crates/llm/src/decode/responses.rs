@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::classify::Origin;
+use super::super::classify::ModelEndpoint;
 use super::super::fold::{CallKey, Fold};
 use super::{openai_usage, text};
 use aye_core::contract::executor::InferenceExecutionError;
@@ -18,7 +18,7 @@ impl Responses {
     pub(super) fn frame(
         &mut self,
         frame: &Value,
-        origin: &Origin,
+        origin: &ModelEndpoint,
         fold: &mut Fold,
     ) -> Result<(), InferenceExecutionError> {
         let delta = text(frame, "delta").unwrap_or_default();
@@ -80,7 +80,7 @@ impl Responses {
 fn done(
     item: &Value,
     key: &CallKey,
-    origin: &Origin,
+    origin: &ModelEndpoint,
     fold: &mut Fold,
 ) -> Result<(), InferenceExecutionError> {
     match item.get("type").and_then(Value::as_str) {
@@ -100,7 +100,7 @@ fn done(
 }
 
 /// The end repeats the whole answer; servers that streamed nothing before it have said it only there.
-fn whole(response: &Value, origin: &Origin, fold: &mut Fold) -> Result<(), InferenceExecutionError> {
+fn whole(response: &Value, origin: &ModelEndpoint, fold: &mut Fold) -> Result<(), InferenceExecutionError> {
     if let Some(usage) = response.get("usage") {
         fold.usage(openai_usage(usage));
     }

@@ -4,18 +4,21 @@
 use genai::adapter::AdapterKind;
 use secrecy::SecretString;
 
-use super::{GenaiExecutor, Target, shown_url};
-use crate::classify::Origin;
-use crate::provider::{Adapter, ProviderConfig, normalise_base_url};
+use super::{Destination, GenaiExecutor, shown_url};
+use crate::classify::ModelEndpoint;
+use crate::provider::{ProviderConfig, WireFormat, normalise_base_url};
 use aye_core::contract::executor::InferenceExecutionError;
 
 impl GenaiExecutor {
     #[expect(clippy::disallowed_methods, reason = "the convenience of `GenaiExecutor::new`, which says so")]
-    pub(super) async fn environment(&self, model: &str) -> Result<(Target, String), InferenceExecutionError> {
-        let defaults = ProviderConfig::new("", Adapter::OpenAi);
-        let mut origin = Origin {
+    pub(super) async fn environment(
+        &self,
+        model: &str,
+    ) -> Result<(Destination, String), InferenceExecutionError> {
+        let defaults = ProviderConfig::new("", WireFormat::OpenAi);
+        let mut origin = ModelEndpoint {
             provider: "the provider".into(),
-            adapter: Adapter::OpenAi,
+            adapter: WireFormat::OpenAi,
             model: model.to_owned(),
             base_url: String::new(),
             key: None,
@@ -28,10 +31,10 @@ impl GenaiExecutor {
         let kind = target.model.adapter_kind;
         kind.as_lower_str().clone_into(&mut origin.provider);
         origin.adapter = match kind {
-            AdapterKind::OpenAIResp => Adapter::OpenAiResponses,
-            AdapterKind::Anthropic => Adapter::Anthropic,
-            AdapterKind::Gemini => Adapter::Gemini,
-            AdapterKind::Ollama => Adapter::Ollama,
+            AdapterKind::OpenAIResp => WireFormat::OpenAiResponses,
+            AdapterKind::Anthropic => WireFormat::Anthropic,
+            AdapterKind::Gemini => WireFormat::Gemini,
+            AdapterKind::Ollama => WireFormat::Ollama,
             AdapterKind::Cohere | AdapterKind::Vertex | AdapterKind::BedrockApi | AdapterKind::GeminiIx => {
                 return Err(InferenceExecutionError::InvalidRequest(format!(
                     "the wire format of {} is not supported; configure an OpenAI-compatible URL for {model}",
@@ -39,7 +42,7 @@ impl GenaiExecutor {
                 )));
             }
             // Everyone else says to be compatible with OpenAI.
-            _ => Adapter::OpenAi,
+            _ => WireFormat::OpenAi,
         };
         // genai knows the variables of keys and not those of addresses.
         let variable = address_variable(kind);
@@ -53,9 +56,9 @@ impl GenaiExecutor {
         let host = base.host_str().unwrap_or_default();
         // Responses for the service of OpenAI itself, whose newest models exist nowhere else; chat completions for
         // whoever is compatible with it.
-        if matches!(origin.adapter, Adapter::OpenAi | Adapter::OpenAiResponses) {
+        if matches!(origin.adapter, WireFormat::OpenAi | WireFormat::OpenAiResponses) {
             let is_openai = host == "api.openai.com" || host.ends_with(".api.openai.com");
-            origin.adapter = if is_openai { Adapter::OpenAiResponses } else { Adapter::OpenAi };
+            origin.adapter = if is_openai { WireFormat::OpenAiResponses } else { WireFormat::OpenAi };
         }
         origin.base_url = shown_url(&base);
         if kind != AdapterKind::Ollama {
@@ -74,7 +77,7 @@ impl GenaiExecutor {
         let name = name.to_owned();
         origin.model.clone_from(&name);
         let timeouts = (defaults.header_timeout, defaults.read_timeout);
-        Ok((Target { origin, base, timeouts, answer_timeout: defaults.answer_timeout }, name))
+        Ok((Destination { origin, base, timeouts, answer_timeout: defaults.answer_timeout }, name))
     }
 }
 

@@ -19,7 +19,7 @@ use sse_stream::Sse;
 use tokio_util::sync::CancellationToken;
 
 use super::http::Http;
-use super::kept::{Kept, Tokens};
+use super::kept::{LoginFile, Tokens};
 use super::{LoginStore, address, flow, login_command};
 use crate::client::words_of;
 use crate::error::LoginError;
@@ -94,8 +94,8 @@ impl Session {
         })
     }
 
-    fn kept(&self) -> Result<Option<Kept>, AuthError> {
-        Kept::load(self.store.as_ref(), &self.scope, &self.name).map_err(|error| store_error(&error))
+    fn kept(&self) -> Result<Option<LoginFile>, AuthError> {
+        LoginFile::load(self.store.as_ref(), &self.scope, &self.name).map_err(|error| store_error(&error))
     }
 
     fn tokens(&self) -> Result<Option<Tokens>, AuthError> {
@@ -106,7 +106,7 @@ impl Session {
         Ok(kept.and_then(|kept| kept.tokens))
     }
 
-    fn save(&self, kept: &Kept) -> Result<(), AuthError> {
+    fn save(&self, kept: &LoginFile) -> Result<(), AuthError> {
         kept.save(self.store.as_ref(), &self.scope, &self.name).map_err(|error| store_error(&error))
     }
 
@@ -157,14 +157,14 @@ impl Session {
         match self.renewed(&tokens).await {
             Ok(new) => {
                 let token = access(&new);
-                let mut kept = Kept::new(&self.url, Some(new));
+                let mut kept = LoginFile::new(&self.url, Some(new));
                 kept.is_wanted = false;
                 self.save(&kept)?;
                 Ok(token)
             }
             Err(AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_)) => {
                 // It will not be taken the next time either.
-                self.save(&Kept::new(&self.url, None))?;
+                self.save(&LoginFile::new(&self.url, None))?;
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -253,13 +253,13 @@ impl Session {
     /// The server wants a login: that is kept, so that it can be said without asking it.
     fn is_refused(&self) {
         let mark = match self.kept() {
-            Ok(None) => Some(Kept::new(&self.url, None)),
+            Ok(None) => Some(LoginFile::new(&self.url, None)),
             Ok(Some(mut kept)) if kept.is_for(&self.url) || kept.tokens.is_none() => {
                 if kept.is_for(&self.url) {
                     kept.is_wanted = true;
                     Some(kept)
                 } else {
-                    Some(Kept::new(&self.url, None))
+                    Some(LoginFile::new(&self.url, None))
                 }
             }
             // Tokens for another address stay: it may be the address again.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::http::Http;
-use super::kept::{Kept, Tokens};
+use super::kept::{LoginFile, Tokens};
 use super::{LoginStore, address};
 use crate::client::words_of;
 use crate::error::{LoginError, url_of};
@@ -170,7 +170,7 @@ impl Login {
         };
         let (scope, name) = (self.config.scope.key(), &self.config.name);
         let _held = store.lock(&scope, name).map_err(|error| over(error.to_string()))?;
-        let kept = Kept::new(&self.url, Some(tokens)).save(store, &scope, name);
+        let kept = LoginFile::new(&self.url, Some(tokens)).save(store, &scope, name);
         kept.map_err(|error| over(error.to_string()))
     }
 }

@@ -37,7 +37,7 @@ impl LoginState {
 /// The text of a [`LoginStore`].
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Kept {
+pub(super) struct LoginFile {
     format: u32,
     /// SHA-256 of the address: the address itself may hold a key.
     address: String,
@@ -56,7 +56,7 @@ pub(super) struct Tokens {
     pub(super) credentials: StoredCredentials,
 }
 
-impl Kept {
+impl LoginFile {
     pub(super) fn new(url: &SecretString, tokens: Option<Tokens>) -> Self {
         Self { format: FORMAT, address: sha256_hex(url.expose_secret()), is_wanted: tokens.is_none(), tokens }
     }
@@ -87,7 +87,7 @@ pub(super) fn state(
     url: &SecretString,
     store: &dyn LoginStore,
 ) -> Result<LoginState, LoginError> {
-    let kept = Kept::load(store, &config.scope.key(), &config.name)?;
+    let kept = LoginFile::load(store, &config.scope.key(), &config.name)?;
     Ok(match kept {
         None => LoginState::None,
         Some(kept) if !kept.is_for(url) && kept.tokens.is_some() => LoginState::OtherAddress,

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::bearer::given;
 use super::http::Http;
-use super::kept::{Kept, Tokens};
+use super::kept::{LoginFile, Tokens};
 use super::{LoginStore, address, flow};
 use crate::error::{LoginError, RevokeError, url_of};
 use aye_core::contract::server::{LoginGrant, ServerConfig, ServerScope};
@@ -42,7 +42,7 @@ pub async fn log_out(
     let kept = {
         let _held = store.lock(&scope.key(), name)?;
         // What cannot be read can be forgotten all the same.
-        let kept = Kept::load(store, &scope.key(), name);
+        let kept = LoginFile::load(store, &scope.key(), name);
         if !store.forget(&scope.key(), name)? {
             return Ok(LoggedOut::Nobody);
         }

@@ -1,7 +1,7 @@
 //! Servers that ask the person while they work on a call.
 
 use super::*;
-use aye_core::contract::surface::{ACTION_SURFACE, Piece, Surface};
+use aye_core::contract::surface::{ACTION_SURFACE, Surface, SurfaceNode};
 use aye_core::contract::suspension::{
     ResumeDecisionAction, SuspendTicket, ToolCallResume, ToolCallResumeMode,
 };
@@ -38,14 +38,14 @@ fn fits(ticket: &SuspendTicket, payload: &Value) -> bool {
 }
 
 pub(super) fn words(ticket: &SuspendTicket) -> String {
-    fn walk(piece: &Piece, found: &mut String) {
+    fn walk(piece: &SurfaceNode, found: &mut String) {
         match piece {
-            Piece::Column(inner) => inner.iter().for_each(|piece| walk(piece, found)),
-            Piece::Text { text, .. } => found.extend([text.as_str(), "\n"]),
-            Piece::Field(field) | Piece::Check(field) => {
+            SurfaceNode::Column(inner) => inner.iter().for_each(|piece| walk(piece, found)),
+            SurfaceNode::Text { text, .. } => found.extend([text.as_str(), "\n"]),
+            SurfaceNode::Field(field) | SurfaceNode::Check(field) => {
                 found.extend(["[", field.label.as_str(), "]\n"]);
             }
-            Piece::Button(button) => found.extend(["<", button.label.as_str(), ">\n"]),
+            SurfaceNode::Button(button) => found.extend(["<", button.label.as_str(), ">\n"]),
             other => panic!("{other:?}"),
         }
     }

@@ -11,7 +11,7 @@ use rmcp::{RoleServer, ServerHandler, ServiceExt as _};
 use super::asking::{payload, ticket, words};
 use super::*;
 use crate::client::{CallError, Client};
-use crate::handler::Shared;
+use crate::handler::ConnectionState;
 use crate::server::Server;
 
 /// What each call of a tool brought: its state, and the answers by name.
@@ -108,7 +108,7 @@ async fn rounds() -> Rounds {
     });
     let (reader, writer) = tokio::io::split(ours);
     let around = world.around();
-    let shared = Arc::new(Shared::new("s", Arc::clone(&around.tell)));
+    let shared = Arc::new(ConnectionState::new("s", Arc::clone(&around.tell)));
     let client = Arc::new(Client::over(reader, writer, shared, None).await.expect("connected"));
     assert_eq!(client.info.protocol, "2026-07-28");
     let server = Arc::new(Server::new(world.config("s", ServerScope::User, "plain")));

@@ -1,7 +1,7 @@
 //! What is special about git: global flags, aliases, and options that run programs or write files.
 
 use super::Word;
-use super::risk::Risk;
+use super::risk::RiskyWord;
 use super::unwrap::Inner;
 
 /// Global flags that take the next word as their value.
@@ -252,32 +252,36 @@ pub(super) fn inner(words: &[Word]) -> Vec<Inner> {
 }
 
 /// Words of a git command that run a program, write a file, or look at another repository.
-pub(super) fn risks(words: &[Word]) -> Vec<Risk> {
+pub(super) fn risks(words: &[Word]) -> Vec<RiskyWord> {
     let mut risks = Vec::new();
     let at = skip_global_flags(words).min(words.len());
     for (i, word) in words.iter().enumerate().take(at).skip(1) {
         let text = word.text.as_str();
         let is_value = i > 1 && VALUED.contains(&words[i - 1].text.as_str()) && !text.starts_with('-');
         if !is_value && !HARMLESS.contains(&text) {
-            risks.push(Risk::runs(i, i + 1, format!("git's global flag `{text}`")));
+            risks.push(RiskyWord::runs(i, i + 1, format!("git's global flag `{text}`")));
         }
     }
     let Some((_, command)) = subcommand(words) else { return risks };
     if RUNNERS.contains(&command) {
-        risks.push(Risk::runs(at, usize::MAX, format!("`git {command}` runs other programs")));
+        risks.push(RiskyWord::runs(at, usize::MAX, format!("`git {command}` runs other programs")));
     } else if !COMMANDS.contains(&command) {
-        risks.push(Risk::runs(at, at, format!("`git {command}` may be an alias")));
+        risks.push(RiskyWord::runs(at, at, format!("`git {command}` may be an alias")));
     }
     let sub = words.get(at + 1).map_or("", |word| word.text.as_str());
     match (command, sub) {
         ("bisect", "run" | "visualize" | "view") | ("submodule", "foreach" | "add" | "update") => {
-            risks.push(Risk::runs(at + 1, usize::MAX, format!("`git {command} {sub}` runs other programs")));
+            risks.push(RiskyWord::runs(
+                at + 1,
+                usize::MAX,
+                format!("`git {command} {sub}` runs other programs"),
+            ));
         }
         ("config", _) if !config_only_reads(&words[at + 1..]) => {
-            risks.push(Risk::runs(at, usize::MAX, "`git config` can name programs to run".into()));
+            risks.push(RiskyWord::runs(at, usize::MAX, "`git config` can name programs to run".into()));
         }
         ("maintenance", "start" | "register") => {
-            risks.push(Risk::runs(
+            risks.push(RiskyWord::runs(
                 at + 1,
                 at + 1,
                 format!("`git maintenance {sub}` changes the user's settings"),
@@ -288,7 +292,7 @@ pub(super) fn risks(words: &[Word]) -> Vec<Risk> {
     for (i, word) in words.iter().enumerate().skip(at + 1) {
         let text = word.text.as_str();
         if text.contains("ext::") || text.contains("fd::") {
-            risks.push(Risk::runs(i, i, "a git URL that runs a command".into()));
+            risks.push(RiskyWord::runs(i, i, "a git URL that runs a command".into()));
         }
         if let Some(long) = text.strip_prefix("--").filter(|long| !long.is_empty()) {
             let name = long.split('=').next().unwrap_or(long);
@@ -297,10 +301,10 @@ pub(super) fn risks(words: &[Word]) -> Vec<Risk> {
             }
             if let Some((flag, runs)) = LONG.iter().find(|(flag, _)| flag.starts_with(name)) {
                 let why = format!("git's `--{flag}`");
-                risks.push(Risk { index: i, through: i + 1, executes: *runs, why });
+                risks.push(RiskyWord { index: i, through: i + 1, executes: *runs, why });
             }
         } else if text.starts_with('-') && risky_short(command, text) {
-            risks.push(Risk::runs(i, i + 1, format!("`{text}` of `git {command}`")));
+            risks.push(RiskyWord::runs(i, i + 1, format!("`{text}` of `git {command}`")));
         }
     }
     risks

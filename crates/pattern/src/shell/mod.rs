@@ -25,7 +25,7 @@ mod tests;
 pub use chars::{suspicious, visible};
 pub use effect::{deletes_files, effect};
 pub use options::{ReadsMore, only_named};
-pub use risk::{Risk, globs_are_harmless, is_explained, is_stateful, only_reads, risks, runs_others};
+pub use risk::{RiskyWord, globs_are_harmless, is_explained, is_stateful, only_reads, risks, runs_others};
 pub use script::{code_words, is_awk, sed_only_prints};
 pub use unwrap::is_transparent;
 

@@ -9,7 +9,7 @@ use super::{Word, base_name, git};
 
 /// A word that makes a command do more than its name says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Risk {
+pub struct RiskyWord {
     /// The word.
     pub index: usize,
     /// The last word that a rule must spell out for the risk to be wanted; larger than the command: all of them.
@@ -20,13 +20,13 @@ pub struct Risk {
     pub why: String,
 }
 
-impl Risk {
-    pub(super) fn runs(index: usize, through: usize, why: String) -> Risk {
-        Risk { index, through, executes: true, why }
+impl RiskyWord {
+    pub(super) fn runs(index: usize, through: usize, why: String) -> RiskyWord {
+        RiskyWord { index, through, executes: true, why }
     }
 
-    pub(super) fn writes(index: usize, through: usize, why: String) -> Risk {
-        Risk { index, through, executes: false, why }
+    pub(super) fn writes(index: usize, through: usize, why: String) -> RiskyWord {
+        RiskyWord { index, through, executes: false, why }
     }
 
     /// True when a rule whose first `spelled` words are literal (`all`: and which has no others) names the risk.
@@ -413,21 +413,25 @@ pub fn runs_others(program: &str) -> bool {
 }
 
 /// The risky words of a command.
-pub fn risks(words: &[Word]) -> Vec<Risk> {
+pub fn risks(words: &[Word]) -> Vec<RiskyWord> {
     let Some(first) = words.first() else { return Vec::new() };
     let program = base_name(&first.text);
     let mut risks = Vec::new();
     if let Some(start) = unwrap::inner_start(words) {
-        risks.push(Risk::runs(start, start, format!("`{program}` runs another program")));
+        risks.push(RiskyWord::runs(start, start, format!("`{program}` runs another program")));
     }
     if SHELLS.contains(&program) {
         shell(program, words, &mut risks);
     }
     if STATEFUL.contains(&program) {
-        risks.push(Risk::runs(0, usize::MAX, format!("`{program}` can change what other commands mean")));
+        risks.push(RiskyWord::runs(
+            0,
+            usize::MAX,
+            format!("`{program}` can change what other commands mean"),
+        ));
     }
     if PROGRAMMABLE.contains(&program) {
-        risks.push(Risk::runs(0, usize::MAX, format!("`{program}` can run other programs")));
+        risks.push(RiskyWord::runs(0, usize::MAX, format!("`{program}` can run other programs")));
     }
     let interpreter = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     if let Some((_, short, long)) =
@@ -442,41 +446,41 @@ pub fn risks(words: &[Word]) -> Vec<Risk> {
     risks
 }
 
-fn shell(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
+fn shell(program: &str, words: &[Word], risks: &mut Vec<RiskyWord>) {
     let script = words.iter().skip(1).position(|word| !word.text.starts_with(['-', '+'])).map(|at| at + 1);
     let options = script.unwrap_or(words.len());
     let harmless = |text: &str| {
         matches!(text, "--version" | "--help" | "-e" | "-u" | "-x" | "-eu" | "-ex" | "-eux" | "-n")
     };
     if script.is_none() && !words.iter().skip(1).any(|word| word.text == "--version") {
-        risks.push(Risk::runs(0, usize::MAX, format!("`{program}` reads commands from elsewhere")));
+        risks.push(RiskyWord::runs(0, usize::MAX, format!("`{program}` reads commands from elsewhere")));
     }
     for (i, word) in words.iter().enumerate().take(options).skip(1) {
         if !harmless(&word.text) {
-            risks.push(Risk::runs(i, usize::MAX, format!("`{} {}`", program, word.text)));
+            risks.push(RiskyWord::runs(i, usize::MAX, format!("`{} {}`", program, word.text)));
         }
     }
 }
 
-fn interpret(program: &str, short: &str, long: &[&str], words: &[Word], risks: &mut Vec<Risk>) {
+fn interpret(program: &str, short: &str, long: &[&str], words: &[Word], risks: &mut Vec<RiskyWord>) {
     let mut has_file = false;
     for (i, word) in words.iter().enumerate().skip(1) {
         let text = word.text.as_str();
         if text == "-" {
-            risks.push(Risk::runs(i, i, format!("`{program} -` reads code from elsewhere")));
+            risks.push(RiskyWord::runs(i, i, format!("`{program} -` reads code from elsewhere")));
         } else if let Some(name) = text.strip_prefix("--") {
             let name = name.split('=').next().unwrap_or(name);
             if matches!(name, "version" | "help") {
                 has_file = true;
             } else if long.contains(&name) {
-                risks.push(Risk::runs(i, i + 1, format!("`{program} --{name}` takes code")));
+                risks.push(RiskyWord::runs(i, i + 1, format!("`{program} --{name}` takes code")));
                 has_file = true;
             }
         } else if let Some(letters) = text.strip_prefix('-') {
             if matches!(text, "-V" | "-v" | "-h") {
                 has_file = true;
             } else if letters.contains(|c| short.contains(c)) {
-                risks.push(Risk::runs(i, i + 1, format!("`{program} {text}` takes code")));
+                risks.push(RiskyWord::runs(i, i + 1, format!("`{program} {text}` takes code")));
                 has_file = true;
             }
         } else {
@@ -485,16 +489,16 @@ fn interpret(program: &str, short: &str, long: &[&str], words: &[Word], risks: &
         }
     }
     if !has_file {
-        risks.push(Risk::runs(0, usize::MAX, format!("`{program}` reads code from elsewhere")));
+        risks.push(RiskyWord::runs(0, usize::MAX, format!("`{program}` reads code from elsewhere")));
     }
 }
 
-fn scan(flags: &Flags, program: &str, words: &[Word], risks: &mut Vec<Risk>) {
-    let push = |risks: &mut Vec<Risk>, i: usize, runs: bool| {
+fn scan(flags: &Flags, program: &str, words: &[Word], risks: &mut Vec<RiskyWord>) {
+    let push = |risks: &mut Vec<RiskyWord>, i: usize, runs: bool| {
         let text = words[i].text.as_str();
         let why = if runs { "can run a program" } else { "writes a file" };
         let why = format!("`{program} {text}` {why}");
-        risks.push(Risk { index: i, through: i + 1, executes: runs, why });
+        risks.push(RiskyWord { index: i, through: i + 1, executes: runs, why });
     };
     for (i, word) in words.iter().enumerate().skip(1) {
         let text = word.text.as_str();
@@ -521,8 +525,8 @@ fn cluster(
     flags: &Flags,
     letters: &str,
     i: usize,
-    push: &dyn Fn(&mut Vec<Risk>, usize, bool),
-    risks: &mut Vec<Risk>,
+    push: &dyn Fn(&mut Vec<RiskyWord>, usize, bool),
+    risks: &mut Vec<RiskyWord>,
 ) {
     for letter in letters.chars() {
         if flags.runs_short.contains(letter) {
@@ -538,16 +542,16 @@ fn cluster(
 }
 
 /// Programs with a syntax of their own.
-fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
+fn special(program: &str, words: &[Word], risks: &mut Vec<RiskyWord>) {
     let rest = || words.iter().enumerate().skip(1).map(|(i, word)| (i, word.text.as_str()));
     match program {
         "git" => risks.extend(git::risks(words)),
         "find" | "gfind" => {
             for (i, text) in rest() {
                 if matches!(text, "-exec" | "-execdir" | "-ok" | "-okdir") {
-                    risks.push(Risk::runs(i, usize::MAX, format!("`find {text}`")));
+                    risks.push(RiskyWord::runs(i, usize::MAX, format!("`find {text}`")));
                 } else if matches!(text, "-delete" | "-fprint" | "-fprint0" | "-fprintf" | "-fls") {
-                    risks.push(Risk::writes(i, i + 1, format!("`find {text}`")));
+                    risks.push(RiskyWord::writes(i, i + 1, format!("`find {text}`")));
                 }
             }
         }
@@ -559,7 +563,7 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
                         && !text.starts_with("--exclude")
                         && !text.starts_with("--extension")
                 {
-                    risks.push(Risk::runs(i, usize::MAX, format!("`fd {text}`")));
+                    risks.push(RiskyWord::runs(i, usize::MAX, format!("`fd {text}`")));
                 }
             }
         }
@@ -574,7 +578,7 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
                 };
                 // A subscript is evaluated even when it is quoted.
                 if names_variable || text.contains("[$(") || text.contains("[`") {
-                    risks.push(Risk::runs(
+                    risks.push(RiskyWord::runs(
                         i,
                         usize::MAX,
                         format!("`{program} {text}` evaluates a variable's name"),
@@ -584,7 +588,7 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
         }
         "dd" => {
             for (i, text) in rest().filter(|(_, text)| text.starts_with("of=")) {
-                risks.push(Risk::writes(i, i, format!("`dd {text}` writes")));
+                risks.push(RiskyWord::writes(i, i, format!("`dd {text}` writes")));
             }
         }
         "uniq" | "xxd" => {
@@ -594,7 +598,7 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
                 |i: usize, text: &str| i > end || i < end && (text == "-" || !text.starts_with('-'));
             let operands = rest().filter(|(i, text)| is_operand(*i, text)).count();
             if operands > 1 || rest().any(|(_, text)| text.starts_with("-r") || text.starts_with("--r")) {
-                risks.push(Risk::writes(
+                risks.push(RiskyWord::writes(
                     0,
                     usize::MAX,
                     format!("`{program}` with two names writes to the second"),
@@ -602,18 +606,18 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
             }
         }
         "ssh" | "mosh" | "autossh" | "slogin" => {
-            risks.push(Risk::runs(0, usize::MAX, format!("`{program}` runs commands elsewhere")));
+            risks.push(RiskyWord::runs(0, usize::MAX, format!("`{program}` runs commands elsewhere")));
         }
-        "su" | "script" => risks.push(Risk::runs(0, usize::MAX, format!("`{program}` starts a shell"))),
+        "su" | "script" => risks.push(RiskyWord::runs(0, usize::MAX, format!("`{program}` starts a shell"))),
         "make" | "gmake" => {
             for (i, text) in rest().filter(|(_, text)| text.contains('=') && !text.starts_with('-')) {
-                risks.push(Risk::runs(i, i, format!("`{text}` changes what make runs")));
+                risks.push(RiskyWord::runs(i, i, format!("`{text}` changes what make runs")));
             }
         }
         "cargo" => {
             for (i, text) in rest() {
                 if text.starts_with('+') {
-                    risks.push(Risk::runs(i, i, "another toolchain".into()));
+                    risks.push(RiskyWord::runs(i, i, "another toolchain".into()));
                 }
             }
         }
@@ -622,7 +626,11 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
             if let Some((i, text @ ("config" | "c" | "set" | "edit" | "init" | "create" | "innit"))) = sub
                 && words.len() > i + 1
             {
-                risks.push(Risk::runs(i, usize::MAX, format!("`{program} {text}` can run other programs")));
+                risks.push(RiskyWord::runs(
+                    i,
+                    usize::MAX,
+                    format!("`{program} {text}` can run other programs"),
+                ));
             }
         }
         "go" => {
@@ -641,9 +649,9 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
                             | "gccgoflags"
                     )
                 {
-                    risks.push(Risk::runs(i, i + 1, format!("`go {text}`")));
+                    risks.push(RiskyWord::runs(i, i + 1, format!("`go {text}`")));
                 } else if text.starts_with('-') && matches!(name, "o" | "w" | "coverprofile" | "cpuprofile") {
-                    risks.push(Risk::writes(i, i + 1, format!("`go {text}` writes")));
+                    risks.push(RiskyWord::writes(i, i + 1, format!("`go {text}` writes")));
                 }
             }
         }
@@ -653,7 +661,7 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
                     .iter()
                     .any(|flag| text.starts_with(flag))
                 {
-                    risks.push(Risk::runs(i, i + 1, format!("`{program} {text}` can run a program")));
+                    risks.push(RiskyWord::runs(i, i + 1, format!("`{program} {text}` can run a program")));
                 }
             }
         }
@@ -662,7 +670,7 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
             if let Some((i, text @ ("alias" | "extension" | "extensions" | "ext" | "config" | "codespace"))) =
                 sub.next()
             {
-                risks.push(Risk::runs(i, i + 1, format!("`{program} {text}` can run other programs")));
+                risks.push(RiskyWord::runs(i, i + 1, format!("`{program} {text}` can run other programs")));
             }
         }
         "docker" | "podman" => {
@@ -673,28 +681,28 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
                 | "import" | "load" | "context"),
             )) = sub
             {
-                risks.push(Risk::runs(i, i, format!("`{program} {text}`")));
+                risks.push(RiskyWord::runs(i, i, format!("`{program} {text}`")));
             }
         }
         "kubectl" => {
             if let Some((i, text @ ("cp" | "plugin" | "edit" | "port-forward" | "proxy" | "attach"))) =
                 rest().find(|(_, text)| !text.starts_with('-'))
             {
-                risks.push(Risk::runs(i, i, format!("`kubectl {text}`")));
+                risks.push(RiskyWord::runs(i, i, format!("`kubectl {text}`")));
             }
         }
         "less" | "more" => {
             for (i, text) in rest().filter(|(_, text)| text.starts_with('+')) {
-                risks.push(Risk::runs(i, i, format!("`{program} {text}` gives a pager's command")));
+                risks.push(RiskyWord::runs(i, i, format!("`{program} {text}` gives a pager's command")));
             }
         }
         "hostname" | "domainname" => {
             for (i, _) in rest().filter(|(_, text)| !text.starts_with('-')) {
-                risks.push(Risk::writes(i, i, format!("`{program}` with a name sets it")));
+                risks.push(RiskyWord::writes(i, i, format!("`{program}` with a name sets it")));
             }
         }
         "env" if words.iter().skip(1).any(|word| is_assignment(&word.text)) => {
-            risks.push(Risk::runs(1, usize::MAX, "`env` sets variables".into()));
+            risks.push(RiskyWord::runs(1, usize::MAX, "`env` sets variables".into()));
         }
         _ => {}
     }

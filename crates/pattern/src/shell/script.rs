@@ -2,13 +2,13 @@
 
 use super::Word;
 use super::chars::visible;
-use super::risk::Risk;
+use super::risk::RiskyWord;
 
-pub(super) fn sed(words: &[Word], risks: &mut Vec<Risk>) {
+pub(super) fn sed(words: &[Word], risks: &mut Vec<RiskyWord>) {
     for (i, script) in scripts(words, risks) {
         if !is_harmless(&script) {
             let why = format!("the script `{}` may run a program or write a file", shortened(&script));
-            risks.push(Risk::runs(i, i, why));
+            risks.push(RiskyWord::runs(i, i, why));
         }
     }
 }
@@ -49,7 +49,7 @@ fn without_brackets(script: &str) -> String {
 }
 
 /// The scripts of a `sed` command, and where they stand. Options that write or read a script from a file are risks.
-fn scripts(words: &[Word], risks: &mut Vec<Risk>) -> Vec<(usize, String)> {
+fn scripts(words: &[Word], risks: &mut Vec<RiskyWord>) -> Vec<(usize, String)> {
     let mut scripts: Vec<(usize, String)> = Vec::new();
     let mut operands = Vec::new();
     let mut i = 1;
@@ -61,9 +61,9 @@ fn scripts(words: &[Word], risks: &mut Vec<Risk>) -> Vec<(usize, String)> {
             let (name, value) =
                 long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
             if "in-place".starts_with(name) {
-                risks.push(Risk::writes(i, i, format!("`sed {text}` changes files")));
+                risks.push(RiskyWord::writes(i, i, format!("`sed {text}` changes files")));
             } else if "file".starts_with(name) {
-                risks.push(Risk::runs(i, i + 1, format!("`sed {text}` reads its script from a file")));
+                risks.push(RiskyWord::runs(i, i + 1, format!("`sed {text}` reads its script from a file")));
                 takes_next = value.is_none();
             } else if "expression".starts_with(name) {
                 takes_next = value.is_none();
@@ -73,9 +73,9 @@ fn scripts(words: &[Word], risks: &mut Vec<Risk>) -> Vec<(usize, String)> {
             for (at, letter) in letters.char_indices() {
                 let glued = &letters[at + letter.len_utf8()..];
                 match letter {
-                    'i' => risks.push(Risk::writes(i, i, format!("`sed {text}` changes files"))),
+                    'i' => risks.push(RiskyWord::writes(i, i, format!("`sed {text}` changes files"))),
                     'f' => {
-                        risks.push(Risk::runs(
+                        risks.push(RiskyWord::runs(
                             i,
                             i + 1,
                             format!("`sed {text}` reads its script from a file"),
@@ -206,7 +206,7 @@ pub fn is_awk(program: &str) -> bool {
     matches!(program, "awk" | "gawk" | "mawk" | "nawk" | "original-awk")
 }
 
-pub(super) fn awk(words: &[Word], risks: &mut Vec<Risk>) {
+pub(super) fn awk(words: &[Word], risks: &mut Vec<RiskyWord>) {
     let mut i = 1;
     while let Some(word) = words.get(i) {
         let text = word.text.as_str();
@@ -215,7 +215,7 @@ pub(super) fn awk(words: &[Word], risks: &mut Vec<Risk>) {
             _ if text.starts_with("-F") || text.starts_with("-v") => {}
             "--" => {}
             _ if text.starts_with('-') && text.len() > 1 => {
-                risks.push(Risk::runs(i, i + 1, format!("`awk {text}`")));
+                risks.push(RiskyWord::runs(i, i + 1, format!("`awk {text}`")));
             }
             _ => break,
         }
@@ -228,7 +228,7 @@ pub(super) fn awk(words: &[Word], risks: &mut Vec<Risk>) {
         .any(|part| text.contains(part))
     {
         let why = format!("the code `{}` may run a program or write a file", shortened(text));
-        risks.push(Risk::runs(i, i, why));
+        risks.push(RiskyWord::runs(i, i, why));
     }
     // `x=value` operands and names are data.
 }

@@ -87,7 +87,7 @@ impl PluginConfigKey for DeferredToolsConfigKey {
 
 /// A config whose patterns were read.
 #[derive(Clone, Debug)]
-pub(super) struct Policy {
+pub(super) struct DeferralPolicy {
     pub(super) enabled: Option<bool>,
     pub(super) params: DiscBetaParams,
     pub(super) overhead: f64,
@@ -95,7 +95,7 @@ pub(super) struct Policy {
     default_mode: ToolLoadMode,
 }
 
-impl Policy {
+impl DeferralPolicy {
     /// Reads a config. `defaults` come behind its rules.
     pub(super) fn new(config: &DeferredToolsConfig, defaults: &[DeferralRule]) -> Result<Self, String> {
         let DeferredToolsConfig { enabled, rules, default_mode, disc_beta: params, beta_overhead } = config;

@@ -5,14 +5,14 @@ use aye_core::contract::tool::ToolDescriptor;
 
 /// What a tool costs when it is offered, and when only its name is told.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cost {
+pub struct ToolCost {
     /// With its schema.
     pub full: f64,
     /// Its name.
     pub name: f64,
 }
 
-impl Cost {
+impl ToolCost {
     /// Of one tool.
     pub fn of(tool: &ToolDescriptor) -> Self {
         let schema = tool.parameters.to_string().len();

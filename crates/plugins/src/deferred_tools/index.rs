@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::config::{Policy, ToolLoadMode};
-use super::cost::Cost;
+use super::config::{DeferralPolicy, ToolLoadMode};
+use super::cost::ToolCost;
 use aye_core::contract::tool::ToolDescriptor;
 
 /// One tool that may be deferred.
 #[derive(Clone, Debug)]
 pub(super) struct IndexedTool {
     pub(super) descriptor: ToolDescriptor,
-    pub(super) cost: Cost,
+    pub(super) cost: ToolCost,
     /// Id, name and description in lower case, on lines of their own.
     pub(super) words: String,
 }
@@ -21,7 +21,7 @@ impl IndexedTool {
         let ToolDescriptor { id, name, description, .. } = descriptor;
         Self {
             descriptor: descriptor.clone(),
-            cost: Cost::of(descriptor),
+            cost: ToolCost::of(descriptor),
             words: format!("{id}\n{name}\n{description}").to_lowercase(),
         }
     }
@@ -40,7 +40,7 @@ pub(super) struct Index {
 
 impl Index {
     /// Looks at all tools. The plugin's own tool is never deferred.
-    pub(super) fn new(tools: &[ToolDescriptor], policy: &Policy) -> Self {
+    pub(super) fn new(tools: &[ToolDescriptor], policy: &DeferralPolicy) -> Self {
         let (mut deferrable, mut eager) = (BTreeMap::new(), BTreeMap::new());
         for tool in tools.iter().filter(|tool| tool.id != super::TOOL_SEARCH) {
             match policy.mode(&tool.id) {
@@ -57,7 +57,7 @@ impl Index {
     }
 
     /// Whether deferring is on.
-    pub(super) fn is_on(&self, policy: &Policy) -> bool {
+    pub(super) fn is_on(&self, policy: &DeferralPolicy) -> bool {
         match policy.enabled {
             Some(enabled) => enabled,
             None => self.saving > policy.overhead,
@@ -69,7 +69,7 @@ impl Index {
 #[derive(Clone, Debug)]
 pub(super) struct View {
     pub(super) index: Arc<Index>,
-    pub(super) policy: Arc<Policy>,
+    pub(super) policy: Arc<DeferralPolicy>,
     /// Whether the agent has the tool that searches: without it, what is deferred could not be found.
     pub(super) can_search: bool,
 }

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use beta::{Beta, PRIOR};
 pub use config::{DeferralRule, DeferredToolsConfig, DeferredToolsConfigKey, DiscBetaParams, ToolLoadMode};
-pub use cost::Cost;
+pub use cost::ToolCost;
 pub use hooks::LIST_KEY;
 pub use priors::{AgentToolPriors, AgentToolPriorsValue, ToolPrior};
 pub use savings::{Savings, savings};
@@ -38,7 +38,7 @@ pub use state::{
 };
 pub use tool::{TOOL_SEARCH, ToolSearchTool};
 
-use self::config::Policy;
+use self::config::DeferralPolicy;
 use self::hooks::{CountHook, Handlers, LoadPriorsHook, PersistPriorsHook, RegisterHook, ShapeHook};
 use self::index::{Index, View};
 use self::priors::LearnAction;
@@ -119,11 +119,11 @@ impl Views {
             return Ok(made[place].view.clone());
         }
         let policy = if let Some(section) = section {
-            Policy::of_section(section, &self.defaults, self.default_mode)
+            DeferralPolicy::of_section(section, &self.defaults, self.default_mode)
         } else {
             let config =
                 DeferredToolsConfig { default_mode: self.default_mode, ..DeferredToolsConfig::default() };
-            Policy::new(&config, &self.defaults)
+            DeferralPolicy::new(&config, &self.defaults)
         };
         let policy = policy
             .map_err(|message| StateError::KeyDecode { key: DeferredToolsConfigKey::KEY.into(), message })?;
@@ -175,6 +175,6 @@ impl Plugin for DeferredToolsPlugin {
     }
 
     fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), ForeignError> {
-        Ok(Policy::of_section(section, &self.views.defaults, self.views.default_mode).map(drop)?)
+        Ok(DeferralPolicy::of_section(section, &self.views.defaults, self.views.default_mode).map(drop)?)
     }
 }

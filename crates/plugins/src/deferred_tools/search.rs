@@ -49,7 +49,7 @@ impl Query {
 
 /// What was found.
 #[derive(Debug, Default)]
-pub(super) struct Found<'a> {
+pub(super) struct ToolMatches<'a> {
     pub(super) tools: Vec<&'a ToolDescriptor>,
     /// Names that no tool has.
     pub(super) unknown: Vec<String>,
@@ -58,8 +58,8 @@ pub(super) struct Found<'a> {
 }
 
 /// Searches the tools that may be deferred; by its exact name any tool is found. What is kept from the model is not.
-pub(super) fn search<'a>(index: &'a Index, query: &Query, is_kept: impl Fn(&str) -> bool) -> Found<'a> {
-    let mut found = Found::default();
+pub(super) fn search<'a>(index: &'a Index, query: &Query, is_kept: impl Fn(&str) -> bool) -> ToolMatches<'a> {
+    let mut found = ToolMatches::default();
     match query {
         Query::Select(ids) => {
             for id in ids {

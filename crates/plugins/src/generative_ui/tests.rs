@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
-use aye_core::contract::surface::{ACTION_SURFACE, Piece, Surface};
+use aye_core::contract::surface::{ACTION_SURFACE, Surface, SurfaceNode};
 use aye_core::contract::suspension::ToolCallResumeMode;
 use aye_core::contract::tool::{Tool, ToolCallContext, ToolError};
 use aye_core::phase::PluginRegistrar;
@@ -37,7 +37,7 @@ fn the_form_of_the_book_makes_a_surface() {
     ]))
     .expect("a surface");
     assert_eq!(surfaces["s"].catalog_id.as_deref(), Some("c"));
-    assert_eq!(surfaces["s"].picture(), Piece::Text { text: "Hello".into(), hint: String::new() });
+    assert_eq!(surfaces["s"].picture(), SurfaceNode::Text { text: "Hello".into(), hint: String::new() });
 }
 
 #[test]
@@ -56,8 +56,8 @@ fn the_published_form_makes_the_same() {
     .expect("a surface");
     let surface = &surfaces["s"];
     assert_eq!(surface.data, json!({"user": {"name": "Ada", "age": 36}, "a/b": true}));
-    let text = Piece::Text { text: "Ada".into(), hint: "h2".into() };
-    assert_eq!(surface.picture(), Piece::Column(vec![text]));
+    let text = SurfaceNode::Text { text: "Ada".into(), hint: "h2".into() };
+    assert_eq!(surface.picture(), SurfaceNode::Column(vec![text]));
 }
 
 #[test]
@@ -268,7 +268,7 @@ async fn later_calls_change_what_earlier_ones_made() {
     let second = call(&ctx(), json!([text("two")])).await.expect("an output");
     store.commit(second.command).expect("committed");
     let picture = |store: &StateStore| store.read::<Surfaces>().unwrap_or_default()["s"].picture();
-    assert_eq!(picture(&store), Piece::Text { text: "two".into(), hint: String::new() });
+    assert_eq!(picture(&store), SurfaceNode::Text { text: "two".into(), hint: String::new() });
     let wrong = call(&ctx(), json!([text("three"), {"version": "v0.8"}])).await;
     assert!(matches!(wrong, Err(ToolError::InvalidArguments(_))), "nothing of a wrong call is kept");
     let gone =

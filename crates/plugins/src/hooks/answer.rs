@@ -18,7 +18,7 @@ const MAX_LIST: usize = 64;
 /// The answer of a command: the JSON object on its stdout. Nothing at all is an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Answer {
+pub struct HookResponse {
     /// The run ends here, as blocked; a call at hand does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<String>,
@@ -132,7 +132,7 @@ pub enum HookFailure {
 
 /// What a command that ended says.
 ///
-/// - 0: its stdout, which is empty or an [`Answer`] as JSON.
+/// - 0: its stdout, which is empty or an [`HookResponse`] as JSON.
 /// - 2: no, with its stderr as the reason. At `before_tool_execute` it is `deny`; at `after_tool_execute`, where the
 ///   tool ran already, the model reads the reason; at the other phases it is `block`. At `run_end` there is nothing
 ///   left to say no to.
@@ -140,7 +140,7 @@ pub enum HookFailure {
 ///
 /// # Errors
 /// Why it failed.
-pub fn read(phase: Phase, output: &HookOutput) -> Result<Answer, HookFailure> {
+pub fn read(phase: Phase, output: &HookOutput) -> Result<HookResponse, HookFailure> {
     if let Some(ended) = &output.ended {
         return Err(HookFailure::Ended(ended.clone()));
     }
@@ -157,50 +157,50 @@ fn last_line(text: &str) -> Option<String> {
     Some(visible_line(line.trim()).chars().take(200).collect())
 }
 
-fn refused(phase: Phase, output: &HookOutput) -> Result<Answer, HookFailure> {
+fn refused(phase: Phase, output: &HookOutput) -> Result<HookResponse, HookFailure> {
     let reason = match output.stderr.trim() {
         "" => "no reason given (exit status 2, empty stderr)".to_owned(),
         reason => shortened(reason, MAX_REASON).into_owned(),
     };
     match phase {
-        Phase::BeforeToolExecute => Ok(Answer { deny: Some(reason), ..Answer::default() }),
+        Phase::BeforeToolExecute => Ok(HookResponse { deny: Some(reason), ..HookResponse::default() }),
         Phase::AfterToolExecute => {
             let context = Context { content: reason, target: ContextTarget::Conversation, persistent: false };
-            Ok(Answer { context: vec![context], ..Answer::default() })
+            Ok(HookResponse { context: vec![context], ..HookResponse::default() })
         }
         Phase::RunEnd => Err(HookFailure::TooLate(reason)),
         Phase::RunStart
         | Phase::StepStart
         | Phase::BeforeInference
         | Phase::AfterInference
-        | Phase::StepEnd => Ok(Answer { block: Some(reason), ..Answer::default() }),
+        | Phase::StepEnd => Ok(HookResponse { block: Some(reason), ..HookResponse::default() }),
     }
 }
 
-fn parse(phase: Phase, output: &HookOutput) -> Result<Answer, HookFailure> {
+fn parse(phase: Phase, output: &HookOutput) -> Result<HookResponse, HookFailure> {
     if output.is_cut {
         return Err(HookFailure::TooLong);
     }
     let text = output.stdout.trim();
     if text.is_empty() {
-        return Ok(Answer::default());
+        return Ok(HookResponse::default());
     }
     let answer: serde_json::Value = serde_json::from_str(text)?;
     // A list would be read as the members in their order.
     if !answer.is_object() {
         return Err(HookFailure::NotAnObject);
     }
-    Answer::deserialize(answer)?.checked(phase)
+    HookResponse::deserialize(answer)?.checked(phase)
 }
 
-impl Answer {
+impl HookResponse {
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
-        *self == Answer::default()
+        *self == HookResponse::default()
     }
 
     /// Refuses what makes no sense at the phase: a person who wrote it believes that it does something.
-    fn checked(mut self, phase: Phase) -> Result<Answer, HookFailure> {
+    fn checked(mut self, phase: Phase) -> Result<HookResponse, HookFailure> {
         let at_gate = phase == Phase::BeforeToolExecute;
         let at_end = phase == Phase::RunEnd;
         let parts = [

@@ -1,7 +1,7 @@
 //! Commands of a file at the boundaries of a run, for people who write no Rust.
 //!
 //! A hook is an entry in a `hooks.toml`: a phase, perhaps a pattern of tool calls, and a command. The command gets the
-//! moment as JSON on its stdin ([`event()`]) and may answer with JSON on its stdout ([`Answer`]); what it wants is turned
+//! moment as JSON on its stdin ([`event()`]) and may answer with JSON on its stdout ([`HookResponse`]); what it wants is turned
 //! into what a plugin's own hook could have said. It only ever makes a run stricter: it can keep a call from running and
 //! ask the person about it, and nothing that it says lets a call pass that the rules deny or ask about.
 //!
@@ -20,7 +20,7 @@ mod runner;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{Answer, Context, GivenResult, HookAsk, HookFailure, read};
+pub use answer::{Context, GivenResult, HookAsk, HookFailure, HookResponse, read};
 pub use config::{
     DEFAULT_TIMEOUT, HookFileError, HookLayer, HookSpec, MAX_TIMEOUT, PHASES, load, parse, phase_name,
 };

@@ -10,7 +10,7 @@ use futures::future::join_all;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{Answer, HookFailure, read};
+use super::answer::{HookFailure, HookResponse, read};
 use super::config::HookSpec;
 use super::event::event;
 use super::runner::{HookRunner, request};
@@ -52,10 +52,10 @@ pub struct Workplace {
 /// Runs the commands of hooks. Clones share them.
 #[derive(Clone)]
 pub struct HooksPlugin {
-    shared: Arc<Shared>,
+    shared: Arc<HookState>,
 }
 
-struct Shared {
+struct HookState {
     hooks: Vec<HookSpec>,
     runner: Arc<dyn HookRunner>,
     workplace: Workplace,
@@ -64,7 +64,7 @@ struct Shared {
 impl HooksPlugin {
     /// These hooks, in the order in which their answers count.
     pub fn new(hooks: Vec<HookSpec>, runner: Arc<dyn HookRunner>, workplace: Workplace) -> Self {
-        Self { shared: Arc::new(Shared { hooks, runner, workplace }) }
+        Self { shared: Arc::new(HookState { hooks, runner, workplace }) }
     }
 }
 
@@ -151,9 +151,9 @@ impl ScheduledActionSpec for RunHooks {
 }
 
 /// Pure, as a phase hook must be: it may be asked twice, and asks for one action.
-struct Boundary(Arc<Shared>);
+struct Boundary(Arc<HookState>);
 
-impl Shared {
+impl HookState {
     fn due<'a>(&'a self, ctx: &'a PhaseContext) -> impl Iterator<Item = &'a HookSpec> {
         let is_about = |hook: &HookSpec| ctx.tool.as_ref().is_none_or(|info| hook.is_about(info));
         self.hooks.iter().filter(move |hook| hook.phase == ctx.phase && is_about(hook))
@@ -179,11 +179,11 @@ impl PhaseHook for Boundary {
 /// What came of one command.
 struct Outcome<'a> {
     hook: &'a HookSpec,
-    answer: Result<Answer, HookFailure>,
+    answer: Result<HookResponse, HookFailure>,
     ran: HookRan,
 }
 
-struct Commands(Arc<Shared>);
+struct Commands(Arc<HookState>);
 
 #[async_trait]
 impl TypedScheduledActionHandler<RunHooks> for Commands {
@@ -211,7 +211,7 @@ impl TypedScheduledActionHandler<RunHooks> for Commands {
     }
 }
 
-impl Shared {
+impl HookState {
     /// Runs one command. It never fails: what goes wrong is a part of what came of it.
     async fn carry_out<'a>(&self, hook: &'a HookSpec, ctx: &PhaseContext) -> Outcome<'a> {
         let Workplace { cwd, home, clock, .. } = &self.workplace;
@@ -273,7 +273,7 @@ impl Shared {
                     ),
                     format!("{} {why}; it did not run", named(hook)),
                 ),
-                Ok(Answer { deny: Some(reason), .. }) => (
+                Ok(HookResponse { deny: Some(reason), .. }) => (
                     "hook_denied",
                     format!(
                         "denied by {}: {reason}\nIt did not run; do not try to get the same effect another \

@@ -78,7 +78,7 @@ pub enum Author {
 
 /// When, by whom and in which conversation a text was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stamp {
+pub struct Authorship {
     /// Unix milliseconds.
     pub at: u64,
     /// By whom.
@@ -96,9 +96,9 @@ pub struct Note {
     /// What it says. Characters that cannot be seen are written out in it.
     pub text: String,
     /// How it came to be.
-    pub made: Stamp,
+    pub made: Authorship,
     /// How it got the text that it has now.
-    pub written: Stamp,
+    pub written: Authorship,
     /// The call that made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
@@ -167,7 +167,7 @@ impl Memory {
         &mut self,
         scope: Scope,
         text: &str,
-        stamp: Stamp,
+        stamp: Authorship,
         call: Option<&str>,
     ) -> Result<Note, MemoryError> {
         let text = checked(text)?;
@@ -190,7 +190,7 @@ impl Memory {
     ///
     /// # Errors
     /// [`MemoryError`].
-    pub fn update(&mut self, id: &str, text: &str, stamp: Stamp) -> Result<(Note, Note), MemoryError> {
+    pub fn update(&mut self, id: &str, text: &str, stamp: Authorship) -> Result<(Note, Note), MemoryError> {
         let text = checked(text)?;
         let scope = Scope::of(id)?;
         let old = self.note(id)?.clone();

@@ -10,7 +10,7 @@ mod plugin;
 mod tests;
 mod tool;
 
-pub use book::{Author, MAX_NOTES, MAX_RENDERED, MAX_TEXT, Memory, MemoryError, Note, Scope, Stamp};
+pub use book::{Author, Authorship, MAX_NOTES, MAX_RENDERED, MAX_TEXT, Memory, MemoryError, Note, Scope};
 pub use plugin::{MEMORY_PLUGIN, MemoryMarks, MemoryPlugin};
 pub use tool::{MEMORY_TOOL, MemoryTool};
 
@@ -23,7 +23,7 @@ use aye_core::contract::profile::{
     ProfileAccess, ProfileKey, ProfileKeys, ProfileStore, StateScope, StorageError,
 };
 
-/// The namespace of all notes; the keys are those of [`Places::key`].
+/// The namespace of all notes; the keys are those of [`NoteScopes::key`].
 pub struct MemoryKey;
 
 impl ProfileKey for MemoryKey {
@@ -36,11 +36,11 @@ const MAX_PATH: usize = 900;
 
 /// Where the notes are that hold here.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct NoteScopes {
     project: PathBuf,
 }
 
-impl Places {
+impl NoteScopes {
     /// The notes of the person, and those of the project with this root.
     pub fn new(project: impl Into<PathBuf>) -> Self {
         Self { project: project.into() }
@@ -79,11 +79,11 @@ impl Places {
 #[derive(Clone, Debug)]
 pub struct Notes {
     access: ProfileAccess,
-    places: Places,
+    places: NoteScopes,
 }
 
 impl Notes {
-    fn new(access: ProfileAccess, places: Places) -> Self {
+    fn new(access: ProfileAccess, places: NoteScopes) -> Self {
         Self { access, places }
     }
 
@@ -124,7 +124,7 @@ impl Notes {
         &self,
         scope: Scope,
         text: &str,
-        stamp: &Stamp,
+        stamp: &Authorship,
         call: Option<&str>,
     ) -> Result<Note, MemoryError> {
         self.change(scope, |memory| memory.add(scope, text, stamp.clone(), call)).await
@@ -134,7 +134,12 @@ impl Notes {
     ///
     /// # Errors
     /// [`MemoryError`]: nothing was changed.
-    pub async fn update(&self, id: &str, text: &str, stamp: &Stamp) -> Result<(Note, Note), MemoryError> {
+    pub async fn update(
+        &self,
+        id: &str,
+        text: &str,
+        stamp: &Authorship,
+    ) -> Result<(Note, Note), MemoryError> {
         self.change(Scope::of(id)?, |memory| memory.update(id, text, stamp.clone())).await
     }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::book::Scope;
 use super::tool::{MEMORY_TOOL, MemoryTool};
-use super::{MemoryKey, Notes, Places};
+use super::{MemoryKey, NoteScopes, Notes};
 use aye_core::contract::clock::Clock;
 use aye_core::contract::context_message::ContextMessage;
 use aye_core::phase::{
@@ -23,13 +23,13 @@ const LEAD: &str = "Notes from earlier conversations. They may be out of date; c
 
 /// Offers notes that outlive conversations: the tool, and the notes before the model.
 pub struct MemoryPlugin {
-    places: Places,
+    places: NoteScopes,
     clock: Arc<dyn Clock>,
 }
 
 impl MemoryPlugin {
     /// Over the notes of these places.
-    pub fn new(places: Places, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(places: NoteScopes, clock: Arc<dyn Clock>) -> Self {
         Self { places, clock }
     }
 }
@@ -90,7 +90,7 @@ impl StateKey for MarksKey {
 }
 
 struct NotesHook {
-    places: Places,
+    places: NoteScopes,
 }
 
 #[async_trait]
@@ -123,6 +123,6 @@ impl PhaseHook for NotesHook {
     }
 }
 
-fn notes(ctx: &PhaseContext, places: &Places) -> Option<Notes> {
+fn notes(ctx: &PhaseContext, places: &NoteScopes) -> Option<Notes> {
     Some(Notes::new(ctx.profile()?.clone(), places.clone()))
 }

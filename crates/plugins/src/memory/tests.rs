@@ -17,13 +17,13 @@ impl Clock for Noon {
     }
 }
 
-fn person() -> Stamp {
+fn person() -> Authorship {
     let by = Author::Person { user: "me".into(), channel: "cli".into() };
-    Stamp { at: 1_763_726_400_000, by, thread: None }
+    Authorship { at: 1_763_726_400_000, by, thread: None }
 }
 
-fn agent() -> Stamp {
-    Stamp { by: Author::Agent { name: "aye".into() }, thread: Some("t1".into()), ..person() }
+fn agent() -> Authorship {
+    Authorship { by: Author::Agent { name: "aye".into() }, thread: Some("t1".into()), ..person() }
 }
 
 /// A place in memory for values, as a test needs no more of it.
@@ -84,7 +84,7 @@ struct House {
 
 impl House {
     fn new() -> Self {
-        let plugin: Arc<dyn Plugin> = Arc::new(MemoryPlugin::new(Places::new("/work/a"), Arc::new(Noon)));
+        let plugin: Arc<dyn Plugin> = Arc::new(MemoryPlugin::new(NoteScopes::new("/work/a"), Arc::new(Noon)));
         Self { shelf: Arc::default(), env: ExecutionEnv::from_plugins(&[plugin]).unwrap() }
     }
 
@@ -93,7 +93,7 @@ impl House {
     }
 
     fn notes(&self) -> Notes {
-        Places::new("/work/a").access(self.shelf.clone())
+        NoteScopes::new("/work/a").access(self.shelf.clone())
     }
 
     async fn call(&self, args: Value) -> Result<String, ToolError> {
@@ -175,7 +175,7 @@ async fn a_note_that_was_kept_stands_before_the_model_in_the_next_run() {
 #[tokio::test]
 async fn notes_of_another_project_are_not_here() {
     let house = House::new();
-    let other = Places::new("/work/b").access(house.shelf.clone());
+    let other = NoteScopes::new("/work/b").access(house.shelf.clone());
     other.add(Scope::Project, "of b", &person(), None).await.unwrap();
     other.add(Scope::User, "of me", &person(), None).await.unwrap();
     let prompt = house.run().prompt().await;
@@ -255,7 +255,7 @@ async fn arguments_that_are_wrong_are_refused_with_a_sentence() {
 fn keys_of_projects_never_meet() {
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt as _;
-    let key = |path: PathBuf| Places::new(path).key(Scope::Project).to_string();
+    let key = |path: PathBuf| NoteScopes::new(path).key(Scope::Project).to_string();
     assert_eq!(key("/work/a".into()), "project::/work/a");
     let bytes = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
     let (one, two) = (key(bytes(b"/work/\xff")), key(bytes(b"/work/\xfe")));

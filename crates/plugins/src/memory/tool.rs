@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::book::{Author, MAX_TEXT, MemoryError, Note, Scope, Stamp};
-use super::{Notes, Places};
+use super::book::{Author, Authorship, MAX_TEXT, MemoryError, Note, Scope};
+use super::{NoteScopes, Notes};
 use aye_core::contract::clock::Clock;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::tool::{
@@ -18,13 +18,13 @@ pub const MEMORY_TOOL: &str = "Memory";
 
 /// Views, adds, updates and removes notes.
 pub struct MemoryTool {
-    places: Places,
+    places: NoteScopes,
     clock: Arc<dyn Clock>,
 }
 
 impl MemoryTool {
     /// The tool over the notes of these places.
-    pub fn new(places: Places, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(places: NoteScopes, clock: Arc<dyn Clock>) -> Self {
         Self { places, clock }
     }
 }
@@ -137,7 +137,7 @@ impl Tool for MemoryTool {
             .profile()
             .ok_or_else(|| ToolError::ExecutionFailed("memory is not available in this run".to_owned()))?;
         let notes = Notes::new(profile.clone(), self.places.clone());
-        let stamp = Stamp {
+        let stamp = Authorship {
             at: self.clock.now_ms(),
             by: Author::Agent { name: ctx.run_identity.agent_id.clone() },
             thread: Some(ctx.run_identity.thread_id.to_string()),

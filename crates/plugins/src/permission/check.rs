@@ -1,6 +1,6 @@
 //! The protocol of `aye permissions check`: one JSON question a line in, one JSON verdict a line out.
 
-use super::evaluate::{HeldProfiles, Prepared, Question, Verdict};
+use super::evaluate::{CallRequest, HeldProfiles, PreparedCall, Verdict};
 use super::git_changes::{AskGit, with_protected};
 use super::mode::{Mode, judge_in};
 use super::rules::{Layer, RuleSet, ToolPermissionBehavior as Behavior};
@@ -68,7 +68,7 @@ pub async fn check_line(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> St
 async fn answer(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> Result<Verdict, String> {
     let line: Line = serde_json::from_str(line).map_err(|error| format!("not a question: {error}"))?;
     let own = line.rules.map(LineRules::read).transpose()?;
-    let question = Question {
+    let question = CallRequest {
         tool: &line.tool,
         args: &line.args,
         cwd: ctx.cwd,
@@ -76,8 +76,11 @@ async fn answer(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> Result<Ver
         home: ctx.home,
         primary: None,
     };
-    let prepared =
-        Prepared::of(&question).map_err(|why| why.to_string())?.held_by(ctx.held).with_history(ctx.git).await;
+    let prepared = PreparedCall::of(&question)
+        .map_err(|why| why.to_string())?
+        .held_by(ctx.held)
+        .with_history(ctx.git)
+        .await;
     let verdict = judge_in(own.as_ref().unwrap_or(base), &prepared, ctx.mode);
     Ok(with_protected(ctx.git, &prepared, verdict).await)
 }

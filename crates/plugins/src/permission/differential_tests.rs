@@ -257,7 +257,7 @@ fn allowed_lines_write_nothing_and_print_nothing_from_outside() {
     for _ in 0..cases {
         let text = lines.line();
         let args = json!({ "command": text });
-        let question = Question {
+        let question = CallRequest {
             tool: "Bash",
             args: &args,
             cwd: &root,
@@ -265,7 +265,7 @@ fn allowed_lines_write_nothing_and_print_nothing_from_outside() {
             home: Some(&top),
             primary: None,
         };
-        if evaluate(&rules, &question).decision != Decision::Allow {
+        if evaluate(&rules, &question).decision != VerdictKind::Allow {
             continue;
         }
         allowed += 1;

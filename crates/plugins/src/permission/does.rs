@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::evaluate::{Prepared, Question, Subject};
-use super::path::Seen;
+use super::evaluate::{CallRequest, CallSubject, PreparedCall};
+use super::path::ResolvedPath;
 use aye_core::contract::judgement::Risk;
 use aye_pattern::shell::{Analysis, deletes_files, visible};
 
@@ -16,11 +16,13 @@ pub(super) struct Does {
 }
 
 /// Describes a call.
-pub(super) fn does(call: &Prepared<'_>, risk: Risk) -> Does {
+pub(super) fn does(call: &PreparedCall<'_>, risk: Risk) -> Does {
     let question = &call.question;
     match &call.subject {
-        Subject::Shell(analysis) => Does { words: of_command(analysis, risk).to_owned(), is_outside: false },
-        Subject::File { seen, .. } => {
+        CallSubject::Shell(analysis) => {
+            Does { words: of_command(analysis, risk).to_owned(), is_outside: false }
+        }
+        CallSubject::File { seen, .. } => {
             let outside = if seen.is_inside { "" } else { ", outside this project" };
             let verb = match question.tool {
                 "Read" => "opens",
@@ -33,7 +35,7 @@ pub(super) fn does(call: &Prepared<'_>, risk: Risk) -> Does {
             let words = format!("{verb} {}{outside}", place(seen));
             Does { words, is_outside: !seen.is_inside }
         }
-        Subject::Other => Does { words: of_tool(question, risk), is_outside: false },
+        CallSubject::Other => Does { words: of_tool(question, risk), is_outside: false },
     }
 }
 
@@ -47,7 +49,7 @@ fn of_command(analysis: &Analysis, risk: Risk) -> &'static str {
     }
 }
 
-fn of_tool(question: &Question<'_>, risk: Risk) -> String {
+fn of_tool(question: &CallRequest<'_>, risk: Risk) -> String {
     let text = |key: &str| question.args.get(key).and_then(Value::as_str).map(visible);
     let (tool, action) = (question.tool, text("action").unwrap_or_default());
     if let Some(agent) = tool.strip_prefix("agent_run_") {
@@ -75,7 +77,7 @@ fn of_tool(question: &Question<'_>, risk: Risk) -> String {
 }
 
 /// The path as it was written, and where a link leads.
-fn place(seen: &Seen) -> String {
+fn place(seen: &ResolvedPath) -> String {
     let mut places = seen.forms.iter().map(|forms| match (forms.relative.as_deref(), &forms.home) {
         (Some("."), _) => "this folder".to_owned(),
         (Some(relative), _) => visible(relative),
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
 
     fn words(tool: &str, args: &Value, folder: &Path) -> String {
-        let question = Question {
+        let question = CallRequest {
             tool,
             args,
             cwd: folder,
@@ -106,7 +108,7 @@ mod tests {
             home: Some(Path::new("/home/me")),
             primary: None,
         };
-        let call = Prepared::of(&question).expect("a call");
+        let call = PreparedCall::of(&question).expect("a call");
         let risk = call.risk(None);
         does(&call, risk).words
     }

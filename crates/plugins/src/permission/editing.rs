@@ -2,7 +2,9 @@
 //!
 //! Broader rules belong into a file, where they can be read again and come with examples.
 
-use super::evaluate::{AskKind, Decision, InvalidCall, Prepared, SHELL_TOOL, is_file_edit, known_primary};
+use super::evaluate::{
+    AskKind, InvalidCall, PreparedCall, SHELL_TOOL, VerdictKind, is_file_edit, known_primary,
+};
 use super::grant::{WITH_SUBCOMMAND, has_subject, is_anything};
 use super::opening::FolderRefusal;
 use super::path;
@@ -107,7 +109,7 @@ pub enum GrantRefusal {
 /// # Errors
 /// Why it cannot be: it is no pattern, does not match the call, is beaten by a rule, or is broader than what may be
 /// granted at a question.
-pub fn check_grant(call: &Prepared<'_>, rules: &RuleSet, text: &str) -> Result<Rule, GrantRefusal> {
+pub fn check_grant(call: &PreparedCall<'_>, rules: &RuleSet, text: &str) -> Result<Rule, GrantRefusal> {
     check_grant_in(call, rules, text, None)
 }
 
@@ -116,7 +118,7 @@ pub fn check_grant(call: &Prepared<'_>, rules: &RuleSet, text: &str) -> Result<R
 /// # Errors
 /// The same.
 pub fn check_grant_in(
-    call: &Prepared<'_>,
+    call: &PreparedCall<'_>,
     rules: &RuleSet,
     text: &str,
     sandbox: Option<Profile>,
@@ -146,14 +148,14 @@ pub fn check_grant_in(
     narrow_enough(call, &rule)?;
     let verdict = call.verdict_with(rules, &rule);
     match verdict.decision {
-        Decision::Allow => {}
-        Decision::Deny | Decision::Ask(AskKind::Rule | AskKind::BrokenRules) => {
+        VerdictKind::Allow => {}
+        VerdictKind::Deny | VerdictKind::Ask(AskKind::Rule | AskKind::BrokenRules) => {
             return Err(GrantRefusal::Overruled(verdict.why));
         }
-        Decision::Ask(_) | Decision::Error if call.is_matched_by(&rule) => {
+        VerdictKind::Ask(_) | VerdictKind::Error if call.is_matched_by(&rule) => {
             return Err(GrantRefusal::NotCovered(verdict.why));
         }
-        Decision::Ask(_) | Decision::Error => return Err(GrantRefusal::NotMatched(verdict.why)),
+        VerdictKind::Ask(_) | VerdictKind::Error => return Err(GrantRefusal::NotMatched(verdict.why)),
     }
     // Whatever else allows it: the grant itself has to mean the call.
     if call.is_matched_by(&rule) { Ok(rule) } else { Err(GrantRefusal::NotTheCall) }
@@ -174,7 +176,7 @@ fn bounds<'r>(rule: &'r Rule, key: &str) -> Vec<&'r Matcher> {
     all.into_iter().filter(|matcher| !matches!(matcher, Matcher::Regex(_))).collect()
 }
 
-fn narrow_enough(call: &Prepared<'_>, rule: &Rule) -> Result<(), GrantRefusal> {
+fn narrow_enough(call: &PreparedCall<'_>, rule: &Rule) -> Result<(), GrantRefusal> {
     let tool = call.question.tool;
     if tool == SHELL_TOOL {
         return one_of(&bounds(rule, "command"), SHELL_TOOL, "`Bash(program subcommand *)`", command);
@@ -240,7 +242,7 @@ fn literal_folder(glob: &str) -> &str {
     glob[..end].rfind('/').map_or("", |at| &glob[..=at])
 }
 
-fn file(call: &Prepared<'_>, matcher: &Matcher) -> Result<(), GrantRefusal> {
+fn file(call: &PreparedCall<'_>, matcher: &Matcher) -> Result<(), GrantRefusal> {
     let question = &call.question;
     let text = matcher.text();
     if is_file_edit(question.tool)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use aye_core::contract::judgement::Profile;
 
-use super::evaluate::{AskKind, Decision, HeldProfiles, Verdict};
+use super::evaluate::{AskKind, HeldProfiles, Verdict, VerdictKind};
 use super::git_changes::AskGit;
 use super::mode::Mode;
 
@@ -88,8 +88,8 @@ impl Enforcement {
         let namespaces = mode == Mode::Auto;
         let Some(why) = (self.problem)(Need { profile, namespaces }) else { return verdict };
         let profile = Some(Profile::Outside);
-        if verdict.decision == Decision::Allow && (namespaces || !self.allows_missing) {
-            let decision = Decision::Ask(AskKind::Outside);
+        if verdict.decision == VerdictKind::Allow && (namespaces || !self.allows_missing) {
+            let decision = VerdictKind::Ask(AskKind::Outside);
             return Verdict { decision, why: format!("it cannot be sandboxed: {why}"), profile, ..verdict };
         }
         Verdict { profile, ..verdict }

@@ -1,8 +1,8 @@
 //! Which profile a command runs in, and what happens where it cannot be enforced.
 
 use super::enforce::{Enforcement, Need};
-use super::evaluate::{AskKind, Decision, HeldProfiles, Prepared, Question, Verdict};
-use super::file::Format;
+use super::evaluate::{AskKind, CallRequest, HeldProfiles, PreparedCall, Verdict, VerdictKind};
+use super::file::RuleFormat;
 use super::mode::{Mode, evaluate_in};
 use super::plugin_tests::{World, world, yes};
 use super::rules::{Layer, RuleSet, ToolPermissionBehavior as Behavior};
@@ -23,7 +23,7 @@ fn judge(rules: &RuleSet, command: &str, mode: Mode) -> Verdict {
 
 fn with_file(text: &str) -> RuleSet {
     let mut rules = shipped_rules();
-    rules.join(RuleSet::read(text, Format::Yaml, Layer::User, "permissions.yaml").expect("it is valid"));
+    rules.join(RuleSet::read(text, RuleFormat::Yaml, Layer::User, "permissions.yaml").expect("it is valid"));
     rules
 }
 
@@ -40,7 +40,7 @@ fn the_rules_that_allow_a_line_say_what_it_is_kept_to() {
         let mut rules = with_file(FILE);
         rules.join(RuleSet::from_flags(allow, &[]).unwrap());
         let verdict = judge(&rules, command, Mode::Ask);
-        assert_eq!(verdict.decision, Decision::Allow, "{command}: {}", verdict.why);
+        assert_eq!(verdict.decision, VerdictKind::Allow, "{command}: {}", verdict.why);
         verdict.profile
     };
     for line in ["ls", "cat a | head -5", "cd src && ls", "find . -name x", "make look", "timeout 9 ls"] {
@@ -61,31 +61,31 @@ fn the_rules_that_allow_a_line_say_what_it_is_kept_to() {
 fn a_script_of_a_skill_has_a_profile() {
     let args = json!({"skill": "a", "script": "x.sh"});
     let script = |rules: &RuleSet, mode| {
-        let verdict = evaluate_in(rules, &Question { tool: "skill_script", ..question(&args) }, mode);
+        let verdict = evaluate_in(rules, &CallRequest { tool: "skill_script", ..question(&args) }, mode);
         (verdict.decision, verdict.profile)
     };
     let rules = |text: &str| with_file(&format!("rules:\n  - {text}\n"));
     let shipped = shipped_rules();
     let (workspace, outside) = (Some(Profile::Workspace), Some(Profile::Outside));
-    assert_eq!(script(&shipped, Mode::Ask), (Decision::Ask(AskKind::Default), workspace));
-    assert_eq!(script(&shipped, Mode::Auto), (Decision::Allow, workspace));
-    assert_eq!(script(&shipped, Mode::Yolo), (Decision::Allow, outside));
-    assert_eq!(script(&shipped, Mode::Plan).0, Decision::Deny);
+    assert_eq!(script(&shipped, Mode::Ask), (VerdictKind::Ask(AskKind::Default), workspace));
+    assert_eq!(script(&shipped, Mode::Auto), (VerdictKind::Allow, workspace));
+    assert_eq!(script(&shipped, Mode::Yolo), (VerdictKind::Allow, outside));
+    assert_eq!(script(&shipped, Mode::Plan).0, VerdictKind::Deny);
     assert_eq!(
         script(&rules("{tool: skill_script, behavior: allow}"), Mode::Ask),
-        (Decision::Allow, workspace)
+        (VerdictKind::Allow, workspace)
     );
     let out = rules("{tool: 'skill_script(x.sh)', behavior: allow, sandbox: outside}");
-    let primary = Question { tool: "skill_script", primary: Some("script"), ..question(&args) };
+    let primary = CallRequest { tool: "skill_script", primary: Some("script"), ..question(&args) };
     assert_eq!(evaluate_in(&out, &primary, Mode::Ask).profile, outside);
     let asked = rules("{tool: skill_script, behavior: ask}");
-    assert_eq!(script(&asked, Mode::Auto), (Decision::Ask(AskKind::Rule), workspace));
+    assert_eq!(script(&asked, Mode::Auto), (VerdictKind::Ask(AskKind::Rule), workspace));
 }
 
 #[test]
 fn a_line_is_not_half_outside() {
     let verdict = judge(&with_file(FILE), "git commit -m x && git push", Mode::Ask);
-    assert_eq!(verdict.decision, Decision::Ask(AskKind::Default));
+    assert_eq!(verdict.decision, VerdictKind::Ask(AskKind::Default));
     assert!(verdict.why.contains("run them as two calls"), "{}", verdict.why);
     assert_eq!(verdict.profile, Some(Profile::Workspace), "after a yes");
 }
@@ -102,9 +102,9 @@ fn modes_and_defaults_have_profiles() {
     let mut open = shipped_rules();
     open.set_default(Behavior::Allow);
     let verdict = judge(&open, "touch x", Mode::Ask);
-    assert_eq!((verdict.decision, verdict.profile), (Decision::Allow, Some(Profile::Workspace)));
+    assert_eq!((verdict.decision, verdict.profile), (VerdictKind::Allow, Some(Profile::Workspace)));
     let args = json!({"file_path": "a"});
-    let read = Question { tool: "Read", ..question(&args) };
+    let read = CallRequest { tool: "Read", ..question(&args) };
     assert_eq!(evaluate_in(&rules, &read, Mode::Ask).profile, None, "no command");
 }
 
@@ -118,22 +118,22 @@ fn auto_runs_in_the_sandbox_what_no_rule_speaks_about() {
     {
         let verdict = judge(&shipped, line, Mode::Auto);
         let both = (verdict.decision, verdict.profile);
-        assert_eq!(both, (Decision::Allow, Some(Profile::Workspace)), "{line}: {}", verdict.why);
+        assert_eq!(both, (VerdictKind::Allow, Some(Profile::Workspace)), "{line}: {}", verdict.why);
     }
     assert_eq!(auto("ls").profile, Some(Profile::Read));
-    assert!(matches!(auto("deploy now").decision, Decision::Ask(AskKind::Rule)));
-    assert!(matches!(auto("echo 'open").decision, Decision::Ask(_)), "it does not parse");
+    assert!(matches!(auto("deploy now").decision, VerdictKind::Ask(AskKind::Rule)));
+    assert!(matches!(auto("echo 'open").decision, VerdictKind::Ask(_)), "it does not parse");
     let url = json!({"url": "https://example.org"});
-    let fetch = Question { tool: "WebFetch", ..question(&url) };
-    assert!(matches!(evaluate_in(&rules, &fetch, Mode::Auto).decision, Decision::Ask(_)));
+    let fetch = CallRequest { tool: "WebFetch", ..question(&url) };
+    assert!(matches!(evaluate_in(&rules, &fetch, Mode::Auto).decision, VerdictKind::Ask(_)));
     let mut strict = shipped_rules();
     strict.join(RuleSet::from_flags(&[], &["Bash(rm *)"]).unwrap());
-    assert_eq!(judge(&strict, "rm -rf x", Mode::Auto).decision, Decision::Deny);
-    assert!(matches!(judge(&strict, "$X -rf x", Mode::Auto).decision, Decision::Ask(_)), "it may be rm");
+    assert_eq!(judge(&strict, "rm -rf x", Mode::Auto).decision, VerdictKind::Deny);
+    assert!(matches!(judge(&strict, "$X -rf x", Mode::Auto).decision, VerdictKind::Ask(_)), "it may be rm");
 }
 
-fn question(args: &Value) -> Question<'_> {
-    Question {
+fn question(args: &Value) -> CallRequest<'_> {
+    CallRequest {
         tool: "Bash",
         args,
         cwd: Path::new("/workspace"),
@@ -149,7 +149,7 @@ fn a_command_goes_outside_only_by_a_rule_or_a_person() {
     let out = |command: &str| json!({"command": command, "outside": true, "reason": "it fetches\npackages"});
     for (command, mode) in [("ls", Mode::Ask), ("touch x", Mode::Auto), ("git fetch", Mode::AcceptEdits)] {
         let verdict = judge_args(&rules, &out(command), mode);
-        assert_eq!(verdict.decision, Decision::Ask(AskKind::Outside), "{command}: {}", verdict.why);
+        assert_eq!(verdict.decision, VerdictKind::Ask(AskKind::Outside), "{command}: {}", verdict.why);
         assert_eq!(verdict.profile, Some(Profile::Outside));
         assert!(
             verdict.why.starts_with("it wants to run outside the sandbox: it fetches"),
@@ -158,18 +158,22 @@ fn a_command_goes_outside_only_by_a_rule_or_a_person() {
         );
         assert!(!verdict.why.contains('\n'), "{}", verdict.why);
     }
-    assert_eq!(judge_args(&rules, &out("git push"), Mode::Ask).decision, Decision::Allow, "its rule says so");
-    assert_eq!(judge_args(&rules, &out("touch x"), Mode::Yolo).decision, Decision::Allow);
+    assert_eq!(
+        judge_args(&rules, &out("git push"), Mode::Ask).decision,
+        VerdictKind::Allow,
+        "its rule says so"
+    );
+    assert_eq!(judge_args(&rules, &out("touch x"), Mode::Yolo).decision, VerdictKind::Allow);
     let mut strict = shipped_rules();
     strict.join(RuleSet::from_flags(&[], &["Bash(rm *)"]).unwrap());
-    assert_eq!(judge_args(&strict, &out("rm x"), Mode::Ask).decision, Decision::Deny);
+    assert_eq!(judge_args(&strict, &out("rm x"), Mode::Ask).decision, VerdictKind::Deny);
 }
 
 #[test]
 fn a_rule_that_says_where_it_runs_is_about_commands() {
     let refusal = |layer, text: &str| {
         let text = format!("rules:\n  - {text}\n");
-        RuleSet::read(&text, Format::Yaml, layer, "permissions.yaml").unwrap_err().to_string()
+        RuleSet::read(&text, RuleFormat::Yaml, layer, "permissions.yaml").unwrap_err().to_string()
     };
     for rule in
         ["{tool: Read, behavior: allow, sandbox: read}", "{tool: Bash, behavior: deny, sandbox: read}"]
@@ -195,8 +199,8 @@ fn where_the_kernel_holds_the_rest_reading_asks_nothing() {
         .join(RuleSet::from_flags(&["Bash(npm *)", "Bash(grep *)"], &["Bash(rm *)", "Read(b.txt)"]).unwrap());
     let judge = |command: &str, held: HeldProfiles| {
         let args = json!({ "command": command });
-        let question = Question { cwd: &root, workspace: &root, ..question(&args) };
-        Prepared::of(&question).unwrap().held_by(held).verdict(&rules)
+        let question = CallRequest { cwd: &root, workspace: &root, ..question(&args) };
+        PreparedCall::of(&question).unwrap().held_by(held).verdict(&rules)
     };
     for line in [
         "sed -n 1,5p a.txt",
@@ -213,26 +217,30 @@ fn where_the_kernel_holds_the_rest_reading_asks_nothing() {
     ] {
         let verdict = judge(line, HeldProfiles::ALL);
         let both = (verdict.decision, verdict.profile);
-        assert_eq!(both, (Decision::Allow, Some(Profile::Read)), "{line}: {}", verdict.why);
+        assert_eq!(both, (VerdictKind::Allow, Some(Profile::Read)), "{line}: {}", verdict.why);
     }
     // A rule of the user's that is about a file binds what names it, and the kernel masks it from what finds it.
     for (line, held, expected) in [
-        ("sed -n 1p b.txt", HeldProfiles::ALL, Decision::Deny),
-        ("awk '{print}' .env", HeldProfiles::ALL, Decision::Ask(AskKind::Rule)),
-        ("sed -n 1p ../x", HeldProfiles::ALL, Decision::Ask(AskKind::Default)),
-        ("sed -i s/a/b/ a.txt", HeldProfiles::ALL, Decision::Ask(AskKind::Default)),
-        ("grep -r x .", HeldProfiles::ALL, Decision::Allow),
-        ("grep -r x .", HeldProfiles { workspace: false, ..HeldProfiles::ALL }, Decision::Ask(AskKind::Rule)),
-        ("rg -uu x", HeldProfiles { read: false, ..HeldProfiles::ALL }, Decision::Ask(AskKind::Rule)),
-        ("awk '{print $1}' a.txt", HeldProfiles::default(), Decision::Ask(AskKind::Default)),
+        ("sed -n 1p b.txt", HeldProfiles::ALL, VerdictKind::Deny),
+        ("awk '{print}' .env", HeldProfiles::ALL, VerdictKind::Ask(AskKind::Rule)),
+        ("sed -n 1p ../x", HeldProfiles::ALL, VerdictKind::Ask(AskKind::Default)),
+        ("sed -i s/a/b/ a.txt", HeldProfiles::ALL, VerdictKind::Ask(AskKind::Default)),
+        ("grep -r x .", HeldProfiles::ALL, VerdictKind::Allow),
+        (
+            "grep -r x .",
+            HeldProfiles { workspace: false, ..HeldProfiles::ALL },
+            VerdictKind::Ask(AskKind::Rule),
+        ),
+        ("rg -uu x", HeldProfiles { read: false, ..HeldProfiles::ALL }, VerdictKind::Ask(AskKind::Rule)),
+        ("awk '{print $1}' a.txt", HeldProfiles::default(), VerdictKind::Ask(AskKind::Default)),
         // In one line with what may write, code may write too.
         (
             "awk 'BEGIN{system(\"touch x\")}' && npm test",
             HeldProfiles::ALL,
-            Decision::Ask(AskKind::Undecided),
+            VerdictKind::Ask(AskKind::Undecided),
         ),
-        ("sed -n 1p a.txt && npm test", HeldProfiles::ALL, Decision::Allow),
-        ("timeout 60 npm test", HeldProfiles::ALL, Decision::Allow),
+        ("sed -n 1p a.txt && npm test", HeldProfiles::ALL, VerdictKind::Allow),
+        ("timeout 60 npm test", HeldProfiles::ALL, VerdictKind::Allow),
     ] {
         assert_eq!(judge(line, held).decision, expected, "{line}: {}", judge(line, held).why);
     }

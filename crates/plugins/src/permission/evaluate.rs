@@ -3,7 +3,7 @@
 use super::files::{FileRules, binds};
 use super::git_changes::AskGit;
 use super::opening::wants_out;
-use super::path::{self, Forms, NotAPath, Places, Seen};
+use super::path::{self, Forms, NotAPath, PathRoots, ResolvedPath};
 use super::protected::is_named_by;
 use super::reach::{self, FilesInCommits, Meets, NamedFile, Reached};
 use super::rules::{GrantMark, Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// One call that somebody wants to run.
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
+pub struct CallRequest<'a> {
     /// The tool's name.
     pub tool: &'a str,
     /// Its arguments.
@@ -33,9 +33,9 @@ pub struct Question<'a> {
     pub primary: Option<&'a str>,
 }
 
-impl Question<'_> {
-    pub(super) fn places(&self) -> Places<'_> {
-        Places { cwd: self.cwd, workspace: self.workspace, home: self.home }
+impl CallRequest<'_> {
+    pub(super) fn places(&self) -> PathRoots<'_> {
+        PathRoots { cwd: self.cwd, workspace: self.workspace, home: self.home }
     }
 }
 
@@ -64,7 +64,7 @@ impl HeldProfiles {
 
 /// What is to be done with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
+pub enum VerdictKind {
     /// It runs.
     Allow,
     /// A person is asked.
@@ -75,14 +75,14 @@ pub enum Decision {
     Error,
 }
 
-impl Decision {
+impl VerdictKind {
     /// The word of the check protocol.
     pub fn word(self) -> &'static str {
         match self {
-            Decision::Allow => "allow",
-            Decision::Ask(_) => "ask",
-            Decision::Deny => "deny",
-            Decision::Error => "error",
+            VerdictKind::Allow => "allow",
+            VerdictKind::Ask(_) => "ask",
+            VerdictKind::Deny => "deny",
+            VerdictKind::Error => "error",
         }
     }
 }
@@ -106,11 +106,11 @@ pub enum AskKind {
     Outside,
 }
 
-/// The answer to a [`Question`].
+/// The answer to a [`CallRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     /// What is to be done.
-    pub decision: Decision,
+    pub decision: VerdictKind,
     /// The rule that decided, as its pattern.
     pub rule: Option<String>,
     /// Where that rule was written.
@@ -129,7 +129,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    pub(super) fn new(decision: Decision, why: impl Into<String>) -> Verdict {
+    pub(super) fn new(decision: VerdictKind, why: impl Into<String>) -> Verdict {
         Verdict {
             decision,
             rule: None,
@@ -143,10 +143,10 @@ impl Verdict {
 
     /// The call makes no sense.
     pub(super) fn error(why: &str) -> Verdict {
-        Verdict::new(Decision::Error, why)
+        Verdict::new(VerdictKind::Error, why)
     }
 
-    fn by(decision: Decision, rule: &Rule) -> Verdict {
+    fn by(decision: VerdictKind, rule: &Rule) -> Verdict {
         let why = format!("{} by {}", rule.behavior, named(rule));
         Verdict {
             rule: Some(rule.pattern.to_string()),
@@ -218,17 +218,17 @@ fn path_argument(tool: &str) -> Option<(&'static str, bool)> {
 }
 
 /// What the call is about.
-pub(super) enum Subject {
+pub(super) enum CallSubject {
     Shell(Analysis),
-    File { key: &'static str, seen: Seen },
+    File { key: &'static str, seen: ResolvedPath },
     Other,
 }
 
 /// A call that was looked at once, to be held against several sets of rules.
-pub struct Prepared<'a> {
-    pub(super) question: Question<'a>,
+pub struct PreparedCall<'a> {
+    pub(super) question: CallRequest<'a>,
     pub(super) primary: Option<&'a str>,
-    pub(super) subject: Subject,
+    pub(super) subject: CallSubject,
     named: OnceLock<Vec<NamedFile>>,
     reached: Mutex<Option<KnownReach>>,
     held: HeldProfiles,
@@ -245,15 +245,15 @@ struct KnownReach {
     reached: Reached,
 }
 
-impl<'a> Prepared<'a> {
+impl<'a> PreparedCall<'a> {
     /// Looks at a call.
     ///
     /// # Errors
     /// Why the call makes no sense.
-    pub fn of(question: &Question<'a>) -> Result<Prepared<'a>, InvalidCall> {
+    pub fn of(question: &CallRequest<'a>) -> Result<PreparedCall<'a>, InvalidCall> {
         let primary = question.primary.or_else(|| known_primary(question.tool));
         let subject = subject(question, primary)?;
-        Ok(Prepared {
+        Ok(PreparedCall {
             question: *question,
             primary,
             subject,
@@ -266,21 +266,21 @@ impl<'a> Prepared<'a> {
 
     /// The same call on a machine that enforces this.
     #[must_use]
-    pub fn held_by(self, held: HeldProfiles) -> Prepared<'a> {
-        Prepared { held, ..self }
+    pub fn held_by(self, held: HeldProfiles) -> PreparedCall<'a> {
+        PreparedCall { held, ..self }
     }
 
     /// The same call where git said which files the older commits contain that it would print. Without this, only the
     /// files of git's index count.
     #[must_use]
-    pub async fn with_history(self, git: Option<&dyn AskGit>) -> Prepared<'a> {
-        let (Some(git), Subject::Shell(analysis)) = (git, &self.subject) else { return self };
+    pub async fn with_history(self, git: Option<&dyn AskGit>) -> PreparedCall<'a> {
+        let (Some(git), CallSubject::Shell(analysis)) = (git, &self.subject) else { return self };
         let mut history = FilesInCommits::new();
         for root in reach::printed_repositories(analysis, self.question.cwd) {
             let names = git.names_in_history(&root).await;
             history.insert(root, names);
         }
-        Prepared { history, ..self }
+        PreparedCall { history, ..self }
     }
 
     /// Judges it by the rules.
@@ -319,8 +319,8 @@ impl<'a> Prepared<'a> {
     /// The files that a command line names.
     fn named(&self) -> &[NamedFile] {
         self.named.get_or_init(|| match &self.subject {
-            Subject::Shell(analysis) => reach::named(analysis, &self.question.places()),
-            Subject::File { .. } | Subject::Other => Vec::new(),
+            CallSubject::Shell(analysis) => reach::named(analysis, &self.question.places()),
+            CallSubject::File { .. } | CallSubject::Other => Vec::new(),
         })
     }
 
@@ -328,7 +328,7 @@ impl<'a> Prepared<'a> {
     /// is about, and that the kernel does not mask in this profile.
     pub(super) fn reaches(&self, rules: &RuleSet, profile: Profile) -> Option<Verdict> {
         let is_masked = self.held.masks_in(profile);
-        let Subject::Shell(analysis) = &self.subject else { return None };
+        let CallSubject::Shell(analysis) = &self.subject else { return None };
         let files = FileRules::of(rules, &self.question.places());
         // A walk costs more than everything else, and grants do not change what it finds.
         let mut known = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
@@ -345,41 +345,41 @@ impl<'a> Prepared<'a> {
         Some(match reached {
             Reached::Nothing => return None,
             Reached::File(file, rule) => {
-                let by = Verdict::by(Decision::Ask(AskKind::Rule), &rule);
+                let by = Verdict::by(VerdictKind::Ask(AskKind::Rule), &rule);
                 let what = if rule.behavior == Behavior::Deny { "denies" } else { "asks about" };
                 let why = format!("it would read {file}, and {} {what} that", named(&rule));
                 Verdict { why, ..by }
             }
             Reached::Link(link) => {
                 let why = format!("it would follow the link {link} to files not checked against the rules");
-                Verdict::new(Decision::Ask(AskKind::Default), why)
+                Verdict::new(VerdictKind::Ask(AskKind::Default), why)
             }
             Reached::WorkTree(folder) => {
                 let why = format!("the repository's settings make git read {folder}, outside the workspace");
-                Verdict::new(Decision::Ask(AskKind::Default), why)
+                Verdict::new(VerdictKind::Ask(AskKind::Default), why)
             }
             Reached::Index => {
                 let why = "git's index cannot be read to check its files against the rules";
-                Verdict::new(Decision::Ask(AskKind::Default), why)
+                Verdict::new(VerdictKind::Ask(AskKind::Default), why)
             }
             Reached::History => {
                 let why =
                     "git has not said yet which files older commits contain, to check them against the rules";
-                Verdict::new(Decision::Ask(AskKind::Default), why)
+                Verdict::new(VerdictKind::Ask(AskKind::Default), why)
             }
             Reached::TooMuch(folder) => {
                 let why = format!(
                     "too many files in {folder} to check each against the rules; use a smaller folder"
                 );
-                Verdict::new(Decision::Ask(AskKind::Default), why)
+                Verdict::new(VerdictKind::Ask(AskKind::Default), why)
             }
         })
     }
 }
 
 /// Judges a call by the rules.
-pub fn evaluate(rules: &RuleSet, question: &Question<'_>) -> Verdict {
-    match Prepared::of(question) {
+pub fn evaluate(rules: &RuleSet, question: &CallRequest<'_>) -> Verdict {
+    match PreparedCall::of(question) {
         Ok(call) => call.verdict(rules),
         Err(why) => Verdict::error(&why.to_string()),
     }
@@ -441,7 +441,7 @@ pub enum InvalidCall {
     Folder(#[from] NotAPath),
 }
 
-fn subject(question: &Question<'_>, primary: Option<&str>) -> Result<Subject, InvalidCall> {
+fn subject(question: &CallRequest<'_>, primary: Option<&str>) -> Result<CallSubject, InvalidCall> {
     let (tool, args) = (question.tool, question.args);
     let of = |name: &str| (tool.to_owned(), name.to_owned());
     if !args.is_object() && !args.is_null() {
@@ -472,7 +472,7 @@ fn subject(question: &Question<'_>, primary: Option<&str>) -> Result<Subject, In
     }
     if tool == SHELL_TOOL {
         let command = args.get("command").and_then(Value::as_str).unwrap_or_default();
-        return Ok(Subject::Shell(analyse(command)));
+        return Ok(CallSubject::Shell(analyse(command)));
     }
     if let Some((key, required)) = path_argument(tool) {
         let text = match args.get(key) {
@@ -497,9 +497,9 @@ fn subject(question: &Question<'_>, primary: Option<&str>) -> Result<Subject, In
             seen.is_inside &= more.is_inside;
             seen.is_strange |= more.is_strange;
         }
-        return Ok(Subject::File { key, seen });
+        return Ok(CallSubject::File { key, seen });
     }
-    Ok(Subject::Other)
+    Ok(CallSubject::Other)
 }
 
 /// The folders that a glob names before its first wildcard, and every `..` in it: those after a wildcard lead out of
@@ -529,10 +529,10 @@ pub(super) struct Judge<'a> {
     rules: &'a RuleSet,
     /// A rule besides them.
     extra: Option<&'a Rule>,
-    pub(super) question: &'a Question<'a>,
+    pub(super) question: &'a CallRequest<'a>,
     primary: Option<&'a str>,
-    pub(super) subject: &'a Subject,
-    call: &'a Prepared<'a>,
+    pub(super) subject: &'a CallSubject,
+    call: &'a PreparedCall<'a>,
     held: HeldProfiles,
     /// The disk is not looked at for what a command line would find.
     is_by_words: bool,
@@ -547,21 +547,21 @@ impl<'a> Judge<'a> {
     fn verdict(&self) -> Verdict {
         let (denied, maybe_denied) = self.strictest(Behavior::Deny);
         if let Some(rule) = denied {
-            return self.by(Decision::Deny, rule);
+            return self.by(VerdictKind::Deny, rule);
         }
         let default = self.rules.default_behavior();
         let verdict = self.undenied(maybe_denied, default);
         let verdict = self.asks_out(verdict);
-        let runs = matches!(verdict.decision, Decision::Allow | Decision::Ask(_))
+        let runs = matches!(verdict.decision, VerdictKind::Allow | VerdictKind::Ask(_))
             && runs_program(self.question.tool);
         let profile = verdict.profile.or(runs.then_some(Profile::Workspace));
         let verdict = Verdict { profile, ..verdict };
         // A default of deny is not softened by a doubt: only an ask rule turns it into a question.
         if default == Behavior::Deny
-            && let Decision::Ask(kind) = verdict.decision
+            && let VerdictKind::Ask(kind) = verdict.decision
             && !matches!(kind, AskKind::Rule | AskKind::BrokenRules)
         {
-            return Verdict::new(Decision::Deny, format!("denied by default: {}", verdict.why));
+            return Verdict::new(VerdictKind::Deny, format!("denied by default: {}", verdict.why));
         }
         verdict
     }
@@ -569,15 +569,17 @@ impl<'a> Judge<'a> {
     /// A command that the model wants to run outside the sandbox asks, unless a rule for it says `sandbox: outside`.
     fn asks_out(&self, verdict: Verdict) -> Verdict {
         let is_out = verdict.profile == Some(Profile::Outside);
-        if !wants_out(self.question) || is_out || matches!(verdict.decision, Decision::Deny | Decision::Error)
+        if !wants_out(self.question)
+            || is_out
+            || matches!(verdict.decision, VerdictKind::Deny | VerdictKind::Error)
         {
             return verdict;
         }
         let reason = self.question.args.get("reason").and_then(Value::as_str).map(str::trim);
         let reason = reason.filter(|reason| !reason.is_empty()).unwrap_or("the model gave no reason");
         let decision = match verdict.decision {
-            Decision::Ask(kind) if kind != AskKind::Default => Decision::Ask(kind),
-            _ => Decision::Ask(AskKind::Outside),
+            VerdictKind::Ask(kind) if kind != AskKind::Default => VerdictKind::Ask(kind),
+            _ => VerdictKind::Ask(AskKind::Outside),
         };
         let why = format!("it wants to run outside the sandbox: {}", excerpt_of(reason, MAX_REASON));
         Verdict { decision, why, profile: Some(Profile::Outside), grants: Vec::new(), ..verdict }
@@ -586,11 +588,11 @@ impl<'a> Judge<'a> {
     fn undenied(&self, maybe_denied: Option<&Rule>, default: Behavior) -> Verdict {
         if let Some(why) = self.rules.refused() {
             let why = format!("the rules could not be loaded, so every call asks: {why}");
-            return Verdict::new(Decision::Ask(AskKind::BrokenRules), why);
+            return Verdict::new(VerdictKind::Ask(AskKind::BrokenRules), why);
         }
         let (asked, maybe_asked) = self.strictest(Behavior::Ask);
         if let Some(rule) = asked {
-            return Verdict { profile: rule.sandbox, ..self.by(Decision::Ask(AskKind::Rule), rule) };
+            return Verdict { profile: rule.sandbox, ..self.by(VerdictKind::Ask(AskKind::Rule), rule) };
         }
         if let Some(verdict) = self.doubt(maybe_denied.or(maybe_asked)) {
             return verdict;
@@ -599,7 +601,7 @@ impl<'a> Judge<'a> {
             Ok(Allowed { rule, grants, guards_git, profile }) => {
                 let reached = self.reaches(profile);
                 let profile = runs_program(self.question.tool).then_some(profile);
-                let allow = Verdict { grants, guards_git, profile, ..Verdict::by(Decision::Allow, rule) };
+                let allow = Verdict { grants, guards_git, profile, ..Verdict::by(VerdictKind::Allow, rule) };
                 return reached.unwrap_or(allow);
             }
             Err(Some(ask)) if default != Behavior::Allow => return ask,
@@ -609,22 +611,24 @@ impl<'a> Judge<'a> {
             Behavior::Allow => self.allow_by_default(),
             Behavior::Ask => {
                 let doubt = match self.subject {
-                    Subject::File { seen, .. } => self.file_doubt(seen, None),
-                    Subject::Shell(_) | Subject::Other => None,
+                    CallSubject::File { seen, .. } => self.file_doubt(seen, None),
+                    CallSubject::Shell(_) | CallSubject::Other => None,
                 };
-                doubt.unwrap_or_else(|| Verdict::new(Decision::Ask(AskKind::Default), "no rule covers this"))
+                doubt.unwrap_or_else(|| {
+                    Verdict::new(VerdictKind::Ask(AskKind::Default), "no rule covers this")
+                })
             }
-            Behavior::Deny => Verdict::new(Decision::Deny, "no rule allows it; the default is deny"),
+            Behavior::Deny => Verdict::new(VerdictKind::Deny, "no rule allows it; the default is deny"),
         }
     }
 
     fn allow_by_default(&self) -> Verdict {
-        if let Subject::File { seen, .. } = self.subject
+        if let CallSubject::File { seen, .. } = self.subject
             && let Some(ask) = self.file_doubt(seen, None)
         {
             return ask;
         }
-        let allow = || Verdict::new(Decision::Allow, "no rule matches; the default is allow");
+        let allow = || Verdict::new(VerdictKind::Allow, "no rule matches; the default is allow");
         self.reaches(Profile::Workspace).unwrap_or_else(allow)
     }
 
@@ -637,13 +641,13 @@ impl<'a> Judge<'a> {
     /// Doubts that no allow rule can take away.
     fn doubt(&self, maybe: Option<&Rule>) -> Option<Verdict> {
         match self.subject {
-            Subject::Shell(analysis) => {
+            CallSubject::Shell(analysis) => {
                 if let Some(why) = &analysis.unreadable {
-                    return Some(Verdict::new(Decision::Ask(AskKind::Undecided), why));
+                    return Some(Verdict::new(VerdictKind::Ask(AskKind::Undecided), why));
                 }
                 let ask = |rule: &Rule, why: String| Verdict {
                     why,
-                    ..Verdict::by(Decision::Ask(AskKind::Undecided), rule)
+                    ..Verdict::by(VerdictKind::Ask(AskKind::Undecided), rule)
                 };
                 if let Some(rule) = maybe {
                     if reach::meets(rule, self.call.named()) == Meets::Maybe {
@@ -675,21 +679,21 @@ impl<'a> Judge<'a> {
                 }
                 let why = format!("{why}, so a deny or ask rule may cover it");
                 let why = shell::not_by_itself(&why, self.question);
-                Some(Verdict::new(Decision::Ask(AskKind::Undecided), why))
+                Some(Verdict::new(VerdictKind::Ask(AskKind::Undecided), why))
             }
-            Subject::File { seen, .. } if seen.is_strange => {
+            CallSubject::File { seen, .. } if seen.is_strange => {
                 let path =
                     seen.views.first().map(|view| visible(&view.to_string_lossy())).unwrap_or_default();
                 let why = format!("the path contains misleading characters: {path}");
-                Some(Verdict::new(Decision::Ask(AskKind::Unclear), why))
+                Some(Verdict::new(VerdictKind::Ask(AskKind::Unclear), why))
             }
-            Subject::File { .. } | Subject::Other => None,
+            CallSubject::File { .. } | CallSubject::Other => None,
         }
     }
 
     /// A verdict by a rule that denies or asks. Of a regular expression it names what was matched instead, of a rule
     /// about files the file that a command line names.
-    fn by(&self, decision: Decision, rule: &Rule) -> Verdict {
+    fn by(&self, decision: VerdictKind, rule: &Rule) -> Verdict {
         let mut verdict = Verdict::by(decision, rule);
         if let Meets::Yes(file) = reach::meets(rule, self.call.named()) {
             verdict.why = format!("{} by {}, for the file {}", rule.behavior, named(rule), visible(file));
@@ -697,10 +701,10 @@ impl<'a> Judge<'a> {
         }
         if has_regex(rule) {
             let part = match self.subject {
-                Subject::Shell(_) => {
+                CallSubject::Shell(_) => {
                     self.part(|command, matcher| shell::against(matcher, command) == Hit::Yes, rule)
                 }
-                Subject::File { .. } | Subject::Other => None,
+                CallSubject::File { .. } | CallSubject::Other => None,
             };
             let text = self.primary.and_then(|key| self.question.args.get(key)).and_then(Value::as_str);
             let part = part.or_else(|| text.map(excerpt)).unwrap_or_default();
@@ -711,7 +715,7 @@ impl<'a> Judge<'a> {
 
     /// The first command of a line that is as said to a rule's comparison of the command.
     fn part(&self, is: impl Fn(&Simple, &Matcher) -> bool, rule: &Rule) -> Option<String> {
-        let Subject::Shell(analysis) = self.subject else { return None };
+        let CallSubject::Shell(analysis) = self.subject else { return None };
         let matchers = shell::matchers(rule);
         let mut commands = analysis.commands.iter();
         let found = commands.find(|command| matchers.iter().any(|matcher| is(command, matcher)))?;
@@ -761,7 +765,7 @@ impl<'a> Judge<'a> {
             self.primary,
             Quantifier::One,
             &mut |looked| match self.subject {
-                Subject::Shell(analysis) if looked.key == Some("command") => {
+                CallSubject::Shell(analysis) if looked.key == Some("command") => {
                     match shell::restricts(&looked, analysis) {
                         Hit::Yes => true,
                         Hit::Maybe => {
@@ -771,7 +775,7 @@ impl<'a> Judge<'a> {
                         Hit::No => false,
                     }
                 }
-                Subject::File { key, seen } if looked.key == Some(*key) => {
+                CallSubject::File { key, seen } if looked.key == Some(*key) => {
                     seen.forms.iter().any(|forms| path_holds(&looked, forms, false))
                 }
                 _ => looked.holds(),
@@ -787,27 +791,27 @@ impl<'a> Judge<'a> {
     /// Whether a rule about files binds the call although it is about another tool.
     fn bound(&self, rule: &Rule) -> Option<Hit> {
         match self.subject {
-            Subject::File { seen, .. } => {
+            CallSubject::File { seen, .. } => {
                 let tool = self.question.tool;
                 let access = if is_file_edit(tool) { PathAccess::Write } else { PathAccess::Read };
                 let is_search = matches!(tool, "List" | "Glob" | "Grep");
                 let is_folder = is_search && seen.views.iter().any(|view| view.is_dir());
                 binds(rule, access, &seen.forms, is_folder).then_some(Hit::Yes)
             }
-            Subject::Shell(_) if rule.behavior != Behavior::Allow => {
+            CallSubject::Shell(_) if rule.behavior != Behavior::Allow => {
                 match reach::meets(rule, self.call.named()) {
                     Meets::Yes(_) => Some(Hit::Yes),
                     Meets::Maybe => Some(Hit::Maybe),
                     Meets::No => None,
                 }
             }
-            Subject::Shell(_) | Subject::Other => None,
+            CallSubject::Shell(_) | CallSubject::Other => None,
         }
     }
 
     /// A search without `path` looks at the working directory, so a rule on `path` holds for that.
     fn reaches_default_path(&self, rule: &Rule) -> bool {
-        let Subject::File { key, seen } = self.subject else { return false };
+        let CallSubject::File { key, seen } = self.subject else { return false };
         if self.question.args.get(*key).is_some_and(|value| !value.is_null()) {
             return false;
         }
@@ -857,9 +861,9 @@ impl<'a> Judge<'a> {
     }
 
     fn allowed_by(&self, rules: &[&'a Rule]) -> Result<Allowed<'a>, Option<Verdict>> {
-        if let Subject::Shell(analysis) = self.subject {
+        if let CallSubject::Shell(analysis) = self.subject {
             return shell::allowed(rules, analysis, self.question, self.rules, self.held)
-                .map_err(|why| Some(Verdict::new(Decision::Ask(AskKind::Default), why)));
+                .map_err(|why| Some(Verdict::new(VerdictKind::Ask(AskKind::Default), why)));
         }
         let mut best: Option<&'a Rule> = None;
         let mut doubt = None;
@@ -867,7 +871,7 @@ impl<'a> Judge<'a> {
             if !self.permits(rule) {
                 continue;
             }
-            if let Subject::File { seen, .. } = self.subject
+            if let CallSubject::File { seen, .. } = self.subject
                 && let Some(ask) = self.file_doubt(seen, Some(rule))
             {
                 doubt = Some(ask);
@@ -883,7 +887,7 @@ impl<'a> Judge<'a> {
     pub(super) fn permits(&self, rule: &Rule) -> bool {
         let question = self.question;
         if rule.origin.layer == Layer::Shipped
-            && let Subject::File { seen, .. } = self.subject
+            && let CallSubject::File { seen, .. } = self.subject
             && !seen.is_inside
         {
             return false;
@@ -894,7 +898,7 @@ impl<'a> Judge<'a> {
             self.primary,
             Quantifier::Every,
             &mut |looked| match self.subject {
-                Subject::File { key, seen } if looked.key == Some(*key) => {
+                CallSubject::File { key, seen } if looked.key == Some(*key) => {
                     seen.forms.iter().all(|forms| path_holds(&looked, forms, true))
                 }
                 _ => looked.holds(),
@@ -903,11 +907,11 @@ impl<'a> Judge<'a> {
     }
 
     /// Why a file asks although `rule` (or the default) would allow it.
-    fn file_doubt(&self, seen: &Seen, rule: Option<&Rule>) -> Option<Verdict> {
+    fn file_doubt(&self, seen: &ResolvedPath, rule: Option<&Rule>) -> Option<Verdict> {
         let writes = is_file_edit(self.question.tool);
         if seen.is_dangling && writes {
             let why = "a link in the path is broken, so writing would create a file elsewhere";
-            return Some(Verdict::new(Decision::Ask(AskKind::Unclear), why));
+            return Some(Verdict::new(VerdictKind::Ask(AskKind::Unclear), why));
         }
         if !writes {
             return None;
@@ -925,7 +929,7 @@ impl<'a> Judge<'a> {
             return None;
         }
         let why = format!("`{name}` {what}; only a rule that names it allows a change");
-        Some(Verdict::new(Decision::Ask(AskKind::Protected), why))
+        Some(Verdict::new(VerdictKind::Ask(AskKind::Protected), why))
     }
 }
 
@@ -985,7 +989,7 @@ pub fn is_file_edit(tool: &str) -> bool {
 }
 
 /// True when an edit stays inside the workspace, by its name and by its target, and touches nothing protected.
-pub(super) fn edits_inside(question: &Question<'_>) -> bool {
+pub(super) fn edits_inside(question: &CallRequest<'_>) -> bool {
     let Some(text) = question.args.get("file_path").and_then(Value::as_str) else { return false };
     is_file_edit(question.tool)
         && path::look(text, &question.places()).is_ok_and(|seen| {

@@ -1,8 +1,8 @@
 //! Rules in files: YAML and JSON, every mistake refused with its file and line.
 
-use super::evaluate::{Decision, Question, SCRIPT_TOOL, SHELL_TOOL, evaluate, known_primary};
+use super::evaluate::{CallRequest, SCRIPT_TOOL, SHELL_TOOL, VerdictKind, evaluate, known_primary};
 use super::names::check_name;
-use super::rules::{Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
+use super::rules::{Layer, Rule, RuleSet, RuleSource, ToolPermissionBehavior};
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::terms::{Expiry, Notify};
 use aye_pattern::Pattern;
@@ -15,18 +15,18 @@ use std::path::Path;
 
 /// How a file of rules is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum RuleFormat {
     /// YAML.
     Yaml,
     /// JSON.
     Json,
 }
 
-impl Format {
+impl RuleFormat {
     /// By the file's name: `.json` is JSON, everything else YAML.
-    pub fn of(path: &Path) -> Format {
+    pub fn of(path: &Path) -> RuleFormat {
         let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
-        if is_json { Format::Json } else { Format::Yaml }
+        if is_json { RuleFormat::Json } else { RuleFormat::Yaml }
     }
 }
 
@@ -163,7 +163,7 @@ impl PermissionRulesConfig {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path)
             .map_err(|source| RulesFileError::Read { file: file.clone(), source })?;
-        let raw = read(&text, Format::of(path), &file)?;
+        let raw = read(&text, RuleFormat::of(path), &file)?;
         let rules = raw.rules.unwrap_or_default().into_iter().map(|rule| PermissionRuleEntry {
             tool: rule.tool.value.0,
             behavior: rule.behavior,
@@ -186,7 +186,7 @@ impl PermissionRulesConfig {
             set.set_default(default);
         }
         for (index, entry) in self.rules.into_iter().enumerate() {
-            let origin = Origin::of(Layer::Run);
+            let origin = RuleSource::of(Layer::Run);
             let invalid = |message| RulesFileError::Invalid {
                 file: "permission rules, rule".into(),
                 line: index as u64 + 1,
@@ -211,7 +211,7 @@ impl RuleSet {
     ///
     /// # Errors
     /// When anything in it is wrong: unknown or doubled keys, a broken pattern, a failing example.
-    pub fn read(text: &str, format: Format, layer: Layer, file: &str) -> Result<RuleSet, RulesFileError> {
+    pub fn read(text: &str, format: RuleFormat, layer: Layer, file: &str) -> Result<RuleSet, RulesFileError> {
         let raw = read(text, format, file)?;
         let mut set = RuleSet::new();
         if let Some(default) = raw.default_behavior {
@@ -219,7 +219,7 @@ impl RuleSet {
         }
         for rule in raw.rules.unwrap_or_default() {
             let line = rule.tool.referenced.line();
-            let origin = Origin { layer, file: Some(file.to_owned()), line: Some(line), grant: None };
+            let origin = RuleSource { layer, file: Some(file.to_owned()), line: Some(line), grant: None };
             let invalid = |line, message| RulesFileError::Invalid { file: file.to_owned(), line, message };
             let mut made = build(&rule.tool.value.0, rule.behavior, &rule.matches, &rule.not_match, origin)
                 .map_err(|message| invalid(line, message))?;
@@ -250,7 +250,7 @@ impl RuleSet {
     pub fn load(path: &Path, layer: Layer) -> Result<RuleSet, RulesFileError> {
         let file = path.display().to_string();
         let text = read_plain(path).map_err(|source| RulesFileError::Read { file: file.clone(), source })?;
-        RuleSet::read(&text, Format::of(path), layer, &file)
+        RuleSet::read(&text, RuleFormat::of(path), layer, &file)
     }
 }
 
@@ -269,11 +269,11 @@ fn read_plain(path: &Path) -> std::io::Result<String> {
     std::fs::read_to_string(path)
 }
 
-fn read(text: &str, format: Format, file: &str) -> Result<RawFile, RulesFileError> {
+fn read(text: &str, format: RuleFormat, file: &str) -> Result<RawFile, RulesFileError> {
     let invalid =
         |line: u64, message: String| RulesFileError::Invalid { file: file.to_owned(), line, message };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    if format == Format::Json && !text.trim().is_empty() {
+    if format == RuleFormat::Json && !text.trim().is_empty() {
         // The YAML reader is more lenient than JSON; strictness first, places from the other.
         serde_json::from_str::<de::IgnoredAny>(text).map_err(|error| {
             invalid(error.line() as u64, format!("not JSON (column {}): {error}", error.column()))
@@ -307,7 +307,7 @@ fn build(
     behavior: ToolPermissionBehavior,
     matches: &[Value],
     not_match: &[Value],
-    origin: Origin,
+    origin: RuleSource,
 ) -> Result<Rule, String> {
     let pattern = Pattern::parse(tool).map_err(|error| error.to_string())?;
     check_name(&pattern, behavior)?;
@@ -408,13 +408,13 @@ fn example_holds(rule: &Rule, example: &Value) -> Result<bool, String> {
     let mut alone = RuleSet::new();
     alone.push(rule.clone());
     // A default that is not the rule's behaviour, so that only the rule can lead to it.
-    let (default, wanted): (_, fn(Decision) -> bool) = match rule.behavior {
-        ToolPermissionBehavior::Allow => (ToolPermissionBehavior::Ask, |d| d == Decision::Allow),
-        ToolPermissionBehavior::Ask => (ToolPermissionBehavior::Allow, |d| matches!(d, Decision::Ask(_))),
-        ToolPermissionBehavior::Deny => (ToolPermissionBehavior::Allow, |d| d == Decision::Deny),
+    let (default, wanted): (_, fn(VerdictKind) -> bool) = match rule.behavior {
+        ToolPermissionBehavior::Allow => (ToolPermissionBehavior::Ask, |d| d == VerdictKind::Allow),
+        ToolPermissionBehavior::Ask => (ToolPermissionBehavior::Allow, |d| matches!(d, VerdictKind::Ask(_))),
+        ToolPermissionBehavior::Deny => (ToolPermissionBehavior::Allow, |d| d == VerdictKind::Deny),
     };
     alone.set_default(default);
-    let question = Question {
+    let question = CallRequest {
         tool: &tool,
         args: &args,
         cwd: Path::new("/workspace"),

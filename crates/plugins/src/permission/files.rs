@@ -5,7 +5,7 @@
 //! tool, so none is in here.
 
 use super::evaluate::path_holds;
-use super::path::{self, Forms, Places};
+use super::path::{self, Forms, PathRoots};
 use super::rules::{Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use aye_core::contract::path_policy::{PathAccess, PathCheck, PathPolicy, PathRestriction};
 use aye_pattern::{Args, Matcher, Quantifier};
@@ -77,7 +77,7 @@ pub struct FileRules {
 
 impl FileRules {
     /// Those of a set.
-    pub fn of(rules: &RuleSet, places: &Places<'_>) -> FileRules {
+    pub fn of(rules: &RuleSet, places: &PathRoots<'_>) -> FileRules {
         let speaks = |rule: &&Arc<Rule>| {
             rule.behavior != Behavior::Allow
                 && speakers(PathAccess::Write).iter().any(|tool| rule.pattern.matches_tool(tool))
@@ -90,8 +90,8 @@ impl FileRules {
         }
     }
 
-    fn places(&self) -> Places<'_> {
-        Places { cwd: &self.cwd, workspace: &self.workspace, home: self.home.as_deref() }
+    fn places(&self) -> PathRoots<'_> {
+        PathRoots { cwd: &self.cwd, workspace: &self.workspace, home: self.home.as_deref() }
     }
 
     /// The rules.
@@ -244,7 +244,7 @@ mod tests {
     }
 
     fn policy(deny: &[&str], ask: &[&str], root: &Path) -> FileRules {
-        FileRules::of(&rules(deny, ask), &Places { cwd: root, workspace: root, home: None })
+        FileRules::of(&rules(deny, ask), &PathRoots { cwd: root, workspace: root, home: None })
     }
 
     #[test]

@@ -45,7 +45,7 @@ fn rules(allow: &[&str], ask: &[&str], deny: &[&str]) -> RuleSet {
 impl Place {
     fn verdict(&self, rules: &RuleSet, tool: &str, args: &Value, mode: Mode) -> Verdict {
         let question =
-            Question { tool, args, cwd: &self.root, workspace: &self.root, home: None, primary: None };
+            CallRequest { tool, args, cwd: &self.root, workspace: &self.root, home: None, primary: None };
         evaluate_in(rules, &question, mode)
     }
 
@@ -61,7 +61,7 @@ impl Place {
     /// The verdict on a command where the kernel enforces the sandbox.
     fn held(&self, rules: &RuleSet, command: &str) -> (&'static str, String) {
         let args = json!({ "command": command });
-        let question = Question {
+        let question = CallRequest {
             tool: "Bash",
             args: &args,
             cwd: &self.root,
@@ -69,7 +69,7 @@ impl Place {
             home: None,
             primary: None,
         };
-        let verdict = Prepared::of(&question).unwrap().held_by(HeldProfiles::ALL).verdict(rules);
+        let verdict = PreparedCall::of(&question).unwrap().held_by(HeldProfiles::ALL).verdict(rules);
         (verdict.decision.word(), verdict.why)
     }
 }
@@ -462,8 +462,8 @@ async fn git_prints_no_secret_of_an_older_commit_without_a_question() {
     let judged = async |line: &str, names| {
         let args = json!({ "command": line });
         let (cwd, workspace) = (place.root.as_path(), place.root.as_path());
-        let question = Question { tool: "Bash", args: &args, cwd, workspace, home: None, primary: None };
-        let call = Prepared::of(&question).unwrap().held_by(HeldProfiles::ALL);
+        let question = CallRequest { tool: "Bash", args: &args, cwd, workspace, home: None, primary: None };
+        let call = PreparedCall::of(&question).unwrap().held_by(HeldProfiles::ALL);
         let verdict = call.with_history(Some(&Commits(names))).await.verdict(&rules);
         (verdict.decision.word(), verdict.why)
     };

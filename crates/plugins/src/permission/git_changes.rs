@@ -1,7 +1,7 @@
 //! Git commands that replace files of the work tree: what they would change is asked of git before they run, because the
 //! sandbox keeps protected files as they are, and a checkout that stops half way helps nobody.
 
-use super::evaluate::{AskKind, Decision, Prepared, Subject, Verdict, excerpt};
+use super::evaluate::{AskKind, CallSubject, PreparedCall, Verdict, VerdictKind, excerpt};
 use super::protected::protected_name;
 use super::repository::NamesInHistory;
 use async_trait::async_trait;
@@ -81,11 +81,11 @@ fn change_of(command: &Simple) -> Option<GitChange> {
 /// The verdict when git says that the line would change a protected file.
 pub(super) async fn with_protected(
     git: Option<&dyn AskGit>,
-    call: &Prepared<'_>,
+    call: &PreparedCall<'_>,
     verdict: Verdict,
 ) -> Verdict {
-    let asks = matches!(verdict.decision, Decision::Allow | Decision::Ask(_));
-    let (Some(git), Subject::Shell(analysis)) = (git, &call.subject) else { return verdict };
+    let asks = matches!(verdict.decision, VerdictKind::Allow | VerdictKind::Ask(_));
+    let (Some(git), CallSubject::Shell(analysis)) = (git, &call.subject) else { return verdict };
     if !asks || verdict.profile != Some(Profile::Workspace) {
         return verdict;
     }
@@ -100,10 +100,10 @@ pub(super) async fn with_protected(
         let why =
             format!("`{part}` would change {name}, which the sandbox protects, so it has to run outside");
         let kind = match verdict.decision {
-            Decision::Ask(kind) if kind != AskKind::Default => kind,
+            VerdictKind::Ask(kind) if kind != AskKind::Default => kind,
             _ => AskKind::Protected,
         };
-        let decision = Decision::Ask(kind);
+        let decision = VerdictKind::Ask(kind);
         return Verdict { decision, why, profile: Some(Profile::Outside), grants: Vec::new(), ..verdict };
     }
     verdict

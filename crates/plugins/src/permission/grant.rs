@@ -1,7 +1,7 @@
 //! What a person may grant at a prompt.
 
-use super::evaluate::{Question, SHELL_TOOL, is_file_edit, known_primary};
-use super::path::{self, Places};
+use super::evaluate::{CallRequest, SHELL_TOOL, is_file_edit, known_primary};
+use super::path::{self, PathRoots};
 use super::typing::INPUT_TOOL;
 use aye_core::contract::question::GrantProposal;
 use aye_pattern::shell::{analyse, canonical, quote, risks, runs_others, visible};
@@ -53,7 +53,7 @@ const ANYTHING: &[&str] = &[
 ];
 
 /// The grants that make sense for a call, narrowest first. Empty when nothing may be granted.
-pub fn propose_grants(question: &Question<'_>) -> Vec<GrantProposal> {
+pub fn propose_grants(question: &CallRequest<'_>) -> Vec<GrantProposal> {
     let args = question.args;
     let text = |key: &str| args.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     if question.tool == SHELL_TOOL {
@@ -165,8 +165,8 @@ pub(super) fn pattern_word(word: &str) -> String {
     out
 }
 
-fn file(question: &Question<'_>, key: &str, text: &str) -> Vec<GrantProposal> {
-    let places = Places { cwd: question.cwd, workspace: question.workspace, home: question.home };
+fn file(question: &CallRequest<'_>, key: &str, text: &str) -> Vec<GrantProposal> {
+    let places = PathRoots { cwd: question.cwd, workspace: question.workspace, home: question.home };
     let Ok(seen) = path::look(text, &places) else { return Vec::new() };
     let (tool, writes) = (question.tool, is_file_edit(question.tool));
     if seen.is_strange || (writes && (seen.is_dangling || seen.protected.is_some())) {

@@ -22,12 +22,19 @@ fn place() -> Place {
 }
 
 impl Place {
-    fn question<'a>(&'a self, tool: &'a str, args: &'a Value) -> Question<'a> {
-        Question { tool, args, cwd: &self.root, workspace: &self.root, home: Some(&self.home), primary: None }
+    fn question<'a>(&'a self, tool: &'a str, args: &'a Value) -> CallRequest<'a> {
+        CallRequest {
+            tool,
+            args,
+            cwd: &self.root,
+            workspace: &self.root,
+            home: Some(&self.home),
+            primary: None,
+        }
     }
 
     fn check(&self, rules: &RuleSet, tool: &str, args: Value, pattern: &str) -> Result<(), String> {
-        let rule = check_grant(&Prepared::of(&self.question(tool, &args)).unwrap(), rules, pattern);
+        let rule = check_grant(&PreparedCall::of(&self.question(tool, &args)).unwrap(), rules, pattern);
         rule.map(drop).map_err(|why| why.to_string())
     }
 }
@@ -160,7 +167,7 @@ fn what_is_proposed_passes_and_dangerous_programs_are_not_proposed() {
     {
         let args = json!({ "command": command });
         let question = place.question("Bash", &args);
-        let call = Prepared::of(&question).unwrap();
+        let call = PreparedCall::of(&question).unwrap();
         let proposals = propose_grants(&question);
         assert!(!proposals.is_empty(), "{command}");
         for proposal in proposals {
@@ -289,12 +296,12 @@ proptest! {
         };
         let args = json!({ "command": line_of(&call) });
         let place = Path::new("/");
-        let question = Question { tool: "Bash", args: &args, cwd: place, workspace: place, home: None, primary: None };
-        let prepared = Prepared::of(&question).unwrap();
+        let question = CallRequest { tool: "Bash", args: &args, cwd: place, workspace: place, home: None, primary: None };
+        let prepared = PreparedCall::of(&question).unwrap();
         let rules = denying(&["Bash(rm *)", "Bash(git push --force *)"]);
         if let Ok(rule) = check_grant(&prepared, &rules, &pattern) {
             prop_assert!(prepared.is_matched_by(&rule), "{pattern} {args}");
-            prop_assert_eq!(prepared.verdict_with(&rules, &rule).decision, Decision::Allow);
+            prop_assert_eq!(prepared.verdict_with(&rules, &rule).decision, VerdictKind::Allow);
         }
     }
 
@@ -307,18 +314,18 @@ proptest! {
     ) {
         let args = json!({ "command": line_of(&call) });
         let place = Path::new("/");
-        let question = Question { tool: "Bash", args: &args, cwd: place, workspace: place, home: None, primary: None };
-        let prepared = Prepared::of(&question).unwrap();
+        let question = CallRequest { tool: "Bash", args: &args, cwd: place, workspace: place, home: None, primary: None };
+        let prepared = PreparedCall::of(&question).unwrap();
         let rules = denying(&["Bash(rm *)", "Bash(git push --force *)"]);
         for pattern in [format!("Bash({})", line_of(&pattern)), format!("Bash({} *)", line_of(&call))] {
             let Ok(rule) = check_grant(&prepared, &rules, &pattern) else { continue };
             let args = json!({ "command": line_of(&later) });
-            let question = Question { args: &args, ..question };
-            let Ok(later) = Prepared::of(&question) else { continue };
+            let question = CallRequest { args: &args, ..question };
+            let Ok(later) = PreparedCall::of(&question) else { continue };
             let bare = later.verdict(&rules);
             let with = later.verdict_with(&rules, &rule);
             prop_assert!(
-                bare.decision != Decision::Deny || with.decision == Decision::Deny,
+                bare.decision != VerdictKind::Deny || with.decision == VerdictKind::Deny,
                 "{pattern} {args}: {bare:?} {with:?}"
             );
         }

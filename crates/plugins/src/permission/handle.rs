@@ -1,12 +1,12 @@
 //! What the composition root and a front end hold of the permissions of a program.
 
 use super::enforce::Enforcement;
-use super::evaluate::{HeldProfiles, Question, Verdict};
+use super::evaluate::{CallRequest, HeldProfiles, Verdict};
 use super::files::FileRules;
 use super::git_changes::AskGit;
 use super::mode::Mode;
 use super::opening::SandboxGrant;
-use super::path::Places;
+use super::path::PathRoots;
 use super::plugin::{PermissionSection, read_section};
 use super::rules::RuleSet;
 use aye_core::contract::clock::Clock;
@@ -26,10 +26,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// The shared rules, mode and grants. Clones are the same thing.
 #[derive(Clone)]
 pub struct Permissions {
-    shared: Arc<Shared>,
+    shared: Arc<PermissionState>,
 }
 
-struct Shared {
+struct PermissionState {
     workspace: Workspace,
     clock: Arc<dyn Clock>,
     now: RwLock<Now>,
@@ -74,7 +74,7 @@ impl Permissions {
     /// Rules and a mode for a workspace.
     pub fn new(workspace: Workspace, clock: Arc<dyn Clock>, rules: RuleSet, mode: Mode) -> Permissions {
         let now = Now { rules: Arc::new(rules), mode, ..Now::default() };
-        Permissions { shared: Arc::new(Shared { workspace, clock, now: RwLock::new(now) }) }
+        Permissions { shared: Arc::new(PermissionState { workspace, clock, now: RwLock::new(now) }) }
     }
 
     fn read<T>(&self, look: impl FnOnce(&Now) -> T) -> T {
@@ -263,10 +263,15 @@ impl Permissions {
     }
 
     /// The question whether a call may run here.
-    pub fn question<'a>(&'a self, tool: &'a str, args: &'a Value, primary: Option<&'a str>) -> Question<'a> {
+    pub fn question<'a>(
+        &'a self,
+        tool: &'a str,
+        args: &'a Value,
+        primary: Option<&'a str>,
+    ) -> CallRequest<'a> {
         let place = &self.shared.workspace;
         let home = (!place.home.as_os_str().is_empty()).then_some(place.home.as_path());
-        Question { tool, args, cwd: &place.cwd, workspace: &place.root, home, primary }
+        CallRequest { tool, args, cwd: &place.cwd, workspace: &place.root, home, primary }
     }
 
     /// The folder calls run in.
@@ -279,7 +284,7 @@ impl PathPolicies for Permissions {
     fn policy(&self, agent: &AgentSpec) -> Arc<dyn PathPolicy> {
         let place = &self.shared.workspace;
         let home = (!place.home.as_os_str().is_empty()).then_some(place.home.as_path());
-        let places = Places { cwd: &place.cwd, workspace: &place.root, home };
+        let places = PathRoots { cwd: &place.cwd, workspace: &place.root, home };
         let rules = self.rules();
         // An agent's section that cannot be read makes every call ask; there is nothing of it to add.
         let own = agent.sections.get(PermissionSection::KEY).and_then(|section| read_section(section).ok());

@@ -65,8 +65,8 @@ fn the_risk_of_other_tools() {
     let root = dir.path().canonicalize().unwrap();
     let risk = |tool: &str, args: Value| {
         let question =
-            Question { tool, args: &args, cwd: &root, workspace: &root, home: None, primary: None };
-        Prepared::of(&question).unwrap().risk(None)
+            CallRequest { tool, args: &args, cwd: &root, workspace: &root, home: None, primary: None };
+        PreparedCall::of(&question).unwrap().risk(None)
     };
     assert_eq!(risk("Read", json!({"file_path": "/etc/passwd"})), Risk::Reads);
     assert_eq!(risk("Edit", json!({"file_path": "src/a"})), Risk::Edits);
@@ -170,8 +170,8 @@ proptest! {
         rules.join(RuleSet::from_patterns(Layer::User, ToolPermissionBehavior::Deny, patterns(&deny)).unwrap());
         let args = json!({ "command": parts.join(" && ") });
         let place = Path::new("/");
-        let question = Question { tool: "Bash", args: &args, cwd: place, workspace: place, home: None, primary: None };
-        let call = Prepared::of(&question).unwrap();
+        let question = CallRequest { tool: "Bash", args: &args, cwd: place, workspace: place, home: None, primary: None };
+        let call = PreparedCall::of(&question).unwrap();
         let verdict = call.verdict(&rules);
         let tried = call.tried(&rules);
         prop_assert_eq!(tried.len(), rules.rules().len());
@@ -180,10 +180,10 @@ proptest! {
             prop_assert!(tried.iter().any(|t| t.matched && t.pattern == *rule), "{verdict:?} {tried:?}");
         }
         match verdict.decision {
-            Decision::Allow => prop_assert!(is("allow") && !is("ask") && !is("deny"), "{verdict:?} {tried:?}"),
-            Decision::Deny => prop_assert!(is("deny"), "{tried:?}"),
-            Decision::Ask(AskKind::Rule) => prop_assert!(is("ask"), "{tried:?}"),
-            Decision::Ask(_) | Decision::Error => {}
+            VerdictKind::Allow => prop_assert!(is("allow") && !is("ask") && !is("deny"), "{verdict:?} {tried:?}"),
+            VerdictKind::Deny => prop_assert!(is("deny"), "{tried:?}"),
+            VerdictKind::Ask(AskKind::Rule) => prop_assert!(is("ask"), "{tried:?}"),
+            VerdictKind::Ask(_) | VerdictKind::Error => {}
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Which grant of the ledger would have answered a question, and why it did not.
 
-use super::evaluate::{AskKind, Decision, Prepared};
+use super::evaluate::{AskKind, PreparedCall, VerdictKind};
 use super::handle::{Permissions, is_over};
 use super::rules::{Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use aye_core::contract::grant::MissedGrant;
@@ -25,7 +25,7 @@ impl Permissions {
     /// The grant that would have answered the question about a call.
     pub(super) fn missed_grant(
         &self,
-        call: &Prepared<'_>,
+        call: &PreparedCall<'_>,
         (thread, run): (&ThreadId, &RunId),
         kind: AskKind,
         rules: &RuleSet,
@@ -59,7 +59,7 @@ impl Permissions {
             if !call.is_matched_by(&rule) {
                 continue;
             }
-            let answers = |rules: &RuleSet| call.verdict_with(rules, &rule).decision == Decision::Allow;
+            let answers = |rules: &RuleSet| call.verdict_with(rules, &rule).decision == VerdictKind::Allow;
             let would = match (class, kind) {
                 (Class::Beaten, AskKind::Rule) => answers(&allowing),
                 // It was among the rules and did not help: something else is the matter.

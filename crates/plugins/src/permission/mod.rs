@@ -63,10 +63,10 @@ pub use check::{CheckContext, check_line};
 pub use editing::{GrantRefusal, check_grant, check_grant_in};
 pub use enforce::{Enforcement, Need};
 pub use evaluate::{
-    AskKind, Decision, HeldProfiles, InvalidCall, Prepared, Question, Verdict, evaluate, is_file_edit,
-    known_primary,
+    AskKind, CallRequest, HeldProfiles, InvalidCall, PreparedCall, Verdict, VerdictKind, evaluate,
+    is_file_edit, known_primary,
 };
-pub use file::{Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError};
+pub use file::{PermissionRuleEntry, PermissionRulesConfig, RuleFormat, RulesFileError};
 pub use files::FileRules;
 pub use git_changes::{AskGit, GitChange};
 pub use grant::propose_grants;
@@ -78,7 +78,7 @@ pub use past::{Past, PastFolder, PastMade, PastQuestion};
 pub use path::NotAPath;
 pub use plugin::{GrantedPatterns, PERMISSION_PLUGIN, PermissionPlugin, PermissionSection};
 pub use repository::NamesInHistory;
-pub use rules::{GrantMark, Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
+pub use rules::{GrantMark, Layer, Rule, RuleSet, RuleSource, ToolPermissionBehavior};
 pub use shipped::shipped_rules;
-pub use simulate::{Difference, Simulation, Tally, simulate};
+pub use simulate::{Difference, Simulation, VerdictCounts, simulate};
 pub use suggest::{SuggestedRule, Suggestions, suggest};

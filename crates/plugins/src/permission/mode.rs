@@ -1,7 +1,8 @@
 //! What the permission mode of a run makes of a verdict.
 
 use super::evaluate::{
-    AskKind, Decision, Prepared, Question, SHELL_TOOL, Subject, Verdict, edits_inside, runs_program,
+    AskKind, CallRequest, CallSubject, PreparedCall, SHELL_TOOL, Verdict, VerdictKind, edits_inside,
+    runs_program,
 };
 use super::rules::{RuleSet, ToolPermissionBehavior as Behavior};
 use aye_core::contract::judgement::Profile;
@@ -27,15 +28,15 @@ pub(super) fn is_read_only(tool: &str) -> bool {
 }
 
 /// Judges a call by the rules, in a mode.
-pub fn evaluate_in(rules: &RuleSet, question: &Question<'_>, mode: Mode) -> Verdict {
-    match Prepared::of(question) {
+pub fn evaluate_in(rules: &RuleSet, question: &CallRequest<'_>, mode: Mode) -> Verdict {
+    match PreparedCall::of(question) {
         Ok(call) => bend(rules, &call, mode, by_rules(rules, &call, mode)),
         Err(why) => Verdict::error(&why.to_string()),
     }
 }
 
 /// Judges a call that was looked at by the rules, in a mode.
-pub(super) fn judge_in(rules: &RuleSet, call: &Prepared<'_>, mode: Mode) -> Verdict {
+pub(super) fn judge_in(rules: &RuleSet, call: &PreparedCall<'_>, mode: Mode) -> Verdict {
     let verdict = bend(rules, call, mode, by_rules(rules, call, mode));
     if verdict.grants.iter().all(|grant| !grant.is_limited) || mode == Mode::Ask {
         return verdict;
@@ -43,16 +44,16 @@ pub(super) fn judge_in(rules: &RuleSet, call: &Prepared<'_>, mode: Mode) -> Verd
     // A use that is counted is not taken for what the mode allows anyway.
     let uncounted = rules.without_limited();
     let without = bend(&uncounted, call, mode, by_rules(&uncounted, call, mode));
-    if without.decision == Decision::Allow { without } else { verdict }
+    if without.decision == VerdictKind::Allow { without } else { verdict }
 }
 
-fn by_rules(rules: &RuleSet, call: &Prepared<'_>, mode: Mode) -> Verdict {
+fn by_rules(rules: &RuleSet, call: &PreparedCall<'_>, mode: Mode) -> Verdict {
     if mode == Mode::Yolo { call.verdict_outside(rules) } else { call.verdict(rules) }
 }
 
-fn bend(rules: &RuleSet, call: &Prepared<'_>, mode: Mode, verdict: Verdict) -> Verdict {
+fn bend(rules: &RuleSet, call: &PreparedCall<'_>, mode: Mode, verdict: Verdict) -> Verdict {
     let question = &call.question;
-    let Decision::Ask(kind) = verdict.decision else {
+    let VerdictKind::Ask(kind) = verdict.decision else {
         return match mode {
             Mode::Plan => in_plan(rules, call, verdict),
             // What yolo lets run has all rights of the user.
@@ -61,7 +62,7 @@ fn bend(rules: &RuleSet, call: &Prepared<'_>, mode: Mode, verdict: Verdict) -> V
         };
     };
     let profile = runs_program(question.tool).then_some(Profile::Outside);
-    let allow = |why: &str| Verdict { profile, ..Verdict::new(Decision::Allow, why) };
+    let allow = |why: &str| Verdict { profile, ..Verdict::new(VerdictKind::Allow, why) };
     match mode {
         Mode::Ask => verdict,
         Mode::Plan => in_plan(rules, call, verdict),
@@ -90,11 +91,11 @@ fn bend(rules: &RuleSet, call: &Prepared<'_>, mode: Mode, verdict: Verdict) -> V
     }
 }
 
-impl Prepared<'_> {
+impl PreparedCall<'_> {
     /// Whether mode `auto` covers this call: a skill's script, or a command line that was understood, which no rule asks
     /// about or may deny.
     fn is_open(&self, kind: AskKind, verdict: &Verdict, rules: &RuleSet) -> bool {
-        let Subject::Shell(analysis) = &self.subject else {
+        let CallSubject::Shell(analysis) = &self.subject else {
             return kind == AskKind::Default && runs_program(self.question.tool);
         };
         let is_open = match kind {
@@ -113,18 +114,18 @@ impl Prepared<'_> {
 
 /// Plan mode only reads: the tools that do nothing else, and command lines whose every part a shipped rule allows.
 /// Rules of the user's own may allow more than reading, so they count only against a command.
-fn in_plan(rules: &RuleSet, call: &Prepared<'_>, verdict: Verdict) -> Verdict {
+fn in_plan(rules: &RuleSet, call: &PreparedCall<'_>, verdict: Verdict) -> Verdict {
     let question = &call.question;
-    if is_read_only(question.tool) || matches!(verdict.decision, Decision::Deny | Decision::Error) {
+    if is_read_only(question.tool) || matches!(verdict.decision, VerdictKind::Deny | VerdictKind::Error) {
         return verdict;
     }
     let mut why = format!("{} is not a read-only tool", question.tool);
     if question.tool == SHELL_TOOL {
         let reading = call.verdict(&rules.with_shipped_allows());
-        if reading.decision == Decision::Allow {
+        if reading.decision == VerdictKind::Allow {
             return reading;
         }
         why = format!("this command is not known to be read-only ({})", reading.why);
     }
-    Verdict::new(Decision::Deny, format!("plan mode is read-only, and {why}"))
+    Verdict::new(VerdictKind::Deny, format!("plan mode is read-only, and {why}"))
 }

@@ -3,7 +3,7 @@
 //! A grant that opens the sandbox, and lets nothing run by itself, is a pattern for a tool that nobody calls:
 //! `Sandbox(writable = "/srv/builds")`.
 
-use super::evaluate::{Question, SHELL_TOOL};
+use super::evaluate::{CallRequest, SHELL_TOOL};
 use aye_core::contract::address::DomainPattern;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::judgement::SandboxOpening;
@@ -62,7 +62,7 @@ pub(super) fn told(refused: &[SandboxRefusal]) -> Option<String> {
 }
 
 /// Whether the model asks to run this call outside the sandbox.
-pub(super) fn wants_out(question: &Question<'_>) -> bool {
+pub(super) fn wants_out(question: &CallRequest<'_>) -> bool {
     question.tool == SHELL_TOOL && question.args.get("outside") == Some(&Value::Bool(true))
 }
 
@@ -180,7 +180,7 @@ fn check_folder(folder: &Path, home: Option<&Path>) -> Result<(), FolderRefusal>
 }
 
 /// The grants that would let this command do what it was refused, narrowest first.
-pub(super) fn proposals(question: &Question<'_>, refused: &[SandboxRefusal]) -> Vec<GrantProposal> {
+pub(super) fn proposals(question: &CallRequest<'_>, refused: &[SandboxRefusal]) -> Vec<GrantProposal> {
     let command = question.args["command"].as_str().unwrap_or_default();
     let only_looks =
         analyse(command).commands.iter().all(|command| command.program().is_some_and(only_reads));

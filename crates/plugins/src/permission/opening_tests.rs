@@ -5,7 +5,7 @@ use super::enforce::Enforcement;
 use super::opening::SandboxGrant;
 use super::plugin_tests::{World, grant, world, yes};
 use super::rules::RuleSet;
-use super::{Prepared, Question};
+use super::{CallRequest, PreparedCall};
 use aye_core::contract::ids::SuspensionId;
 use aye_core::contract::judgement::{Profile, SandboxOpening};
 use aye_core::contract::record::{GrantRecord, GrantScope};
@@ -104,8 +104,9 @@ async fn a_grant_for_outside_is_one_for_that_command() {
 
 fn checked(args: &Value, pattern: &str, sandbox: Option<Profile>) -> Result<(), GrantRefusal> {
     let place = Path::new("/workspace");
-    let question = Question { tool: "Bash", args, cwd: place, workspace: place, home: None, primary: None };
-    check_grant_in(&Prepared::of(&question)?, &RuleSet::new(), pattern, sandbox).map(drop)
+    let question =
+        CallRequest { tool: "Bash", args, cwd: place, workspace: place, home: None, primary: None };
+    check_grant_in(&PreparedCall::of(&question)?, &RuleSet::new(), pattern, sandbox).map(drop)
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The calls of the past, as questions that other rules can be asked.
 
-use super::evaluate::{Decision, HeldProfiles, Prepared, Question, Verdict};
+use super::evaluate::{CallRequest, HeldProfiles, PreparedCall, Verdict, VerdictKind};
 use super::rules::RuleSet;
 use aye_core::contract::audit::{PastAnswer, PastRow};
 use aye_core::contract::ids::{CallId, ThreadId};
@@ -110,10 +110,10 @@ impl Past {
     }
 
     /// A question of the past, as the rules take it.
-    pub fn question<'a>(&'a self, question: usize, home: Option<&'a Path>) -> Question<'a> {
+    pub fn question<'a>(&'a self, question: usize, home: Option<&'a Path>) -> CallRequest<'a> {
         let PastQuestion { tool, arguments, folder } = &self.questions[question];
         let PastFolder { cwd, workspace, .. } = &self.folders[*folder];
-        Question { tool, args: arguments, cwd, workspace, home, primary: None }
+        CallRequest { tool, args: arguments, cwd, workspace, home, primary: None }
     }
 
     /// What rules make of some of the questions, in their order. All processors are used.
@@ -123,7 +123,7 @@ impl Past {
         let chunks: Vec<&[usize]> = questions.chunks(CHUNK).collect();
         let judge = |chunk: &[usize]| -> Vec<Verdict> {
             // The files of today say nothing about what a command found then.
-            let verdict = |question: Question<'_>| match Prepared::of(&question) {
+            let verdict = |question: CallRequest<'_>| match PreparedCall::of(&question) {
                 Ok(call) => call.held_by(HeldProfiles::ALL).verdict_by_words(rules, None),
                 Err(why) => Verdict::error(&why.to_string()),
             };
@@ -152,11 +152,11 @@ impl Past {
 }
 
 /// The verdict without its reasons.
-pub(super) fn ruling(decision: Decision) -> Ruling {
+pub(super) fn ruling(decision: VerdictKind) -> Ruling {
     match decision {
-        Decision::Allow => Ruling::Allow,
-        Decision::Ask(_) => Ruling::Ask,
-        Decision::Deny => Ruling::Deny,
-        Decision::Error => Ruling::Error,
+        VerdictKind::Allow => Ruling::Allow,
+        VerdictKind::Ask(_) => Ruling::Ask,
+        VerdictKind::Deny => Ruling::Deny,
+        VerdictKind::Error => Ruling::Error,
     }
 }

@@ -67,7 +67,7 @@ fn patterns(suggestions: &Suggestions) -> Vec<(String, String, u64)> {
 
 fn rules(text: &str) -> RuleSet {
     let mut set = shipped_rules();
-    set.join(RuleSet::read(text, Format::Yaml, Layer::Run, "r.yaml").unwrap());
+    set.join(RuleSet::read(text, RuleFormat::Yaml, Layer::Run, "r.yaml").unwrap());
     set
 }
 
@@ -87,8 +87,8 @@ fn a_simulation_counts_and_says_where_it_differs() {
     let set =
         rules("rules:\n- {tool: Bash(git *), behavior: allow}\n- {tool: Bash(npm *), behavior: deny}\n");
     let simulation = simulate(&history.past, &set, None);
-    assert_eq!(simulation.tally, Tally { allowed: 7, asked: 1, denied: 1, errors: 0 });
-    assert_eq!(simulation.then, Tally { allowed: 1, asked: 7, denied: 1, errors: 0 });
+    assert_eq!(simulation.tally, VerdictCounts { allowed: 7, asked: 1, denied: 1, errors: 0 });
+    assert_eq!(simulation.then, VerdictCounts { allowed: 1, asked: 7, denied: 1, errors: 0 });
     assert_eq!(
         simulation.differences,
         [
@@ -145,8 +145,8 @@ fn the_fewest_rules_are_suggested_and_no_broader_than_needed() {
     );
     assert_eq!((suggestions.asked, suggestions.saved), (11, 9));
     let yaml = suggestions.to_yaml();
-    let read =
-        RuleSet::read(&yaml, Format::Yaml, Layer::User, "x.yaml").unwrap_or_else(|e| panic!("{e}\n{yaml}"));
+    let read = RuleSet::read(&yaml, RuleFormat::Yaml, Layer::User, "x.yaml")
+        .unwrap_or_else(|e| panic!("{e}\n{yaml}"));
     assert_eq!(read.rules().len(), 4, "{yaml}");
     assert!(
         yaml.contains("match: [\"cargo test -p a\", \"cargo test -p b\", \"cargo test -p c\"]"),
@@ -175,7 +175,7 @@ fn nothing_is_suggested_that_was_declined_or_is_settled() {
         .bash("git fetch", PastAnswer::Expired);
     assert_eq!(patterns(&history.suggest()), []);
     let yaml = history.suggest().to_yaml();
-    assert_eq!(RuleSet::read(&yaml, Format::Yaml, Layer::User, "x").unwrap().rules(), []);
+    assert_eq!(RuleSet::read(&yaml, RuleFormat::Yaml, Layer::User, "x").unwrap().rules(), []);
     let mut history = History::new();
     history.bash("cargo test", PastAnswer::Allowed).bash("cargo test", PastAnswer::Allowed);
     let settled = rules("rules:\n- {tool: Bash(cargo test *), behavior: allow}\n");
@@ -224,7 +224,7 @@ fn a_denial_spares_what_runs() {
         "{suggestions:#?}"
     );
     let yaml = suggestions.to_yaml();
-    assert!(RuleSet::read(&yaml, Format::Yaml, Layer::User, "x").is_ok(), "{yaml}");
+    assert!(RuleSet::read(&yaml, RuleFormat::Yaml, Layer::User, "x").is_ok(), "{yaml}");
 }
 
 fn command() -> impl Strategy<Value = String> {
@@ -282,7 +282,7 @@ proptest! {
         }
         let suggestions = history.suggest();
         let yaml = suggestions.to_yaml();
-        let read = RuleSet::read(&yaml, Format::Yaml, Layer::User, "x.yaml");
+        let read = RuleSet::read(&yaml, RuleFormat::Yaml, Layer::User, "x.yaml");
         let own = read.unwrap_or_else(|error| panic!("{error}\n{yaml}"));
         assert_eq!(own.rules().len(), suggestions.rules.len());
         let with = |skip: Option<usize>| {
@@ -298,10 +298,10 @@ proptest! {
             let mut saved = 0;
             for call in &history.past.calls {
                 match (call.answer, simulation.verdict(call).decision) {
-                    (Some(PastAnswer::Declined | PastAnswer::Modified), Decision::Allow) => panic!("{call:?}\n{yaml}"),
-                    (Some(PastAnswer::Allowed), Decision::Deny) => panic!("{call:?}\n{yaml}"),
-                    (Some(PastAnswer::Allowed), Decision::Allow) => saved += 1,
-                    (Some(PastAnswer::Declined), Decision::Deny) => saved += 1,
+                    (Some(PastAnswer::Declined | PastAnswer::Modified), VerdictKind::Allow) => panic!("{call:?}\n{yaml}"),
+                    (Some(PastAnswer::Allowed), VerdictKind::Deny) => panic!("{call:?}\n{yaml}"),
+                    (Some(PastAnswer::Allowed), VerdictKind::Allow) => saved += 1,
+                    (Some(PastAnswer::Declined), VerdictKind::Deny) => saved += 1,
                     _ => {}
                 }
             }

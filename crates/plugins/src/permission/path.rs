@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// The folders a question is asked in.
 #[derive(Debug, Clone, Copy)]
-pub struct Places<'a> {
+pub struct PathRoots<'a> {
     /// The working directory.
     pub cwd: &'a Path,
     /// The folder that a project's rules are about.
@@ -19,7 +19,7 @@ pub struct Places<'a> {
 
 /// A path, looked at in every way that matters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct ResolvedPath {
     /// The path as written and the one the system would open; more when `~` can be read in two ways.
     pub views: Vec<PathBuf>,
     /// The texts that rules are held against, for each view.
@@ -34,7 +34,7 @@ pub(super) struct Seen {
     pub is_strange: bool,
 }
 
-impl Seen {
+impl ResolvedPath {
     /// The bare repository that it lies in.
     pub(super) fn bare_repository(&self, workspace: &Path) -> Option<String> {
         self.views.iter().find_map(|view| bare_repository(view, workspace))
@@ -59,7 +59,7 @@ pub enum NotAPath {
 ///
 /// # Errors
 /// When the text cannot be a path: empty, or with a NUL in it.
-pub(super) fn look(text: &str, places: &Places<'_>) -> Result<Seen, NotAPath> {
+pub(super) fn look(text: &str, places: &PathRoots<'_>) -> Result<ResolvedPath, NotAPath> {
     if text.is_empty() {
         return Err(NotAPath::Empty);
     }
@@ -81,7 +81,7 @@ pub(super) fn look(text: &str, places: &Places<'_>) -> Result<Seen, NotAPath> {
     }
     // Looked up once: every rule about paths asks for it.
     let real = resolve(places.workspace).0;
-    let mut seen = Seen {
+    let mut seen = ResolvedPath {
         views: Vec::new(),
         forms: Vec::new(),
         is_inside: true,
@@ -171,7 +171,7 @@ pub(super) fn resolve(path: &Path) -> (PathBuf, bool) {
 }
 
 /// The part of a path below the workspace, for names that count only there: a workspace may well lie in `~/.config`.
-fn relative_part(path: &Path, places: &Places<'_>, real: &Path) -> PathBuf {
+fn relative_part(path: &Path, places: &PathRoots<'_>, real: &Path) -> PathBuf {
     let below = path.strip_prefix(places.workspace).or_else(|_| path.strip_prefix(real));
     below.map_or_else(|_| path.to_owned(), Path::to_owned)
 }
@@ -188,7 +188,7 @@ pub(super) struct Forms {
 }
 
 /// All ways to write a path in a rule; `real` is where the workspace really is.
-pub(super) fn forms(view: &Path, places: &Places<'_>, real: &Path) -> Forms {
+pub(super) fn forms(view: &Path, places: &PathRoots<'_>, real: &Path) -> Forms {
     let below = view.strip_prefix(places.workspace).or_else(|_| view.strip_prefix(real)).ok();
     let relative = below.map(|path| {
         if path.as_os_str().is_empty() { ".".to_owned() } else { path.to_string_lossy().into_owned() }

@@ -2,7 +2,7 @@
 
 use super::does::does;
 use super::editing::check_grant_in;
-use super::evaluate::{AskKind, Decision, HeldProfiles, Prepared, SHELL_TOOL, Verdict};
+use super::evaluate::{AskKind, HeldProfiles, PreparedCall, SHELL_TOOL, Verdict, VerdictKind};
 use super::file::PermissionRulesConfig;
 use super::git_changes::with_protected;
 use super::grant::propose_grants;
@@ -107,7 +107,7 @@ impl PermissionPlugin {
         let mode = self.permissions.mode();
         let held = if call.name == SHELL_TOOL { self.permissions.held() } else { HeldProfiles::default() };
         let git = self.permissions.ask_git();
-        let prepared = match Prepared::of(&question) {
+        let prepared = match PreparedCall::of(&question) {
             Ok(prepared) => Ok(prepared.held_by(held).with_history(git.as_deref()).await),
             Err(why) => Err(why),
         };
@@ -135,10 +135,10 @@ impl PermissionPlugin {
             judgement.opened = opened;
         }
         let intercept = match (verdict.decision, &prepared) {
-            (Decision::Allow, _) => None,
+            (VerdictKind::Allow, _) => None,
             // Asked once a call: the person said yes. Denials were judged again above.
-            (Decision::Ask(_), _) if is_answered && !is_wider => None,
-            (Decision::Ask(kind), Ok(prepared)) => {
+            (VerdictKind::Ask(_), _) if is_answered && !is_wider => None,
+            (VerdictKind::Ask(kind), Ok(prepared)) => {
                 let refusals = ctx.snapshot.get::<Refusals>().map(Vec::as_slice).unwrap_or_default();
                 let refused = if wants_out(&question) {
                     refusals_of(refusals, call.arguments["command"].as_str().unwrap_or_default())
@@ -158,8 +158,8 @@ impl PermissionPlugin {
                 }
                 Some(ToolInterceptPayload::Suspend(ticket))
             }
-            (Decision::Deny, _) => Some(refusal(&call.name, "permission_denied", &verdict, "denied")),
-            (Decision::Error | Decision::Ask(_), _) => {
+            (VerdictKind::Deny, _) => Some(refusal(&call.name, "permission_denied", &verdict, "denied")),
+            (VerdictKind::Error | VerdictKind::Ask(_), _) => {
                 Some(refusal(&call.name, "invalid_arguments", &verdict, "not run"))
             }
         };
@@ -197,7 +197,7 @@ fn refusal(tool: &str, code: &str, verdict: &Verdict, word: &str) -> ToolInterce
 }
 
 fn ticket(
-    prepared: &Prepared<'_>,
+    prepared: &PreparedCall<'_>,
     info: &ToolCallInfo,
     verdict: &Verdict,
     (kind, refused): (AskKind, &[SandboxRefusal]),
@@ -241,7 +241,7 @@ fn ticket(
 
 /// The grants that would answer the question for good. None when a rule says to ask: a grant does not beat it.
 fn proposals(
-    call: &Prepared<'_>,
+    call: &PreparedCall<'_>,
     (kind, refused): (AskKind, &[SandboxRefusal]),
     rules: &RuleSet,
 ) -> Vec<GrantProposal> {

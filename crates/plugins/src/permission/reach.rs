@@ -5,13 +5,13 @@
 //! programs that are known: a program that opens files by itself is a matter of the rules that allow it.
 
 use super::files::{FileRules, Inside, binds};
-use super::path::{self, Forms, Places};
+use super::path::{self, Forms, PathRoots};
 use super::repository::{NamesInHistory, Printed, Repository, printed};
 use super::rules::Rule;
 use super::shell::no_files;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::path_policy::PathAccess;
-use aye_files::walk::Selection;
+use aye_files::walk::WalkFilter;
 use aye_pattern::Matcher;
 use aye_pattern::shell::{Analysis, Simple, Word, is_awk, only_reads, risks};
 use ignore::overrides::OverrideBuilder;
@@ -137,11 +137,11 @@ fn each_command<'a>(analysis: &'a Analysis, cwd: &Path, mut look: impl FnMut(&'a
 }
 
 /// The files that a line names.
-pub(super) fn named(analysis: &Analysis, places: &Places<'_>) -> Vec<NamedFile> {
+pub(super) fn named(analysis: &Analysis, places: &PathRoots<'_>) -> Vec<NamedFile> {
     let mut found: Vec<NamedFile> = Vec::new();
     let mut left = MAX_WORDS;
     let mut add = |text: &str, cwd: &Path, by: Use| {
-        let Ok(seen) = path::look(text, &Places { cwd, ..*places }) else { return };
+        let Ok(seen) = path::look(text, &PathRoots { cwd, ..*places }) else { return };
         // A message or a program's text is a word too: with blanks in it, it is a path only when there is such a file.
         if text.contains(char::is_whitespace)
             && !seen.views.iter().any(|view| view.symlink_metadata().is_ok())
@@ -333,7 +333,7 @@ struct Budget {
 /// are about from it, so that only what git keeps elsewhere is of interest.
 pub(super) fn reached(
     analysis: &Analysis,
-    places: &Places<'_>,
+    places: &PathRoots<'_>,
     rules: &FileRules,
     is_masked: bool,
     history: &FilesInCommits,
@@ -357,7 +357,7 @@ fn by_command(
     words: &[Word],
     cwd: &Path,
     rules: &FileRules,
-    places: &Places<'_>,
+    places: &PathRoots<'_>,
     budget: &mut Budget,
 ) -> Reached {
     let search = search_of(words);
@@ -445,7 +445,7 @@ fn by_git(
     words: &[Word],
     cwd: &Path,
     rules: &FileRules,
-    places: &Places<'_>,
+    places: &PathRoots<'_>,
     history: &FilesInCommits,
 ) -> Reached {
     let printed = printed_by(words);
@@ -492,7 +492,7 @@ fn walk(
     depth: Option<usize>,
     visit: &dyn Fn(&Path, bool) -> bool,
     rules: &FileRules,
-    places: &Places<'_>,
+    places: &PathRoots<'_>,
     budget: &mut Budget,
 ) -> Reached {
     let inside: Inside = rules.inside(root);
@@ -507,7 +507,7 @@ fn walk(
         let _ = overrides.add(glob);
     }
     let Ok(overrides) = overrides.build() else { return Reached::TooMuch(shown(root)) };
-    let selection = Selection {
+    let selection = WalkFilter {
         hidden: search.hidden,
         dot_ignore: !search.ignored,
         git_ignore: !search.ignored,

@@ -8,12 +8,12 @@ fn judge(rules: &RuleSet, command: &str, mode: Mode) -> Verdict {
     let args = json!({ "command": command });
     let place = Path::new("/nowhere/at/all");
     let question =
-        Question { tool: "Bash", args: &args, cwd: place, workspace: place, home: None, primary: None };
+        CallRequest { tool: "Bash", args: &args, cwd: place, workspace: place, home: None, primary: None };
     evaluate_in(rules, &question, mode)
 }
 
 fn read(text: &str) -> Result<RuleSet, String> {
-    RuleSet::read(text, Format::Yaml, Layer::User, "permissions.yaml").map_err(|error| error.to_string())
+    RuleSet::read(text, RuleFormat::Yaml, Layer::User, "permissions.yaml").map_err(|error| error.to_string())
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_deny_or_ask_under_a_misspelt_tool_is_refused_with_its_place() {
     }
     let mut refused = RuleSet::from_patterns(Layer::User, ToolPermissionBehavior::Allow, ["Bash"]).unwrap();
     refused.refuse("x");
-    assert_eq!(judge(&refused, "ls", Mode::Yolo).decision, Decision::Ask(AskKind::BrokenRules));
+    assert_eq!(judge(&refused, "ls", Mode::Yolo).decision, VerdictKind::Ask(AskKind::BrokenRules));
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn an_empty_word_can_stand_in_a_rule() {
     let rule = format!("Bash(mytool {} *)", super::grant::pattern_word(""));
     assert_eq!(rule, "Bash(mytool '' *)");
     let rules = RuleSet::from_flags(&[&rule], &[]).unwrap();
-    assert_eq!(judge(&rules, "mytool '' f", Mode::Ask).decision, Decision::Allow);
-    assert_ne!(judge(&rules, "mytool f f", Mode::Ask).decision, Decision::Allow);
+    assert_eq!(judge(&rules, "mytool '' f", Mode::Ask).decision, VerdictKind::Allow);
+    assert_ne!(judge(&rules, "mytool f f", Mode::Ask).decision, VerdictKind::Allow);
 }
 
 /// In yolo nothing but a deny stands between a command and its start.
@@ -130,7 +130,7 @@ fn an_unknown_program_with_a_denied_one_among_its_words_is_undecided() {
         "BASH_ENV=/tmp/rm bash f",
     ] {
         let verdict = judge(&rules, command, Mode::Yolo);
-        if !matches!(verdict.decision, Decision::Ask(AskKind::Undecided) | Decision::Deny) {
+        if !matches!(verdict.decision, VerdictKind::Ask(AskKind::Undecided) | VerdictKind::Deny) {
             wrong.push(format!("{command}: {verdict:?}"));
         }
     }
@@ -153,7 +153,7 @@ fn an_unknown_program_with_a_denied_one_among_its_words_is_undecided() {
     ] {
         let verdict = judge(&rules, command, Mode::Yolo);
         // `read` sets variables: with rules that deny, that asks.
-        if verdict.decision != Decision::Allow && !command.contains("read") {
+        if verdict.decision != VerdictKind::Allow && !command.contains("read") {
             wrong.push(format!("{command}: {verdict:?}"));
         }
     }
@@ -165,14 +165,14 @@ fn an_unknown_program_with_a_denied_one_among_its_words_is_undecided() {
         (deny("Bash(git push *)"), "prlimit git push"),
     ] {
         let verdict = judge(&rules, command, Mode::Yolo);
-        if verdict.decision == Decision::Allow {
+        if verdict.decision == VerdictKind::Allow {
             wrong.push(format!("{command}: {verdict:?}"));
         }
     }
     // A rule that names the program knows what it allows.
     let mut named = deny("Bash(rm *)");
     named.join(RuleSet::from_flags(&["Bash(prlimit *)"], &[]).unwrap());
-    assert_eq!(judge(&named, "prlimit rm x", Mode::Ask).decision, Decision::Allow);
+    assert_eq!(judge(&named, "prlimit rm x", Mode::Ask).decision, VerdictKind::Allow);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
@@ -240,7 +240,7 @@ fn git_is_guarded_where_only_a_shipped_rule_allowed_it() {
         let mut rules = shipped_rules();
         rules.join(RuleSet::from_flags(allow, &[]).unwrap());
         let verdict = judge(&rules, command, Mode::Ask);
-        assert_eq!(verdict.decision, Decision::Allow, "{command}: {}", verdict.why);
+        assert_eq!(verdict.decision, VerdictKind::Allow, "{command}: {}", verdict.why);
         verdict.guards_git
     };
     assert!(guards(&[], "git status"));

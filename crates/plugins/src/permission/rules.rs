@@ -62,7 +62,7 @@ impl fmt::Display for Layer {
 
 /// Where a rule was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
+pub struct RuleSource {
     /// Its layer.
     pub layer: Layer,
     /// The file, when it came from one.
@@ -82,10 +82,10 @@ pub struct GrantMark {
     pub is_limited: bool,
 }
 
-impl Origin {
+impl RuleSource {
     /// A rule that no file holds.
-    pub fn of(layer: Layer) -> Origin {
-        Origin { layer, file: None, line: None, grant: None }
+    pub fn of(layer: Layer) -> RuleSource {
+        RuleSource { layer, file: None, line: None, grant: None }
     }
 
     /// How gladly a rule is used: files and flags first, then grants, then grants whose uses are counted down.
@@ -98,7 +98,7 @@ impl Origin {
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for RuleSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.file, self.line) {
             (Some(file), Some(line)) => write!(f, "{file}:{line}"),
@@ -116,7 +116,7 @@ pub struct Rule {
     /// What it does with them.
     pub behavior: ToolPermissionBehavior,
     /// Where it was written.
-    pub origin: Origin,
+    pub origin: RuleSource,
     /// On which terms it asks.
     pub terms: Terms,
     /// What the kernel keeps a command to that it allows or asks about; [`Rule::profile`] has the default.
@@ -125,7 +125,7 @@ pub struct Rule {
 
 impl Rule {
     /// A rule without terms of its own.
-    pub fn new(pattern: Pattern, behavior: ToolPermissionBehavior, origin: Origin) -> Rule {
+    pub fn new(pattern: Pattern, behavior: ToolPermissionBehavior, origin: RuleSource) -> Rule {
         Rule { pattern, behavior, origin, terms: Terms::default(), sandbox: None }
     }
 
@@ -142,7 +142,7 @@ impl Rule {
     /// When the text is not a pattern.
     pub fn granted(pattern: &str) -> Result<Rule, PatternError> {
         let pattern = Pattern::parse(pattern)?;
-        Ok(Rule::new(pattern, ToolPermissionBehavior::Allow, Origin::of(Layer::Grant)))
+        Ok(Rule::new(pattern, ToolPermissionBehavior::Allow, RuleSource::of(Layer::Grant)))
     }
 }
 
@@ -179,7 +179,7 @@ impl RuleSet {
                 message,
                 pattern: text.to_owned(),
             })?;
-            set.push(Rule::new(pattern, behavior, Origin::of(layer)));
+            set.push(Rule::new(pattern, behavior, RuleSource::of(layer)));
         }
         Ok(set)
     }

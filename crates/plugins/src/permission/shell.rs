@@ -1,9 +1,9 @@
 //! Rules against the parts of a shell command.
 
-use super::evaluate::{Allowed, HeldProfiles, Question, SHELL_TOOL, excerpt, named};
+use super::evaluate::{Allowed, CallRequest, HeldProfiles, SHELL_TOOL, excerpt, named};
 use super::files::FileRules;
 use super::grant::{pattern_word, rule_for_prefix};
-use super::path::{self, Places};
+use super::path::{self, PathRoots};
 use super::protected;
 use super::rules::{Layer, Rule, RuleSet};
 use aye_core::contract::judgement::Profile;
@@ -205,7 +205,7 @@ fn is_safe_assignment(assignment: &Assignment) -> bool {
 pub(super) fn allowed<'r>(
     rules: &[&'r Rule],
     analysis: &Analysis,
-    question: &Question<'_>,
+    question: &CallRequest<'_>,
     all: &RuleSet,
     held: HeldProfiles,
 ) -> Result<Allowed<'r>, String> {
@@ -220,7 +220,7 @@ pub(super) fn allowed<'r>(
 fn allowed_by<'r>(
     rules: &[&'r Rule],
     analysis: &Analysis,
-    question: &Question<'_>,
+    question: &CallRequest<'_>,
     all: &RuleSet,
     held: HeldProfiles,
 ) -> Result<Allowed<'r>, String> {
@@ -292,7 +292,7 @@ fn runs_git(command: &Simple) -> bool {
 }
 
 /// Why a line asks whatever rules allow its commands, and what would allow it.
-pub(super) fn not_by_itself(why: &str, question: &Question<'_>) -> String {
+pub(super) fn not_by_itself(why: &str, question: &CallRequest<'_>) -> String {
     let line = question.args.get("command").and_then(serde_json::Value::as_str).unwrap_or_default();
     let exact = Pattern::literal(question.tool, "command", line).to_string();
     if exact.chars().count() <= MAX_RULE && line.lines().count() == 1 {
@@ -332,33 +332,38 @@ fn rule_for(words: &[&str], more: bool) -> Option<String> {
 }
 
 /// Whether an allow rule speaks about a command line or any command in it, whatever it then makes of it.
-pub(super) fn speaks_about(rule: &Rule, question: &Question<'_>, parts: &[Part<'_>]) -> bool {
+pub(super) fn speaks_about(rule: &Rule, question: &CallRequest<'_>, parts: &[CommandPart<'_>]) -> bool {
     rule.pattern.is_unconditional()
         || names_whole_line(rule, question)
         || parts.iter().any(|part| hits(rule, question, part, &mut |_| {}))
 }
 
 /// A command as rules see it.
-pub(super) struct Part<'a> {
+pub(super) struct CommandPart<'a> {
     texts: Vec<&'a str>,
     canonical: String,
 }
 
-impl<'a> Part<'a> {
-    pub(super) fn of(words: &'a [Word]) -> Part<'a> {
+impl<'a> CommandPart<'a> {
+    pub(super) fn of(words: &'a [Word]) -> CommandPart<'a> {
         let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
-        Part { canonical: canonical(&texts), texts }
+        CommandPart { canonical: canonical(&texts), texts }
     }
 
     /// Every command of a line that is one.
-    pub(super) fn all(analysis: &'a Analysis) -> Vec<Part<'a>> {
+    pub(super) fn all(analysis: &'a Analysis) -> Vec<CommandPart<'a>> {
         let commands = analysis.commands.iter().filter(|command| !command.words.is_empty());
-        commands.map(|command| Part::of(&command.words)).collect()
+        commands.map(|command| CommandPart::of(&command.words)).collect()
     }
 }
 
 /// Whether a rule matches a command by its words; `look` is handed what matched.
-fn hits(rule: &Rule, question: &Question<'_>, part: &Part<'_>, look: &mut dyn FnMut(&Looked<'_>)) -> bool {
+fn hits(
+    rule: &Rule,
+    question: &CallRequest<'_>,
+    part: &CommandPart<'_>,
+    look: &mut dyn FnMut(&Looked<'_>),
+) -> bool {
     let test = &mut |looked: Looked<'_>| {
         if looked.key != Some("command") {
             return looked.holds();
@@ -369,7 +374,7 @@ fn hits(rule: &Rule, question: &Question<'_>, part: &Part<'_>, look: &mut dyn Fn
     rule.pattern.matches_by(question.tool, question.args, Some("command"), Quantifier::Every, test)
 }
 
-fn names_whole_line(rule: &Rule, question: &Question<'_>) -> bool {
+fn names_whole_line(rule: &Rule, question: &CallRequest<'_>) -> bool {
     let Args::All(conditions) = rule.pattern.args() else { return false };
     let is_exact = |c: &aye_pattern::Condition| {
         c.path.single_key() == Some("command") && !c.negated && matches!(c.matcher, Matcher::Exact(_))
@@ -381,7 +386,7 @@ fn names_whole_line(rule: &Rule, question: &Question<'_>) -> bool {
 /// The walk over the commands of a plain line.
 struct Walk<'w, 'r> {
     rules: &'w [&'r Rule],
-    question: &'w Question<'w>,
+    question: &'w CallRequest<'w>,
     all: &'w RuleSet,
     /// Those of them that are about files; made when a word looks like a file.
     files: OnceCell<FileRules>,
@@ -443,7 +448,7 @@ impl<'r> Walk<'_, 'r> {
         if target.text.split('/').any(|part| part == "..") {
             return Err(format!("where `cd {}` leads is not certain", target.text));
         }
-        let places = Places { cwd: &self.at, ..self.question.places() };
+        let places = PathRoots { cwd: &self.at, ..self.question.places() };
         let seen = path::look(&target.text, &places).map_err(|why| why.to_string())?;
         if seen.is_dangling || !seen.is_inside {
             return Err(format!("`cd {}` leaves the workspace", target.text));
@@ -472,7 +477,7 @@ impl<'r> Walk<'_, 'r> {
         }
         // Where a name starts with a dash, a pattern becomes an option.
         let glob = words.iter().find(|word| is_glob(word)).filter(|_| !globs_are_harmless(program));
-        let part = Part::of(words);
+        let part = CommandPart::of(words);
         let mut why = match glob {
             Some(word) => doubt(word),
             None => not_covered(&excerpt(&part.canonical), rule_for_any(words)),
@@ -566,7 +571,7 @@ impl<'r> Walk<'_, 'r> {
 
     /// What comes with aye reads only inside the workspace, and nothing that a rule wants to be asked about.
     fn stays_inside(&self, words: &[Word]) -> Result<(), String> {
-        let places = Places { cwd: &self.at, ..self.question.places() };
+        let places = PathRoots { cwd: &self.at, ..self.question.places() };
         let program = words[0].text.as_str();
         let texts = no_files(words);
         for (i, word) in words.iter().enumerate().skip(1) {
@@ -608,7 +613,7 @@ impl<'r> Walk<'_, 'r> {
     /// True when reading the file would be asked about or denied.
     fn is_guarded(&self, text: &str) -> bool {
         let files = self.files.get_or_init(|| FileRules::of(self.all, &self.question.places()));
-        let places = Places { cwd: &self.at, ..self.question.places() };
+        let places = PathRoots { cwd: &self.at, ..self.question.places() };
         path::look(text, &places).is_ok_and(|seen| files.restricts_reading(&seen.forms))
     }
 }

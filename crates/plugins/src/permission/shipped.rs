@@ -1,6 +1,6 @@
 //! The rules that come with aye.
 
-use super::rules::{Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
+use super::rules::{Layer, Rule, RuleSet, RuleSource, ToolPermissionBehavior};
 use aye_pattern::Pattern;
 
 /// What `permissions.yaml` says. The YAML and its examples would be half of every start; here a line is the rule's line
@@ -33,20 +33,20 @@ fn rule_of(row: &str) -> Option<Rule> {
         _ => return None,
     };
     let file = Some(SHIPPED_NAME.to_owned());
-    let origin = Origin { layer: Layer::Shipped, file, line: Some(line.parse().ok()?), grant: None };
+    let origin = RuleSource { layer: Layer::Shipped, file, line: Some(line.parse().ok()?), grant: None };
     Some(Rule::new(Pattern::parse_own(pattern).ok()?, behavior, origin))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::file::Format;
+    use super::super::file::RuleFormat;
     use super::{Layer, RuleSet, SHIPPED_NAME, TABLE, shipped_rules};
 
     /// Checks patterns and examples with the reader of everybody's files. `AYE_BLESS=1` writes the table.
     #[test]
     fn a_start_reads_what_the_file_says() {
         let file = include_str!("../../../../permissions.yaml");
-        let checked = RuleSet::read(file, Format::Yaml, Layer::Shipped, SHIPPED_NAME).unwrap();
+        let checked = RuleSet::read(file, RuleFormat::Yaml, Layer::Shipped, SHIPPED_NAME).unwrap();
         let row = |rule: &super::Rule| {
             format!("{}\t{}\t{}\n", rule.origin.line.unwrap(), rule.behavior, rule.pattern)
         };

@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// How many calls have which verdict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
+pub struct VerdictCounts {
     /// They run.
     pub allowed: u64,
     /// A person is asked.
@@ -22,7 +22,7 @@ pub struct Tally {
     pub errors: u64,
 }
 
-impl Tally {
+impl VerdictCounts {
     fn count(&mut self, ruling: Ruling) {
         match ruling {
             Ruling::Allow => self.allowed += 1,
@@ -56,9 +56,9 @@ pub enum Difference {
 pub struct Simulation {
     verdicts: Vec<Verdict>,
     /// What the rules would have done.
-    pub tally: Tally,
+    pub tally: VerdictCounts,
     /// What happened at the first gate then.
-    pub then: Tally,
+    pub then: VerdictCounts,
     /// Calls that go against what was decided, as places in [`Past::calls`], oldest first.
     pub differences: Vec<(Difference, usize)>,
     /// Calls that ran without a question then, and would be asked about.
@@ -86,8 +86,8 @@ pub fn simulate(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Simulation
     let all: Vec<usize> = (0..past.questions.len()).collect();
     let mut simulation = Simulation {
         verdicts: past.judge(rules, &all, home),
-        tally: Tally::default(),
-        then: Tally::default(),
+        tally: VerdictCounts::default(),
+        then: VerdictCounts::default(),
         differences: Vec::new(),
         asked_more: 0,
         denied_more: 0,

@@ -1,11 +1,11 @@
 //! The fewest rules that would have answered what a person always answered in the same way.
 
-use super::evaluate::{Decision, HeldProfiles, Prepared, SHELL_TOOL, evaluate, known_primary};
+use super::evaluate::{HeldProfiles, PreparedCall, SHELL_TOOL, VerdictKind, evaluate, known_primary};
 use super::file::{PermissionRuleEntry, PermissionRulesConfig};
 use super::files::may_bind;
 use super::grant::propose_grants;
 use super::past::Past;
-use super::rules::{Layer, Origin, Rule, RuleSet, ToolPermissionBehavior as Behavior};
+use super::rules::{Layer, Rule, RuleSet, RuleSource, ToolPermissionBehavior as Behavior};
 use aye_core::contract::audit::PastAnswer;
 use aye_core::contract::display::is_unsafe;
 use aye_core::contract::judgement::Ruling;
@@ -73,7 +73,7 @@ struct Search<'a> {
     home: Option<&'a Path>,
     answers: BTreeMap<usize, Answers>,
     /// The questions that were answered, looked at once. One that makes no sense is not there.
-    seen: BTreeMap<usize, Prepared<'a>>,
+    seen: BTreeMap<usize, PreparedCall<'a>>,
 }
 
 /// Looks for them. `rules` are those in force: what they answer already is no question any more.
@@ -92,9 +92,9 @@ pub fn suggest(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Suggestions
     }
     let all: Vec<usize> = (0..past.questions.len()).collect();
     let verdicts = past.judge(rules, &all, home);
-    let is_open = |question: &usize| matches!(verdicts[*question].decision, Decision::Ask(_));
+    let is_open = |question: &usize| matches!(verdicts[*question].decision, VerdictKind::Ask(_));
     let prepare = |question: &usize| {
-        Some((*question, Prepared::of(&past.question(*question, home)).ok()?.held_by(HeldProfiles::ALL)))
+        Some((*question, PreparedCall::of(&past.question(*question, home)).ok()?.held_by(HeldProfiles::ALL)))
     };
     let seen = answers.keys().filter_map(prepare).collect();
     let mut search = Search { past, base: rules.clone(), home, answers, seen };
@@ -109,7 +109,7 @@ pub fn suggest(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Suggestions
         .iter()
         .copied()
         .filter(|question| {
-            verdicts[*question].decision == Decision::Allow
+            verdicts[*question].decision == VerdictKind::Allow
                 || search.answers.get(question).is_some_and(|a| a.yes + a.changed > 0)
         })
         .collect();
@@ -118,10 +118,10 @@ pub fn suggest(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Suggestions
         kept.iter().all(|question| {
             !search.may_reach(&more.rule, *question)
                 || match search.decision(&with, *question) {
-                    Decision::Deny | Decision::Error => false,
+                    VerdictKind::Deny | VerdictKind::Error => false,
                     // It must not raise a doubt where there was none either.
-                    Decision::Ask(_) => verdicts[*question].decision != Decision::Allow,
-                    Decision::Allow => true,
+                    VerdictKind::Ask(_) => verdicts[*question].decision != VerdictKind::Allow,
+                    VerdictKind::Allow => true,
                 }
         })
     });
@@ -132,22 +132,22 @@ pub fn suggest(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Suggestions
     let refused: Vec<usize> = (search.answers.iter())
         .filter(|(_, answers)| answers.no + answers.changed > 0)
         .map(|(question, _)| *question)
-        .filter(|question| search.decision(rules, *question) != Decision::Allow)
+        .filter(|question| search.decision(rules, *question) != VerdictKind::Allow)
         .collect();
     // Safe without the denials too: a person may take over the one and not the other.
     let allows = search.choose(&allowed, Behavior::Allow, &|search, chosen, more| {
         let with = with(rules, chosen, Some(more));
         refused.iter().all(|question| {
             !more.rule.pattern.matches_tool(&search.past.questions[*question].tool)
-                || search.decision(&with, *question) != Decision::Allow
+                || search.decision(&with, *question) != VerdictKind::Allow
         })
     });
     let with = with(&search.base, &allows, None);
-    let answered = |questions: &BTreeMap<usize, u64>, decision: Decision| -> u64 {
+    let answered = |questions: &BTreeMap<usize, u64>, decision: VerdictKind| -> u64 {
         let done = questions.iter().filter(|(question, _)| search.decision(&with, **question) == decision);
         done.map(|(_, count)| count).sum()
     };
-    let saved = answered(&declined, Decision::Deny) + answered(&allowed, Decision::Allow);
+    let saved = answered(&declined, VerdictKind::Deny) + answered(&allowed, VerdictKind::Allow);
     let rules = denies.into_iter().chain(allows).map(|candidate| search.finish(candidate)).collect();
     Suggestions { asked, saved, rules }
 }
@@ -164,7 +164,7 @@ fn with(base: &RuleSet, rules: &[Candidate], more: Option<&Candidate>) -> RuleSe
 }
 
 impl Search<'_> {
-    fn decision(&self, rules: &RuleSet, question: usize) -> Decision {
+    fn decision(&self, rules: &RuleSet, question: usize) -> VerdictKind {
         match self.seen.get(&question) {
             Some(call) => call.verdict_by_words(rules, None).decision,
             None => evaluate(rules, &self.past.question(question, self.home)).decision,
@@ -208,7 +208,7 @@ impl Search<'_> {
                 // As it will be read from the file; what cannot be read is not suggested.
                 let Ok(parsed) = Pattern::parse(&pattern) else { continue };
                 let candidate = found.entry(pattern).or_insert_with(|| Candidate {
-                    rule: Rule::new(parsed, behavior, Origin::of(Layer::User)),
+                    rule: Rule::new(parsed, behavior, RuleSource::of(Layer::User)),
                     text,
                     breadth,
                     own: BTreeSet::new(),
@@ -229,7 +229,7 @@ impl Search<'_> {
         behavior: Behavior,
         is_right: &IsRight<'_>,
     ) -> Vec<Candidate> {
-        let wanted = if behavior == Behavior::Deny { Decision::Deny } else { Decision::Allow };
+        let wanted = if behavior == Behavior::Deny { VerdictKind::Deny } else { VerdictKind::Allow };
         let mut candidates = self.candidates(questions, behavior);
         let is_wide = candidates.len() * questions.len() > PAIRS;
         for candidate in &mut candidates {
@@ -282,7 +282,7 @@ impl Search<'_> {
     }
 
     /// Takes away every rule without which the others answer as much.
-    fn prune(&self, chosen: &mut Vec<Candidate>, questions: &BTreeMap<usize, u64>, wanted: Decision) {
+    fn prune(&self, chosen: &mut Vec<Candidate>, questions: &BTreeMap<usize, u64>, wanted: VerdictKind) {
         let answered = |set: &RuleSet| -> Vec<usize> {
             questions.keys().copied().filter(|question| self.decision(set, *question) == wanted).collect()
         };

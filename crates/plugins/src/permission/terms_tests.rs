@@ -6,7 +6,7 @@ use aye_core::contract::terms::{Notify, Terms};
 use serde_json::json;
 
 fn read(text: &str, layer: Layer) -> Result<RuleSet, String> {
-    RuleSet::read(text, Format::Yaml, layer, "p.yaml").map_err(|error| error.to_string())
+    RuleSet::read(text, RuleFormat::Yaml, layer, "p.yaml").map_err(|error| error.to_string())
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn place() -> Place {
 
 impl Place {
     fn judge(&self, rules: &RuleSet, tool: &str, args: Value, mode: Mode) -> Verdict {
-        let question = Question {
+        let question = CallRequest {
             tool,
             args: &args,
             cwd: &self.root,
@@ -52,7 +52,7 @@ impl Place {
     }
 
     fn proposals(&self, tool: &str, args: Value) -> Vec<String> {
-        let question = Question {
+        let question = CallRequest {
             tool,
             args: &args,
             cwd: &self.root,
@@ -413,7 +413,7 @@ fn broken_rules_make_everything_ask_but_keep_denials() {
     assert_eq!(place.word(&rules, "Bash", json!({"command": "ls"})), "ask");
     assert_eq!(place.word(&rules, "Bash", json!({"command": "rm x"})), "deny");
     let yolo = place.judge(&rules, "Bash", json!({"command": "ls"}), Mode::Yolo);
-    assert_eq!(yolo.decision, Decision::Ask(AskKind::BrokenRules));
+    assert_eq!(yolo.decision, VerdictKind::Ask(AskKind::BrokenRules));
 }
 
 #[test]
@@ -448,10 +448,10 @@ fn plan_mode_runs_lines_that_only_read_by_shipped_rules() {
     assert!(why.contains("plan mode is read-only") && why.contains("`touch x`"), "{why}");
     // A default that allows everything does not either, and rules that could not be read allow nothing.
     rules.set_default(ToolPermissionBehavior::Allow);
-    assert_eq!(bash(&rules, "touch x").decision, Decision::Deny);
+    assert_eq!(bash(&rules, "touch x").decision, VerdictKind::Deny);
     assert_eq!(bash(&rules, "ls src").grants, []);
     rules.refuse("permissions.yaml:3: x");
-    assert_eq!(bash(&rules, "ls src").decision, Decision::Deny);
+    assert_eq!(bash(&rules, "ls src").decision, VerdictKind::Deny);
 }
 
 #[test]
@@ -480,7 +480,10 @@ fn modes() {
     assert_eq!(bash(&rules, "touch x", Mode::AcceptEdits), "ask");
     assert_eq!(edit("src/main.rs", Mode::Plan), "deny");
     assert_eq!(bash(&rules, "ls", Mode::Plan), "deny");
-    assert_eq!(place.judge(&rules, "Read", json!({"file_path": "x"}), Mode::Plan).decision, Decision::Allow);
+    assert_eq!(
+        place.judge(&rules, "Read", json!({"file_path": "x"}), Mode::Plan).decision,
+        VerdictKind::Allow
+    );
     for (path, want) in [
         ("src/main.rs", "allow"),
         ("src/a/x", "ask"),
@@ -574,13 +577,13 @@ fn a_granted_proposal_allows_what_it_was_proposed_for() {
             let mut rules = RuleSet::new();
             rules.grant(&pattern).unwrap();
             let verdict = place.judge(&rules, tool, args.clone(), Mode::Ask);
-            assert_eq!(verdict.decision, Decision::Allow, "{pattern}: {}", verdict.why);
+            assert_eq!(verdict.decision, VerdictKind::Allow, "{pattern}: {}", verdict.why);
         }
     }
 }
 
 fn refused(text: &str) -> String {
-    RuleSet::read(text, Format::Yaml, Layer::User, "p.yaml").unwrap_err().to_string()
+    RuleSet::read(text, RuleFormat::Yaml, Layer::User, "p.yaml").unwrap_err().to_string()
 }
 
 #[test]
@@ -623,7 +626,7 @@ fn files_with_mistakes_are_refused_with_their_line() {
         assert!(!error.contains('\n'), "{error:?}");
     }
     let json =
-        |text: &str| RuleSet::read(text, Format::Json, Layer::User, "p.json").map_err(|e| e.to_string());
+        |text: &str| RuleSet::read(text, RuleFormat::Json, Layer::User, "p.json").map_err(|e| e.to_string());
     assert!(json("{\"rules\":[],}").unwrap_err().starts_with("p.json:1: not JSON"));
     assert!(json("{\"rules\":[],\"rules\":[]}").is_err());
     assert!(json("{\"rules\":[{\"tool\":123,\"behavior\":\"deny\"}]}").is_err());
@@ -638,11 +641,11 @@ fn files_with_mistakes_are_refused_with_their_line() {
 #[test]
 fn files_that_are_fine() {
     for text in ["", "\n", "# nothing\n", "---\n", "rules:\n", "rules: []\n", "{}\n", "\u{feff}rules: []\n"] {
-        let set = RuleSet::read(text, Format::Yaml, Layer::User, "p.yaml").unwrap();
+        let set = RuleSet::read(text, RuleFormat::Yaml, Layer::User, "p.yaml").unwrap();
         assert_eq!((set.default_behavior(), set.rules().len()), (ToolPermissionBehavior::Ask, 0), "{text:?}");
     }
     let text = "default_behavior: deny\nrules:\n  - tool: \"no\"\n    behavior: deny\n  - tool: Bash(npm *)\n    behavior: allow\n    match: npm test\n    not_match: [npm exec x, {command: 'npm test; x'}]\n  - {tool: mcp__*, behavior: ask, match: [mcp__a__b], not_match: [Read]}\n";
-    let set = RuleSet::read(text, Format::Yaml, Layer::Project, "p.yaml").unwrap();
+    let set = RuleSet::read(text, RuleFormat::Yaml, Layer::Project, "p.yaml").unwrap();
     let origins: Vec<String> = set.rules().iter().map(|rule| rule.origin.to_string()).collect();
     assert_eq!(origins, ["p.yaml:3", "p.yaml:5", "p.yaml:9"]);
     assert_eq!(set.default_behavior(), ToolPermissionBehavior::Deny);
@@ -747,15 +750,15 @@ proptest! {
         let mut rules = set(&["Bash(ls *)", "Bash(echo *)"], &[], &["Bash(rm *)"]);
         rules.set_default(ToolPermissionBehavior::Allow);
         let args = json!({ "command": command });
-        let question = Question { tool: "Bash", args: &args, cwd: Path::new("/w"), workspace: Path::new("/w"), home: None, primary: None };
+        let question = CallRequest { tool: "Bash", args: &args, cwd: Path::new("/w"), workspace: Path::new("/w"), home: None, primary: None };
         let verdict = evaluate(&rules, &question);
-        prop_assert!(verdict.decision != Decision::Allow, "{command}: {verdict:?}");
+        prop_assert!(verdict.decision != VerdictKind::Allow, "{command}: {verdict:?}");
         let analysis = aye_pattern::shell::analyse(&command);
         // Where the grammar cannot read on (`! if …` in an inner text) a question is all that is left.
         let is_read = analysis.unreadable.is_none()
             && analysis.undecided.is_none_or(|why| why.contains("function is defined"));
         if is_read {
-            prop_assert_eq!(verdict.decision, Decision::Deny, "{}", command);
+            prop_assert_eq!(verdict.decision, VerdictKind::Deny, "{}", command);
         }
     }
 
@@ -768,8 +771,8 @@ proptest! {
         let command = parts.concat();
         let rules = set(&["Bash(ls *)"], &[], &[]);
         let args = json!({ "command": command });
-        let question = Question { tool: "Bash", args: &args, cwd: Path::new("/w"), workspace: Path::new("/w"), home: None, primary: None };
-        if evaluate(&rules, &question).decision == Decision::Allow {
+        let question = CallRequest { tool: "Bash", args: &args, cwd: Path::new("/w"), workspace: Path::new("/w"), home: None, primary: None };
+        if evaluate(&rules, &question).decision == VerdictKind::Allow {
             let analysis = aye_pattern::shell::analyse(&command);
             for found in &analysis.commands {
                 prop_assert_eq!(found.program(), Some("ls"), "{}", command);

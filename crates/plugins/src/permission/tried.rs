@@ -1,15 +1,17 @@
 //! What was made of a call, for the record: every rule that was tried, and what the call can do.
 
-use super::evaluate::{Decision, Judge, Prepared, Question, Subject, Verdict, edits_inside, is_file_edit};
+use super::evaluate::{
+    CallRequest, CallSubject, Judge, PreparedCall, Verdict, VerdictKind, edits_inside, is_file_edit,
+};
 use super::mode::{Mode, is_read_only};
 use super::rules::{Rule, RuleSet, ToolPermissionBehavior as Behavior};
-use super::shell::{self, Hit, Part};
+use super::shell::{self, CommandPart, Hit};
 use aye_core::contract::judgement::{Judgement, Risk, Ruling, SandboxOpening, TriedRule};
 use aye_core::contract::terms::Terms;
 use aye_core::contract::tool::ToolClass;
 use aye_pattern::shell::effect;
 
-impl Prepared<'_> {
+impl PreparedCall<'_> {
     /// Every rule about the tool, in order, and whether it matched: for a shell command, any part of it.
     pub fn tried(&self, rules: &RuleSet) -> Vec<TriedRule> {
         let judge = self.judge(rules, None);
@@ -46,10 +48,10 @@ impl Prepared<'_> {
         terms
     }
 
-    fn parts(&self) -> Vec<Part<'_>> {
+    fn parts(&self) -> Vec<CommandPart<'_>> {
         match &self.subject {
-            Subject::Shell(analysis) => Part::all(analysis),
-            Subject::File { .. } | Subject::Other => Vec::new(),
+            CallSubject::Shell(analysis) => CommandPart::all(analysis),
+            CallSubject::File { .. } | CallSubject::Other => Vec::new(),
         }
     }
 
@@ -60,16 +62,16 @@ impl Prepared<'_> {
 }
 
 /// Whether a rule about the tool matches, or may.
-fn speaks(judge: &Judge<'_>, rule: &Rule, parts: &[Part<'_>]) -> bool {
+fn speaks(judge: &Judge<'_>, rule: &Rule, parts: &[CommandPart<'_>]) -> bool {
     match (rule.behavior, judge.subject) {
         (Behavior::Deny | Behavior::Ask, _) => judge.restricts(rule) != Hit::No,
-        (Behavior::Allow, Subject::Shell(_)) => shell::speaks_about(rule, judge.question, parts),
-        (Behavior::Allow, Subject::File { .. } | Subject::Other) => judge.permits(rule),
+        (Behavior::Allow, CallSubject::Shell(_)) => shell::speaks_about(rule, judge.question, parts),
+        (Behavior::Allow, CallSubject::File { .. } | CallSubject::Other) => judge.permits(rule),
     }
 }
 
-fn risk(question: &Question<'_>, subject: Option<&Subject>, class: Option<ToolClass>) -> Risk {
-    if let Some(Subject::Shell(analysis)) = subject {
+fn risk(question: &CallRequest<'_>, subject: Option<&CallSubject>, class: Option<ToolClass>) -> Risk {
+    if let Some(CallSubject::Shell(analysis)) = subject {
         return effect(analysis);
     }
     if is_file_edit(question.tool) {
@@ -86,8 +88,8 @@ fn risk(question: &Question<'_>, subject: Option<&Subject>, class: Option<ToolCl
 
 /// The record of a verdict.
 pub(super) fn judgement(
-    question: &Question<'_>,
-    call: Option<&Prepared<'_>>,
+    question: &CallRequest<'_>,
+    call: Option<&PreparedCall<'_>>,
     rules: &RuleSet,
     verdict: &Verdict,
     mode: Mode,
@@ -96,10 +98,10 @@ pub(super) fn judgement(
     let mut grants = verdict.grants.iter().map(|grant| grant.id.clone());
     Judgement {
         ruling: match verdict.decision {
-            Decision::Allow => Ruling::Allow,
-            Decision::Ask(_) => Ruling::Ask,
-            Decision::Deny => Ruling::Deny,
-            Decision::Error => Ruling::Error,
+            VerdictKind::Allow => Ruling::Allow,
+            VerdictKind::Ask(_) => Ruling::Ask,
+            VerdictKind::Deny => Ruling::Deny,
+            VerdictKind::Error => Ruling::Error,
         },
         rule: verdict.rule.clone(),
         origin: verdict.origin.clone(),

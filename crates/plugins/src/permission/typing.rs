@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::evaluate::{AskKind, Decision, Question, SHELL_TOOL, Verdict};
+use super::evaluate::{AskKind, CallRequest, SHELL_TOOL, Verdict, VerdictKind};
 use super::mode::Mode;
 use super::rules::RuleSet;
 use aye_core::contract::display::visible_line;
@@ -46,7 +46,7 @@ pub(super) fn started(info: &ToolCallInfo, result: &ToolResult) -> Option<(Strin
 /// sandbox, unless rules of the user's own deny commands or ask about some: what is typed may be one.
 pub(super) fn typed(
     verdict: Verdict,
-    question: &Question<'_>,
+    question: &CallRequest<'_>,
     known: &[(String, Profile)],
     rules: &RuleSet,
     mode: Mode,
@@ -55,14 +55,14 @@ pub(super) fn typed(
         return verdict;
     }
     let kind = match verdict.decision {
-        Decision::Ask(kind) => kind,
-        Decision::Allow
+        VerdictKind::Ask(kind) => kind,
+        VerdictKind::Allow
             if mode == Mode::Yolo && verdict.rule.is_none() && rules.restricts_own(SHELL_TOOL) =>
         {
             let why = "what is typed may be a command that a rule denies or asks about";
-            return Verdict::new(Decision::Ask(AskKind::Undecided), why);
+            return Verdict::new(VerdictKind::Ask(AskKind::Undecided), why);
         }
-        Decision::Allow | Decision::Deny | Decision::Error => return verdict,
+        VerdictKind::Allow | VerdictKind::Deny | VerdictKind::Error => return verdict,
     };
     let id = question.args.get("bash_id").and_then(Value::as_str).unwrap_or_default();
     let profile = known.iter().find(|(known, _)| known == id).map(|(_, profile)| *profile);
@@ -74,7 +74,7 @@ pub(super) fn typed(
     };
     let is_kept = matches!(profile, Some(Profile::Read | Profile::Workspace));
     if mode == Mode::Auto && kind == AskKind::Default && is_kept && !rules.restricts_own(SHELL_TOOL) {
-        return Verdict::new(Decision::Allow, format!("auto mode: {place}"));
+        return Verdict::new(VerdictKind::Allow, format!("auto mode: {place}"));
     }
     Verdict { why: format!("{}; {place}", verdict.why), ..verdict }
 }
@@ -85,7 +85,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::file::Format;
+    use super::super::file::RuleFormat;
     use super::super::mode::evaluate_in;
     use super::super::rules::Layer;
     use super::super::shipped::shipped_rules;
@@ -93,11 +93,13 @@ mod tests {
 
     fn judge(text: &str, mode: Mode, id: &str) -> Verdict {
         let mut rules = shipped_rules();
-        rules.join(RuleSet::read(text, Format::Yaml, Layer::User, "permissions.yaml").expect("it is valid"));
+        rules.join(
+            RuleSet::read(text, RuleFormat::Yaml, Layer::User, "permissions.yaml").expect("it is valid"),
+        );
         let args = json!({"bash_id": id, "text": "y\n"});
         let (cwd, workspace) = (Path::new("/w"), Path::new("/w"));
         let question =
-            Question { tool: INPUT_TOOL, args: &args, cwd, workspace, home: None, primary: Some("text") };
+            CallRequest { tool: INPUT_TOOL, args: &args, cwd, workspace, home: None, primary: Some("text") };
         let known = [("b1".to_owned(), Profile::Workspace), ("b2".to_owned(), Profile::Outside)];
         typed(evaluate_in(&rules, &question, mode), &question, &known, &rules, mode)
     }
@@ -110,42 +112,42 @@ mod tests {
             ("b3", "nobody knows whether b3 runs in the sandbox"),
         ] {
             let verdict = judge("rules: []", Mode::Ask, id);
-            assert_eq!(verdict.decision, Decision::Ask(AskKind::Default));
+            assert_eq!(verdict.decision, VerdictKind::Ask(AskKind::Default));
             assert!(verdict.why.ends_with(place), "{}", verdict.why);
         }
         assert_eq!(
             judge("rules: [{tool: BashInput, behavior: allow}]", Mode::Ask, "b2").decision,
-            Decision::Allow
+            VerdictKind::Allow
         );
         assert_eq!(
             judge("rules: [{tool: BashInput, behavior: deny}]", Mode::Auto, "b1").decision,
-            Decision::Deny
+            VerdictKind::Deny
         );
     }
 
     #[test]
     fn auto_covers_only_a_command_in_the_sandbox() {
         let auto = |rules: &str, id: &str| judge(rules, Mode::Auto, id).decision;
-        assert_eq!(auto("rules: []", "b1"), Decision::Allow);
+        assert_eq!(auto("rules: []", "b1"), VerdictKind::Allow);
         for id in ["b2", "b3"] {
-            assert_eq!(auto("rules: []", id), Decision::Ask(AskKind::Default), "{id}");
+            assert_eq!(auto("rules: []", id), VerdictKind::Ask(AskKind::Default), "{id}");
         }
         for behavior in ["ask", "deny"] {
             let rules = format!("rules: [{{tool: 'Bash(git push *)', behavior: {behavior}}}]");
-            assert_eq!(auto(&rules, "b1"), Decision::Ask(AskKind::Default), "{behavior}");
+            assert_eq!(auto(&rules, "b1"), VerdictKind::Ask(AskKind::Default), "{behavior}");
         }
-        assert_eq!(auto("rules: [{tool: BashInput, behavior: ask}]", "b1"), Decision::Ask(AskKind::Rule));
+        assert_eq!(auto("rules: [{tool: BashInput, behavior: ask}]", "b1"), VerdictKind::Ask(AskKind::Rule));
     }
 
     #[test]
     fn yolo_types_nothing_that_may_be_a_command_under_a_rule() {
         let yolo = |rules: &str| judge(rules, Mode::Yolo, "b2").decision;
-        assert_eq!(yolo("rules: []"), Decision::Allow);
+        assert_eq!(yolo("rules: []"), VerdictKind::Allow);
         for behavior in ["ask", "deny"] {
             let rules = format!("rules: [{{tool: 'Bash(rm *)', behavior: {behavior}}}]");
-            assert_eq!(yolo(&rules), Decision::Ask(AskKind::Undecided), "{behavior}");
+            assert_eq!(yolo(&rules), VerdictKind::Ask(AskKind::Undecided), "{behavior}");
             let rules = rules.replace("rules: [", "rules: [{tool: BashInput, behavior: allow}, ");
-            assert_eq!(yolo(&rules), Decision::Allow, "a rule says so");
+            assert_eq!(yolo(&rules), VerdictKind::Allow, "a rule says so");
         }
     }
 }

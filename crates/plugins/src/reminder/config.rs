@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::located::Node;
+use super::located::LocatedValue;
 use super::read::{self, ReminderConfigError};
 use super::rule::ReminderRule;
 use aye_core::contract::spec::PluginConfigKey;
@@ -144,7 +144,7 @@ impl ReminderRulesConfig {
     }
 
     /// What was read as rules has the shape.
-    fn of(node: &Node, file: &str) -> Result<Self, ReminderConfigError> {
+    fn of(node: &LocatedValue, file: &str) -> Result<Self, ReminderConfigError> {
         serde_json::from_value(node.value()).map_err(|error| ReminderConfigError::Invalid {
             at: format!("{file}:{}", node.line),
             message: error.to_string(),

@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
-use super::output::Seen;
+use super::output::ResultView;
 use super::read;
 use super::rule::ReminderRule;
 use super::{REMINDER_PLUGIN, ReminderConfigKey, RemindersFired};
@@ -60,7 +60,7 @@ impl PhaseHook for ReminderHook {
         let (Some(tool), Some(result)) = (&ctx.tool, &ctx.tool_result) else { return Ok(command) };
         let section = self.rules.of_section(&ctx.agent_spec)?;
         let step = ctx.progress.steps;
-        let seen = Seen::new(result);
+        let seen = ResultView::new(result);
         for (key, rule) in self.rules.own.iter().chain(section.iter()) {
             let last = ctx.state::<RemindersFired>().and_then(|fired| fired.get(key));
             // Twice in one step is once: the model reads all results of a step together.

@@ -9,7 +9,7 @@ use serde_saphyr::Spanned;
 
 /// A value and the line it begins on; 0 when nobody knows.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(super) struct LocatedValue {
     pub(super) line: u64,
     pub(super) shape: Shape,
 }
@@ -21,12 +21,12 @@ pub(super) enum Shape {
     Bool(bool),
     Number(Number),
     Text(String),
-    List(Vec<Node>),
+    List(Vec<LocatedValue>),
     /// The keys with the lines they stand on.
-    Map(Vec<(String, u64, Node)>),
+    Map(Vec<(String, u64, LocatedValue)>),
 }
 
-impl Node {
+impl LocatedValue {
     /// Reads a JSON text, strictly.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ fn bare(error: &serde_json::Error) -> String {
     words.split(" at line ").next().unwrap_or(&words).to_owned()
 }
 
-impl From<Spanned<Shape>> for Node {
+impl From<Spanned<Shape>> for LocatedValue {
     fn from(spanned: Spanned<Shape>) -> Self {
         Self { line: spanned.referenced.line(), shape: spanned.value }
     }

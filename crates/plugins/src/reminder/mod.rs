@@ -20,7 +20,7 @@ pub use config::{
     ContentEntry, FieldEntry, FieldsEntry, OutputEntry, OutputMatchEntry, ReminderConfigKey,
     ReminderMessageEntry, ReminderRuleEntry, ReminderRulesConfig, load_rules,
 };
-pub use output::{ContentMatcher, FieldMatcher, OutputMatcher, Seen, StatusMatcher};
+pub use output::{ContentMatcher, FieldMatcher, OutputMatcher, ResultView, StatusMatcher};
 pub use read::ReminderConfigError;
 pub use rule::{ReminderRule, ReminderTarget};
 pub use state::RemindersFired;

@@ -76,7 +76,7 @@ pub struct OutputMatcher {
 
 impl OutputMatcher {
     /// Whether a result is matched.
-    pub fn matches(&self, seen: &Seen<'_>) -> bool {
+    pub fn matches(&self, seen: &ResultView<'_>) -> bool {
         self.status.matches(seen.result.status)
             && match &self.content {
                 None => true,
@@ -89,13 +89,13 @@ impl OutputMatcher {
 }
 
 /// A result as several rules look at it: its text and its data are made once, and only when one asks.
-pub struct Seen<'a> {
+pub struct ResultView<'a> {
     result: &'a ToolResult,
     text: OnceCell<String>,
     data: OnceCell<Vec<Value>>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> ResultView<'a> {
     /// A result that nobody looked at yet.
     pub fn new(result: &'a ToolResult) -> Self {
         Self { result, text: OnceCell::new(), data: OnceCell::new() }

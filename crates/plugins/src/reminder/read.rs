@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::located::{Node, Shape};
+use super::located::{LocatedValue, Shape};
 use super::output::{ContentMatcher, FieldMatcher, OutputMatcher, StatusMatcher};
 use super::rule::{ReminderRule, ReminderTarget};
 use aye_pattern::{Matcher, Pattern, comparison_text};
@@ -102,19 +102,19 @@ pub(super) fn text_of(path: &Path) -> Read<(String, String)> {
     }
 }
 
-pub(super) fn parse(text: &str, file: &str) -> Read<Node> {
-    Node::read(text)
+pub(super) fn parse(text: &str, file: &str) -> Read<LocatedValue> {
+    LocatedValue::read(text)
         .map_err(|(line, message)| ReminderConfigError::Invalid { at: format!("{file}:{line}"), message })
 }
 
 /// The rules of an agent's section, or of data that has no file.
 pub(super) fn section(value: &Value) -> Read<Vec<ReminderRule>> {
-    rules(&Node::of(value), None)
+    rules(&LocatedValue::of(value), None)
 }
 
 /// The rules of a file.
-pub(super) fn rules(root: &Node, file: Option<&str>) -> Read<Vec<ReminderRule>> {
-    let mut reader = Reader { file, rule: None };
+pub(super) fn rules(root: &LocatedValue, file: Option<&str>) -> Read<Vec<ReminderRule>> {
+    let mut reader = RuleReader { file, rule: None };
     let [list] = reader.fields(root, "the reminders", ["rules"])?;
     let Some(list) = list else { return Ok(Vec::new()) };
     let Shape::List(items) = &list.shape else {
@@ -128,14 +128,14 @@ pub(super) fn rules(root: &Node, file: Option<&str>) -> Read<Vec<ReminderRule>> 
     Ok(rules)
 }
 
-struct Reader<'a> {
+struct RuleReader<'a> {
     file: Option<&'a str>,
     /// The rule that is being read.
     rule: Option<usize>,
 }
 
-impl Reader<'_> {
-    fn at(&self, node: &Node) -> String {
+impl RuleReader<'_> {
+    fn at(&self, node: &LocatedValue) -> String {
         self.at_line(node.line)
     }
 
@@ -147,21 +147,21 @@ impl Reader<'_> {
         }
     }
 
-    fn invalid(&self, node: &Node, message: impl Into<String>) -> ReminderConfigError {
+    fn invalid(&self, node: &LocatedValue, message: impl Into<String>) -> ReminderConfigError {
         ReminderConfigError::Invalid { at: self.at(node), message: message.into() }
     }
 
-    fn output_error(&self, node: &Node, message: impl Into<String>) -> ReminderConfigError {
+    fn output_error(&self, node: &LocatedValue, message: impl Into<String>) -> ReminderConfigError {
         ReminderConfigError::InvalidOutput { at: self.at(node), message: message.into() }
     }
 
     /// The values of these keys; any other key is refused.
     fn fields<'n, const N: usize>(
         &self,
-        node: &'n Node,
+        node: &'n LocatedValue,
         what: &str,
         keys: [&str; N],
-    ) -> Read<[Option<&'n Node>; N]> {
+    ) -> Read<[Option<&'n LocatedValue>; N]> {
         let Shape::Map(entries) = &node.shape else {
             return Err(
                 self.invalid(node, format!("{what} must be an object with the keys {}", keys.join(", ")))
@@ -180,11 +180,16 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    fn needed<'n>(&self, node: &Node, field: Option<&'n Node>, what: &str) -> Read<&'n Node> {
+    fn needed<'n>(
+        &self,
+        node: &LocatedValue,
+        field: Option<&'n LocatedValue>,
+        what: &str,
+    ) -> Read<&'n LocatedValue> {
         field.ok_or_else(|| self.invalid(node, format!("{what} is missing")))
     }
 
-    fn text<'n>(&self, node: &'n Node, what: &str) -> Read<&'n str> {
+    fn text<'n>(&self, node: &'n LocatedValue, what: &str) -> Read<&'n str> {
         match &node.shape {
             Shape::Text(text) if !text.trim().is_empty() => Ok(text),
             Shape::Text(_) => Err(self.invalid(node, format!("{what} is empty"))),
@@ -194,7 +199,7 @@ impl Reader<'_> {
         }
     }
 
-    fn rule(&self, index: usize, node: &Node) -> Read<ReminderRule> {
+    fn rule(&self, index: usize, node: &LocatedValue) -> Read<ReminderRule> {
         let [name, tool, output, message] =
             self.fields(node, "a rule", ["name", "tool", "output", "message"])?;
         let tool_node = self.needed(node, tool, "the rule's `tool`, a tool pattern such as `Edit`,")?;
@@ -231,7 +236,7 @@ impl Reader<'_> {
         })
     }
 
-    fn count(&self, node: &Node) -> Read<u32> {
+    fn count(&self, node: &LocatedValue) -> Read<u32> {
         let number = match &node.shape {
             Shape::Number(number) => number.as_u64().and_then(|n| u32::try_from(n).ok()),
             Shape::Null | Shape::Bool(_) | Shape::Text(_) | Shape::List(_) | Shape::Map(_) => None,
@@ -239,7 +244,7 @@ impl Reader<'_> {
         number.ok_or_else(|| self.invalid(node, "`cooldown_turns` must be a number of steps, 0 or more"))
     }
 
-    fn output(&self, node: &Node) -> Read<OutputMatcher> {
+    fn output(&self, node: &LocatedValue) -> Read<OutputMatcher> {
         match &node.shape {
             Shape::Text(word) if word == "any" => Ok(OutputMatcher::default()),
             Shape::Text(word) => Err(self.output_error(
@@ -262,7 +267,7 @@ impl Reader<'_> {
         }
     }
 
-    fn status(&self, node: &Node) -> Read<StatusMatcher> {
+    fn status(&self, node: &LocatedValue) -> Read<StatusMatcher> {
         let known = words(&StatusMatcher::WORDS);
         let Shape::Text(word) = &node.shape else {
             return Err(self.output_error(node, format!("`status` must be one of {known}")));
@@ -272,7 +277,7 @@ impl Reader<'_> {
         })
     }
 
-    fn content(&self, node: &Node) -> Read<ContentMatcher> {
+    fn content(&self, node: &LocatedValue) -> Read<ContentMatcher> {
         match &node.shape {
             Shape::Text(glob) => Ok(ContentMatcher::Text(self.glob(node, glob)?)),
             Shape::Map(_) => {
@@ -298,7 +303,7 @@ impl Reader<'_> {
         }
     }
 
-    fn field(&self, node: &Node) -> Read<FieldMatcher> {
+    fn field(&self, node: &LocatedValue) -> Read<FieldMatcher> {
         let [path, op, value] = self.fields(node, "a field", ["path", "op", "value"])?;
         let path_node = self.needed(node, path, "the field's `path`")?;
         let path: Vec<String> = self.text(path_node, "`path`")?.split('.').map(str::to_owned).collect();
@@ -332,11 +337,11 @@ impl Reader<'_> {
         Ok(FieldMatcher { path, negated, matcher })
     }
 
-    fn glob(&self, node: &Node, text: &str) -> Read<Matcher> {
+    fn glob(&self, node: &LocatedValue, text: &str) -> Read<Matcher> {
         Matcher::glob(text).map_err(|error| self.broken(node, &error))
     }
 
-    fn broken(&self, node: &Node, error: &dyn std::fmt::Display) -> ReminderConfigError {
+    fn broken(&self, node: &LocatedValue, error: &dyn std::fmt::Display) -> ReminderConfigError {
         ReminderConfigError::InvalidPattern { at: self.at(node), message: error.to_string() }
     }
 }

@@ -1,4 +1,4 @@
-use super::output::{OutputMatcher, Seen};
+use super::output::{OutputMatcher, ResultView};
 use aye_core::contract::context_message::{ContextMessage, ContextTarget};
 use aye_core::contract::display::shortened;
 use aye_core::phase::ToolCallInfo;
@@ -60,7 +60,7 @@ pub struct ReminderRule {
 
 impl ReminderRule {
     /// Whether it is about this call with this result.
-    pub fn matches(&self, tool: &ToolCallInfo, seen: &Seen<'_>) -> bool {
+    pub fn matches(&self, tool: &ToolCallInfo, seen: &ResultView<'_>) -> bool {
         let primary = tool.descriptor.as_ref().and_then(|known| known.primary_argument.as_deref());
         self.pattern.matches(&tool.call.name, &tool.call.arguments, primary, Quantifier::One)
             && self.output.matches(seen)

@@ -117,7 +117,7 @@ fn tools_are_matched_by_pattern() {
         ("Edit(file_path ~ '*.toml')", "Edit", json!({}), false),
     ] {
         let rule = &rules(json!([rule_with(pattern, json!("any"))]))[0];
-        assert_eq!(rule.matches(&call(tool, args), &Seen::new(&ok)), wanted, "{pattern} on {tool}");
+        assert_eq!(rule.matches(&call(tool, args), &ResultView::new(&ok)), wanted, "{pattern} on {tool}");
     }
 }
 
@@ -214,7 +214,7 @@ fn results_are_matched_by_status_and_content() {
     ] {
         let rule = &rules(json!([rule_with("*", output.clone())]))[0];
         let tool = call("x", json!({}));
-        assert_eq!(rule.matches(&tool, &Seen::new(&result)), wanted, "{output} on {result:?}");
+        assert_eq!(rule.matches(&tool, &ResultView::new(&result)), wanted, "{output} on {result:?}");
     }
     let both = |value: &str| {
         json!({"content": {"fields": [
@@ -222,7 +222,11 @@ fn results_are_matched_by_status_and_content() {
     };
     for (value, wanted) in [("true", true), ("false", false)] {
         let rule = &rules(json!([rule_with("*", both(value))]))[0];
-        assert_eq!(rule.matches(&call("x", json!({})), &Seen::new(&data())), wanted, "all fields must match");
+        assert_eq!(
+            rule.matches(&call("x", json!({})), &ResultView::new(&data())),
+            wanted,
+            "all fields must match"
+        );
     }
 }
 

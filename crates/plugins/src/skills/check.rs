@@ -11,7 +11,7 @@ use aye_core::contract::display::{count_unsafe, visible, visible_line};
 
 /// One skill of `aye skills list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SkillRow {
+pub struct ListedSkill {
     /// Its name.
     pub name: String,
     /// Its description, with control and invisible characters written out.
@@ -39,7 +39,7 @@ pub struct SkillRow {
     pub hidden_by: Option<String>,
 }
 
-impl SkillRow {
+impl ListedSkill {
     /// The description on one line.
     pub fn summary(&self) -> String {
         self.description.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -47,10 +47,10 @@ impl SkillRow {
 }
 
 /// The rows of `aye skills list`.
-pub fn list_rows(discovery: &Discovery) -> Vec<SkillRow> {
+pub fn list_rows(discovery: &Discovery) -> Vec<ListedSkill> {
     let rows = discovery.found.iter().map(|found| {
         let meta = found.skill.meta();
-        SkillRow {
+        ListedSkill {
             name: meta.name.clone(),
             description: visible(&meta.description).into_owned(),
             when_to_use: meta.when_to_use.clone(),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use unicode_normalization::UnicodeNormalization;
 
 use aye_core::contract::display::{count_unsafe, visible_line};
-use aye_files::front_matter::{Front, Reader, control_character, line_of, split_list};
+use aye_files::front_matter::{Front, FrontMatterReader, control_character, line_of, split_list};
 pub use aye_files::front_matter::{Issue as SkillIssue, Severity};
 use aye_pattern::Pattern;
 
@@ -123,14 +123,14 @@ fn items(value: &Value) -> Option<Vec<String>> {
 
 /// Reads the text of a `SKILL.md`; `folder` is the name of the folder it stands in, if it stands in one.
 pub fn parse(path: &Path, text: &str, folder: Option<&str>) -> Parsed {
-    let mut skill = SkillReader { reader: Reader::new(path) };
+    let mut skill = SkillReader { reader: FrontMatterReader::new(path) };
     let doc = skill.doc(text, folder);
     let is_refused = skill.reader.is_refused();
     Parsed { doc: doc.filter(|_| !is_refused), issues: skill.reader.issues }
 }
 
 struct SkillReader<'a> {
-    reader: Reader<'a>,
+    reader: FrontMatterReader<'a>,
 }
 
 impl SkillReader<'_> {

@@ -14,7 +14,7 @@ mod skill;
 mod state;
 mod tools;
 
-pub use check::{CheckReport, CheckRow, SkillRow, check_dir, check_discovery, list_rows};
+pub use check::{CheckReport, CheckRow, ListedSkill, check_dir, check_discovery, list_rows};
 pub use discover::{Discovery, FoundSkill, SkillRoot, SkillScope, discover, project_roots, user_roots};
 pub use front_matter::{
     Parsed, Severity, SkillDoc, SkillIssue, SkillMeta, SkillNameError, SkillNameFault, check_name, parse,

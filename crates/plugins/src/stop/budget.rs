@@ -19,7 +19,7 @@ pub(super) struct Budget {
 }
 
 /// What the inference at hand cost, in billionths.
-pub(super) enum Cost {
+pub(super) enum InferenceCost {
     Known(u64),
     /// It cannot be said, and why.
     Unknown(String),
@@ -30,7 +30,7 @@ pub(super) const BILLION: f64 = 1e9;
 
 impl Budget {
     /// What the latest inference cost.
-    pub(super) fn cost(&self, ctx: &PhaseContext) -> Cost {
+    pub(super) fn cost(&self, ctx: &PhaseContext) -> InferenceCost {
         let said = ctx.messages.iter().rev().find(|message| message.role == Role::Assistant);
         let noted = |key: &str| said.and_then(|message| message.metadata.as_ref()?.get(key).cloned());
         let usage = match &ctx.response {
@@ -42,12 +42,12 @@ impl Budget {
         };
         let model = noted("model").and_then(|model| model.as_str().map(str::to_owned)).unwrap_or_default();
         let Some(price) = (self.prices)(&model) else {
-            return Cost::Unknown(format!("the model {model} has no price"));
+            return InferenceCost::Unknown(format!("the model {model} has no price"));
         };
         match usage {
-            Some(usage) => Cost::Known(cost(&price, &usage)),
-            None if price.input == 0.0 && price.output == 0.0 => Cost::Known(0),
-            None => Cost::Unknown(format!("{model} does not report its token usage")),
+            Some(usage) => InferenceCost::Known(cost(&price, &usage)),
+            None if price.input == 0.0 && price.output == 0.0 => InferenceCost::Known(0),
+            None => InferenceCost::Unknown(format!("{model} does not report its token usage")),
         }
     }
 

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 
 use super::ask::{self, OtherModels};
-use super::budget::{Budget, Cost};
+use super::budget::{Budget, InferenceCost};
 use super::policy::{MaxRoundsPolicy, StopDecision, StopPoint, StopPolicy, StopPolicyStats};
 use super::state::{CountedFrom, SettledCall, StopStateKey, StopStateUpdate, fingerprint};
 use super::{StopConfigKey, config};
@@ -65,11 +65,11 @@ impl Conditions {
         let spent = state.map_or(0, |state| state.spent).saturating_sub(before);
         let children = budget.cost_of_children(ctx);
         Some(match budget.cost(ctx) {
-            Cost::Known(own) => {
+            InferenceCost::Known(own) => {
                 let cost = own.saturating_add(children);
                 Payment { cost, over: budget.exceeded(spent.saturating_add(cost)).map(Overspent::Limit) }
             }
-            Cost::Unknown(why) => {
+            InferenceCost::Unknown(why) => {
                 let over = Overspent::Unknown(format!("{why}, so the budget cannot be enforced"));
                 Payment { cost: children, over: Some(over) }
             }

@@ -9,7 +9,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use aye_plugins::permission::{
-    Decision, Format, HeldProfiles, Layer, Prepared, Question, RuleSet, ToolPermissionBehavior, shipped_rules,
+    CallRequest, HeldProfiles, Layer, PreparedCall, RuleFormat, RuleSet, ToolPermissionBehavior, VerdictKind,
+    shipped_rules,
 };
 use aye_sandbox::{LAUNCH_ARG, Launch, Layers, Policy, Profile, launch_main};
 use serde_json::json;
@@ -162,7 +163,7 @@ impl Place {
         );
         let mut rules = shipped_rules();
         let own = "rules:\n  - {tool: 'Read(src/denied.txt)', behavior: deny}\n";
-        rules.join(RuleSet::read(own, Format::Yaml, Layer::User, "permissions.yaml").expect("valid"));
+        rules.join(RuleSet::read(own, RuleFormat::Yaml, Layer::User, "permissions.yaml").expect("valid"));
         let policy = Policy {
             home: Some(top.join("home")),
             toolchains: aye_sandbox::toolchains(path, Some(&top.join("home"))),
@@ -206,7 +207,7 @@ impl Place {
 
     fn is_allowed(&self, line: &str) -> bool {
         let args = json!({ "command": line });
-        let question = Question {
+        let question = CallRequest {
             tool: "Bash",
             args: &args,
             cwd: &self.root,
@@ -214,13 +215,13 @@ impl Place {
             home: self.policy.home.as_deref(),
             primary: None,
         };
-        let Ok(call) = Prepared::of(&question) else { return false };
+        let Ok(call) = PreparedCall::of(&question) else { return false };
         let verdict = call.held_by(HeldProfiles::ALL).verdict(&self.rules);
         assert!(
-            verdict.decision != Decision::Allow || verdict.profile == Some(Profile::Read),
+            verdict.decision != VerdictKind::Allow || verdict.profile == Some(Profile::Read),
             "{line}: {verdict:?}"
         );
-        verdict.decision == Decision::Allow
+        verdict.decision == VerdictKind::Allow
     }
 
     /// What the lines print.

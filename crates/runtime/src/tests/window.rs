@@ -424,7 +424,7 @@ async fn only_the_end_of_a_long_conversation_is_read() {
     let sizes = aye_core::context::Sizes::of(&whole);
     // The room that is left beside the instructions and the tools is the one that makes the same cut.
     let fits = (1..400).rev().map(|tens| {
-        let limits = aye_core::context::Limits { room: 10 * tens, recent: 4 };
+        let limits = aye_core::context::FitLimits { room: 10 * tens, recent: 4 };
         aye_core::context::fit(&sizes, 0, aye_core::context::Marks::default(), limits)
     });
     let sent = |fit: &aye_core::context::Fit| whole.len() - fit.marks.cut + fit.pinned.len() + 1;

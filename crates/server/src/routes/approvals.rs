@@ -15,7 +15,7 @@ use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::{
     DecideOutcome, GrantRecord, GrantScope, SuspensionRecord, SuspensionStatus, ThreadRecord,
 };
-use aye_core::contract::storage::{Change, ChangeKind, SuspensionFilter};
+use aye_core::contract::storage::{ChangeKind, StoreChange, SuspensionFilter};
 use aye_core::contract::suspension::{Answer, ResumeDecisionAction, ToolCallResume};
 use aye_encode::answer::ClientAnswer;
 use futures::Stream;
@@ -118,7 +118,7 @@ async fn watch(Allowed { hub, .. }: Allowed<Read>) -> EventStream {
 
 struct Watching {
     hub: Arc<Hub>,
-    changes: broadcast::Receiver<Change>,
+    changes: broadcast::Receiver<StoreChange>,
     /// The questions that the reader knows, by id with what they looked like.
     known: BTreeMap<SuspensionId, String>,
     ready: VecDeque<Event>,
@@ -182,8 +182,9 @@ fn inbox(hub: Arc<Hub>) -> impl Stream<Item = Result<Event, Infallible>> + Send 
                     () = closing.cancelled() => return None,
                 };
                 match change {
-                    Ok(Change {
-                        kind: ChangeKind::Owner | ChangeKind::Queue | ChangeKind::Grant, ..
+                    Ok(StoreChange {
+                        kind: ChangeKind::Owner | ChangeKind::Queue | ChangeKind::Grant,
+                        ..
                     }) => continue,
                     Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
                     Err(broadcast::error::RecvError::Closed) => return None,

@@ -31,20 +31,20 @@ pub(super) struct Agree {
 /// What it tells of a conversation since it was begun, or begun again.
 #[derive(Debug, Default)]
 struct Thread {
-    questions: HashMap<String, Question>,
+    questions: HashMap<String, QuestionRows>,
     executions: HashMap<(String, String, u64), Execution>,
 }
 
 /// The row that said something last.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct LastRow {
     n: i64,
     at: Option<u64>,
 }
 
 #[derive(Debug)]
-struct Question {
-    place: Place,
+struct QuestionRows {
+    place: LastRow,
     asked: Option<String>,
     status: SuspensionStatus,
     answer: Option<String>,
@@ -52,14 +52,14 @@ struct Question {
 
 #[derive(Debug)]
 struct Execution {
-    place: Place,
+    place: LastRow,
     began: Option<String>,
     ended: Option<(Value, Value)>,
 }
 
 #[derive(Debug)]
 struct Grant {
-    place: Place,
+    place: LastRow,
     given: Option<String>,
     is_revoked: bool,
     is_over: bool,
@@ -106,18 +106,18 @@ struct Decided {
     decision: Value,
     actor: Value,
     #[serde(flatten)]
-    answer: Answer,
+    answer: AnswerRow,
 }
 
 #[derive(Deserialize)]
 struct Resume {
     decision_id: Value,
     #[serde(flatten)]
-    answer: Answer,
+    answer: AnswerRow,
 }
 
 #[derive(Deserialize, serde::Serialize)]
-struct Answer {
+struct AnswerRow {
     action: Value,
     #[serde(default)]
     result: Value,
@@ -193,7 +193,7 @@ impl Agree {
 
     /// Takes the next row.
     pub(super) fn take(&mut self, kind: AuditKind, link: &Link) {
-        let place = Place { n: link.n, at: u64::try_from(link.at).ok() };
+        let place = LastRow { n: link.n, at: u64::try_from(link.at).ok() };
         let [Some(thread), run, call] = &link.about else { return self.take_grant(kind, link, place) };
         if kind == AuditKind::Deleted {
             self.threads.remove(thread);
@@ -205,7 +205,7 @@ impl Agree {
         let thread = self.threads.entry(thread.clone()).or_default();
         let key = |attempt| (run.clone().unwrap_or_default(), call.clone().unwrap_or_default(), attempt);
         let question = |thread: &mut Thread, id: String, status| {
-            let new = Question { place, asked: None, status, answer: None };
+            let new = QuestionRows { place, asked: None, status, answer: None };
             let question = thread.questions.entry(id).or_insert(new);
             (question.place, question.status) = (place, status);
         };
@@ -220,7 +220,7 @@ impl Agree {
                 let Some(told) = read::<Asked>(body) else { return };
                 let asked = digest(&(told.action, told.tool, told.arguments, told.expires_at));
                 let status = SuspensionStatus::Open;
-                let new = Question { place, asked: Some(asked), status, answer: None };
+                let new = QuestionRows { place, asked: Some(asked), status, answer: None };
                 thread.questions.insert(told.suspension, new);
             }
             AuditKind::Decided => {
@@ -260,7 +260,7 @@ impl Agree {
         }
     }
 
-    fn take_grant(&mut self, kind: AuditKind, link: &Link, place: Place) {
+    fn take_grant(&mut self, kind: AuditKind, link: &Link, place: LastRow) {
         let Some(OfGrant { id }) = read(&link.body) else { return };
         let grants = &mut self.grants;
         let mut change = |change: &dyn Fn(&mut Grant)| {
@@ -290,7 +290,7 @@ impl Agree {
         }
     }
 
-    fn differs(&mut self, place: Option<Place>, what: String) {
+    fn differs(&mut self, place: Option<LastRow>, what: String) {
         if self.faults.len() >= LISTED {
             self.unlisted += 1;
             return;
@@ -308,7 +308,7 @@ impl Agree {
         let mut statement = conn.prepare_cached("SELECT id FROM thread")?;
         let rows = statement.query_map((), |row| text(row, 0))?;
         let there = rows.collect::<Result<HashSet<_>, _>>()?;
-        let mut left: Vec<(Option<Place>, String)> = Vec::new();
+        let mut left: Vec<(Option<LastRow>, String)> = Vec::new();
         for (id, thread) in std::mem::take(&mut self.threads) {
             let is_empty = thread.questions.is_empty() && thread.executions.is_empty();
             if !there.contains(&id) && !is_empty {

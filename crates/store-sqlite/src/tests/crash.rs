@@ -91,7 +91,7 @@ async fn half_a_transaction_is_nothing() {
     assert_eq!(copy.messages(&"t1".into()).await.unwrap().len(), 1);
     assert_eq!(status(&copy, "q1").await, SuspensionStatus::Decided);
     let fence = copy.acquire(&"t1".into(), &owner("next"), Term::ENDLESS, |_| false).await.unwrap();
-    copy.begin(Begin { fence, ..begun }).await.unwrap();
+    copy.begin(ExecutionStart { fence, ..begun }).await.unwrap();
 }
 
 /// Wherever the log is torn, what is left is a prefix of the steps, each of them whole.

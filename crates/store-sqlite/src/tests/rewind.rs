@@ -36,7 +36,8 @@ async fn talked(store: &Store) -> (Fence, RunRecord) {
     };
     write(vec![said("first"), Message::assistant("Grüße, ÄPFEL and \"quotes\"")], 2).await;
     write(vec![said("second"), asked("c1")], 4).await;
-    let begin = Begin { snapshot: Some(snapshot(&run, 4, "aa")), ..begin(&fence, &run, "c1", 1, None) };
+    let begin =
+        ExecutionStart { snapshot: Some(snapshot(&run, 4, "aa")), ..begin(&fence, &run, "c1", 1, None) };
     store.begin(begin).await.unwrap();
     write(vec![Message::tool("c1", "ok"), Message::assistant("done")], 6).await;
     (fence, run)
@@ -95,7 +96,8 @@ async fn snapshots_are_found_by_the_messages_that_stay() {
         assert_eq!(found.is_some(), there, "{keep}");
     }
     // The first one before a step counts, however often the step is begun.
-    let again = Begin { snapshot: Some(snapshot(&run, 4, "bb")), ..begin(&fence, &run, "c1", 2, None) };
+    let again =
+        ExecutionStart { snapshot: Some(snapshot(&run, 4, "bb")), ..begin(&fence, &run, "c1", 2, None) };
     store.begin(again).await.unwrap();
     let all = store.snapshots(&"t1".into()).await.unwrap();
     assert_eq!(all.iter().map(|one| one.tree.clone().unwrap().0).collect::<Vec<_>>(), ["aa"]);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 /// Environment variables by name.
-pub type Env = BTreeMap<OsString, OsString>;
+pub type EnvVars = BTreeMap<OsString, OsString>;
 
 /// Variables of model providers, whatever they hold.
 const PROVIDERS: &[&str] = &[
@@ -76,8 +76,8 @@ pub fn holds_password(value: &OsStr) -> bool {
 
 /// The environment for a command: `base` without secrets, and with what keeps programs from paging, prompting and
 /// colouring when nobody is at their terminal.
-pub fn child_env(base: &Env, secret: &[String]) -> Env {
-    let mut env: Env = base
+pub fn child_env(base: &EnvVars, secret: &[String]) -> EnvVars {
+    let mut env: EnvVars = base
         .iter()
         .filter(|(name, value)| !is_secret(name, secret) && !holds_password(value))
         .map(|(n, v)| (n.clone(), v.clone()))
@@ -120,7 +120,7 @@ mod tests {
         ] {
             assert_eq!(holds_password(OsStr::new(value)), has, "{value}");
         }
-        let base = Env::from([
+        let base = EnvVars::from([
             ("DATABASE_URL".into(), "postgres://me:s3cret@db/x".into()),
             ("HOMEPAGE".into(), "https://example.com".into()),
         ]);
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn secrets_and_internals_are_left_out() {
-        let base: Env = [
+        let base: EnvVars = [
             "ANTHROPIC_API_KEY",
             "OPENAI_BASE_URL",
             "GH_TOKEN",
@@ -177,7 +177,7 @@ mod tests {
         );
         assert_eq!(env[OsStr::new("GIT_TERMINAL_PROMPT")], "0");
         assert_eq!(env[OsStr::new("NO_COLOR")], "1");
-        let coloured = child_env(&Env::from([("FORCE_COLOR".into(), "1".into())]), &[]);
+        let coloured = child_env(&EnvVars::from([("FORCE_COLOR".into(), "1".into())]), &[]);
         assert!(!coloured.contains_key(OsStr::new("NO_COLOR")));
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
-use super::Env;
+use super::EnvVars;
 
 /// Settings that name programs whatever a repository holds. Those that have a name of their own in the middle are
 /// found by [`harmless`].
@@ -108,7 +108,7 @@ pub fn harmless(names: &[u8]) -> Result<BTreeMap<OsString, OsString>, GitGuardEr
 }
 
 /// Adds settings to those that an environment already hands to git.
-fn add_settings(env: &mut Env, settings: impl IntoIterator<Item = (OsString, OsString)>) {
+fn add_settings(env: &mut EnvVars, settings: impl IntoIterator<Item = (OsString, OsString)>) {
     let count = env.get(OsStr::new("GIT_CONFIG_COUNT")).and_then(|text| text.to_str()?.parse::<usize>().ok());
     let mut at = count.unwrap_or(0);
     for (name, value) in settings {
@@ -123,7 +123,7 @@ fn add_settings(env: &mut Env, settings: impl IntoIterator<Item = (OsString, OsS
 ///
 /// # Errors
 /// [`GitGuardError`]: git must not be started then.
-pub async fn guard_git(env: &mut Env, cwd: &Path) -> Result<(), GitGuardError> {
+pub async fn guard_git(env: &mut EnvVars, cwd: &Path) -> Result<(), GitGuardError> {
     let own = GIT_SETTINGS.iter().map(|(name, value)| ((*name).into(), (*value).into()));
     add_settings(env, own);
     env.extend(GIT_VARIABLES.iter().map(|(name, value)| ((*name).into(), (*value).into())));
@@ -134,7 +134,7 @@ pub async fn guard_git(env: &mut Env, cwd: &Path) -> Result<(), GitGuardError> {
 }
 
 /// The names of all settings that git would use in a folder, submodules' included.
-async fn names_in(env: &Env, cwd: &Path) -> Result<Vec<u8>, GitGuardError> {
+async fn names_in(env: &EnvVars, cwd: &Path) -> Result<Vec<u8>, GitGuardError> {
     let list = ["config", "-z", "--name-only", "--list"];
     let mut names = ask(env, cwd, &list).await?;
     let top = ask(env, cwd, &["rev-parse", "--show-toplevel"]).await?;
@@ -151,7 +151,7 @@ async fn names_in(env: &Env, cwd: &Path) -> Result<Vec<u8>, GitGuardError> {
 }
 
 /// What git prints; nothing when it fails, as the command then will.
-async fn ask(env: &Env, cwd: &Path, args: &[impl AsRef<OsStr>]) -> Result<Vec<u8>, GitGuardError> {
+async fn ask(env: &EnvVars, cwd: &Path, args: &[impl AsRef<OsStr>]) -> Result<Vec<u8>, GitGuardError> {
     let mut command = Command::new("git");
     command.args(args).current_dir(cwd).env_clear().envs(env);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -173,8 +173,8 @@ mod tests {
     use super::*;
 
     /// A repository whose settings name a program in every way that a reading command would start it.
-    fn hostile(dir: &Path) -> Env {
-        let env: Env = [("PATH", std::env::var("PATH").unwrap()), ("HOME", dir.display().to_string())]
+    fn hostile(dir: &Path) -> EnvVars {
+        let env: EnvVars = [("PATH", std::env::var("PATH").unwrap()), ("HOME", dir.display().to_string())]
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
@@ -236,7 +236,7 @@ mod tests {
         names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name.starts_with("pwn")).collect()
     }
 
-    fn run(env: &Env, cwd: &Path, line: &str) -> String {
+    fn run(env: &EnvVars, cwd: &Path, line: &str) -> String {
         let output = std::process::Command::new("sh")
             .args(["-c", line])
             .current_dir(cwd)
@@ -280,7 +280,7 @@ mod tests {
     #[tokio::test]
     async fn a_bare_repository_in_a_folder_is_not_used_and_given_settings_stay() {
         let dir = tempfile::tempdir().unwrap();
-        let env: Env = [
+        let env: EnvVars = [
             ("PATH", std::env::var("PATH").unwrap()),
             ("HOME", dir.path().display().to_string()),
             ("GIT_CONFIG_COUNT", "1".into()),

@@ -26,15 +26,15 @@ use std::time::Duration;
 use aye_core::contract::tool::SpawnContext;
 
 pub(crate) use capture::{Spill, private_file};
-pub use env::{Env, child_env, holds_password, is_secret};
+pub use env::{EnvVars, child_env, holds_password, is_secret};
 pub use git::{GIT_SETTINGS, GIT_VARIABLES, GitGuardError, guard_git, harmless};
 pub(crate) use plain::plain_pieces;
 pub(crate) use pty::{Terminal, TerminalSize, open as open_terminal};
 pub(crate) use run::run_in_terminal;
-pub use run::{Said, converse, end_of_run, run, run_timeless};
+pub use run::{ProgramOutput, converse, end_of_run, run, run_timeless};
 pub use serve::server_command;
 #[cfg(target_os = "linux")]
-pub use supervisor::{Report, SUPERVISE_ARG, supervise_main};
+pub use supervisor::{SUPERVISE_ARG, SupervisorReport, supervise_main};
 
 /// How programs are run.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ pub struct ExecRequest {
     /// Its working directory.
     pub cwd: PathBuf,
     /// All of its environment: see [`child_env`].
-    pub env: Env,
+    pub env: EnvVars,
     /// How long it may run.
     pub timeout: Duration,
     /// How many bytes of output are kept, head and tail.

@@ -6,11 +6,11 @@ use futures::stream::BoxStream;
 /// Takes escape sequences out of a text that comes in pieces.
 #[derive(Debug, Default)]
 pub(super) struct Plain {
-    state: State,
+    state: EscapeState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum EscapeState {
     #[default]
     Text,
     /// After ESC.
@@ -38,30 +38,32 @@ pub(crate) fn plain_pieces(pieces: BoxStream<'static, String>) -> BoxStream<'sta
 impl Plain {
     /// Appends what is text to `out`. A newline ends every sequence, so that a broken one hides a line at most.
     pub(super) fn push(&mut self, text: &str, out: &mut String) {
-        if self.state == State::Text && !text.contains(['\u{1b}', '\u{9b}']) {
+        if self.state == EscapeState::Text && !text.contains(['\u{1b}', '\u{9b}']) {
             return out.push_str(text);
         }
         for c in text.chars() {
             self.state = match (self.state, c) {
                 (_, '\n') => {
                     out.push(c);
-                    State::Text
+                    EscapeState::Text
                 }
-                (State::Text | State::Control, '\u{1b}') => State::Escape,
-                (State::Text, '\u{9b}') => State::Control,
-                (State::Text, _) => {
+                (EscapeState::Text | EscapeState::Control, '\u{1b}') => EscapeState::Escape,
+                (EscapeState::Text, '\u{9b}') => EscapeState::Control,
+                (EscapeState::Text, _) => {
                     out.push(c);
-                    State::Text
+                    EscapeState::Text
                 }
-                (State::Escape, '[') => State::Control,
-                (State::Escape, ']' | 'P' | 'X' | '^' | '_') => State::String,
-                (State::Escape, ' '..='/') => State::Charset,
-                (State::Escape | State::Charset, _) => State::Text,
-                (State::Control, '@'..='~') => State::Text,
-                (State::Control, _) => State::Control,
-                (State::String, '\u{7}' | '\u{9c}') | (State::StringEscape, '\\') => State::Text,
-                (State::String | State::StringEscape, '\u{1b}') => State::StringEscape,
-                (State::String | State::StringEscape, _) => State::String,
+                (EscapeState::Escape, '[') => EscapeState::Control,
+                (EscapeState::Escape, ']' | 'P' | 'X' | '^' | '_') => EscapeState::String,
+                (EscapeState::Escape, ' '..='/') => EscapeState::Charset,
+                (EscapeState::Escape | EscapeState::Charset, _) => EscapeState::Text,
+                (EscapeState::Control, '@'..='~') => EscapeState::Text,
+                (EscapeState::Control, _) => EscapeState::Control,
+                (EscapeState::String, '\u{7}' | '\u{9c}') | (EscapeState::StringEscape, '\\') => {
+                    EscapeState::Text
+                }
+                (EscapeState::String | EscapeState::StringEscape, '\u{1b}') => EscapeState::StringEscape,
+                (EscapeState::String | EscapeState::StringEscape, _) => EscapeState::String,
             };
         }
     }

@@ -227,13 +227,13 @@ pub async fn converse(
     request: ExecRequest,
     input: &[u8],
     cancel: &CancellationToken,
-) -> Result<(ExecResult, Said), ExecError> {
+) -> Result<(ExecResult, ProgramOutput), ExecError> {
     carry_out(config, request, (Some(input), None), |_| {}, (cancel, &CancellationToken::new())).await
 }
 
 /// The stdout of a program that was given something on its stdin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct ProgramOutput {
     /// The text.
     pub text: String,
     /// Whether it is only the beginning.
@@ -265,7 +265,7 @@ async fn carry_out(
     (input, terminal): (Option<&[u8]>, Option<(pipe::Receiver, OwnedFd)>),
     mut on_output: impl FnMut(&str) + Send,
     (cancel, timeless): (&CancellationToken, &CancellationToken),
-) -> Result<(ExecResult, Said), ExecError> {
+) -> Result<(ExecResult, ProgramOutput), ExecError> {
     let began = Instant::now();
     let (mut running, output) = start(config, &request, input, terminal)?;
     let mut unwritten = input.unwrap_or_default();
@@ -383,7 +383,7 @@ async fn carry_out(
         // Only the supervisor held the other end, and it is gone.
         let _ = pipe.read_to_end(&mut reports).await;
     }
-    let mut said = Said::default();
+    let mut said = ProgramOutput::default();
     if running.supervised {
         let started = read_reports(&request, &reports, &mut result, &mut said)?;
         // In a terminal it has a session of its own, which nobody ended for the supervisor.
@@ -428,19 +428,19 @@ fn read_reports(
     request: &ExecRequest,
     reports: &[u8],
     result: &mut ExecResult,
-    to: &mut Said,
+    to: &mut ProgramOutput,
 ) -> Result<Option<i32>, ExecError> {
-    use super::Report;
+    use super::SupervisorReport;
     let (mut ended, mut started) = (false, None);
     for line in reports.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
         match serde_json::from_slice(line) {
-            Ok(Report::Started { pid, .. }) => started = Some(pid),
-            Ok(Report::Said { said, cut }) => (to.text, to.is_cut) = (said, cut),
-            Ok(Report::NotStarted { error }) => {
+            Ok(SupervisorReport::Started { pid, .. }) => started = Some(pid),
+            Ok(SupervisorReport::Said { said, cut }) => (to.text, to.is_cut) = (said, cut),
+            Ok(SupervisorReport::NotStarted { error }) => {
                 let program = request.program.to_string_lossy().into_owned();
                 return Err(ExecError::Start { program, reason: error });
             }
-            Ok(Report::Ended { code, signal, left }) => {
+            Ok(SupervisorReport::Ended { code, signal, left }) => {
                 ended = true;
                 result.exit_code = code;
                 result.signal = signal;
@@ -458,7 +458,7 @@ fn read_reports(
     _: &ExecRequest,
     _: &[u8],
     _: &mut ExecResult,
-    _: &mut Said,
+    _: &mut ProgramOutput,
 ) -> Result<Option<i32>, ExecError> {
     Ok(None)
 }

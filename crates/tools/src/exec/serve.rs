@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{Env, ExecConfig};
+use super::{EnvVars, ExecConfig};
 
 /// What stands where the duty of a supervisor of a command stands.
 pub(super) const SERVE_WORD: &str = "serve";
@@ -21,7 +21,7 @@ pub fn server_command(
     program: &(impl AsRef<OsStr> + ?Sized),
     args: Vec<OsString>,
     cwd: &Path,
-    env: &Env,
+    env: &EnvVars,
 ) -> Command {
     let supervisor = config.supervisor.as_ref().filter(|_| cfg!(target_os = "linux"));
     let program = program.as_ref();

@@ -5,7 +5,7 @@
 //! leaves its group and session still becomes its child), and starts the command in a group of its own. The descriptors:
 //!
 //! - 0 is the lifeline: when it ends or says anything, the command is to stop. `kill -9` of aye ends it too.
-//! - 1 takes the reports, one JSON object a line: [`Report`].
+//! - 1 takes the reports, one JSON object a line: [`SupervisorReport`].
 //! - 2 is what the command gets as stdout and stderr.
 //!
 //! Where 2 is a terminal (`SupervisorSpec::terminal`), it is the command's stdin, too.
@@ -49,7 +49,7 @@ const MAX_NAMES: usize = 20;
 /// What a supervisor reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", untagged)]
-pub enum Report {
+pub enum SupervisorReport {
     /// First: the command runs.
     Started {
         /// The command's process.
@@ -80,7 +80,7 @@ pub enum Report {
     },
 }
 
-fn report(report: &Report) {
+fn report(report: &SupervisorReport) {
     // aye may be gone: then nobody is left to tell, and the work below goes on.
     if let Ok(mut line) = serde_json::to_vec(report) {
         line.push(b'\n');
@@ -99,7 +99,7 @@ pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
     let duty = first.and_then(|word| word.to_str()?.parse::<SupervisorSpec>().ok());
     let (Some(duty), Some(program)) = (duty, args.next()) else {
-        report(&Report::NotStarted { error: "only aye starts a supervisor".into() });
+        report(&SupervisorReport::NotStarted { error: "only aye starts a supervisor".into() });
         return ExitCode::from(2);
     };
     match start(&duty, program, args) {
@@ -115,13 +115,13 @@ pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
             .watch();
             if let Some(said) = said {
                 let (said, cut) = said.recv_timeout(LAST_WORDS).unwrap_or_default();
-                report(&Report::Said { said: String::from_utf8_lossy(&said).into_owned(), cut });
+                report(&SupervisorReport::Said { said: String::from_utf8_lossy(&said).into_owned(), cut });
             }
-            report(&Report::Ended { code, signal, left });
+            report(&SupervisorReport::Ended { code, signal, left });
             ExitCode::from(u8::try_from(code.unwrap_or(128 + signal.unwrap_or(0))).unwrap_or(1))
         }
         Err(error) => {
-            report(&Report::NotStarted { error: error.to_string() });
+            report(&SupervisorReport::NotStarted { error: error.to_string() });
             ExitCode::from(127)
         }
     }
@@ -260,7 +260,7 @@ fn start(
     // From here on only the command's own processes hold the output, so its end means that they are gone.
     rustix::stdio::dup2_stderr(File::options().write(true).open("/dev/null")?)?;
     let pid = i32::try_from(child.id()).map_err(std::io::Error::other)?;
-    report(&Report::Started { pid, pgid: pid });
+    report(&SupervisorReport::Started { pid, pgid: pid });
     Ok((pid, said))
 }
 

@@ -368,13 +368,13 @@ fn a_plan_ends_with_three_ways_to_go_on() {
 fn a_change_on_a_card_has_the_colours_of_its_code() {
     use crate::highlight::Highlighter;
     use crate::theme::{Role, Theme};
-    use crate::view::{self, Look, scrollback::Feed};
+    use crate::view::{self, RenderStyle, scrollback::ScrollbackWriter};
     let parameters =
         json!({"preview": [preview("/home/me/proj/a.rs", Some("let a = 1;\n"), "let b = 1;\n")]});
     let test = asked(100, 40, "Write", json!({"file_path": "a.rs", "content": "let b = 1;\n"}), parameters);
     let theme = Theme::builtin("dark").expect("it is there");
-    let look = Look { theme: theme.clone(), highlighter: Highlighter::waiting() };
-    let picture = view::live(&test.app, &mut Feed::default(), &look);
+    let look = RenderStyle { theme: theme.clone(), highlighter: Highlighter::waiting() };
+    let picture = view::live(&test.app, &mut ScrollbackWriter::default(), &look);
     let keyword = picture.lines.iter().flat_map(|line| &line.spans).find(|span| span.content == "let");
     let style = keyword.expect("a span of its own").style;
     assert_eq!(style.fg, theme.style(Role::CodeKeyword).fg);

@@ -10,7 +10,7 @@ use crate::composer::paste::Draft;
 use crate::composer::vim::VimMode;
 use crate::host::{ProgramCmd, Shell, ThreadCmd, ThreadMsg, UserInput, WritingCmd, WritingMsg};
 use crate::msg::{Cmd, Msg};
-use crate::thread_actions::BackCmd;
+use crate::thread_actions::RewindCmd;
 use aye_core::contract::activity::STEERED_ACTIVITY_TYPE;
 use aye_core::contract::event::AgentEvent as E;
 use aye_core::contract::lifecycle::TerminationReason;
@@ -344,7 +344,7 @@ fn words_behind_a_command_are_helped_with_and_enter_sends_what_is_written() {
     test.keys("/export ");
     assert!(test.live().contains("/export [md|json|html]  export this conversation"), "{}", test.live());
     test.keys("<enter>");
-    assert!(matches!(test.cmds.last(), Some(Cmd::Back(BackCmd::Export(..)))), "{:?}", test.cmds);
+    assert!(matches!(test.cmds.last(), Some(Cmd::Back(RewindCmd::Export(..)))), "{:?}", test.cmds);
     test.keys("/mode <down><down><down><enter>");
     assert_eq!(test.app.composer.text(), "/mode plan ");
     test.keys("<enter>");

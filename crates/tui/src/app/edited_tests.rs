@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::tests::TestApp;
-use crate::approval::edit::Draft;
+use crate::approval::edit::EditorDocument;
 use crate::host::{QuestionCmd, QuestionMsg, Review, ThreadCmd};
 use crate::msg::{Cmd, Msg};
 use aye_core::contract::judgement::Ruling;
@@ -225,7 +225,10 @@ fn a_long_text_goes_to_the_editor_and_comes_back_with_its_difference() {
         _ => None,
     });
     let (id, draft) = draft.expect("the editor is opened");
-    assert_eq!(draft, Draft { text: "one\ntwo\n".into(), name: "a.rs".into(), argument: Some("content") });
+    assert_eq!(
+        draft,
+        EditorDocument { text: "one\ntwo\n".into(), name: "a.rs".into(), argument: Some("content") }
+    );
     assert!(test.live().contains("in your editor"), "{}", test.live());
     test.keys("y");
     assert!(test.decisions().is_empty());

@@ -4,11 +4,11 @@ use ratatui::style::Color;
 use serde_json::json;
 
 use super::tests::{TestApp, opened};
-use crate::graphics::{Reply, TerminalKind};
+use crate::graphics::{TerminalKind, TerminalReply};
 use crate::host::{
     Attach, Attached, ImageCmd, ImageMsg, OpenedThread, QueuedRow, ThreadCmd, ThreadMsg, UserInput,
 };
-use crate::image_cache::{ImageCache, Images};
+use crate::image_cache::{ImageCache, ImageMode};
 use crate::msg::{Cmd, Msg};
 use crate::theme::Depth;
 use aye_core::contract::content::ContentBlock;
@@ -195,8 +195,8 @@ fn a_terminal_that_draws_pixels_gets_places_for_pictures() {
     test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said]))))));
     assert_eq!(asked(&test.cmds), (1, 0));
     // The answer comes while the small one is on its way, which is of no use any more then.
-    test.send(Msg::Reply(Reply::Name(TerminalKind::Places)));
-    test.send(Msg::Reply(Reply::Name(TerminalKind::Places)));
+    test.send(Msg::Reply(TerminalReply::Name(TerminalKind::Places)));
+    test.send(Msg::Reply(TerminalReply::Name(TerminalKind::Places)));
     assert_eq!(asked(&test.cmds), (1, 1));
     test.send(Msg::Image(ImageMsg::Picture(image("").hash, Ok(pixels()))));
     assert!(!test.screen().contains('▀') && test.scrollback.iter().all(|line| !line.contains("a.gif")));
@@ -209,13 +209,13 @@ fn a_terminal_that_draws_pixels_gets_places_for_pictures() {
 
 #[test]
 fn a_person_may_want_half_blocks_or_none() {
-    for (images, want) in [(Images::Blocks, (1, 0)), (Images::Off, (0, 0))] {
+    for (images, want) in [(ImageMode::Blocks, (1, 0)), (ImageMode::Off, (0, 0))] {
         let said =
             Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
         let mut test = TestApp::new(80, 24);
         test.app.gallery = ImageCache::new(Some(Depth::True)).shown(images);
         test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said]))))));
-        test.send(Msg::Reply(Reply::Name(TerminalKind::Places)));
+        test.send(Msg::Reply(TerminalReply::Name(TerminalKind::Places)));
         assert_eq!(asked(&test.cmds), want, "{images:?}");
     }
 }
@@ -224,9 +224,9 @@ fn a_person_may_want_half_blocks_or_none() {
 fn cells_are_asked_about_once_for_each_size() {
     let mut test = TestApp::new(80, 24);
     test.app.gallery = ImageCache::new(Some(Depth::True)).on(true, false);
-    test.send(Msg::Reply(Reply::Cell(9, 18)));
-    test.send(Msg::Reply(Reply::Attributes { sixel: true, cell: None }));
-    test.send(Msg::Reply(Reply::Attributes { sixel: true, cell: None }));
+    test.send(Msg::Reply(TerminalReply::Cell(9, 18)));
+    test.send(Msg::Reply(TerminalReply::Attributes { sixel: true, cell: None }));
+    test.send(Msg::Reply(TerminalReply::Attributes { sixel: true, cell: None }));
     test.cmds.clear();
     for (width, times) in [(80, 0), (90, 1), (90, 1), (91, 2)] {
         test.send(Msg::Resize(width, 24));
@@ -242,8 +242,8 @@ fn pictures_that_are_drawn_once_are_in_half_blocks_where_they_are_drawn_again() 
         let mut test = TestApp::new(80, 24);
         test.app.gallery = ImageCache::new(Some(Depth::True)).on(true, false);
         test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(stored(vec![said.clone()]))))));
-        test.send(Msg::Reply(Reply::Cell(9, 18)));
-        test.send(Msg::Reply(Reply::Name(TerminalKind::Files)));
+        test.send(Msg::Reply(TerminalReply::Cell(9, 18)));
+        test.send(Msg::Reply(TerminalReply::Name(TerminalKind::Files)));
         let canvas = test.cmds.iter().find_map(|cmd| match cmd {
             Cmd::Image(ImageCmd::Plate(_, canvas)) => Some(*canvas),
             _ => None,

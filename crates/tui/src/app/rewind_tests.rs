@@ -3,13 +3,15 @@
 use crate::app::tests::TestApp;
 use crate::host::{ThreadCmd, ThreadMsg};
 use crate::msg::{Cmd, Msg};
-use crate::thread_actions::{BackCmd, BackMsg, BackPoint, BackPoints, BackPreview, Chooses, WentBack};
+use crate::thread_actions::{
+    Chooses, RewindCmd, RewindMsg, RewindPoint, RewindPoints, RewindPreview, Rewound,
+};
 use crate::viewer::Document;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::Message;
 use aye_core::contract::record::{StoredMessage, ThreadMarks, ThreadRecord, ThreadSummary};
-use aye_core::contract::snapshot::{BackWhat, Change, ChangedFile, Changes, FileChange};
+use aye_core::contract::snapshot::{BackWhat, ChangedFile, Changes, FileChange, FileChangeKind};
 use aye_core::contract::tool::FilePreview;
 
 fn talked(width: u16) -> TestApp {
@@ -19,17 +21,17 @@ fn talked(width: u16) -> TestApp {
     app
 }
 
-fn told(app: &mut TestApp, msg: BackMsg) {
+fn told(app: &mut TestApp, msg: RewindMsg) {
     app.send(Msg::Back(Box::new(msg)));
 }
 
-fn asked(app: &TestApp) -> Vec<&BackCmd> {
+fn asked(app: &TestApp) -> Vec<&RewindCmd> {
     app.cmds.iter().filter_map(|cmd| if let Cmd::Back(cmd) = cmd { Some(cmd) } else { None }).collect()
 }
 
-fn points() -> BackPoints {
-    let point = |keep, text: &str| BackPoint { keep, is_message: true, text: text.into(), at: 0 };
-    BackPoints {
+fn points() -> RewindPoints {
+    let point = |keep, text: &str| RewindPoint { keep, is_message: true, text: text.into(), at: 0 };
+    RewindPoints {
         points: vec![
             point(0, "hello"),
             point(2, "now 漢字 and 👩‍👩‍👧 emoji\nsecond line"),
@@ -39,17 +41,17 @@ fn points() -> BackPoints {
     }
 }
 
-fn file(change: Change, path: &str, counts: Option<(usize, usize)>) -> ChangedFile {
+fn file(change: FileChangeKind, path: &str, counts: Option<(usize, usize)>) -> ChangedFile {
     let (added, removed) = counts.unzip();
     ChangedFile { path: path.into(), change, added, removed }
 }
 
-fn preview() -> BackPreview {
-    BackPreview {
+fn preview() -> RewindPreview {
+    RewindPreview {
         files: vec![
-            file(Change::Changed, "src/main.rs", Some((10, 2))),
-            file(Change::Deleted, "new 漢字.txt", Some((0, 3))),
-            file(Change::Created, "bytes.bin", None),
+            file(FileChangeKind::Changed, "src/main.rs", Some((10, 2))),
+            file(FileChangeKind::Deleted, "new 漢字.txt", Some((0, 3))),
+            file(FileChangeKind::Created, "bytes.bin", None),
         ],
         no_files: None,
         moves: true,
@@ -67,7 +69,7 @@ fn escape_twice_with_nothing_written_asks_where() {
     app.keys("<esc>");
     assert!(asked(&app).is_empty(), "the first one was long ago");
     app.keys("<esc>");
-    assert_eq!(asked(&app), [&BackCmd::Points("t".into(), Chooses::Back)]);
+    assert_eq!(asked(&app), [&RewindCmd::Points("t".into(), Chooses::Back)]);
     app.keys("<esc>");
     assert!(app.app.picker.is_none());
 
@@ -80,28 +82,28 @@ fn escape_twice_with_nothing_written_asks_where() {
 fn what_goes_back_is_shown_before_it_does() {
     let mut app = talked(80);
     app.keys("/rewind<enter>");
-    told(&mut app, BackMsg::Points(Chooses::Back, Ok(points())));
+    told(&mut app, RewindMsg::Points(Chooses::Back, Ok(points())));
     insta::assert_snapshot!("rewind_points_80", app.live());
     app.keys("<down><down><enter>");
-    assert_eq!(asked(&app).last(), Some(&&BackCmd::Preview("t".into(), Some(2))));
+    assert_eq!(asked(&app).last(), Some(&&RewindCmd::Preview("t".into(), Some(2))));
     // An answer to another place is not shown.
-    told(&mut app, BackMsg::Preview(Some(0), Ok(preview())));
+    told(&mut app, RewindMsg::Preview(Some(0), Ok(preview())));
     assert!(app.app.picker.as_ref().is_some_and(crate::picker::Picker::is_loading));
-    told(&mut app, BackMsg::Preview(Some(2), Ok(preview())));
+    told(&mut app, RewindMsg::Preview(Some(2), Ok(preview())));
     for width in [40, 80, 140] {
         app.send(Msg::Resize(width, 24));
         insta::assert_snapshot!(format!("rewind_preview_{width}"), app.live());
     }
     app.keys("<down><enter>");
-    assert_eq!(asked(&app).last(), Some(&&BackCmd::Go("t".into(), Some(2), BackWhat::Conversation)));
+    assert_eq!(asked(&app).last(), Some(&&RewindCmd::Go("t".into(), Some(2), BackWhat::Conversation)));
 
-    let went = WentBack {
+    let went = Rewound {
         thread: "t2".into(),
         text: Some("now 漢字".into()),
         words: "rewound the conversation to before “now”; /rewind can undo this".into(),
         failed: vec!["a.txt was not restored: a folder is in the way".into()],
     };
-    told(&mut app, BackMsg::Went(Ok(went)));
+    told(&mut app, RewindMsg::Went(Ok(went)));
     assert!(matches!(app.cmds.last(), Some(Cmd::Thread(ThreadCmd::Open(Some(id)))) if id.as_str() == "t2"));
     let mut opened = crate::app::tests::opened(Vec::new());
     opened.thread.id = "t2".into();
@@ -114,15 +116,18 @@ fn what_goes_back_is_shown_before_it_does() {
 fn the_last_going_back_can_be_taken_back() {
     let mut app = talked(80);
     app.keys("/rewind<enter>");
-    told(&mut app, BackMsg::Points(Chooses::Back, Ok(points())));
+    told(&mut app, RewindMsg::Points(Chooses::Back, Ok(points())));
     app.keys("<enter>");
-    assert_eq!(asked(&app).last(), Some(&&BackCmd::Preview("t".into(), None)));
-    let none =
-        BackPreview { moves: true, no_files: Some("they are elsewhere".into()), ..BackPreview::default() };
-    told(&mut app, BackMsg::Preview(None, Ok(none)));
+    assert_eq!(asked(&app).last(), Some(&&RewindCmd::Preview("t".into(), None)));
+    let none = RewindPreview {
+        moves: true,
+        no_files: Some("they are elsewhere".into()),
+        ..RewindPreview::default()
+    };
+    told(&mut app, RewindMsg::Preview(None, Ok(none)));
     assert!(app.live().contains("files stay unchanged: they are elsewhere"), "{}", app.live());
     app.keys("<enter>");
-    assert_eq!(asked(&app).last(), Some(&&BackCmd::Go("t".into(), None, BackWhat::Conversation)));
+    assert_eq!(asked(&app).last(), Some(&&RewindCmd::Go("t".into(), None, BackWhat::Conversation)));
 }
 
 fn threads() -> Vec<ThreadSummary> {
@@ -153,13 +158,13 @@ fn conversations_are_searched_in_what_was_said() {
     insta::assert_snapshot!("threads_100", app.live());
     app.keys("needle");
     let number = match asked(&app).last() {
-        Some(BackCmd::Search(number, words)) if words == "needle" => *number,
+        Some(RewindCmd::Search(number, words)) if words == "needle" => *number,
         other => panic!("{other:?}"),
     };
     assert!(app.live().contains("no match"));
-    told(&mut app, BackMsg::Found(number - 1, vec![("t1".into(), "old needle".into())], true));
+    told(&mut app, RewindMsg::Found(number - 1, vec![("t1".into(), "old needle".into())], true));
     assert!(app.live().contains("no match"), "an older search");
-    told(&mut app, BackMsg::Found(number, vec![("t2".into(), "a needle in it".into())], true));
+    told(&mut app, RewindMsg::Found(number, vec![("t2".into(), "a needle in it".into())], true));
     assert!(app.live().contains("a needle in it"), "{}", app.live());
     app.keys("<enter>");
     assert!(matches!(app.cmds.last(), Some(Cmd::Thread(ThreadCmd::Open(Some(id)))) if id.as_str() == "t2"));
@@ -178,22 +183,22 @@ fn the_menu_of_a_conversation_names_pins_and_deletes_it() {
     app.keys("<down><enter>");
     assert!(app.live().contains("Name:  fix 漢字"), "{}", app.live());
     app.keys("<backspace>!<enter>");
-    assert_eq!(asked(&app).last(), Some(&&BackCmd::Rename("t1".into(), "fix 漢!".into())));
+    assert_eq!(asked(&app).last(), Some(&&RewindCmd::Rename("t1".into(), "fix 漢!".into())));
     menu(&mut app);
     app.keys("unpin<enter>");
-    assert_eq!(asked(&app).last(), Some(&&BackCmd::Pin("t1".into(), false)));
+    assert_eq!(asked(&app).last(), Some(&&RewindCmd::Pin("t1".into(), false)));
     menu(&mut app);
     app.keys("delete<enter><enter>");
-    assert!(!asked(&app).iter().any(|cmd| matches!(cmd, BackCmd::Delete(_))), "no is the first answer");
+    assert!(!asked(&app).iter().any(|cmd| matches!(cmd, RewindCmd::Delete(_))), "no is the first answer");
     app.keys("<esc>");
     menu(&mut app);
     app.keys("delete<enter><down><enter>");
-    assert_eq!(asked(&app).last(), Some(&&BackCmd::Delete(ThreadId::from("t1"))));
-    told(&mut app, BackMsg::Deleted("t1".into(), Ok(())));
+    assert_eq!(asked(&app).last(), Some(&&RewindCmd::Delete(ThreadId::from("t1"))));
+    told(&mut app, RewindMsg::Deleted("t1".into(), Ok(())));
     assert!(matches!(app.cmds.last(), Some(Cmd::Thread(ThreadCmd::List))));
 }
 
-fn changed(path: &str, change: Change, old: &str, new: &str) -> FileChange {
+fn changed(path: &str, change: FileChangeKind, old: &str, new: &str) -> FileChange {
     let preview = FilePreview {
         path: format!("/w/{path}").into(),
         before: None,
@@ -210,7 +215,7 @@ fn numbered(lines: std::ops::Range<usize>) -> String {
 
 fn told_changes(app: &mut TestApp, changes: Changes) {
     let book = Box::new(Document::of_changes(&changes));
-    told(app, BackMsg::Changes(Ok((changes, book))));
+    told(app, RewindMsg::Changes(Ok((changes, book))));
 }
 
 fn some_changes() -> Changes {
@@ -218,9 +223,9 @@ fn some_changes() -> Changes {
     let new = "fn main() {\n    new(\"👍 e\u{301}\");\n}\n".to_owned() + &numbered(0..18) + "end\n";
     Changes {
         files: vec![
-            changed("src/漢字.rs", Change::Changed, &old, &new),
-            FileChange { about: file(Change::Deleted, "bytes.bin", None), preview: None },
-            changed("src/last.rs", Change::Created, "", "one\ntwo\n"),
+            changed("src/漢字.rs", FileChangeKind::Changed, &old, &new),
+            FileChange { about: file(FileChangeKind::Deleted, "bytes.bin", None), preview: None },
+            changed("src/last.rs", FileChangeKind::Created, "", "one\ntwo\n"),
         ],
         more: 3,
         notes: vec!["since 12:00, before the first step".into()],
@@ -232,7 +237,7 @@ fn what_was_changed_is_read_file_by_file_and_hunk_by_hunk() {
     for width in [40, 80, 140] {
         let mut app = talked(width);
         app.keys("/diff<enter>");
-        assert_eq!(asked(&app), [&BackCmd::Changes("t".into(), String::new())]);
+        assert_eq!(asked(&app), [&RewindCmd::Changes("t".into(), String::new())]);
         told_changes(&mut app, some_changes());
         insta::assert_snapshot!(format!("diff_page_{width}"), app.screen());
         app.keys("]<enter>");
@@ -263,12 +268,14 @@ fn what_was_changed_is_read_file_by_file_and_hunk_by_hunk() {
 fn twenty_thousand_lines_open_at_once() {
     let old: String = (0..20_000).fold(String::new(), |text, n| text + &format!("before {n}\n"));
     let new: String = (0..20_000).fold(String::new(), |text, n| text + &format!("after {n}\n"));
-    let changes =
-        Changes { files: vec![changed("long.rs", Change::Changed, &old, &new)], ..Changes::default() };
+    let changes = Changes {
+        files: vec![changed("long.rs", FileChangeKind::Changed, &old, &new)],
+        ..Changes::default()
+    };
     let mut app = talked(80);
     let book = Box::new(Document::of_changes(&changes));
     let began = std::time::Instant::now();
-    told(&mut app, BackMsg::Changes(Ok((changes, book))));
+    told(&mut app, RewindMsg::Changes(Ok((changes, book))));
     assert!(app.screen().contains("long.rs +20000 −20000"), "{}", app.screen());
     app.keys("<end>");
     assert!(app.screen().contains("after 19999"), "{}", app.screen());
@@ -284,7 +291,7 @@ fn changes_against_git_are_asked_for_by_that_word() {
     app.keys("/diff ");
     assert!(app.live().contains("[git] [PATH]"), "{}", app.live());
     app.keys("git src/a b<enter>");
-    assert_eq!(asked(&app), [&BackCmd::GitChanges("src/a b".into())]);
+    assert_eq!(asked(&app), [&RewindCmd::GitChanges("src/a b".into())]);
     told_changes(&mut app, Changes::default());
     assert!(app.app.viewer.is_none());
     assert!(app.screen().contains("no differences"), "{}", app.screen());
@@ -326,12 +333,12 @@ fn two_conversations_are_one_difference() {
     for width in [40, 80, 100, 140] {
         let mut app = talked(width);
         app.keys("/compare t2<enter>");
-        assert_eq!(asked(&app), [&BackCmd::Compare("t".into(), "t2".into())]);
-        told(&mut app, BackMsg::Compared(Ok(Box::new(forks()))));
+        assert_eq!(asked(&app), [&RewindCmd::Compare("t".into(), "t2".into())]);
+        told(&mut app, RewindMsg::Compared(Ok(Box::new(forks()))));
         insta::assert_snapshot!(format!("compared_{width}"), app.screen());
     }
     let mut app = talked(100);
-    told(&mut app, BackMsg::Compared(Ok(Box::new(forks()))));
+    told(&mut app, RewindMsg::Compared(Ok(Box::new(forks()))));
     app.keys("]y");
     let copied = app.cmds.last().cloned();
     assert!(matches!(&copied, Some(Cmd::Copy(text)) if text == "the first → (no title)"), "{copied:?}");

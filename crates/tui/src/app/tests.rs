@@ -15,8 +15,8 @@ use crate::host::{
 use crate::msg::{Cmd, Msg};
 use crate::theme::Theme;
 use crate::view::layout_cache::Sheets;
-use crate::view::scrollback::Feed;
-use crate::view::{self, Look};
+use crate::view::scrollback::ScrollbackWriter;
+use crate::view::{self, RenderStyle};
 use aye_core::contract::event::AgentEvent as E;
 use aye_core::contract::grant::{GrantEnd, GrantPreview, GrantRequest, PastMatch};
 use aye_core::contract::lifecycle::{TerminationReason, ToolCallOutcome};
@@ -33,9 +33,9 @@ pub(crate) struct TestApp {
     pub(crate) scrollback: Vec<String>,
     pub(crate) caret: Option<(u16, u16)>,
     live: Vec<String>,
-    feed: Feed,
+    feed: ScrollbackWriter,
     sheets: Sheets,
-    look: Look,
+    look: RenderStyle,
     now: Moment,
 }
 
@@ -81,9 +81,9 @@ impl TestApp {
             scrollback: Vec::new(),
             caret: None,
             live: Vec::new(),
-            feed: Feed::default(),
-            sheets: Sheets::new(Look { theme: Theme::plain(), highlighter: Highlighter::waiting() }),
-            look: Look { theme: Theme::plain(), highlighter: Highlighter::waiting() },
+            feed: ScrollbackWriter::default(),
+            sheets: Sheets::new(RenderStyle { theme: Theme::plain(), highlighter: Highlighter::waiting() }),
+            look: RenderStyle { theme: Theme::plain(), highlighter: Highlighter::waiting() },
             now: Moment(1000),
         }
     }
@@ -295,7 +295,7 @@ pub(crate) fn opened(messages: Vec<aye_core::contract::record::StoredMessage>) -
         earlier: None,
         waiting: Vec::new(),
         interrupted: Vec::new(),
-        driver: Driver::Nobody,
+        driver: ThreadOwner::Nobody,
         queued: Vec::new(),
         children: Vec::new(),
         commands: Vec::new(),
@@ -866,7 +866,7 @@ fn whole_output_is_printed_on_request_and_once() {
     test.keys("<alt-o>");
     assert!(matches!(&test.cmds[..], [Cmd::ShowWhole(entries)] if entries.len() == 1));
     let Some(Cmd::ShowWhole(entries)) = test.cmds.first().cloned() else { return };
-    assert_eq!(Feed::whole(&test.app, &test.look, entries[0]).len(), 52);
+    assert_eq!(ScrollbackWriter::whole(&test.app, &test.look, entries[0]).len(), 52);
     test.keys("<alt-o>");
     assert_eq!(test.cmds.len(), 1);
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::{Card, CardKind, Reply, Stage};
+use super::{Card, CardAction, CardKind, CardStage};
 use crate::composer::Composer;
 use crate::diff::hunks::Hunks;
 use crate::host::Review;
@@ -12,7 +12,7 @@ use aye_core::contract::judgement::{Risk, Ruling};
 
 /// Arguments in place of the proposed ones, and what is known of them.
 #[derive(Clone, Debug)]
-pub struct Edit {
+pub struct ArgumentEdit {
     /// The arguments.
     pub arguments: Value,
     /// What the rules and the tool say of them; `None` until it is known.
@@ -21,7 +21,7 @@ pub struct Edit {
 
 /// What is opened in the person's editor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Draft {
+pub struct EditorDocument {
     /// The text.
     pub text: String,
     /// A name for its file.
@@ -52,21 +52,21 @@ impl Card {
     }
 
     /// `e`: the command on the card, everything else in the editor.
-    pub(super) fn begin_edit(&mut self) -> Reply {
+    pub(super) fn begin_edit(&mut self) -> CardAction {
         if let Some(command) = self.command() {
             let mut text = Composer::default();
             text.set(command);
-            self.stage = Stage::Edit(Box::new(text));
-            return Reply::Taken;
+            self.stage = CardStage::Edit(Box::new(text));
+            return CardAction::Taken;
         }
         let kept = self.draft.take();
         let arguments = self.arguments();
         let text = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let draft = match self.text_argument() {
             Some(argument) => {
-                Draft { text: text(argument), name: text("file_path"), argument: Some(argument) }
+                EditorDocument { text: text(argument), name: text("file_path"), argument: Some(argument) }
             }
-            None => Draft {
+            None => EditorDocument {
                 text: kept.unwrap_or_else(|| {
                     format!("{}\n", serde_json::to_string_pretty(arguments).unwrap_or_default())
                 }),
@@ -74,18 +74,22 @@ impl Card {
                 argument: None,
             },
         };
-        self.stage = Stage::Away;
-        Reply::Editor(draft)
+        self.stage = CardStage::Away;
+        CardAction::Editor(draft)
     }
 
     /// What the editor left.
-    pub fn edited_away(&mut self, argument: Option<&'static str>, text: Result<String, String>) -> Reply {
-        self.stage = Stage::Open;
+    pub fn edited_away(
+        &mut self,
+        argument: Option<&'static str>,
+        text: Result<String, String>,
+    ) -> CardAction {
+        self.stage = CardStage::Open;
         let text = match text {
             Ok(text) => text,
             Err(why) => {
                 self.problem = Some(why);
-                return Reply::Taken;
+                return CardAction::Taken;
             }
         };
         if let Some(name) = argument {
@@ -93,7 +97,7 @@ impl Card {
         }
         if text.trim().is_empty() {
             self.problem = Some("the text is empty; nothing changed".to_owned());
-            return Reply::Taken;
+            return CardAction::Taken;
         }
         match serde_json::from_str::<Value>(&text) {
             Ok(arguments) => self.with_arguments(arguments),
@@ -102,33 +106,33 @@ impl Card {
                 self.problem =
                     Some(format!("invalid JSON at line {line}, column {column}; e reopens your text"));
                 self.draft = Some(text);
-                Reply::Taken
+                CardAction::Taken
             }
         }
     }
 
     /// The command that was written on the card.
-    pub(super) fn edited_here(&mut self) -> Reply {
-        let Stage::Edit(text) = &mut self.stage else { return Reply::NotMine };
+    pub(super) fn edited_here(&mut self) -> CardAction {
+        let CardStage::Edit(text) = &mut self.stage else { return CardAction::NotMine };
         let text = text.take();
-        self.stage = Stage::Open;
+        self.stage = CardStage::Open;
         if text.trim().is_empty() {
             self.problem = Some("the command is empty; nothing changed".to_owned());
-            return Reply::Taken;
+            return CardAction::Taken;
         }
         self.with_argument("command", text)
     }
 
-    fn with_argument(&mut self, name: &str, text: String) -> Reply {
+    fn with_argument(&mut self, name: &str, text: String) -> CardAction {
         let mut arguments = self.arguments().clone();
         match arguments.get_mut(name) {
             Some(value) => *value = Value::from(text),
-            None => return Reply::Taken,
+            None => return CardAction::Taken,
         }
         self.with_arguments(arguments)
     }
 
-    fn with_arguments(&mut self, arguments: Value) -> Reply {
+    fn with_arguments(&mut self, arguments: Value) -> CardAction {
         if arguments == self.ticket.pending.arguments {
             let text = if self.edit.is_some() {
                 self.unedit();
@@ -137,11 +141,11 @@ impl Card {
                 "nothing changed"
             };
             self.problem = Some(text.to_owned());
-            return Reply::Taken;
+            return CardAction::Taken;
         }
-        self.edit = Some(Edit { arguments: arguments.clone(), review: None });
+        self.edit = Some(ArgumentEdit { arguments: arguments.clone(), review: None });
         self.looks_new();
-        Reply::Review(arguments)
+        CardAction::Review(arguments)
     }
 
     /// What is known now of the edited arguments; an answer about others than these comes too late.
@@ -183,7 +187,7 @@ impl Card {
     }
 
     /// The change of the text that would be written, taken apart; a sentence when there is none.
-    pub(super) fn begin_hunks(&mut self) -> Reply {
+    pub(super) fn begin_hunks(&mut self) -> CardAction {
         let text = |name: &str| self.arguments().get(name).and_then(Value::as_str).map(str::to_owned);
         let texts = match self.text_argument() {
             Some("new_string") => text("old_string").zip(text("new_string")),
@@ -202,14 +206,14 @@ impl Card {
             Hunks::between(&old, &new).in_file(file, places)
         });
         match hunks {
-            Some(hunks) if !hunks.all().is_empty() => self.stage = Stage::Hunks(Box::new(hunks)),
+            Some(hunks) if !hunks.all().is_empty() => self.stage = CardStage::Hunks(Box::new(hunks)),
             Some(_) => self.problem = Some("the edited call changes nothing".to_owned()),
             None => {
                 self.problem = Some("this call has no hunks to choose; e edits the call".to_owned());
             }
         }
         self.scroll = 0;
-        Reply::Taken
+        CardAction::Taken
     }
 
     /// The file that is changed, and how many lines of it stand before each place where the text is replaced.
@@ -230,21 +234,21 @@ impl Card {
     }
 
     /// Takes the pieces that stay.
-    pub(super) fn accept_hunks(&mut self) -> Reply {
-        let Stage::Hunks(hunks) = &self.stage else { return Reply::NotMine };
+    pub(super) fn accept_hunks(&mut self) -> CardAction {
+        let CardStage::Hunks(hunks) = &self.stage else { return CardAction::NotMine };
         if hunks.kept() == 0 {
             self.problem = Some("all hunks are dropped; press Esc, then n to deny the call".to_owned());
-            return Reply::Taken;
+            return CardAction::Taken;
         }
         let (text, changed) = (hunks.text(), hunks.kept() < hunks.all().len());
-        self.stage = Stage::Open;
+        self.stage = CardStage::Open;
         self.scroll = 0;
         if !changed {
-            return Reply::Taken;
+            return CardAction::Taken;
         }
         match self.text_argument() {
             Some(name) => self.with_argument(name, text),
-            None => Reply::Taken,
+            None => CardAction::Taken,
         }
     }
 
@@ -255,6 +259,6 @@ impl Card {
 
     /// Whether a yes or no to several at once may include it.
     pub fn takes_batch(&self) -> bool {
-        self.kind == CardKind::Permission && matches!(self.stage, Stage::Open)
+        self.kind == CardKind::Permission && matches!(self.stage, CardStage::Open)
     }
 }

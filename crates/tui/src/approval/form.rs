@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::composer::Composer;
-use aye_core::contract::surface::{Piece, Surface, text_of};
+use aye_core::contract::surface::{Surface, SurfaceNode, text_of};
 
 /// The state of a form while it is filled in.
 #[derive(Clone, Debug, Default)]
 pub struct FormState {
     surface: Surface,
-    stops: Vec<Piece>,
+    stops: Vec<SurfaceNode>,
     cursor: Option<usize>,
     writing: Option<Box<Composer>>,
 }
@@ -26,7 +26,7 @@ impl FormState {
     }
 
     /// The fields, boxes and buttons, in order.
-    pub fn stops(&self) -> &[Piece] {
+    pub fn stops(&self) -> &[SurfaceNode] {
         &self.stops
     }
 
@@ -36,7 +36,7 @@ impl FormState {
     }
 
     /// What the arrows are at.
-    pub fn here(&self) -> Option<&Piece> {
+    pub fn here(&self) -> Option<&SurfaceNode> {
         self.stops.get(self.cursor?)
     }
 
@@ -48,7 +48,7 @@ impl FormState {
     /// What is being written, for the line: the field's label, and whether it is hidden.
     pub fn asks(&self) -> (String, bool) {
         match self.here() {
-            Some(Piece::Field(field)) => (format!("{}: ", field.label), field.is_secret),
+            Some(SurfaceNode::Field(field)) => (format!("{}: ", field.label), field.is_secret),
             Some(_) | None => (String::new(), false),
         }
     }
@@ -71,7 +71,7 @@ impl FormState {
     }
 
     pub(super) fn toggle(&mut self) {
-        if let Some(Piece::Check(field)) = self.here().cloned() {
+        if let Some(SurfaceNode::Check(field)) = self.here().cloned() {
             self.put(&field.path, json!(field.value != true));
         }
     }
@@ -79,26 +79,26 @@ impl FormState {
     /// Enter: writes into a field, ticks a box, presses a button. The answer, when a button was pressed.
     pub(super) fn accept(&mut self) -> Option<Value> {
         match self.here()?.clone() {
-            Piece::Field(field) => {
+            SurfaceNode::Field(field) => {
                 let mut line = super::line();
                 line.insert_text(&text_of(&field.value));
                 self.writing = Some(Box::new(line));
                 None
             }
-            Piece::Check(_) => {
+            SurfaceNode::Check(_) => {
                 self.toggle();
                 None
             }
-            Piece::Button(button) => Some(self.surface.pressed(&button.component)),
-            Piece::Card(_)
-            | Piece::Column(_)
-            | Piece::Row(_)
-            | Piece::List(_)
-            | Piece::Table { .. }
-            | Piece::Text { .. }
-            | Piece::Image { .. }
-            | Piece::Divider
-            | Piece::Unknown(_) => None,
+            SurfaceNode::Button(button) => Some(self.surface.pressed(&button.component)),
+            SurfaceNode::Card(_)
+            | SurfaceNode::Column(_)
+            | SurfaceNode::Row(_)
+            | SurfaceNode::List(_)
+            | SurfaceNode::Table { .. }
+            | SurfaceNode::Text { .. }
+            | SurfaceNode::Image { .. }
+            | SurfaceNode::Divider
+            | SurfaceNode::Unknown(_) => None,
         }
     }
 
@@ -110,7 +110,7 @@ impl FormState {
     /// Enter in a field: keeps what was written and goes on to the next one.
     pub(super) fn written(&mut self) {
         let Some(mut line) = self.writing.take() else { return };
-        if let Some(Piece::Field(field)) = self.here().cloned() {
+        if let Some(SurfaceNode::Field(field)) = self.here().cloned() {
             let text = line.take();
             // What was a number stays one, when it still is one.
             let value = match (&field.value, text.trim().parse::<serde_json::Number>()) {

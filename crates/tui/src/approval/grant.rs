@@ -6,9 +6,9 @@ use crossterm::event::KeyEvent;
 use serde_json::Value;
 
 use super::super::composer::Composer;
-use super::super::keymap::{Action, Keymap, Place};
+use super::super::keymap::{Action, KeyContext, Keymap};
 use super::keys::{Edited, edit_line};
-use super::{Card, Reply, SCOPES, Stage, line};
+use super::{Card, CardAction, CardStage, SCOPES, line};
 use aye_core::contract::grant::{GrantEnd, GrantPreview, GrantRequest};
 use aye_core::contract::question::GrantProposal;
 use aye_core::contract::suspension::Answer;
@@ -97,22 +97,22 @@ impl Card {
     /// The rule that is being granted.
     pub fn form(&self) -> Option<&GrantForm> {
         match &self.stage {
-            Stage::Grant(form) => Some(form),
-            Stage::Open
-            | Stage::Reason(_)
-            | Stage::Modify(_)
-            | Stage::Comment(_)
-            | Stage::Edit(_)
-            | Stage::Hunks(_)
-            | Stage::Away
-            | Stage::Deciding(_)
-            | Stage::Stopping => None,
+            CardStage::Grant(form) => Some(form),
+            CardStage::Open
+            | CardStage::Reason(_)
+            | CardStage::Modify(_)
+            | CardStage::Comment(_)
+            | CardStage::Edit(_)
+            | CardStage::Hunks(_)
+            | CardStage::Away
+            | CardStage::Deciding(_)
+            | CardStage::Stopping => None,
         }
     }
 
     /// The pattern whose matches are wanted and were not asked for yet.
     pub fn wants_preview(&mut self) -> Option<String> {
-        let Stage::Grant(form) = &mut self.stage else { return None };
+        let CardStage::Grant(form) = &mut self.stage else { return None };
         let pattern = form.pattern(self.question.proposals());
         if form.asked.as_ref() == Some(&pattern) {
             return None;
@@ -124,23 +124,23 @@ impl Card {
     /// Takes in what a pattern would have matched.
     pub fn previewed(&mut self, pattern: String, preview: GrantPreview) {
         // Answers may overtake each other: one about an older text is nothing to this one.
-        if let Stage::Grant(form) = &mut self.stage
+        if let CardStage::Grant(form) = &mut self.stage
             && form.asked.as_ref() == Some(&pattern)
         {
             form.preview = Some((pattern, preview));
         }
     }
 
-    pub(super) fn grant_key(&mut self, key: KeyEvent, keymap: &Keymap, project: &Path) -> Reply {
+    pub(super) fn grant_key(&mut self, key: KeyEvent, keymap: &Keymap, project: &Path) -> CardAction {
         let proposals = self.question.proposals().to_vec();
-        let Stage::Grant(form) = &mut self.stage else { return Reply::NotMine };
+        let CardStage::Grant(form) = &mut self.stage else { return CardAction::NotMine };
         if form.writing.is_some() {
             return self.writing_key(key, keymap, &proposals);
         }
         let step =
             |at: usize, by: isize, of: usize| (at as isize + by).rem_euclid((of as isize).max(1)) as usize;
         let patterns = proposals.len() + usize::from(form.own.is_some());
-        match keymap.action(Place::Card, key) {
+        match keymap.action(KeyContext::Card, key) {
             Some(Action::ScrollUp) => form.chosen = step(form.chosen, -1, patterns),
             Some(Action::ScrollDown) => form.chosen = step(form.chosen, 1, patterns),
             Some(Action::PreviousCard) => form.scope = step(form.scope, -1, SCOPES.len()),
@@ -152,27 +152,27 @@ impl Card {
             Some(Action::GrantUntil) => form.writing = Some(Writing::End(line())),
             Some(Action::PageUp) => return self.scroll_by(-5),
             Some(Action::PageDown) => return self.scroll_by(5),
-            Some(Action::Stop) => self.stage = Stage::Open,
+            Some(Action::Stop) => self.stage = CardStage::Open,
             Some(Action::Accept) => return self.store(&proposals, project),
             _ => {}
         }
         self.scroll = 0;
-        Reply::Taken
+        CardAction::Taken
     }
 
     /// Enter: what is spelled out on the card is stored.
-    fn store(&mut self, proposals: &[GrantProposal], project: &Path) -> Reply {
-        let Stage::Grant(form) = &self.stage else { return Reply::NotMine };
+    fn store(&mut self, proposals: &[GrantProposal], project: &Path) -> CardAction {
+        let CardStage::Grant(form) = &self.stage else { return CardAction::NotMine };
         let pattern = form.pattern(proposals);
         if form.chosen >= proposals.len() {
             match form.preview(&pattern) {
                 None => {
                     self.problem = Some("wait a moment; the pattern is being checked".to_owned());
-                    return Reply::Taken;
+                    return CardAction::Taken;
                 }
                 Some(GrantPreview { problem: Some(_), .. }) => {
                     self.problem = Some("this pattern cannot be granted; e edits it".to_owned());
-                    return Reply::Taken;
+                    return CardAction::Taken;
                 }
                 Some(GrantPreview { problem: None, .. }) => {}
             }
@@ -186,12 +186,12 @@ impl Card {
         self.decide(Answer { grant: Some(request), ..Answer::yes(Value::Null) }, "granting the rule")
     }
 
-    fn writing_key(&mut self, key: KeyEvent, keymap: &Keymap, proposals: &[GrantProposal]) -> Reply {
-        let Stage::Grant(form) = &mut self.stage else { return Reply::NotMine };
-        let Some(line) = form.line_mut() else { return Reply::NotMine };
+    fn writing_key(&mut self, key: KeyEvent, keymap: &Keymap, proposals: &[GrantProposal]) -> CardAction {
+        let CardStage::Grant(form) = &mut self.stage else { return CardAction::NotMine };
+        let Some(line) = form.line_mut() else { return CardAction::NotMine };
         match edit_line(line, key, keymap) {
             Edited::Yes => {}
-            Edited::No => return Reply::NotMine,
+            Edited::No => return CardAction::NotMine,
             Edited::Left => form.writing = None,
             Edited::Sent => match &form.writing {
                 Some(Writing::Pattern(line)) => {
@@ -217,6 +217,6 @@ impl Card {
                 None => {}
             },
         }
-        Reply::Taken
+        CardAction::Taken
     }
 }

@@ -6,100 +6,104 @@ use crossterm::event::KeyEvent;
 use serde_json::{Value, json};
 
 use super::super::composer::Composer;
-use super::super::keymap::{Action, Keymap, Place, typed};
+use super::super::keymap::{Action, KeyContext, Keymap, typed};
 use super::super::update::edit;
-use super::{Batch, Card, CardKind, Reply, Stage, line};
+use super::{Batch, Card, CardAction, CardKind, CardStage, line};
 use aye_core::contract::judgement::Profile;
 use aye_core::contract::mode::Mode;
 use aye_core::contract::suspension::Answer;
 
 impl Card {
     /// What a key does.
-    pub fn key(&mut self, key: KeyEvent, keymap: &Keymap, project: &Path) -> Reply {
+    pub fn key(&mut self, key: KeyEvent, keymap: &Keymap, project: &Path) -> CardAction {
         self.problem = None;
         match &mut self.stage {
             // No letter answers this one: it belongs to the text.
-            Stage::Deciding(_)
+            CardStage::Deciding(_)
                 if self.kind == CardKind::Trust && typed(key).is_some_and(|c| !c.is_ascii_digit()) =>
             {
-                Reply::NotMine
+                CardAction::NotMine
             }
             // A key that is pressed twice is no text; what is typed on is none of the card's.
-            Stage::Deciding(_) if keymap.action(Place::Card, key).is_some() => Reply::Taken,
-            Stage::Stopping if keymap.action(Place::Card, key) == Some(Action::Stop) => Reply::Taken,
-            Stage::Deciding(_) | Stage::Stopping => Reply::NotMine,
-            Stage::Reason(line) => match edit_line(line, key, keymap) {
+            CardStage::Deciding(_) if keymap.action(KeyContext::Card, key).is_some() => CardAction::Taken,
+            CardStage::Stopping if keymap.action(KeyContext::Card, key) == Some(Action::Stop) => {
+                CardAction::Taken
+            }
+            CardStage::Deciding(_) | CardStage::Stopping => CardAction::NotMine,
+            CardStage::Reason(line) => match edit_line(line, key, keymap) {
                 Edited::Sent => {
                     let reason = line.take();
                     let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
                     self.decide(Answer::no(reason), "denying")
                 }
                 Edited::Left => {
-                    self.stage = Stage::Open;
-                    Reply::Taken
+                    self.stage = CardStage::Open;
+                    CardAction::Taken
                 }
-                Edited::Yes => Reply::Taken,
-                Edited::No => Reply::NotMine,
+                Edited::Yes => CardAction::Taken,
+                Edited::No => CardAction::NotMine,
             },
-            Stage::Modify(line) => match edit_line(line, key, keymap) {
+            CardStage::Modify(line) => match edit_line(line, key, keymap) {
                 Edited::Sent => {
                     let feedback = line.take().trim().to_owned();
                     if feedback.is_empty() {
                         self.problem = Some("write what to change; Esc: back, n: deny".to_owned());
-                        return Reply::Taken;
+                        return CardAction::Taken;
                     }
                     let answer = Answer::modify(feedback);
                     self.decide(answer, "requesting changes")
                 }
                 edited => self.line_reply(&edited),
             },
-            Stage::Comment(line) => match edit_line(line, key, keymap) {
+            CardStage::Comment(line) => match edit_line(line, key, keymap) {
                 Edited::Sent => {
                     let comment = line.take().trim().to_owned();
                     self.comment = Some(comment).filter(|comment| !comment.is_empty());
-                    self.stage = Stage::Open;
-                    Reply::Taken
+                    self.stage = CardStage::Open;
+                    CardAction::Taken
                 }
                 edited => self.line_reply(&edited),
             },
-            Stage::Edit(text) => match edit_text(text, key, keymap) {
+            CardStage::Edit(text) => match edit_text(text, key, keymap) {
                 Edited::Sent => self.edited_here(),
                 edited => self.line_reply(&edited),
             },
-            Stage::Hunks(_) => self.hunks_key(key, keymap),
+            CardStage::Hunks(_) => self.hunks_key(key, keymap),
             // The editor has the terminal; keys that come now were typed before.
-            Stage::Away => Reply::Taken,
-            Stage::Grant(_) => self.grant_key(key, keymap, project),
-            Stage::Open if self.kind == CardKind::Ask => self.ask_key(key, keymap),
-            Stage::Open if self.kind == CardKind::Form => self.form_key(key, keymap),
-            Stage::Open if matches!(self.kind, CardKind::Plan | CardKind::Trust) => self.own_key(key, keymap),
-            Stage::Open => self.open_key(key, keymap),
+            CardStage::Away => CardAction::Taken,
+            CardStage::Grant(_) => self.grant_key(key, keymap, project),
+            CardStage::Open if self.kind == CardKind::Ask => self.ask_key(key, keymap),
+            CardStage::Open if self.kind == CardKind::Form => self.form_key(key, keymap),
+            CardStage::Open if matches!(self.kind, CardKind::Plan | CardKind::Trust) => {
+                self.own_key(key, keymap)
+            }
+            CardStage::Open => self.open_key(key, keymap),
         }
     }
 
-    pub(super) fn decide(&mut self, mut answer: Answer, word: &'static str) -> Reply {
-        self.stage = Stage::Deciding(word);
+    pub(super) fn decide(&mut self, mut answer: Answer, word: &'static str) -> CardAction {
+        self.stage = CardStage::Deciding(word);
         answer.reason = answer.reason.or_else(|| self.comment.clone());
-        Reply::Decide(Box::new(answer))
+        CardAction::Decide(Box::new(answer))
     }
 
     /// What a key in a line leads to when it does not send it.
-    fn line_reply(&mut self, edited: &Edited) -> Reply {
+    fn line_reply(&mut self, edited: &Edited) -> CardAction {
         match edited {
-            Edited::No => Reply::NotMine,
-            Edited::Yes | Edited::Sent => Reply::Taken,
+            Edited::No => CardAction::NotMine,
+            Edited::Yes | Edited::Sent => CardAction::Taken,
             Edited::Left => {
-                self.stage = Stage::Open;
-                Reply::Taken
+                self.stage = CardStage::Open;
+                CardAction::Taken
             }
         }
     }
 
     /// The yes: as it is, or as it was edited; in the profile that the card shows, or in another one.
-    fn allow(&mut self, profile: Option<Profile>) -> Reply {
+    fn allow(&mut self, profile: Option<Profile>) -> CardAction {
         if let Some(problem) = self.edit_problem() {
             self.problem = Some(problem);
-            return Reply::Taken;
+            return CardAction::Taken;
         }
         match &self.edit {
             None => self.decide(Answer { profile, ..Answer::yes(Value::Null) }, "allowing"),
@@ -115,9 +119,9 @@ impl Card {
         }
     }
 
-    fn hunks_key(&mut self, key: KeyEvent, keymap: &Keymap) -> Reply {
-        let Stage::Hunks(hunks) = &mut self.stage else { return Reply::NotMine };
-        match keymap.action(Place::Card, key) {
+    fn hunks_key(&mut self, key: KeyEvent, keymap: &Keymap) -> CardAction {
+        let CardStage::Hunks(hunks) = &mut self.stage else { return CardAction::NotMine };
+        match keymap.action(KeyContext::Card, key) {
             Some(Action::ScrollUp) => {
                 hunks.step(-1);
                 self.scroll = 0;
@@ -131,12 +135,12 @@ impl Card {
             Some(Action::Toggle) => hunks.toggle(),
             Some(Action::Accept) => return self.accept_hunks(),
             Some(Action::Stop) => {
-                self.stage = Stage::Open;
+                self.stage = CardStage::Open;
                 self.scroll = 0;
             }
             _ => {}
         }
-        Reply::Taken
+        CardAction::Taken
     }
 
     /// The answers that have a number, the first one first. The list has them in this order, too.
@@ -154,46 +158,46 @@ impl Card {
 
     /// A plan is most often answered in words, and a message may begin beside the question of trust, so that no letter
     /// is an answer to either.
-    fn own_key(&mut self, key: KeyEvent, keymap: &Keymap) -> Reply {
-        let action = keymap.action(Place::Card, key);
+    fn own_key(&mut self, key: KeyEvent, keymap: &Keymap) -> CardAction {
+        let action = keymap.action(KeyContext::Card, key);
         let number = typed(key).and_then(|c| c.to_digit(10)).map(|number| number as usize);
         let choice = match (action, number) {
             (Some(Action::Accept), _) => self.choice,
             (_, Some(number)) => number.checked_sub(1),
             (Some(Action::Stop), _) => Some(self.choices().len() - 1),
             (Some(action), _) if typed(key).is_none() => return self.common_key(action),
-            _ => return Reply::NotMine,
+            _ => return CardAction::NotMine,
         };
         match choice.and_then(|at| self.choices().get(at)) {
             Some(Action::Allow) if self.kind == CardKind::Trust && self.is_unread => {
                 self.refuse_unread("list", "1", keymap)
             }
             Some(Action::Allow) if self.kind == CardKind::Trust => {
-                self.stage = Stage::Deciding("trusting");
-                Reply::Trust(true)
+                self.stage = CardStage::Deciding("trusting");
+                CardAction::Trust(true)
             }
-            Some(_) if self.kind == CardKind::Trust => Reply::Trust(false),
-            Some(Action::Allow) => Reply::CarryOut(Some(Mode::Ask)),
-            Some(Action::Grant) => Reply::CarryOut(Some(Mode::AcceptEdits)),
-            Some(_) => Reply::CarryOut(None),
+            Some(_) if self.kind == CardKind::Trust => CardAction::Trust(false),
+            Some(Action::Allow) => CardAction::CarryOut(Some(Mode::Ask)),
+            Some(Action::Grant) => CardAction::CarryOut(Some(Mode::AcceptEdits)),
+            Some(_) => CardAction::CarryOut(None),
             None => {
                 self.problem = Some(match self.kind {
                     CardKind::Trust => "press 1 or 2, or write a message".to_owned(),
                     _ => "press 1, 2 or 3, or write what to change".to_owned(),
                 });
-                Reply::Taken
+                CardAction::Taken
             }
         }
     }
 
-    fn open_key(&mut self, key: KeyEvent, keymap: &Keymap) -> Reply {
-        let action = keymap.action(Place::Card, key);
+    fn open_key(&mut self, key: KeyEvent, keymap: &Keymap) -> CardAction {
+        let action = keymap.action(KeyContext::Card, key);
         let number = typed(key).and_then(|c| c.to_digit(10)).map(|number| number as usize);
         let action = match (action, number) {
             (Some(Action::Accept), _) => self.choice.and_then(|at| self.choices().get(at)).copied(),
             (Some(action), _) => Some(action),
             (None, Some(number)) => number.checked_sub(1).and_then(|at| self.choices().get(at)).copied(),
-            (None, None) => return Reply::NotMine,
+            (None, None) => return CardAction::NotMine,
         };
         if let Some(action) = action {
             return self.act(action, keymap);
@@ -207,10 +211,10 @@ impl Card {
                 numbers.join(", ")
             ),
         });
-        Reply::Taken
+        CardAction::Taken
     }
 
-    fn act(&mut self, action: Action, keymap: &Keymap) -> Reply {
+    fn act(&mut self, action: Action, keymap: &Keymap) -> CardAction {
         let is_unknown = self.kind == CardKind::Unknown;
         let choice = |choice: &str| Answer::yes(json!({ "choice": choice }));
         match action {
@@ -222,40 +226,40 @@ impl Card {
             Action::AllowOutside if self.is_sandboxed() => self.allow(Some(Profile::Outside)),
             Action::AllowOutside if !is_unknown => {
                 self.problem = Some("this call is not sandboxed; y allows it".to_owned());
-                Reply::Taken
+                CardAction::Taken
             }
             Action::Deny if !is_unknown => {
                 let mut reason = line();
                 reason.insert_text(self.comment.as_deref().unwrap_or_default());
-                self.stage = Stage::Reason(Box::new(reason));
-                Reply::Taken
+                self.stage = CardStage::Reason(Box::new(reason));
+                CardAction::Taken
             }
             Action::EditCall if !is_unknown => self.begin_edit(),
             Action::Hunks if !is_unknown => self.begin_hunks(),
             Action::Modify if !is_unknown => {
                 let mut feedback = line();
                 feedback.insert_text(self.comment.as_deref().unwrap_or_default());
-                self.stage = Stage::Modify(Box::new(feedback));
-                Reply::Taken
+                self.stage = CardStage::Modify(Box::new(feedback));
+                CardAction::Taken
             }
             Action::Unedit | Action::Stop if self.edit.is_some() => {
                 self.unedit();
-                Reply::Taken
+                CardAction::Taken
             }
-            Action::AllowReads if !is_unknown => Reply::Batch(Batch::AllowReads),
-            Action::DenyRest if !is_unknown => Reply::Batch(Batch::DenyRest),
+            Action::AllowReads if !is_unknown => CardAction::Batch(Batch::AllowReads),
+            Action::DenyRest if !is_unknown => CardAction::Batch(Batch::DenyRest),
             Action::Grant if self.edit.is_some() => {
                 self.problem = Some("a rule covers the call as proposed; u discards your edits".to_owned());
-                Reply::Taken
+                CardAction::Taken
             }
             Action::Grant if !is_unknown => {
                 if self.question.proposals().is_empty() {
                     self.problem = Some("no rule fits this call; y allows it once".to_owned());
                 } else {
                     self.scroll = 0;
-                    self.stage = Stage::Grant(Box::default());
+                    self.stage = CardStage::Grant(Box::default());
                 }
-                Reply::Taken
+                CardAction::Taken
             }
             Action::RunAgain if is_unknown => self.decide(choice("rerun"), "running the call again"),
             Action::MarkDone if is_unknown => self.decide(choice("done"), "marking the call as done"),
@@ -265,17 +269,17 @@ impl Card {
     }
 
     /// Nothing is allowed that was not shown to its end.
-    fn refuse_unread_call(&mut self, action: Action, keymap: &Keymap) -> Reply {
+    fn refuse_unread_call(&mut self, action: Action, keymap: &Keymap) -> CardAction {
         let what = match (self.command(), self.previews().is_empty()) {
             (Some(_), _) => "command",
             (None, false) => "change",
             (None, true) => "call",
         };
-        self.refuse_unread(what, &keymap.chord_of(Place::Card, action), keymap)
+        self.refuse_unread(what, &keymap.chord_of(KeyContext::Card, action), keymap)
     }
 
-    fn refuse_unread(&mut self, what: &str, again: &str, keymap: &Keymap) -> Reply {
-        let down = keymap.chord_of(Place::Card, Action::ScrollDown);
+    fn refuse_unread(&mut self, what: &str, again: &str, keymap: &Keymap) -> CardAction {
+        let down = keymap.chord_of(KeyContext::Card, Action::ScrollDown);
         // Several pages between two frames: what lay between them was never on the screen.
         let missed = if self.scroll > self.read {
             self.scroll = self.read;
@@ -284,11 +288,11 @@ impl Card {
             format!("the end of the {what} was not shown yet")
         };
         self.problem = Some(format!("{missed}; press {down} for the rest, then {again}"));
-        Reply::Taken
+        CardAction::Taken
     }
 
     /// An arrow key: through the body first, then from one answer to the next.
-    fn step(&mut self, down: bool) -> Reply {
+    fn step(&mut self, down: bool) -> CardAction {
         let last = self.choices().len().checked_sub(1);
         self.scroll = self.scroll.min(self.window.last_scroll);
         self.choice = match (self.choice, down) {
@@ -304,69 +308,69 @@ impl Card {
             (Some(at), true) => last.map(|last| (at + 1).min(last)),
             (Some(at), false) => at.checked_sub(1),
         };
-        Reply::Taken
+        CardAction::Taken
     }
 
-    fn common_key(&mut self, action: Action) -> Reply {
+    fn common_key(&mut self, action: Action) -> CardAction {
         match action {
             // Ending a run that is not in sight is more than a person may mean.
-            Action::Stop if self.elsewhere.is_some() => Reply::PutAway,
+            Action::Stop if self.elsewhere.is_some() => CardAction::PutAway,
             Action::Stop => {
-                self.stage = Stage::Stopping;
-                Reply::Stop
+                self.stage = CardStage::Stopping;
+                CardAction::Stop
             }
             Action::Comment => {
                 let mut comment = line();
                 comment.insert_text(self.comment.as_deref().unwrap_or_default());
-                self.stage = Stage::Comment(Box::new(comment));
-                Reply::Taken
+                self.stage = CardStage::Comment(Box::new(comment));
+                CardAction::Taken
             }
-            Action::NextCard => Reply::Next,
-            Action::PreviousCard => Reply::Previous,
+            Action::NextCard => CardAction::Next,
+            Action::PreviousCard => CardAction::Previous,
             Action::ScrollUp => self.step(false),
             Action::ScrollDown => self.step(true),
             Action::PageUp => self.page(false),
             Action::PageDown => self.page(true),
-            _ => Reply::NotMine,
+            _ => CardAction::NotMine,
         }
     }
 
     /// A page of the body, no row of it left out.
-    pub(crate) fn page(&mut self, down: bool) -> Reply {
+    pub(crate) fn page(&mut self, down: bool) -> CardAction {
         let rows = self.window.rows.max(1);
         self.scroll = if down {
             (self.scroll + rows).min(self.window.last_scroll)
         } else {
             self.scroll.min(self.window.last_scroll).saturating_sub(rows)
         };
-        Reply::Taken
+        CardAction::Taken
     }
 
-    pub(super) fn scroll_by(&mut self, lines: isize) -> Reply {
+    pub(super) fn scroll_by(&mut self, lines: isize) -> CardAction {
         self.scroll = self.scroll.saturating_add_signed(lines);
-        Reply::Taken
+        CardAction::Taken
     }
 
-    fn ask_key(&mut self, key: KeyEvent, keymap: &Keymap) -> Reply {
+    fn ask_key(&mut self, key: KeyEvent, keymap: &Keymap) -> CardAction {
         if let Some(line) = self.ask.line_mut() {
             return match edit_line(line, key, keymap) {
                 Edited::Sent => match self.ask.written() {
                     Some(answer) => self.decide(Answer::yes(answer), "answering"),
-                    None => Reply::Taken,
+                    None => CardAction::Taken,
                 },
                 Edited::Left => {
                     self.ask.stop_writing();
-                    Reply::Taken
+                    CardAction::Taken
                 }
-                Edited::Yes => Reply::Taken,
-                Edited::No => Reply::NotMine,
+                Edited::Yes => CardAction::Taken,
+                Edited::No => CardAction::NotMine,
             };
         }
         if let Some(number) = typed(key).and_then(|c| c.to_digit(10)).filter(|number| *number > 0) {
             self.ask.choose(number as usize - 1);
-            return Reply::Taken;
+            return CardAction::Taken;
         }
-        match keymap.action(Place::Card, key) {
+        match keymap.action(KeyContext::Card, key) {
             Some(Action::ScrollUp) => self.ask.step(-1),
             Some(Action::ScrollDown) => self.ask.step(1),
             Some(Action::Toggle) => self.ask.toggle(),
@@ -376,29 +380,29 @@ impl Card {
                 None => self.problem = self.ask.hint(),
             },
             Some(action) => return self.common_key(action),
-            None => return Reply::NotMine,
+            None => return CardAction::NotMine,
         }
-        Reply::Taken
+        CardAction::Taken
     }
 }
 
 impl Card {
-    fn form_key(&mut self, key: KeyEvent, keymap: &Keymap) -> Reply {
+    fn form_key(&mut self, key: KeyEvent, keymap: &Keymap) -> CardAction {
         if let Some(line) = self.surface.line_mut() {
             return match edit_line(line, key, keymap) {
                 Edited::Sent => {
                     self.surface.written();
-                    Reply::Taken
+                    CardAction::Taken
                 }
                 Edited::Left => {
                     self.surface.stop_writing();
-                    Reply::Taken
+                    CardAction::Taken
                 }
-                Edited::Yes => Reply::Taken,
-                Edited::No => Reply::NotMine,
+                Edited::Yes => CardAction::Taken,
+                Edited::No => CardAction::NotMine,
             };
         }
-        match keymap.action(Place::Card, key) {
+        match keymap.action(KeyContext::Card, key) {
             Some(Action::ScrollUp) => self.surface.step(-1),
             Some(Action::ScrollDown) => self.surface.step(1),
             Some(Action::Toggle) => self.surface.toggle(),
@@ -408,9 +412,9 @@ impl Card {
                 None => self.problem = self.surface.hint(),
             },
             Some(action) => return self.common_key(action),
-            None => return Reply::NotMine,
+            None => return CardAction::NotMine,
         }
-        Reply::Taken
+        CardAction::Taken
     }
 }
 
@@ -427,7 +431,7 @@ pub(super) enum Edited {
 
 /// A key in a text of several lines. A backslash before Enter stays: in a shell it goes on with the line.
 fn edit_text(text: &mut Composer, key: KeyEvent, keymap: &Keymap) -> Edited {
-    match keymap.action(Place::Composer, key) {
+    match keymap.action(KeyContext::Composer, key) {
         Some(Action::Send) if text.text()[..text.caret()].ends_with('\\') => {
             text.insert('\n');
             Edited::Yes
@@ -449,7 +453,7 @@ fn edit_text(text: &mut Composer, key: KeyEvent, keymap: &Keymap) -> Edited {
 
 /// A key in a line of text. Leaving and sending are the writing keys of the composer.
 pub(super) fn edit_line(line: &mut Composer, key: KeyEvent, keymap: &Keymap) -> Edited {
-    match keymap.action(Place::Composer, key) {
+    match keymap.action(KeyContext::Composer, key) {
         Some(Action::Send) => Edited::Sent,
         Some(Action::Interrupt) => Edited::Left,
         Some(Action::Newline | Action::Up | Action::Down | Action::FocusCard) => Edited::Yes,

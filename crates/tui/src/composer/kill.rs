@@ -1,6 +1,6 @@
 //! Deleted text that can be pasted again: the last piece first, then older ones.
 
-use super::{Change, Composer};
+use super::{Composer, EditKind};
 
 /// So many pieces are kept.
 const KEPT: usize = 60;
@@ -46,13 +46,13 @@ impl Composer {
         let Some(piece) = self.killed.newest(0).cloned() else { return };
         let start = self.caret();
         self.insert_text(&piece);
-        self.last = Some(Change::Yanking);
+        self.last = Some(EditKind::Yanking);
         self.killed.yanked = Some((0, start..start + piece.len()));
     }
 
     /// Right after putting something back: exchanges it for what was deleted before that.
     pub fn yank_pop(&mut self) {
-        if self.last != Some(Change::Yanking) {
+        if self.last != Some(EditKind::Yanking) {
             return;
         }
         let Some((nth, range)) = self.killed.yanked.take() else { return };
@@ -60,7 +60,7 @@ impl Composer {
         let Some(piece) = self.killed.newest(next).cloned() else { return };
         let start = range.start;
         self.replace(range, &piece);
-        self.last = Some(Change::Yanking);
+        self.last = Some(EditKind::Yanking);
         self.killed.yanked = Some((next, start..start + piece.len()));
     }
 

@@ -15,7 +15,7 @@ mod parse;
 mod tests;
 
 use motion::Find;
-use parse::{Command, Entry, Motion, Operator, ParsedKeys, Step, Target};
+use parse::{InsertAt, Motion, Operator, OperatorTarget, ParseStep, ParsedKeys, VimCommand};
 
 /// What keys mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,9 +145,9 @@ impl Vim {
     pub fn key(&mut self, composer: &mut Composer, c: char) {
         self.pending.push(c);
         match parse::parse(&self.pending, self.selection(composer).is_some()) {
-            Step::More => {}
-            Step::No => self.pending.clear(),
-            Step::Done(parsed) => {
+            ParseStep::More => {}
+            ParseStep::No => self.pending.clear(),
+            ParseStep::Done(parsed) => {
                 self.pending.clear();
                 self.run(composer, parsed);
             }
@@ -177,7 +177,7 @@ impl Vim {
     fn end_insert(&mut self, composer: &mut Composer) {
         if let Some(Session { began_by: Some(parsed), typed }) = self.session.take() {
             let typed = typed.unwrap_or_default();
-            if matches!(parsed.command, Command::Insert(_)) {
+            if matches!(parsed.command, VimCommand::Insert(_)) {
                 for _ in 1..parsed.times() {
                     composer.insert_text(&typed);
                 }
@@ -197,7 +197,7 @@ impl Vim {
             self.run_visual(composer, &parsed, selected);
             return;
         }
-        if parsed.command == Command::Repeat {
+        if parsed.command == VimCommand::Repeat {
             if let Some(LastChange { parsed: mut again, typed }) = self.last.clone() {
                 again.count = parsed.count.or(again.count);
                 composer.begin_group();
@@ -213,16 +213,16 @@ impl Vim {
         }
         self.change(composer, &parsed);
         let is_change = match parsed.command {
-            Command::Operate { operator, .. } => operator != Operator::Yank,
-            Command::DeleteChar { .. }
-            | Command::Replace(_)
-            | Command::ToggleCase
-            | Command::Put { .. }
-            | Command::Join => true,
+            VimCommand::Operate { operator, .. } => operator != Operator::Yank,
+            VimCommand::DeleteChar { .. }
+            | VimCommand::Replace(_)
+            | VimCommand::ToggleCase
+            | VimCommand::Put { .. }
+            | VimCommand::Join => true,
             // Known when it ends.
-            Command::Insert(_) => false,
-            Command::Move(_) | Command::Undo | Command::Repeat | Command::Visual { .. } => false,
-            Command::Select { .. } | Command::OtherEnd => false,
+            VimCommand::Insert(_) => false,
+            VimCommand::Move(_) | VimCommand::Undo | VimCommand::Repeat | VimCommand::Visual { .. } => false,
+            VimCommand::Select { .. } | VimCommand::OtherEnd => false,
         };
         if is_change && self.mode != VimMode::Insert {
             self.last = Some(LastChange { parsed, typed: String::new() });
@@ -232,14 +232,14 @@ impl Vim {
     fn change(&mut self, composer: &mut Composer, parsed: &ParsedKeys) {
         let times = parsed.times();
         match &parsed.command {
-            Command::Move(motion) => self.go(composer, *motion, parsed.count),
-            Command::Operate { operator, target } => {
+            VimCommand::Move(motion) => self.go(composer, *motion, parsed.count),
+            VimCommand::Operate { operator, target } => {
                 if let Some((range, lines)) = self.meant(composer, *operator, target, parsed.count) {
                     self.operate(composer, *operator, range, lines, Some(parsed));
                 }
             }
-            Command::Insert(entry) => self.enter(composer, *entry, parsed),
-            Command::DeleteChar { left } => {
+            VimCommand::Insert(entry) => self.enter(composer, *entry, parsed),
+            VimCommand::DeleteChar { left } => {
                 let (text, at) = (composer.text(), composer.caret());
                 let (mut from, mut to) = (at, at);
                 for _ in 0..times {
@@ -251,7 +251,7 @@ impl Vim {
                 }
                 self.operate(composer, Operator::Delete, from..to, false, None);
             }
-            Command::Replace(c) => {
+            VimCommand::Replace(c) => {
                 let (text, at) = (composer.text(), composer.caret());
                 let end = motion::line_end(text, at);
                 let (mut to, mut count) = (at, 0);
@@ -264,21 +264,21 @@ impl Vim {
                     composer.left();
                 }
             }
-            Command::ToggleCase => {
+            VimCommand::ToggleCase => {
                 let (text, at) = (composer.text(), composer.caret());
                 let end = motion::line_end(text, at);
                 let to = (0..times).fold(at, |to, _| if to < end { right_of(text, to) } else { to });
                 self.operate(composer, Operator::Toggle, at..to, false, None);
                 composer.go(to);
             }
-            Command::Put { before } => self.put(composer, *before, times),
-            Command::Join => join(composer, times.max(2) - 1),
-            Command::Undo => (0..times).for_each(|_| composer.undo()),
-            Command::Visual { lines } => {
+            VimCommand::Put { before } => self.put(composer, *before, times),
+            VimCommand::Join => join(composer, times.max(2) - 1),
+            VimCommand::Undo => (0..times).for_each(|_| composer.undo()),
+            VimCommand::Visual { lines } => {
                 self.anchor = composer.caret();
                 self.mode = if *lines { VimMode::VisualLine } else { VimMode::Visual };
             }
-            Command::Repeat | Command::Select { .. } | Command::OtherEnd => {}
+            VimCommand::Repeat | VimCommand::Select { .. } | VimCommand::OtherEnd => {}
         }
     }
 
@@ -287,8 +287,8 @@ impl Vim {
         let whole =
             if lines { selected.start..after_newline(composer.text(), selected.end) } else { selected };
         match &parsed.command {
-            Command::Move(motion) => self.go(composer, *motion, parsed.count),
-            Command::Select { object, around } => {
+            VimCommand::Move(motion) => self.go(composer, *motion, parsed.count),
+            VimCommand::Select { object, around } => {
                 if let Some((range, by_line)) =
                     object::find(composer.text(), composer.caret(), *object, *around, 1)
                 {
@@ -299,23 +299,23 @@ impl Vim {
                     }
                 }
             }
-            Command::OtherEnd => {
+            VimCommand::OtherEnd => {
                 let at = composer.caret();
                 composer.go(self.anchor);
                 self.anchor = at;
             }
-            Command::Visual { lines: wants_lines } => {
+            VimCommand::Visual { lines: wants_lines } => {
                 self.mode = match (lines, wants_lines) {
                     (true, true) | (false, false) => VimMode::Normal,
                     (false, true) => VimMode::VisualLine,
                     (true, false) => VimMode::Visual,
                 };
             }
-            Command::Operate { operator, .. } => {
+            VimCommand::Operate { operator, .. } => {
                 self.mode = VimMode::Normal;
                 self.operate(composer, *operator, whole, lines, None);
             }
-            Command::Replace(c) => {
+            VimCommand::Replace(c) => {
                 self.mode = VimMode::Normal;
                 if !touches_mark(composer, whole.clone()) {
                     let changed: String = composer.text()[whole.clone()]
@@ -327,7 +327,7 @@ impl Vim {
                     composer.go(start);
                 }
             }
-            Command::Put { .. } => {
+            VimCommand::Put { .. } => {
                 self.mode = VimMode::Normal;
                 let (register, is_lines) = (self.register.clone(), self.register_is_lines);
                 composer.begin_group();
@@ -339,21 +339,21 @@ impl Vim {
                     composer.line_end();
                 }
             }
-            Command::Join => {
+            VimCommand::Join => {
                 self.mode = VimMode::Normal;
                 let breaks = composer.text()[whole.clone()].trim_end_matches('\n').matches('\n').count();
                 composer.go(whole.start);
                 join(composer, breaks.max(1));
             }
-            Command::DeleteChar { .. } => {
+            VimCommand::DeleteChar { .. } => {
                 self.mode = VimMode::Normal;
                 self.operate(composer, Operator::Delete, whole, lines, None);
             }
-            Command::ToggleCase => {
+            VimCommand::ToggleCase => {
                 self.mode = VimMode::Normal;
                 self.operate(composer, Operator::Toggle, whole, lines, None);
             }
-            Command::Insert(_) | Command::Undo | Command::Repeat => {}
+            VimCommand::Insert(_) | VimCommand::Undo | VimCommand::Repeat => {}
         }
     }
 
@@ -389,25 +389,27 @@ impl Vim {
         &mut self,
         composer: &Composer,
         operator: Operator,
-        target: &Target,
+        target: &OperatorTarget,
         count: Option<usize>,
     ) -> Option<(Range<usize>, bool)> {
         let (text, at) = (composer.text(), composer.caret());
         match target {
-            Target::Lines => {
+            OperatorTarget::Lines => {
                 let start = motion::line_start(text, at);
                 let end = motion::lines_down(text, at, count.unwrap_or(1) - 1);
                 Some((start..after_newline(text, motion::line_end(text, end)), true))
             }
-            Target::Object { object, around } => object::find(text, at, *object, *around, count.unwrap_or(1)),
+            OperatorTarget::Object { object, around } => {
+                object::find(text, at, *object, *around, count.unwrap_or(1))
+            }
             // `cw` on a word leaves the blank behind it.
-            Target::Motion(Motion::WordForward { big })
+            OperatorTarget::Motion(Motion::WordForward { big })
                 if operator == Operator::Change && !motion::is_blank_at(text, at) =>
             {
                 let end = motion::word_end_of(text, at, *big, count.unwrap_or(1));
                 Some((at..right_of(text, end), false))
             }
-            Target::Motion(motion) => {
+            OperatorTarget::Motion(motion) => {
                 let to = self.reach(composer, *motion, count)?;
                 if motion.is_by_line() {
                     let (from, to) = (at.min(to), at.max(to));
@@ -521,20 +523,20 @@ impl Vim {
         }
     }
 
-    fn enter(&mut self, composer: &mut Composer, entry: Entry, parsed: &ParsedKeys) {
+    fn enter(&mut self, composer: &mut Composer, entry: InsertAt, parsed: &ParsedKeys) {
         composer.begin_group();
         let (text, at) = (composer.text(), composer.caret());
         match entry {
-            Entry::Before => {}
-            Entry::Behind if at < motion::line_end(text, at) => composer.right(),
-            Entry::Behind => {}
-            Entry::LineStart => composer.go(motion::first_non_blank(text, motion::line_start(text, at))),
-            Entry::LineEnd => composer.line_end(),
-            Entry::LineBelow => {
+            InsertAt::Before => {}
+            InsertAt::Behind if at < motion::line_end(text, at) => composer.right(),
+            InsertAt::Behind => {}
+            InsertAt::LineStart => composer.go(motion::first_non_blank(text, motion::line_start(text, at))),
+            InsertAt::LineEnd => composer.line_end(),
+            InsertAt::LineBelow => {
                 composer.line_end();
                 composer.insert('\n');
             }
-            Entry::LineAbove => {
+            InsertAt::LineAbove => {
                 composer.line_start();
                 composer.insert('\n');
                 composer.left();

@@ -2,7 +2,7 @@
 
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::{Change, Composer, left_of, right_of};
+use super::{Composer, EditKind, left_of, right_of};
 
 /// How letters of a word are changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +102,6 @@ impl Composer {
             (&self.text[first..first_end], &self.text[first_end..second], &self.text[second..second_end]);
         let exchanged = format!("{two}{gap}{one}");
         self.replace(first..second_end, &exchanged);
-        self.last = Some(Change::Other);
+        self.last = Some(EditKind::Other);
     }
 }

@@ -3,7 +3,7 @@
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::patch::{Marked, Patch, Piece, marked};
+use super::patch::{DiffSpan, Marked, Patch, marked};
 use super::{DiffLayout, MAX_CHARACTERS, NUMBERS_FROM};
 use crate::highlight::{CodeBlock, Pieces};
 use crate::theme::{Role, Theme};
@@ -50,7 +50,7 @@ impl<'a> Show<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum LineKind {
     Same,
     Gone,
     New,
@@ -82,12 +82,12 @@ impl Patch {
             let (mut old_at, mut new_at) = (stretch.old_at, stretch.new_at);
             for piece in &stretch.pieces {
                 match piece {
-                    Piece::Same(same) => {
+                    DiffSpan::Same(same) => {
                         for line in same {
                             let text = vec![(false, line.clone())];
                             let cell = Cell {
                                 number: new_at + 1,
-                                kind: Kind::Same,
+                                kind: LineKind::Same,
                                 at: new_seen,
                                 is_old: false,
                                 text: &text,
@@ -102,18 +102,18 @@ impl Patch {
                             (old_seen, new_seen) = (old_seen + 1, new_seen + 1);
                         }
                     }
-                    Piece::Change { old, new } => {
+                    DiffSpan::Change { old, new } => {
                         let (before, after) = marked(old, new, view.shown < show.most);
                         let gone = |i: usize, text| Cell {
                             number: old_at + i + 1,
-                            kind: Kind::Gone,
+                            kind: LineKind::Gone,
                             at: old_seen + i,
                             is_old: true,
                             text,
                         };
                         let come = |i: usize, text| Cell {
                             number: new_at + i + 1,
-                            kind: Kind::New,
+                            kind: LineKind::New,
                             at: new_seen + i,
                             is_old: false,
                             text,
@@ -154,7 +154,7 @@ impl Patch {
 #[derive(Clone, Copy)]
 struct Cell<'a> {
     number: usize,
-    kind: Kind,
+    kind: LineKind,
     /// Its place among the lines of its side, which have colours.
     at: usize,
     is_old: bool,
@@ -213,7 +213,7 @@ impl View<'_> {
     }
 
     /// The background of a changed line reaches to the right edge.
-    fn row_style(&self, kind: Kind) -> Style {
+    fn row_style(&self, kind: LineKind) -> Style {
         let style = self.show.theme.style(roles(kind).0);
         Style { fg: None, add_modifier: Modifier::empty(), ..style }
     }
@@ -221,9 +221,9 @@ impl View<'_> {
     fn cell(&self, cell: Cell<'_>, width: u16) -> Vec<Line<'static>> {
         let theme = self.show.theme;
         let sign = match cell.kind {
-            Kind::Same => " ",
-            Kind::Gone => "-",
-            Kind::New => "+",
+            LineKind::Same => " ",
+            LineKind::Gone => "-",
+            LineKind::New => "+",
         };
         let style = theme.style(roles(cell.kind).0);
         let side = |colours: &Colours| {
@@ -256,10 +256,10 @@ impl View<'_> {
         let style = theme.style(role);
         let word = style.patch(theme.style(word));
         // Where a changed line has no background, its own colour is what tells it from the others.
-        let colours = colours.filter(|_| cell.kind == Kind::Same || style.bg.is_some());
+        let colours = colours.filter(|_| cell.kind == LineKind::Same || style.bg.is_some());
         // On a background, the code has the colours of code; without them the line's own.
         let plain = match colours {
-            Some(_) if cell.kind != Kind::Same => Style { fg: theme.style(Role::Text).fg, ..style },
+            Some(_) if cell.kind != LineKind::Same => Style { fg: theme.style(Role::Text).fg, ..style },
             _ => style,
         };
         let mut colours = colours.map(|pieces| pieces.iter());
@@ -269,7 +269,7 @@ impl View<'_> {
         let any_same = cell.text.iter().any(|(marked, text)| !marked && !text.trim().is_empty());
         let mut spans: Vec<Span<'static>> = Vec::new();
         // What changes is shown whole where all of a change has to be: nothing is allowed that was not shown.
-        let is_whole = self.show.most == usize::MAX && cell.kind != Kind::Same;
+        let is_whole = self.show.most == usize::MAX && cell.kind != LineKind::Same;
         let (mut left, mut cut) = (if is_whole { usize::MAX } else { MAX_CHARACTERS }, 0);
         for (marked, text) in cell.text {
             let text = match text.strip_suffix('\r') {
@@ -345,10 +345,10 @@ fn half(line: Option<&Line<'static>>, style: Style, column: usize, fill: bool) -
     spans
 }
 
-fn roles(kind: Kind) -> (Role, Role) {
+fn roles(kind: LineKind) -> (Role, Role) {
     match kind {
-        Kind::Same => (Role::DiffContext, Role::DiffContext),
-        Kind::Gone => (Role::DiffDel, Role::DiffDelWord),
-        Kind::New => (Role::DiffAdd, Role::DiffAddWord),
+        LineKind::Same => (Role::DiffContext, Role::DiffContext),
+        LineKind::Gone => (Role::DiffDel, Role::DiffDelWord),
+        LineKind::New => (Role::DiffAdd, Role::DiffAddWord),
     }
 }

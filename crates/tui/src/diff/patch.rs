@@ -6,7 +6,7 @@ use super::{CONTEXT, MAX_COMPARED, MAX_MARKED};
 
 /// Lines that are in both texts, or that took each other's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum DiffSpan {
     /// In both.
     Same(Vec<String>),
     /// Old ones, and what came instead.
@@ -18,24 +18,24 @@ pub(super) enum Piece {
     },
 }
 
-impl Piece {
+impl DiffSpan {
     /// Lines of the old text, and of the new one.
     fn counts(&self) -> (usize, usize) {
         match self {
-            Piece::Same(same) => (same.len(), same.len()),
-            Piece::Change { old, new } => (old.len(), new.len()),
+            DiffSpan::Same(same) => (same.len(), same.len()),
+            DiffSpan::Change { old, new } => (old.len(), new.len()),
         }
     }
 
     /// The same in pieces of so many lines of each side.
-    fn split(&self, most: usize) -> Vec<Piece> {
+    fn split(&self, most: usize) -> Vec<DiffSpan> {
         match self {
-            Piece::Same(same) => same.chunks(most).map(|lines| Piece::Same(lines.to_vec())).collect(),
-            Piece::Change { old, new } => {
+            DiffSpan::Same(same) => same.chunks(most).map(|lines| DiffSpan::Same(lines.to_vec())).collect(),
+            DiffSpan::Change { old, new } => {
                 let (mut old, mut new) = (old.chunks(most), new.chunks(most));
                 std::iter::from_fn(|| match (old.next(), new.next()) {
                     (None, None) => None,
-                    (old, new) => Some(Piece::Change {
+                    (old, new) => Some(DiffSpan::Change {
                         old: old.unwrap_or_default().to_vec(),
                         new: new.unwrap_or_default().to_vec(),
                     }),
@@ -53,7 +53,7 @@ pub(super) struct Stretch {
     pub(super) old_at: usize,
     /// Lines of the new text before it.
     pub(super) new_at: usize,
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<DiffSpan>,
 }
 
 /// What changed between two texts.
@@ -109,8 +109,10 @@ impl Patch {
             patch.above = Some(format!(
                 "too many lines differ to compare them: {old_changed} removed, {new_changed} added"
             ));
-            let change =
-                Piece::Change { old: owned(&old_rest[..old_changed]), new: owned(&new_rest[..new_changed]) };
+            let change = DiffSpan::Change {
+                old: owned(&old_rest[..old_changed]),
+                new: owned(&new_rest[..new_changed]),
+            };
             patch.stretches.push(Stretch { old_at: front, new_at: front, pieces: vec![change] });
         } else {
             let diff = TextDiff::from_slices(&old_lines, &new_lines);
@@ -121,11 +123,11 @@ impl Patch {
                 for op in &hunk {
                     let (old, new) = (&old_lines[op.old_range()], &new_lines[op.new_range()]);
                     if matches!(op, DiffOp::Equal { .. }) {
-                        stretch.pieces.push(Piece::Same(owned(old)));
+                        stretch.pieces.push(DiffSpan::Same(owned(old)));
                     } else {
                         patch.removed += old.len();
                         patch.added += new.len();
-                        stretch.pieces.push(Piece::Change { old: owned(old), new: owned(new) });
+                        stretch.pieces.push(DiffSpan::Change { old: owned(old), new: owned(new) });
                     }
                 }
                 patch.stretches.push(stretch);
@@ -145,7 +147,7 @@ impl Patch {
         let bare = |lines: &[String]| -> Vec<String> {
             lines.iter().map(|line| line.strip_suffix('\n').unwrap_or(line).to_owned()).collect()
         };
-        let change = Piece::Change { old: bare(old), new: bare(new) };
+        let change = DiffSpan::Change { old: bare(old), new: bare(new) };
         Patch {
             stretches: vec![Stretch { old_at, new_at, pieces: vec![change] }],
             added: new.len(),
@@ -181,24 +183,24 @@ impl Patch {
                     old_left -= 1;
                     patch.removed += 1;
                     match pieces.last_mut() {
-                        Some(Piece::Change { old, new }) if new.is_empty() => old.push(rest.to_owned()),
-                        _ => pieces.push(Piece::Change { old: vec![rest.to_owned()], new: Vec::new() }),
+                        Some(DiffSpan::Change { old, new }) if new.is_empty() => old.push(rest.to_owned()),
+                        _ => pieces.push(DiffSpan::Change { old: vec![rest.to_owned()], new: Vec::new() }),
                     }
                 }
                 "+" if new_left > 0 => {
                     new_left -= 1;
                     patch.added += 1;
                     match pieces.last_mut() {
-                        Some(Piece::Change { new, .. }) => new.push(rest.to_owned()),
-                        _ => pieces.push(Piece::Change { old: Vec::new(), new: vec![rest.to_owned()] }),
+                        Some(DiffSpan::Change { new, .. }) => new.push(rest.to_owned()),
+                        _ => pieces.push(DiffSpan::Change { old: Vec::new(), new: vec![rest.to_owned()] }),
                     }
                 }
                 " " if old_left > 0 && new_left > 0 => {
                     old_left -= 1;
                     new_left -= 1;
                     match pieces.last_mut() {
-                        Some(Piece::Same(same)) => same.push(rest.to_owned()),
-                        _ => pieces.push(Piece::Same(vec![rest.to_owned()])),
+                        Some(DiffSpan::Same(same)) => same.push(rest.to_owned()),
+                        _ => pieces.push(DiffSpan::Same(vec![rest.to_owned()])),
                     }
                 }
                 "\\" => {}
@@ -233,7 +235,7 @@ impl Patch {
                 let (old, new) = piece.counts();
                 (old_at, new_at) = (old_at + old, new_at + new);
                 if let Some((part, _)) = parts.last_mut() {
-                    if matches!(piece, Piece::Change { .. }) {
+                    if matches!(piece, DiffSpan::Change { .. }) {
                         (part.removed, part.added) = (part.removed + old, part.added + new);
                     }
                     part.stretches[0].pieces.push(piece);
@@ -256,7 +258,7 @@ impl Patch {
     pub fn place(&self) -> String {
         let Some(stretch) = self.stretches.first() else { return String::new() };
         let (old, new) =
-            stretch.pieces.iter().map(Piece::counts).fold((0, 0), |all, n| (all.0 + n.0, all.1 + n.1));
+            stretch.pieces.iter().map(DiffSpan::counts).fold((0, 0), |all, n| (all.0 + n.0, all.1 + n.1));
         let side = |at: usize, count: usize| format!("{},{count}", if count == 0 { at } else { at + 1 });
         format!("@@ -{} +{} @@", side(stretch.old_at, old), side(stretch.new_at, new))
     }
@@ -265,8 +267,8 @@ impl Patch {
     pub fn all_lines(&self) -> impl Iterator<Item = &str> {
         self.stretches.iter().flat_map(|stretch| &stretch.pieces).flat_map(|piece| {
             let (first, second): (&[String], &[String]) = match piece {
-                Piece::Same(same) => (same, &[]),
-                Piece::Change { old, new } => (old, new),
+                DiffSpan::Same(same) => (same, &[]),
+                DiffSpan::Change { old, new } => (old, new),
             };
             first.iter().chain(second).map(String::as_str)
         })
@@ -282,8 +284,8 @@ impl Patch {
         };
         for piece in self.stretches.iter().flat_map(|stretch| &stretch.pieces) {
             match piece {
-                Piece::Same(same) => add(" ", same),
-                Piece::Change { old, new } => {
+                DiffSpan::Same(same) => add(" ", same),
+                DiffSpan::Change { old, new } => {
                     add("-", old);
                     add("+", new);
                 }
@@ -294,9 +296,9 @@ impl Patch {
 
     /// How many lines it has, with those around.
     pub fn len(&self) -> usize {
-        let count = |piece: &Piece| match piece {
-            Piece::Same(same) => same.len(),
-            Piece::Change { old, new } => old.len() + new.len(),
+        let count = |piece: &DiffSpan| match piece {
+            DiffSpan::Same(same) => same.len(),
+            DiffSpan::Change { old, new } => old.len() + new.len(),
         };
         self.stretches.iter().flat_map(|stretch| &stretch.pieces).map(count).sum()
     }
@@ -317,11 +319,11 @@ impl Patch {
         };
         for piece in self.stretches.iter().flat_map(|stretch| &stretch.pieces) {
             match piece {
-                Piece::Same(same) => {
+                DiffSpan::Same(same) => {
                     add(&mut before, same);
                     add(&mut after, same);
                 }
-                Piece::Change { old, new } => {
+                DiffSpan::Change { old, new } => {
                     add(&mut before, old);
                     add(&mut after, new);
                 }

@@ -8,7 +8,7 @@ use super::super::host::{ProgramMsg, Renewal};
 use super::super::input::Input;
 use super::super::msg::{Cmd, Msg};
 use super::super::terminal::{self, TerminalGuard};
-use super::super::view::scrollback::Feed;
+use super::super::view::scrollback::ScrollbackWriter;
 use super::super::{Cause, TuiError};
 use super::Loop;
 use super::perform::Performer;
@@ -62,7 +62,7 @@ enum Lent<'a> {
 }
 
 /// The model, the screen that shows it, what the loop waits for, and whoever carries out what it asks for.
-pub(super) struct Stage<W: io::Write, T> {
+pub(super) struct UiLoop<W: io::Write, T> {
     pub(super) app: App,
     pub(super) screen: Screen<W>,
     pub(super) waits: Loop,
@@ -70,7 +70,7 @@ pub(super) struct Stage<W: io::Write, T> {
     pub(super) tty: T,
 }
 
-impl<W: io::Write, T: Tty> Stage<W, T> {
+impl<W: io::Write, T: Tty> UiLoop<W, T> {
     /// Tells the model what happened and does what it asks for. Gives the reason when it is to end.
     pub(super) async fn tell(&mut self, msg: Msg) -> Result<Option<Cause>, TuiError> {
         let cause = match msg {
@@ -110,7 +110,7 @@ impl<W: io::Write, T: Tty> Stage<W, T> {
                 }
                 Cmd::ShowWhole(entries) => {
                     for entry in entries {
-                        let lines = Feed::whole(&self.app, &self.screen.look, entry);
+                        let lines = ScrollbackWriter::whole(&self.app, &self.screen.look, entry);
                         self.screen.append(lines);
                     }
                 }

@@ -9,20 +9,20 @@ use ratatui::text::Line;
 
 use super::super::TuiOptions;
 use super::super::app::App;
-use super::super::graphics::{self, Question};
-use super::super::image_cache::{INDENT, Way};
+use super::super::graphics::{self, TerminalQuery};
+use super::super::image_cache::{INDENT, ImageProtocol};
 use super::super::links::Links;
-use super::super::status::{Chrome, Progress, chrome};
-use super::super::terminal::{Abilities, Clipboard, Desktop, FullScreen, Linear, LiveTerminal, Plate};
+use super::super::status::{Chrome, TitleProgress, chrome};
+use super::super::terminal::{Abilities, Clipboard, CursorImage, Desktop, FullScreen, Linear, LiveTerminal};
 use super::super::view::layout_cache::Sheets;
-use super::super::view::scrollback::Feed;
-use super::super::view::{self, Look, Picture, linear};
+use super::super::view::scrollback::ScrollbackWriter;
+use super::super::view::{self, RenderStyle, Rendered, linear};
 
 /// The model with its screen.
 pub(super) struct Screen<W: io::Write> {
     pub(super) terminal: LiveTerminal<W>,
-    pub(super) feed: Feed,
-    pub(super) look: Look,
+    pub(super) feed: ScrollbackWriter,
+    pub(super) look: RenderStyle,
     /// The other screen, while it is shown, and the size that the terminal had when it was switched to.
     other: Option<(FullScreen, (u16, u16))>,
     /// The same for whoever gives the terminal back.
@@ -55,13 +55,13 @@ pub(super) fn abilities(options: &TuiOptions) -> Abilities {
 impl<W: io::Write> Screen<W> {
     pub(super) fn new(
         terminal: LiveTerminal<W>,
-        look: Look,
+        look: RenderStyle,
         options: &TuiOptions,
         is_other: Arc<AtomicBool>,
     ) -> Screen<W> {
         Screen {
             terminal,
-            feed: Feed::default(),
+            feed: ScrollbackWriter::default(),
             sheets: Sheets::new(look.clone()),
             look,
             other: None,
@@ -124,7 +124,7 @@ impl<W: io::Write> Screen<W> {
             }
             bytes.extend_from_slice(format!("\x1b]2;{}\x1b\\", now.title).as_bytes());
         }
-        let before = self.chrome.as_ref().map_or(Progress::None, |old| old.progress);
+        let before = self.chrome.as_ref().map_or(TitleProgress::None, |old| old.progress);
         if self.abilities.progress && before != now.progress {
             bytes.extend_from_slice(now.progress.bytes());
         }
@@ -163,7 +163,7 @@ impl<W: io::Write> Screen<W> {
     }
 
     /// Asks the terminal about itself, where the answers are understood. Nobody waits for them.
-    pub(super) fn ask(&mut self, questions: &[Question]) {
+    pub(super) fn ask(&mut self, questions: &[TerminalQuery]) {
         if self.abilities.background && !questions.is_empty() {
             let bytes: Vec<u8> = questions.iter().flat_map(|question| question.bytes()).copied().collect();
             let _ = self.terminal.out_mut().write_all(&bytes);
@@ -172,7 +172,7 @@ impl<W: io::Write> Screen<W> {
 
     /// Sends the pictures that stand in lines and that the terminal does not have yet.
     pub(super) fn send_pictures(&mut self, app: &App, lines: &[&[Line<'static>]]) -> io::Result<()> {
-        if app.gallery.way() != Way::Placed {
+        if app.gallery.way() != ImageProtocol::Placed {
             return Ok(());
         }
         let sent = if self.other.is_some() { &mut self.sent_other } else { &mut self.sent };
@@ -232,7 +232,7 @@ impl<W: io::Write> Screen<W> {
         let mut plain = Vec::new();
         while let Some(line) = lines.next() {
             let id = graphics::ids(std::slice::from_ref(&line)).next();
-            let drawn = id.filter(|_| matches!(app.gallery.way(), Way::Drawn(_)));
+            let drawn = id.filter(|_| matches!(app.gallery.way(), ImageProtocol::Drawn(_)));
             let Some((id, drawn)) = drawn.and_then(|id| Some((id, app.gallery.plate(id)?))) else {
                 plain.push(line);
                 continue;
@@ -241,7 +241,7 @@ impl<W: io::Write> Screen<W> {
                 lines.next_if(|line| graphics::ids(std::slice::from_ref(line)).next() == Some(id));
             }
             self.append(std::mem::take(&mut plain));
-            self.terminal.append_plate(Plate {
+            self.terminal.append_plate(CursorImage {
                 indent: INDENT,
                 drawn: Arc::clone(drawn),
                 instead: view::half_blocks(&drawn.small, (drawn.columns, drawn.rows), depth),
@@ -278,7 +278,7 @@ impl<W: io::Write> Screen<W> {
 }
 
 fn paint(
-    picture: &Picture,
+    picture: &Rendered,
     area: ratatui::layout::Rect,
     buf: &mut ratatui::buffer::Buffer,
 ) -> Option<ratatui::layout::Position> {

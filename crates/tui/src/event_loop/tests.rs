@@ -10,14 +10,14 @@ use super::*;
 use crate::app::tests::opened;
 use crate::host::{
     Attach, Attached, Choice, GrantRow, HostInfo, ImageHost, Mode, ModelHost, ModelRow, OpenedQuestion,
-    OpenedThread, Page, ProgramCmd, ProgramHost, ProgramMsg, QuestionCmd, QuestionHost, QueuedRow, Review,
-    RuleRow, SkillRow, ThreadCmd, ThreadHost, ThreadMsg, UntrustedRow, UserInput, WritingCmd, WritingHost,
+    OpenedThread, ProgramCmd, ProgramHost, ProgramMsg, QuestionCmd, QuestionHost, QueuedRow, Review, RuleRow,
+    SkillRow, TextPage, ThreadCmd, ThreadHost, ThreadMsg, UntrustedRow, UserInput, WritingCmd, WritingHost,
     WritingMsg,
 };
 use crate::keymap::Keymap;
 use crate::msg::Cmd;
 use crate::theme::{Depth, Theme, ThemeChoice, ThemeRow};
-use crate::thread_actions::{BackCmd, BackHost, BackMsg};
+use crate::thread_actions::{BackHost, RewindCmd, RewindMsg};
 use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::ids::SuspensionId;
@@ -229,17 +229,17 @@ impl ProgramHost for FakeHost {
         self.note("status line");
         Ok(json)
     }
-    async fn page(&self, _: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, ForeignError> {
+    async fn page(&self, _: Option<&ThreadId>, name: &str, words: &str) -> Result<TextPage, ForeignError> {
         self.note(format!("page {name} {words}"));
-        Ok(Page { title: name.to_owned(), text: words.to_owned() })
+        Ok(TextPage { title: name.to_owned(), text: words.to_owned() })
     }
 }
 
 #[async_trait]
 impl BackHost for FakeHost {
-    async fn back(&self, cmd: BackCmd) -> BackMsg {
+    async fn back(&self, cmd: RewindCmd) -> RewindMsg {
         self.note(format!("back {cmd:?}"));
-        BackMsg::Marked(Ok("done".to_owned()))
+        RewindMsg::Marked(Ok("done".to_owned()))
     }
 }
 
@@ -285,7 +285,7 @@ async fn requests_are_answered_and_a_refused_message_comes_back() {
 #[test]
 fn a_long_answer_is_in_the_scrollback_once_and_whole() {
     let (width, height) = (50, 12);
-    let look = Look { theme: Theme::plain(), highlighter: Highlighter::waiting() };
+    let look = RenderStyle { theme: Theme::plain(), highlighter: Highlighter::waiting() };
     let terminal = LiveTerminal::new(Vec::new(), width, height, true);
     let mut screen = Screen::new(terminal, look, &TuiOptions::default(), Arc::default());
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
@@ -344,8 +344,10 @@ fn a_long_answer_is_in_the_scrollback_once_and_whole() {
 /// An answer in so many deltas, a frame for each chunk of them: the bytes that are written.
 fn written(deltas: usize, per_frame: usize) -> usize {
     let (width, height) = (120, 40);
-    let look =
-        Look { theme: Theme::builtin("default").expect("it is there"), highlighter: Highlighter::off() };
+    let look = RenderStyle {
+        theme: Theme::builtin("default").expect("it is there"),
+        highlighter: Highlighter::off(),
+    };
     let terminal = LiveTerminal::new(Vec::new(), width, height, true);
     let mut screen = Screen::new(terminal, look, &TuiOptions::default(), Arc::default());
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
@@ -394,9 +396,9 @@ impl Tty for NoTty {
 }
 
 /// A loop around a new model; the senders keep it from seeing an end.
-fn stage(host: &Arc<FakeHost>, app: App) -> Stage<Vec<u8>, NoTty> {
+fn stage(host: &Arc<FakeHost>, app: App) -> UiLoop<Vec<u8>, NoTty> {
     let (width, height) = app.size;
-    let look = Look { theme: Theme::plain(), highlighter: Highlighter::off() };
+    let look = RenderStyle { theme: Theme::plain(), highlighter: Highlighter::off() };
     let terminal = LiveTerminal::new(Vec::new(), width, height, true);
     let mut options = TuiOptions::default();
     options.abilities.background = true;
@@ -406,7 +408,7 @@ fn stage(host: &Arc<FakeHost>, app: App) -> Stage<Vec<u8>, NoTty> {
     let (_, events) = unbounded_channel();
     let waits = Loop { keys, events, answers, colours: Arc::default(), started: Instant::now() };
     let performer = Performer::new(Arc::clone(host) as Arc<dyn Host>, answers_in);
-    Stage { app, screen, waits, performer, tty: NoTty }
+    UiLoop { app, screen, waits, performer, tty: NoTty }
 }
 
 /// What a new size or a frame brings about is done like everything else.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use syntect::parsing::{ParseState, ScopeStack};
 
 use super::scopes::Roles;
-use super::{Found, Pieces, SYNTAXES};
+use super::{HighlightState, Pieces, SYNTAXES};
 
 /// Longer lines are data, not code; parsing them can take seconds.
 const MAX_LINE: usize = 2_000;
@@ -18,7 +18,7 @@ const MAX_LINES: usize = 20_000;
 /// What the worker is asked to do.
 pub(super) enum HighlightJob {
     /// Complete lines of a block; `open` names its language.
-    Lines { id: u64, open: Option<String>, text: String, found: Arc<Mutex<Found>> },
+    Lines { id: u64, open: Option<String>, text: String, found: Arc<Mutex<HighlightState>> },
     /// The block is gone.
     Close { id: u64 },
 }

@@ -89,7 +89,7 @@ pub struct Renewal {
 
 /// Something to read: its lines stand as they are, so that columns stay columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct TextPage {
     /// What it is.
     pub title: String,
     /// The lines.
@@ -131,7 +131,12 @@ pub trait ProgramHost: Send + Sync {
     async fn status_line(&self, json: String) -> Result<String, ForeignError>;
 
     /// Carries out a command of [`COMMANDS`](crate::palette::COMMANDS) that gives a page, with the words behind it.
-    async fn page(&self, thread: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, ForeignError>;
+    async fn page(
+        &self,
+        thread: Option<&ThreadId>,
+        name: &str,
+        words: &str,
+    ) -> Result<TextPage, ForeignError>;
 }
 
 /// Something is wanted of the program.
@@ -167,7 +172,7 @@ pub enum ProgramMsg {
     /// What the command of the status line wrote, or why it did not.
     StatusLine(Result<String, String>),
     /// A page, or why there is none.
-    Page(Result<Page, String>),
+    Page(Result<TextPage, String>),
     /// The layer of the sandbox that is missing here.
     Unsandboxed(String),
 }

@@ -99,7 +99,7 @@ pub struct OpenedThread {
     /// Calls that were started and whose outcome nobody knows, with what they had printed.
     pub interrupted: Vec<OpenIntent>,
     /// Who is awake on it.
-    pub driver: Driver,
+    pub driver: ThreadOwner,
     /// What begins when it is free.
     pub queued: Vec<QueuedRow>,
     /// The agents below it that work or wait, oldest first.
@@ -121,7 +121,7 @@ pub struct Earlier {
 
 /// Who is awake on a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Driver {
+pub enum ThreadOwner {
     /// Nobody.
     #[default]
     Nobody,
@@ -154,7 +154,7 @@ pub struct ThreadSync {
     /// The conversation.
     pub thread: ThreadRecord,
     /// Who is awake on it.
-    pub driver: Driver,
+    pub driver: ThreadOwner,
     /// Whether the events of this process tell the rest: then only `waiting` and `queued` count.
     pub is_part: bool,
     /// Messages that were not told before, in order.

@@ -3,11 +3,11 @@
 //! It is queried for its name, the size of its cells and its attributes, in this order; every terminal answers the
 //! last one, so all other answers are known by then. Nothing waits for them.
 
-use super::super::graphics::{Question, Reply, TerminalKind};
+use super::super::graphics::{TerminalKind, TerminalQuery, TerminalReply};
 use super::super::msg::Cmd;
 use super::super::theme::Depth;
 use super::super::transcript::Moment;
-use super::{ImageCache, Images, SMALL, Shown};
+use super::{ImageCache, ImageMode, ImageState, SMALL};
 use crate::host::ImageCmd;
 use aye_core::contract::image::{Canvas, Drawing, Drawn, ImageRef};
 
@@ -23,7 +23,7 @@ const COLOURS: u16 = 256;
 
 /// How the terminal gets pictures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Way {
+pub enum ImageProtocol {
     /// As characters.
     #[default]
     Cells,
@@ -35,7 +35,7 @@ pub enum Way {
 
 /// What is known of the terminal.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct ImageSupport {
     /// No multiplexer or ssh in between.
     pub(super) is_direct: bool,
     /// Its environment says that it takes files; another one may have left that there.
@@ -52,30 +52,31 @@ impl ImageCache {
     /// For a terminal with nothing between us and it, or with something; its environment may say that it takes files.
     #[must_use]
     pub fn on(mut self, is_direct: bool, takes_files: bool) -> ImageCache {
-        self.heard = Heard { is_direct, takes_files, ..Heard::default() };
-        if self.depth.is_some() && self.images == Images::Iterm2 && is_direct {
-            self.way = Way::Drawn(Drawing::Iterm2);
+        self.heard = ImageSupport { is_direct, takes_files, ..ImageSupport::default() };
+        if self.depth.is_some() && self.images == ImageMode::Iterm2 && is_direct {
+            self.way = ImageProtocol::Drawn(Drawing::Iterm2);
         }
         self
     }
 
     /// What the terminal is asked for at the start.
-    pub fn questions(&self) -> &'static [Question] {
+    pub fn questions(&self) -> &'static [TerminalQuery] {
         match (self.depth, self.images) {
-            (Some(_), Images::Auto) if self.heard.is_direct => {
-                &[Question::Cell, Question::Name, Question::Attributes]
+            (Some(_), ImageMode::Auto) if self.heard.is_direct => {
+                &[TerminalQuery::Cell, TerminalQuery::Name, TerminalQuery::Attributes]
             }
-            (Some(_), Images::Iterm2) if self.heard.is_direct => &[Question::Cell],
+            (Some(_), ImageMode::Iterm2) if self.heard.is_direct => &[TerminalQuery::Cell],
             // Something that stands between us and it may draw them by itself.
-            (Some(_), Images::Sixel) => &[Question::Cell, Question::Attributes],
-            (Some(_), Images::Auto | Images::Iterm2 | Images::Blocks | Images::Off) | (None, _) => &[],
+            (Some(_), ImageMode::Sixel) => &[TerminalQuery::Cell, TerminalQuery::Attributes],
+            (Some(_), ImageMode::Auto | ImageMode::Iterm2 | ImageMode::Blocks | ImageMode::Off)
+            | (None, _) => &[],
         }
     }
 
     /// The terminal was just asked: pictures wait for its answers, and not for long.
     #[must_use]
     pub fn held(self, now: Moment) -> ImageCache {
-        let is_asked = self.questions().contains(&Question::Attributes);
+        let is_asked = self.questions().contains(&TerminalQuery::Attributes);
         ImageCache { held: is_asked.then(|| now.plus(HELD_MS)), ..self }
     }
 
@@ -92,27 +93,27 @@ impl ImageCache {
     }
 
     /// How the terminal gets pictures.
-    pub fn way(&self) -> Way {
+    pub fn way(&self) -> ImageProtocol {
         self.way
     }
 
     /// What the terminal says.
-    pub fn hear(&mut self, reply: Reply, cmds: &mut Vec<Cmd>) {
+    pub fn hear(&mut self, reply: TerminalReply, cmds: &mut Vec<Cmd>) {
         match reply {
-            Reply::Name(maker) => {
+            TerminalReply::Name(maker) => {
                 self.heard.maker = Some(maker);
-                let is_auto = self.images == Images::Auto;
+                let is_auto = self.images == ImageMode::Auto;
                 match maker {
                     TerminalKind::Places if is_auto && self.depth == Some(Depth::True) => {
-                        self.go(Way::Placed, cmds);
+                        self.go(ImageProtocol::Placed, cmds);
                     }
-                    TerminalKind::Files if is_auto => self.go(Way::Drawn(Drawing::Iterm2), cmds),
+                    TerminalKind::Files if is_auto => self.go(ImageProtocol::Drawn(Drawing::Iterm2), cmds),
                     TerminalKind::Places | TerminalKind::Files | TerminalKind::Other => {}
                 }
             }
-            Reply::Cell(width, height) => self.measure((width, height), cmds),
-            Reply::Colours(count) => self.heard.colours = Some(count.clamp(2, COLOURS)),
-            Reply::Attributes { sixel, cell } => {
+            TerminalReply::Cell(width, height) => self.measure((width, height), cmds),
+            TerminalReply::Colours(count) => self.heard.colours = Some(count.clamp(2, COLOURS)),
+            TerminalReply::Attributes { sixel, cell } => {
                 self.heard.has_sixel |= sixel;
                 if let (None, Some(cell)) = (self.heard.cell, cell) {
                     self.measure(cell, cmds);
@@ -126,30 +127,30 @@ impl ImageCache {
 
     /// The terminal got another size, and its cells may have too. Sixels that do not fit them would stand in the text.
     pub fn resized(&mut self, cmds: &mut Vec<Cmd>) {
-        if self.way == Way::Drawn(Drawing::Sixel) {
+        if self.way == ImageProtocol::Drawn(Drawing::Sixel) {
             self.heard.cell = None;
-            cmds.extend([Question::Cell, Question::Attributes].map(Cmd::AskTerminal));
+            cmds.extend([TerminalQuery::Cell, TerminalQuery::Attributes].map(Cmd::AskTerminal));
         }
     }
 
     /// All was answered that will be, unless there is more to ask: whether that is so.
     fn choose(&mut self, cmds: &mut Vec<Cmd>) -> bool {
-        if self.way != Way::Cells || self.depth.is_none() {
+        if self.way != ImageProtocol::Cells || self.depth.is_none() {
             return true;
         }
         let has_sixel = match self.images {
-            Images::Auto => self.heard.has_sixel,
-            Images::Sixel => true,
-            Images::Iterm2 | Images::Blocks | Images::Off => return true,
+            ImageMode::Auto => self.heard.has_sixel,
+            ImageMode::Sixel => true,
+            ImageMode::Iterm2 | ImageMode::Blocks | ImageMode::Off => return true,
         };
-        if self.images == Images::Auto && self.heard.takes_files && self.heard.maker.is_none() {
-            self.go(Way::Drawn(Drawing::Iterm2), cmds);
+        if self.images == ImageMode::Auto && self.heard.takes_files && self.heard.maker.is_none() {
+            self.go(ImageProtocol::Drawn(Drawing::Iterm2), cmds);
         } else if has_sixel && self.heard.cell.is_some() {
             if std::mem::replace(&mut self.heard.asked_colours, true) {
-                self.go(Way::Drawn(Drawing::Sixel), cmds);
+                self.go(ImageProtocol::Drawn(Drawing::Sixel), cmds);
             } else {
                 // Terminals without sixels may read something else in this question.
-                cmds.extend([Question::Colours, Question::Attributes].map(Cmd::AskTerminal));
+                cmds.extend([TerminalQuery::Colours, TerminalQuery::Attributes].map(Cmd::AskTerminal));
                 return false;
             }
         }
@@ -163,17 +164,17 @@ impl ImageCache {
         }
         self.heard.cell = Some(cell);
         // What was made for other cells is of no use any more.
-        let stale = |(_, shown): &(ImageRef, Shown)| match shown {
-            Shown::Plate(drawn) => drawn.canvas.cell != cell,
-            Shown::Asked => true,
-            Shown::Here(_) | Shown::Packed(_) | Shown::Broken(_) => false,
+        let stale = |(_, shown): &(ImageRef, ImageState)| match shown {
+            ImageState::Plate(drawn) => drawn.canvas.cell != cell,
+            ImageState::Asked => true,
+            ImageState::Here(_) | ImageState::Packed(_) | ImageState::Broken(_) => false,
         };
-        if self.way == Way::Drawn(Drawing::Sixel) && self.known.values().any(stale) {
+        if self.way == ImageProtocol::Drawn(Drawing::Sixel) && self.known.values().any(stale) {
             self.ask_again(cmds);
         }
     }
 
-    fn go(&mut self, way: Way, cmds: &mut Vec<Cmd>) {
+    fn go(&mut self, way: ImageProtocol, cmds: &mut Vec<Cmd>) {
         if self.way != way {
             self.way = way;
             self.held = None;
@@ -186,7 +187,7 @@ impl ImageCache {
         let mut asked = Vec::new();
         for hash in &self.order {
             if let Some((image, shown)) = self.known.get(hash)
-                && !matches!(shown, Shown::Broken(_))
+                && !matches!(shown, ImageState::Broken(_))
             {
                 cmds.push(cmd(image));
                 asked.push(hash.clone());
@@ -194,7 +195,7 @@ impl ImageCache {
         }
         for hash in asked {
             if let Some((_, shown)) = self.known.get_mut(&hash) {
-                *shown = Shown::Asked;
+                *shown = ImageState::Asked;
             }
         }
     }
@@ -202,9 +203,9 @@ impl ImageCache {
     /// What asks for a picture as it is shown now.
     pub(super) fn wanted(&self, image: &ImageRef) -> Cmd {
         match self.way {
-            Way::Cells => Cmd::Image(ImageCmd::Picture(image.clone())),
-            Way::Placed => Cmd::Image(ImageCmd::Pack(image.clone())),
-            Way::Drawn(drawing) => {
+            ImageProtocol::Cells => Cmd::Image(ImageCmd::Picture(image.clone())),
+            ImageProtocol::Placed => Cmd::Image(ImageCmd::Pack(image.clone())),
+            ImageProtocol::Drawn(drawing) => {
                 let canvas = Canvas {
                     drawing,
                     most: self.room,
@@ -228,7 +229,7 @@ impl ImageCache {
             Drawing::Iterm2 => true,
             Drawing::Sixel => self.heard.cell == Some(drawn.canvas.cell),
         };
-        self.way == Way::Drawn(drawn.canvas.drawing)
+        self.way == ImageProtocol::Drawn(drawn.canvas.drawing)
             && is_exact
             && drawn.columns <= room.0.min(self.room.0)
             && drawn.rows <= room.1.min(self.room.1)
@@ -237,7 +238,7 @@ impl ImageCache {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Shown;
+    use super::super::ImageState;
     use super::*;
     use aye_core::contract::image::Pixels;
 
@@ -245,7 +246,7 @@ mod tests {
         ImageRef::of("a.gif", b"GIF89a\x80\x02\xe0\x01").unwrap()
     }
 
-    fn told(gallery: ImageCache, answers: &[Reply]) -> (ImageCache, Vec<Cmd>) {
+    fn told(gallery: ImageCache, answers: &[TerminalReply]) -> (ImageCache, Vec<Cmd>) {
         let (mut gallery, mut cmds) = (gallery, Vec::new());
         gallery.fit((80, 24), 2);
         gallery.ask(&image(), &mut cmds);
@@ -255,90 +256,104 @@ mod tests {
         (gallery, cmds)
     }
 
-    fn attributes(sixel: bool) -> Reply {
-        Reply::Attributes { sixel, cell: None }
+    fn attributes(sixel: bool) -> TerminalReply {
+        TerminalReply::Attributes { sixel, cell: None }
     }
 
     #[test]
     fn the_answers_choose_the_way() {
-        use Reply::{Cell, Name};
+        use TerminalReply::{Cell, Name};
         let cell = Cell(9, 18);
-        let with_system = Reply::Attributes { sixel: true, cell: Some((8, 16)) };
-        let (files, sixels) = (Way::Drawn(Drawing::Iterm2), Way::Drawn(Drawing::Sixel));
+        let with_system = TerminalReply::Attributes { sixel: true, cell: Some((8, 16)) };
+        let (files, sixels) = (ImageProtocol::Drawn(Drawing::Iterm2), ImageProtocol::Drawn(Drawing::Sixel));
         let true_colour = Some(Depth::True);
         for (depth, images, is_direct, takes_files, answers, want) in [
             (
                 true_colour,
-                Images::Auto,
+                ImageMode::Auto,
                 true,
                 false,
                 &[cell, Name(TerminalKind::Places), attributes(false)][..],
-                Way::Placed,
+                ImageProtocol::Placed,
             ),
             (
                 Some(Depth::Indexed),
-                Images::Auto,
+                ImageMode::Auto,
                 true,
                 false,
                 &[cell, Name(TerminalKind::Places), attributes(false)],
-                Way::Cells,
+                ImageProtocol::Cells,
             ),
             (
                 true_colour,
-                Images::Auto,
+                ImageMode::Auto,
                 true,
                 false,
                 &[cell, Name(TerminalKind::Files), attributes(true)],
                 files,
             ),
-            (true_colour, Images::Auto, true, true, &[attributes(false)], files),
+            (true_colour, ImageMode::Auto, true, true, &[attributes(false)], files),
             (
                 true_colour,
-                Images::Auto,
+                ImageMode::Auto,
                 true,
                 true,
                 &[Name(TerminalKind::Other), attributes(false)],
-                Way::Cells,
+                ImageProtocol::Cells,
             ),
             (
                 Some(Depth::Indexed),
-                Images::Auto,
+                ImageMode::Auto,
                 true,
                 false,
                 &[cell, Name(TerminalKind::Other), attributes(true), attributes(true)],
                 sixels,
             ),
-            (true_colour, Images::Auto, true, false, &[cell, attributes(true)], Way::Cells),
-            (true_colour, Images::Auto, true, false, &[attributes(true), attributes(true)], Way::Cells),
-            (true_colour, Images::Auto, true, false, &[with_system, attributes(true)], sixels),
+            (true_colour, ImageMode::Auto, true, false, &[cell, attributes(true)], ImageProtocol::Cells),
             (
                 true_colour,
-                Images::Auto,
+                ImageMode::Auto,
+                true,
+                false,
+                &[attributes(true), attributes(true)],
+                ImageProtocol::Cells,
+            ),
+            (true_colour, ImageMode::Auto, true, false, &[with_system, attributes(true)], sixels),
+            (
+                true_colour,
+                ImageMode::Auto,
                 true,
                 false,
                 &[Cell(9, 0), attributes(true), attributes(true)],
-                Way::Cells,
+                ImageProtocol::Cells,
             ),
-            (true_colour, Images::Sixel, false, false, &[cell, attributes(false), attributes(false)], sixels),
             (
                 true_colour,
-                Images::Sixel,
+                ImageMode::Sixel,
+                false,
+                false,
+                &[cell, attributes(false), attributes(false)],
+                sixels,
+            ),
+            (
+                true_colour,
+                ImageMode::Sixel,
                 true,
                 false,
                 &[cell, Name(TerminalKind::Places), attributes(false)],
-                Way::Cells,
+                ImageProtocol::Cells,
             ),
-            (true_colour, Images::Iterm2, true, false, &[], files),
-            (true_colour, Images::Iterm2, false, true, &[attributes(true)], Way::Cells),
+            (true_colour, ImageMode::Iterm2, true, false, &[], files),
+            (true_colour, ImageMode::Iterm2, false, true, &[attributes(true)], ImageProtocol::Cells),
             (
                 true_colour,
-                Images::Blocks,
+                ImageMode::Blocks,
                 true,
                 true,
                 &[cell, Name(TerminalKind::Files), with_system, with_system],
-                Way::Cells,
+                ImageProtocol::Cells,
             ),
-            (None, Images::Auto, true, true, &[cell, with_system, with_system], Way::Cells),
+            (None, ImageMode::Auto, true, true, &[cell, with_system, with_system], ImageProtocol::Cells),
         ] {
             let gallery = ImageCache::new(depth).shown(images).on(is_direct, takes_files);
             assert_eq!(told(gallery, answers).0.way(), want, "{depth:?} {images:?} {is_direct} {answers:?}");
@@ -348,39 +363,41 @@ mod tests {
     #[test]
     fn only_one_that_has_sixels_is_asked_for_its_colours() {
         let auto = || ImageCache::new(Some(Depth::True)).on(true, false);
-        assert_eq!(auto().questions(), [Question::Cell, Question::Name, Question::Attributes]);
-        let (_, cmds) = told(auto(), &[Reply::Cell(9, 18), attributes(false)]);
+        assert_eq!(auto().questions(), [TerminalQuery::Cell, TerminalQuery::Name, TerminalQuery::Attributes]);
+        let (_, cmds) = told(auto(), &[TerminalReply::Cell(9, 18), attributes(false)]);
         assert!(!cmds.iter().any(|cmd| matches!(cmd, Cmd::AskTerminal(_))), "{cmds:?}");
-        let answers = [Reply::Cell(9, 18), attributes(true), Reply::Colours(16), attributes(true)];
+        let answers =
+            [TerminalReply::Cell(9, 18), attributes(true), TerminalReply::Colours(16), attributes(true)];
         let (_, cmds) = told(auto(), &answers);
-        assert_eq!(cmds[1..3], [Question::Colours, Question::Attributes].map(Cmd::AskTerminal));
+        assert_eq!(cmds[1..3], [TerminalQuery::Colours, TerminalQuery::Attributes].map(Cmd::AskTerminal));
         let canvas = Canvas { drawing: Drawing::Sixel, most: (48, 12), cell: (9, 18), colours: 16 };
         assert_eq!(cmds[3..], [Cmd::Image(ImageCmd::Plate(image(), canvas))]);
         assert!(ImageCache::new(Some(Depth::True)).on(false, true).questions().is_empty());
-        let wanted = ImageCache::new(Some(Depth::True)).shown(Images::Sixel).on(false, false);
-        assert_eq!(wanted.questions(), [Question::Cell, Question::Attributes]);
+        let wanted = ImageCache::new(Some(Depth::True)).shown(ImageMode::Sixel).on(false, false);
+        assert_eq!(wanted.questions(), [TerminalQuery::Cell, TerminalQuery::Attributes]);
     }
 
     #[test]
     fn pictures_wait_for_the_first_answers() {
         let auto = || ImageCache::new(Some(Depth::True)).on(true, false).held(Moment(5));
         assert_eq!(auto().held_until(), None, "no pending questions");
-        let (mut gallery, mut cmds) = told(auto(), &[Reply::Cell(9, 18)]);
+        let (mut gallery, mut cmds) = told(auto(), &[TerminalReply::Cell(9, 18)]);
         assert_eq!((gallery.held_until(), cmds.len()), (Some(Moment(405)), 0));
         gallery.let_go(&mut cmds);
         assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Image(ImageCmd::Picture(image()))][..]));
         let (gallery, cmds) = told(auto(), &[attributes(false)]);
         assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Image(ImageCmd::Picture(image()))][..]));
-        let (gallery, cmds) = told(auto(), &[Reply::Cell(9, 18), attributes(true)]);
+        let (gallery, cmds) = told(auto(), &[TerminalReply::Cell(9, 18), attributes(true)]);
         assert!(gallery.held_until().is_some() && cmds.iter().all(|cmd| matches!(cmd, Cmd::AskTerminal(_))));
-        let (gallery, cmds) = told(gallery, &[Reply::Colours(16), attributes(true)]);
+        let (gallery, cmds) = told(gallery, &[TerminalReply::Colours(16), attributes(true)]);
         assert!(
             gallery.held_until().is_none() && matches!(cmds[..], [Cmd::Image(ImageCmd::Plate(..))]),
             "{cmds:?}"
         );
-        let (gallery, cmds) = told(auto(), &[Reply::Name(TerminalKind::Places)]);
+        let (gallery, cmds) = told(auto(), &[TerminalReply::Name(TerminalKind::Places)]);
         assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Image(ImageCmd::Pack(image()))][..]));
-        let forced = ImageCache::new(Some(Depth::True)).shown(Images::Iterm2).on(true, false).held(Moment(5));
+        let forced =
+            ImageCache::new(Some(Depth::True)).shown(ImageMode::Iterm2).on(true, false).held(Moment(5));
         assert!(
             matches!(told(forced, &[]).1[..], [Cmd::Image(ImageCmd::Plate(..))]),
             "it is not asked what it can"
@@ -389,7 +406,7 @@ mod tests {
 
     #[test]
     fn sixels_for_other_cells_are_not_drawn() {
-        let answers = [Reply::Cell(9, 18), attributes(true), attributes(true)];
+        let answers = [TerminalReply::Cell(9, 18), attributes(true), attributes(true)];
         let (mut gallery, mut cmds) = told(ImageCache::new(Some(Depth::True)).on(true, false), &answers);
         let Some(Cmd::Image(ImageCmd::Plate(_, canvas))) = cmds.pop() else { panic!("{cmds:?}") };
         let small = Pixels { width: 1, height: 1, rgba: vec![0; 4] };
@@ -398,12 +415,12 @@ mod tests {
         assert!(gallery.can_draw(&drawn, SMALL) && !gallery.can_draw(&drawn, (40, 12)));
         cmds.clear();
         gallery.resized(&mut cmds);
-        assert_eq!(cmds, [Question::Cell, Question::Attributes].map(Cmd::AskTerminal));
+        assert_eq!(cmds, [TerminalQuery::Cell, TerminalQuery::Attributes].map(Cmd::AskTerminal));
         assert!(!gallery.can_draw(&drawn, SMALL), "nobody knows");
         cmds.clear();
-        gallery.hear(Reply::Cell(9, 18), &mut cmds);
+        gallery.hear(TerminalReply::Cell(9, 18), &mut cmds);
         assert!(gallery.can_draw(&drawn, SMALL) && cmds.is_empty());
-        gallery.hear(Reply::Cell(10, 20), &mut cmds);
+        gallery.hear(TerminalReply::Cell(10, 20), &mut cmds);
         assert!(!gallery.can_draw(&drawn, SMALL));
         assert!(
             matches!(&cmds[..], [Cmd::Image(ImageCmd::Plate(_, canvas))] if canvas.cell == (10, 20)),
@@ -411,7 +428,7 @@ mod tests {
         );
         // What was made for the old cells comes late.
         gallery.take_plate(&image().hash, Ok(drawn));
-        assert_eq!(gallery.get(&image()), Some(&Shown::Asked));
+        assert_eq!(gallery.get(&image()), Some(&ImageState::Asked));
         gallery.fit((30, 10), 2);
         assert_eq!(gallery.room, (27, 5));
     }

@@ -5,7 +5,7 @@ use crossterm::event::{
 };
 
 use super::TerminalEvent;
-use crate::graphics::{Reply, TerminalKind};
+use crate::graphics::{TerminalKind, TerminalReply};
 use crate::theme::Background;
 
 const PASTE_BEGIN: &[u8] = b"\x1b[200~";
@@ -27,7 +27,7 @@ pub struct InputDecoder {
 }
 
 /// What the bytes at the front are.
-enum Step {
+enum DecodeStep {
     /// So many bytes, and what they mean.
     Took(usize, Option<TerminalEvent>),
     /// Cannot be told before more bytes come.
@@ -52,12 +52,12 @@ impl InputDecoder {
             let rest = &self.bytes[at..];
             let step = if rest.starts_with(PASTE_BEGIN) { paste(rest, self.searched) } else { step(rest) };
             match step {
-                Step::Took(taken, event) => {
+                DecodeStep::Took(taken, event) => {
                     at += taken;
                     self.searched = 0;
                     out.extend(event);
                 }
-                Step::More => {
+                DecodeStep::More => {
                     self.searched = rest.len().saturating_sub(PASTE_END.len());
                     break;
                 }
@@ -105,10 +105,10 @@ fn goes_on(byte: u8) -> bool {
 }
 
 /// A whole paste. An end mark inside of it (no honest terminal sends one) is known by the one that follows.
-fn paste(bytes: &[u8], searched: usize) -> Step {
+fn paste(bytes: &[u8], searched: usize) -> DecodeStep {
     let from = searched.max(PASTE_BEGIN.len()).min(bytes.len());
     let Some(first) = find(&bytes[from..], PASTE_END).map(|i| from + i) else {
-        return Step::More;
+        return DecodeStep::More;
     };
     let mut end = first;
     while let Some(next) = find(&bytes[end + PASTE_END.len()..], PASTE_END).map(|i| end + PASTE_END.len() + i)
@@ -122,40 +122,40 @@ fn paste(bytes: &[u8], searched: usize) -> Step {
     let text =
         String::from_utf8_lossy(&inside).replace("\x1b[201~", "").replace("\r\n", "\n").replace('\r', "\n");
     let text: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
-    Step::Took(end + PASTE_END.len(), Some(TerminalEvent::Paste(text)))
+    DecodeStep::Took(end + PASTE_END.len(), Some(TerminalEvent::Paste(text)))
 }
 
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
 }
 
-fn step(bytes: &[u8]) -> Step {
+fn step(bytes: &[u8]) -> DecodeStep {
     match bytes {
-        [0x1b] => Step::More,
-        [0x1b, 0x1b, ..] => Step::Took(1, Some(key(KeyCode::Esc, KeyModifiers::NONE))),
+        [0x1b] => DecodeStep::More,
+        [0x1b, 0x1b, ..] => DecodeStep::Took(1, Some(key(KeyCode::Esc, KeyModifiers::NONE))),
         [0x1b, b'[', rest @ ..] => csi(rest),
-        [0x1b, b'O'] => Step::More,
+        [0x1b, b'O'] => DecodeStep::More,
         [0x1b, b'O', last, ..] => match function(*last) {
-            Some(code) => Step::Took(3, Some(key(code, KeyModifiers::NONE))),
-            None => Step::Took(2, Some(character('O', KeyModifiers::ALT))),
+            Some(code) => DecodeStep::Took(3, Some(key(code, KeyModifiers::NONE))),
+            None => DecodeStep::Took(2, Some(character('O', KeyModifiers::ALT))),
         },
         // Answers to questions that somebody else asked: swallowed up to their end.
         [0x1b, b']' | b'P' | b'_' | b'^', rest @ ..] => {
             let bell = find(rest, b"\x07").map(|i| i + 1);
             let st = find(rest, b"\x1b\\").map(|i| i + 2);
             match bell.into_iter().chain(st).min() {
-                Some(end) => Step::Took(2 + end, answer(&rest[..end])),
-                None if rest.len() > MAX_SEQUENCE => Step::Took(bytes.len(), None),
-                None => Step::More,
+                Some(end) => DecodeStep::Took(2 + end, answer(&rest[..end])),
+                None if rest.len() > MAX_SEQUENCE => DecodeStep::Took(bytes.len(), None),
+                None => DecodeStep::More,
             }
         }
         [0x1b, rest @ ..] => match plain(rest) {
-            Step::Took(taken, Some(TerminalEvent::Key(mut event))) => {
+            DecodeStep::Took(taken, Some(TerminalEvent::Key(mut event))) => {
                 event.modifiers |= KeyModifiers::ALT;
-                Step::Took(taken + 1, Some(TerminalEvent::Key(event)))
+                DecodeStep::Took(taken + 1, Some(TerminalEvent::Key(event)))
             }
-            Step::Took(taken, event) => Step::Took(taken + 1, event),
-            Step::More => Step::More,
+            DecodeStep::Took(taken, event) => DecodeStep::Took(taken + 1, event),
+            DecodeStep::More => DecodeStep::More,
         },
         _ => plain(bytes),
     }
@@ -165,15 +165,15 @@ fn step(bytes: &[u8]) -> Step {
 fn answer(bytes: &[u8]) -> Option<TerminalEvent> {
     let text = std::str::from_utf8(bytes).ok()?.trim_end_matches(['\x07', '\x1b', '\\']);
     if let Some(name) = text.strip_prefix(">|") {
-        return Some(TerminalEvent::Reply(Reply::Name(TerminalKind::of(name))));
+        return Some(TerminalEvent::Reply(TerminalReply::Name(TerminalKind::of(name))));
     }
     Background::of_answer(text).map(TerminalEvent::Background)
 }
 
 /// A character or control that is no escape sequence.
-fn plain(bytes: &[u8]) -> Step {
+fn plain(bytes: &[u8]) -> DecodeStep {
     let Some(&first) = bytes.first() else {
-        return Step::More;
+        return DecodeStep::More;
     };
     let control = |c: u8| key(KeyCode::Char(char::from(c)), KeyModifiers::CONTROL);
     let event = match first {
@@ -189,68 +189,71 @@ fn plain(bytes: &[u8]) -> Step {
                 0xc2..=0xdf => 2,
                 0xe0..=0xef => 3,
                 0xf0..=0xf4 => 4,
-                _ => return Step::Took(1, None),
+                _ => return DecodeStep::Took(1, None),
             };
             let whole = &bytes[..length.min(bytes.len())];
             return match std::str::from_utf8(whole) {
                 Ok(text) => {
                     let typed = text.chars().next().filter(|c| !c.is_control());
-                    Step::Took(length, typed.map(|c| character(c, KeyModifiers::NONE)))
+                    DecodeStep::Took(length, typed.map(|c| character(c, KeyModifiers::NONE)))
                 }
-                Err(error) if error.error_len().is_none() => Step::More,
-                Err(_) => Step::Took(1, None),
+                Err(error) if error.error_len().is_none() => DecodeStep::More,
+                Err(_) => DecodeStep::Took(1, None),
             };
         }
     };
-    Step::Took(1, Some(event))
+    DecodeStep::Took(1, Some(event))
 }
 
 /// The rest of a sequence after `ESC [`.
-fn csi(rest: &[u8]) -> Step {
+fn csi(rest: &[u8]) -> DecodeStep {
     // The function keys of the Linux console.
     if let [b'[', tail @ ..] = rest {
         return match tail {
-            [] => Step::More,
-            [c @ b'A'..=b'E', ..] => Step::Took(4, Some(key(KeyCode::F(c - b'A' + 1), KeyModifiers::NONE))),
-            _ => Step::Took(3, None),
+            [] => DecodeStep::More,
+            [c @ b'A'..=b'E', ..] => {
+                DecodeStep::Took(4, Some(key(KeyCode::F(c - b'A' + 1), KeyModifiers::NONE)))
+            }
+            _ => DecodeStep::Took(3, None),
         };
     }
     let Some(end) = rest.iter().position(|b| (0x40..=0x7e).contains(b)) else {
         // A control inside means that the sequence was cut off.
         return match rest.iter().position(|b| *b < 0x20 || *b >= 0x80) {
-            Some(bad) => Step::Took(2 + bad, None),
-            None if rest.len() > MAX_SEQUENCE => Step::Took(2 + rest.len(), None),
-            None => Step::More,
+            Some(bad) => DecodeStep::Took(2 + bad, None),
+            None if rest.len() > MAX_SEQUENCE => DecodeStep::Took(2 + rest.len(), None),
+            None => DecodeStep::More,
         };
     };
     if let Some(bad) = rest[..end].iter().position(|b| *b < 0x20 || *b >= 0x80) {
-        return Step::Took(2 + bad, None);
+        return DecodeStep::Took(2 + bad, None);
     }
     let length = 2 + end + 1;
     // X10 mouse reports carry three bytes behind; they are not asked for, but must not become keys.
     if &rest[..=end] == b"M" {
-        return if rest.len() < 4 { Step::More } else { Step::Took(length + 3, None) };
+        return if rest.len() < 4 { DecodeStep::More } else { DecodeStep::Took(length + 3, None) };
     }
-    Step::Took(length, meaning(&rest[..end], rest[end]))
+    DecodeStep::Took(length, meaning(&rest[..end], rest[end]))
 }
 
 /// What a terminal says of itself.
-fn of_itself(parameters: &[u8], last: u8) -> Option<Reply> {
+fn of_itself(parameters: &[u8], last: u8) -> Option<TerminalReply> {
     let (parameters, is_private) =
         parameters.strip_prefix(b"?").map_or((parameters, false), |rest| (rest, true));
     let mut numbers = std::str::from_utf8(parameters).ok()?.split(';').map(|n| n.parse::<u16>().ok());
     match (is_private, last) {
         // The first one is its kind.
-        (true, b'c') => {
-            Some(Reply::Attributes { sixel: numbers.skip(1).any(|number| number == Some(4)), cell: None })
-        }
+        (true, b'c') => Some(TerminalReply::Attributes {
+            sixel: numbers.skip(1).any(|number| number == Some(4)),
+            cell: None,
+        }),
         (true, b'S') => {
             let (what, how) = (numbers.next()??, numbers.next()??);
-            (what == 1 && how == 0).then_some(Reply::Colours(numbers.next()??))
+            (what == 1 && how == 0).then_some(TerminalReply::Colours(numbers.next()??))
         }
         (false, b't') if numbers.next() == Some(Some(6)) => {
             let height = numbers.next()??;
-            Some(Reply::Cell(numbers.next()??, height))
+            Some(TerminalReply::Cell(numbers.next()??, height))
         }
         _ => None,
     }

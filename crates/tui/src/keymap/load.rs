@@ -6,7 +6,7 @@ use std::ops::Range;
 use toml::de::DeTable;
 
 use super::chord::{MAX_SEQUENCES, written};
-use super::{Action, Chord, Keymap, Place};
+use super::{Action, Chord, KeyContext, Keymap};
 
 /// The keys that the program comes with.
 const EMBEDDED: &str = include_str!("../keymap.toml");
@@ -48,14 +48,18 @@ impl Keymap {
     }
 
     /// Lays a file's keys over those that are known. What it binds comes back, with where it stands.
-    fn read(&mut self, file: &str, text: &str) -> Result<Vec<(Place, Chord, Range<usize>)>, KeymapError> {
+    fn read(
+        &mut self,
+        file: &str,
+        text: &str,
+    ) -> Result<Vec<(KeyContext, Chord, Range<usize>)>, KeymapError> {
         let error = |at: Range<usize>, what: String| error(file, text, &at, what);
         let parsed = DeTable::parse(text)
             .map_err(|problem| error(problem.span().unwrap_or(0..0), problem.message().replace('\n', " ")))?;
-        let mut seen: HashMap<(Place, Chord), String> = HashMap::new();
-        let mut own: Vec<(Place, Chord, Range<usize>)> = Vec::new();
+        let mut seen: HashMap<(KeyContext, Chord), String> = HashMap::new();
+        let mut own: Vec<(KeyContext, Chord, Range<usize>)> = Vec::new();
         for (table, entries) in parsed.get_ref() {
-            let Some(place) = Place::from_name(table.get_ref()) else {
+            let Some(place) = KeyContext::from_name(table.get_ref()) else {
                 let what = format!(
                     "unknown table '{}'; expected global, composer, empty, vim, card, list or viewer",
                     table.get_ref()
@@ -81,7 +85,11 @@ impl Keymap {
                     Ok(chord) => chord,
                     Err(what) => return Err(error(key.span(), what)),
                 };
-                if chords.len() > 1 && chords[0].writes() && place != Place::Card && place != Place::Vim {
+                if chords.len() > 1
+                    && chords[0].writes()
+                    && place != KeyContext::Card
+                    && place != KeyContext::Vim
+                {
                     let what = format!(
                         "'{name}' starts with a character that is typed in [{}]; start with ctrl- or alt-",
                         place.name()
@@ -144,14 +152,14 @@ impl Keymap {
     }
 
     /// Why a key that is bound here cannot be told from the beginning of a sequence, or a sequence never be finished.
-    fn conflict(&self, place: Place, chord: Chord) -> Option<String> {
+    fn conflict(&self, place: KeyContext, chord: Chord) -> Option<String> {
         let keys = |chord: Chord| match chord.sequence() {
             Some(number) => self.sequences.get(number).cloned().unwrap_or_default(),
             None => vec![chord],
         };
         let action = *self.bindings.get(&(place, chord))?;
         let mine = keys(chord);
-        let meets = |other: Place| place.meets(other) || other.meets(place);
+        let meets = |other: KeyContext| place.meets(other) || other.meets(place);
         let mut others: Vec<_> = self.order.iter().filter(|(other, _)| meets(*other)).collect();
         others.sort_by_key(|(other, _)| *other);
         for (other, bound) in others {
@@ -186,7 +194,7 @@ fn error(file: &str, text: &str, at: &Range<usize>, what: String) -> KeymapError
 }
 
 /// A hint: the action of that place whose name begins most like the wrong one.
-fn nearest(name: &str, place: Place) -> String {
+fn nearest(name: &str, place: KeyContext) -> String {
     let common = |other: &str| name.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
     let near = Action::ALL
         .iter()

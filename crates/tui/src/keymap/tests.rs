@@ -12,7 +12,7 @@ fn refused(text: &str) -> String {
 fn embedded_keys_are_readable_and_every_action_has_a_key() {
     let keymap = Keymap::embedded();
     for action in Action::ALL {
-        let found = Place::ALL.iter().any(|place| !keymap.chord_of(*place, *action).is_empty());
+        let found = KeyContext::ALL.iter().any(|place| !keymap.chord_of(*place, *action).is_empty());
         assert!(found, "{} has no key", action.name());
     }
 }
@@ -21,11 +21,14 @@ fn embedded_keys_are_readable_and_every_action_has_a_key() {
 fn one_key_has_one_form() {
     let keymap = Keymap::embedded();
     for code in [KeyCode::BackTab, KeyCode::Tab] {
-        let found = keymap.action(Place::Composer, key(code, KeyModifiers::SHIFT));
+        let found = keymap.action(KeyContext::Composer, key(code, KeyModifiers::SHIFT));
         assert_eq!(found, Some(Action::CycleMode));
     }
-    assert_eq!(keymap.action(Place::Card, key(KeyCode::Char('y'), KeyModifiers::NONE)), Some(Action::Allow));
-    assert_eq!(keymap.action(Place::Card, key(KeyCode::Char('Y'), KeyModifiers::SHIFT)), None);
+    assert_eq!(
+        keymap.action(KeyContext::Card, key(KeyCode::Char('y'), KeyModifiers::NONE)),
+        Some(Action::Allow)
+    );
+    assert_eq!(keymap.action(KeyContext::Card, key(KeyCode::Char('Y'), KeyModifiers::SHIFT)), None);
     assert_eq!(Chord::parse("Ctrl-X"), Chord::parse("ctrl-x"));
     assert_eq!(Chord::parse("shift-a"), Chord::parse("A"));
     assert_eq!(Chord::parse("ctrl--").map(|chord| chord.to_string()).as_deref(), Some("Ctrl--"));
@@ -46,16 +49,16 @@ fn own_keys_lie_over_the_embedded_ones() {
     let keymap = Keymap::with_file("keys.toml", "[composer]\n\"ctrl-s\" = \"send\"\nenter = \"newline\"\n")
         .expect("it is right");
     assert_eq!(
-        keymap.action(Place::Composer, key(KeyCode::Enter, KeyModifiers::NONE)),
+        keymap.action(KeyContext::Composer, key(KeyCode::Enter, KeyModifiers::NONE)),
         Some(Action::Newline)
     );
     assert_eq!(
-        keymap.action(Place::Composer, key(KeyCode::Char('s'), KeyModifiers::CONTROL)),
+        keymap.action(KeyContext::Composer, key(KeyCode::Char('s'), KeyModifiers::CONTROL)),
         Some(Action::Send)
     );
     let keymap = Keymap::with_file("keys.toml", "[card]\na = \"none\"\n").expect("it is right");
-    assert_eq!(keymap.action(Place::Card, key(KeyCode::Char('a'), KeyModifiers::NONE)), None);
-    assert!(keymap.help(Place::Card).iter().all(|(_, what)| *what != Action::Grant.help()));
+    assert_eq!(keymap.action(KeyContext::Card, key(KeyCode::Char('a'), KeyModifiers::NONE)), None);
+    assert!(keymap.help(KeyContext::Card).iter().all(|(_, what)| *what != Action::Grant.help()));
 }
 
 #[test]
@@ -91,15 +94,19 @@ fn keys_one_after_another_are_one_binding() {
     let text = "[composer]\n\"ctrl-x ctrl-s\" = \"send\"\n\"ctrl-x k k\" = \"undo\"\n";
     let keymap = Keymap::with_file("keys.toml", text).expect("it is right");
     let ctrl = |c| key(KeyCode::Char(c), KeyModifiers::CONTROL);
-    let layers = Place::Composer.layers();
+    let layers = KeyContext::Composer.layers();
     assert_eq!(keymap.stroke(layers, &[], ctrl('x')), Stroke::Pending);
     let begun = [Chord::of(ctrl('x'))];
     let Stroke::Key(whole) = keymap.stroke(layers, &begun, ctrl('s')) else { panic!("it is whole") };
-    assert_eq!(keymap.action(Place::Composer, whole), Some(Action::Send));
+    assert_eq!(keymap.action(KeyContext::Composer, whole), Some(Action::Send));
     assert_eq!(typed(whole), None);
     assert_eq!(keymap.stroke(layers, &begun, ctrl('q')), Stroke::Nothing);
-    assert_eq!(keymap.stroke(Place::Card.layers(), &[], ctrl('x')), Stroke::Key(ctrl('x')), "not of a card");
-    let help = keymap.help(Place::Composer);
+    assert_eq!(
+        keymap.stroke(KeyContext::Card.layers(), &[], ctrl('x')),
+        Stroke::Key(ctrl('x')),
+        "not of a card"
+    );
+    let help = keymap.help(KeyContext::Composer);
     assert!(
         help.iter().any(|(keys, _)| keys.ends_with("Ctrl-X K K") || keys.ends_with("Ctrl-X k k")),
         "{help:?}"

@@ -6,7 +6,7 @@ use pulldown_cmark::{BrokenLink, CodeBlockKind, CowStr, Event, HeadingLevel, Par
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::split::{Kind, OPTIONS, Piece, lookup};
+use super::split::{BlockKind, MarkdownBlock, OPTIONS, lookup};
 use super::table::Table;
 use super::{Definitions, address};
 use crate::highlight::{CodeBlock, Highlighter, is_plain};
@@ -57,7 +57,7 @@ pub(super) fn code_head(
 /// Lays out a piece and appends its lines. `code` keeps the code blocks inside between two layouts; without a
 /// highlighter, code that is not in it stays plain.
 pub(super) fn block(
-    piece: &Piece,
+    piece: &MarkdownBlock,
     definitions: &Definitions,
     width: u16,
     theme: &Theme,
@@ -65,7 +65,7 @@ pub(super) fn block(
     code: &mut Vec<CodeBlock>,
     out: &mut Vec<Line<'static>>,
 ) {
-    if piece.kind == Kind::Definition {
+    if piece.kind == BlockKind::Definition {
         for line in piece.source.lines().filter(|line| !line.trim().is_empty()) {
             Wrap::words(width).indent(0, 4).spans_into(
                 &[Span::styled(line.trim(), theme.style(Role::LinkUrl))],
@@ -76,7 +76,7 @@ pub(super) fn block(
         return;
     }
     let number = match piece.kind {
-        Kind::Item(number) => number,
+        BlockKind::Item(number) => number,
         _ => None,
     };
     let mut layout = Layout {

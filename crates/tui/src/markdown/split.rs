@@ -16,15 +16,15 @@ pub(super) const OPTIONS: Options = Options::ENABLE_TABLES
 
 /// A block, or an item of a list at the top.
 #[derive(Clone, Debug)]
-pub(super) struct Piece {
+pub(super) struct MarkdownBlock {
     pub(super) source: String,
-    pub(super) kind: Kind,
+    pub(super) kind: BlockKind,
     /// Goes on in the list of the piece before: a blank line only where the source has one.
     pub(super) continues: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BlockKind {
     Block,
     /// An item; the number when the list has numbers.
     Item(Option<u64>),
@@ -32,9 +32,9 @@ pub(super) enum Kind {
     Definition,
 }
 
-impl Piece {
-    pub(super) fn empty() -> Piece {
-        Piece { source: String::new(), kind: Kind::Block, continues: false }
+impl MarkdownBlock {
+    pub(super) fn empty() -> MarkdownBlock {
+        MarkdownBlock { source: String::new(), kind: BlockKind::Block, continues: false }
     }
 
     /// Whether the source ends with a blank line.
@@ -44,7 +44,7 @@ impl Piece {
 
     /// Whether a code block may be inside.
     pub(super) fn may_have_code(&self) -> bool {
-        self.kind != Kind::Definition && (self.source.contains("```") || self.source.contains("~~~"))
+        self.kind != BlockKind::Definition && (self.source.contains("```") || self.source.contains("~~~"))
     }
 }
 
@@ -54,7 +54,7 @@ fn ends_blank(text: &str) -> bool {
 
 /// A list that goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct List {
+pub(super) struct ListBlock {
     next: Option<u64>,
 }
 
@@ -62,14 +62,14 @@ pub(super) struct List {
 #[derive(Debug)]
 pub(super) enum Next {
     /// A fenced code block, whose opening line has so many bytes.
-    Fence(Fence, usize),
+    Fence(CodeFence, usize),
     /// Text that may still change, or nothing.
     Done,
 }
 
 /// The opening line of a code block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fence {
+pub(super) struct CodeFence {
     mark: char,
     length: usize,
     indent: usize,
@@ -80,16 +80,16 @@ pub(super) struct Fence {
 #[derive(Debug)]
 pub(super) struct Cut {
     /// Each with the definitions that stood before its end.
-    pub(super) pieces: Vec<(Piece, Definitions)>,
+    pub(super) pieces: Vec<(MarkdownBlock, Definitions)>,
     pub(super) definitions: Definitions,
-    pub(super) list: Option<List>,
+    pub(super) list: Option<ListBlock>,
     /// Bytes of the text that the pieces took.
     pub(super) taken: usize,
     pub(super) next: Next,
 }
 
 /// A block at the top of the text.
-struct Node {
+struct TopBlock {
     range: Range<usize>,
     what: What,
 }
@@ -110,7 +110,7 @@ enum What {
 }
 
 /// Cuts a text of whole lines. Without `finished` the last block, or the last item of it, stays.
-pub(super) fn split(text: &str, list: Option<List>, definitions: &Definitions, finished: bool) -> Cut {
+pub(super) fn split(text: &str, list: Option<ListBlock>, definitions: &Definitions, finished: bool) -> Cut {
     let nodes = nodes(text);
     let mut cut = Cut {
         pieces: Vec::new(),
@@ -128,7 +128,7 @@ pub(super) fn split(text: &str, list: Option<List>, definitions: &Definitions, f
         cut.taken = begin;
         match &node.what {
             What::Fence => {
-                if let Some((fence, opening)) = Fence::parse(&text[begin..]) {
+                if let Some((fence, opening)) = CodeFence::parse(&text[begin..]) {
                     cut.next = Next::Fence(fence, opening);
                     return cut;
                 }
@@ -136,19 +136,19 @@ pub(super) fn split(text: &str, list: Option<List>, definitions: &Definitions, f
                 if is_last && !finished {
                     return cut;
                 }
-                cut.push(&text[begin..end], Kind::Block, false);
+                cut.push(&text[begin..end], BlockKind::Block, false);
             }
             What::Block => {
                 if is_last && !finished {
                     return cut;
                 }
-                cut.push(&text[begin..end], Kind::Block, false);
+                cut.push(&text[begin..end], BlockKind::Block, false);
             }
             What::Closing { at_line_end } => {
                 if is_last && !finished && !at_line_end && !ends_blank(&text[begin..end]) {
                     return cut;
                 }
-                cut.push(&text[begin..end], Kind::Block, false);
+                cut.push(&text[begin..end], BlockKind::Block, false);
             }
             What::Definition(found) => {
                 if is_last && !finished && !ends_blank(&text[begin..end]) {
@@ -158,7 +158,7 @@ pub(super) fn split(text: &str, list: Option<List>, definitions: &Definitions, f
                 for (label, url) in found {
                     known.entry(label.to_lowercase()).or_insert_with(|| url.clone());
                 }
-                cut.push(&text[begin..end], Kind::Definition, false);
+                cut.push(&text[begin..end], BlockKind::Definition, false);
             }
             What::List { start, items } => {
                 let mut continues = goes_on.is_some();
@@ -173,11 +173,11 @@ pub(super) fn split(text: &str, list: Option<List>, definitions: &Definitions, f
                     cut.taken = from;
                     if is_last && k + 1 == items.len() && !finished {
                         if continues {
-                            cut.list = Some(List { next: number });
+                            cut.list = Some(ListBlock { next: number });
                         }
                         return cut;
                     }
-                    cut.push(&text[from..to], Kind::Item(number), continues);
+                    cut.push(&text[from..to], BlockKind::Item(number), continues);
                     continues = true;
                     number = number.map(|n| n.saturating_add(1));
                 }
@@ -196,8 +196,8 @@ pub(super) fn split(text: &str, list: Option<List>, definitions: &Definitions, f
 }
 
 impl Cut {
-    fn push(&mut self, source: &str, kind: Kind, continues: bool) {
-        let piece = Piece { source: source.to_owned(), kind, continues };
+    fn push(&mut self, source: &str, kind: BlockKind, continues: bool) {
+        let piece = MarkdownBlock { source: source.to_owned(), kind, continues };
         self.pieces.push((piece, Arc::clone(&self.definitions)));
     }
 }
@@ -207,8 +207,8 @@ fn line_start(text: &str, at: usize) -> usize {
 }
 
 /// The blocks at the top, in order.
-fn nodes(text: &str) -> Vec<Node> {
-    let mut nodes: Vec<Node> = Vec::new();
+fn nodes(text: &str) -> Vec<TopBlock> {
+    let mut nodes: Vec<TopBlock> = Vec::new();
     let parser = Parser::new_ext(text, OPTIONS);
     let definitions: Vec<(Range<usize>, (String, String))> = parser
         .reference_definitions()
@@ -245,10 +245,10 @@ fn nodes(text: &str) -> Vec<Node> {
                         }
                         _ => What::Block,
                     };
-                    nodes.push(Node { range, what });
+                    nodes.push(TopBlock { range, what });
                 } else if depth == 1
                     && matches!(tag, Tag::Item)
-                    && let Some(Node { what: What::List { items, .. }, .. }) = nodes.last_mut()
+                    && let Some(TopBlock { what: What::List { items, .. }, .. }) = nodes.last_mut()
                 {
                     items.push(range.start);
                 }
@@ -256,9 +256,9 @@ fn nodes(text: &str) -> Vec<Node> {
             }
             Event::End(_) => depth -= 1,
             Event::Rule if depth == 0 => {
-                nodes.push(Node { range, what: What::Closing { at_line_end: true } });
+                nodes.push(TopBlock { range, what: What::Closing { at_line_end: true } });
             }
-            _ if depth == 0 => nodes.push(Node { range, what: What::Block }),
+            _ if depth == 0 => nodes.push(TopBlock { range, what: What::Block }),
             _ => {}
         }
     }
@@ -290,7 +290,7 @@ fn nodes(text: &str) -> Vec<Node> {
         let inside = |span: &Range<usize>| range.start <= span.start && span.start < range.end;
         let found =
             definitions.iter().filter(|(span, _)| inside(span)).map(|(_, found)| found.clone()).collect();
-        Node { range, what: What::Definition(found) }
+        TopBlock { range, what: What::Definition(found) }
     }));
     nodes.sort_by_key(|node| node.range.start);
     // Two on one line cannot be cut apart; the first one carries both.
@@ -318,9 +318,9 @@ fn paragraphs(text: &str, range: Range<usize>) -> Vec<Range<usize>> {
     found
 }
 
-impl Fence {
+impl CodeFence {
     /// Reads the opening line at the front of a text, and how many bytes it has with its line end.
-    fn parse(text: &str) -> Option<(Fence, usize)> {
+    fn parse(text: &str) -> Option<(CodeFence, usize)> {
         let opening = text.find('\n').map_or(text.len(), |i| i + 1);
         let line = text[..opening].trim_end_matches(['\n', '\r']);
         let indent = line.len() - line.trim_start_matches(' ').len();
@@ -329,7 +329,7 @@ impl Fence {
         let length = rest.chars().take_while(|c| *c == mark).count();
         let info = rest[length..].trim();
         let right = indent <= 3 && length >= 3 && (mark == '~' || !info.contains('`'));
-        right.then(|| (Fence { mark, length, indent, info: info.to_owned() }, opening))
+        right.then(|| (CodeFence { mark, length, indent, info: info.to_owned() }, opening))
     }
 
     /// Whether a line closes the block.

@@ -9,7 +9,7 @@ const MOST: usize = 120;
 
 /// Progress beside the program's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Progress {
+pub enum TitleProgress {
     /// Nothing is done.
     #[default]
     None,
@@ -19,13 +19,13 @@ pub enum Progress {
     Waiting,
 }
 
-impl Progress {
+impl TitleProgress {
     /// The bytes that show it.
     pub fn bytes(self) -> &'static [u8] {
         match self {
-            Progress::None => b"\x1b]9;4;0;0\x1b\\",
-            Progress::Working => b"\x1b]9;4;3;0\x1b\\",
-            Progress::Waiting => b"\x1b]9;4;4;100\x1b\\",
+            TitleProgress::None => b"\x1b]9;4;0;0\x1b\\",
+            TitleProgress::Working => b"\x1b]9;4;3;0\x1b\\",
+            TitleProgress::Waiting => b"\x1b]9;4;4;100\x1b\\",
         }
     }
 }
@@ -36,22 +36,22 @@ pub struct Chrome {
     /// The title, safe to send.
     pub title: String,
     /// Progress.
-    pub progress: Progress,
+    pub progress: TitleProgress,
 }
 
 /// What the model looks like from outside.
 pub fn chrome(app: &App) -> Chrome {
     let progress = if app.own_cards() > 0 {
-        Progress::Waiting
+        TitleProgress::Waiting
     } else if app.is_awake() {
-        Progress::Working
+        TitleProgress::Working
     } else {
-        Progress::None
+        TitleProgress::None
     };
     let mark = match progress {
-        Progress::None => "",
-        Progress::Working => "… ",
-        Progress::Waiting => "? ",
+        TitleProgress::None => "",
+        TitleProgress::Working => "… ",
+        TitleProgress::Waiting => "? ",
     };
     let place = short_path(&app.info.cwd, app.info.home.as_deref());
     let place = place.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or(&place).to_owned();

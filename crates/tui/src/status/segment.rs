@@ -1,9 +1,9 @@
 //! The segments of the status line that a user can configure.
 
-use super::{Piece, cost, duration, short_number, short_path};
+use super::{StatusItem, cost, duration, short_number, short_path};
 use crate::app::App;
 use crate::host::Mode;
-use crate::keymap::{Action, Place};
+use crate::keymap::{Action, KeyContext};
 use crate::theme::Role;
 use crate::wrap::truncate;
 use aye_core::contract::display::visible_line;
@@ -108,8 +108,8 @@ impl Segment {
     }
 
     /// What it says now; nothing when there is nothing to say.
-    pub(super) fn pieces(self, app: &App) -> Vec<Piece> {
-        let one = |text: String, role: Role, rank: u8| vec![Piece::new(text, role, rank)];
+    pub(super) fn pieces(self, app: &App) -> Vec<StatusItem> {
+        let one = |text: String, role: Role, rank: u8| vec![StatusItem::new(text, role, rank)];
         let counted = |count: usize, what: &str, role: Role, rank: u8| match count {
             0 => Vec::new(),
             count => one(format!("{count} {what}"), role, rank),
@@ -118,7 +118,7 @@ impl Segment {
         match self {
             Segment::Model => {
                 let text = truncate(&model(app), MAX_MODEL_COLUMNS);
-                vec![Piece { text, role: Role::Status, rank: 3, shrinks_to: Some(MIN_MODEL_COLUMNS) }]
+                vec![StatusItem { text, role: Role::Status, rank: 3, shrinks_to: Some(MIN_MODEL_COLUMNS) }]
             }
             Segment::Effort => info
                 .effort
@@ -129,7 +129,7 @@ impl Segment {
                 let mut pieces = one(info.mode.as_str().to_owned(), role, 4);
                 // In yolo nothing is sandboxed anyway.
                 let lack = info.unsandboxed.as_ref().filter(|_| info.mode != Mode::Yolo);
-                pieces.extend(lack.map(|lack| Piece::new(lack.clone(), Role::Warning, 5)));
+                pieces.extend(lack.map(|lack| StatusItem::new(lack.clone(), Role::Warning, 5)));
                 pieces
             }
             Segment::Agent => {
@@ -184,7 +184,7 @@ impl Segment {
                 let mut pieces = counted(app.own_cards(), "waiting", Role::Warning, 1);
                 let elsewhere = app.unseen_elsewhere();
                 if elsewhere > 0 {
-                    let chord = app.keymap.chord_of(Place::Global, Action::Inbox);
+                    let chord = app.keymap.chord_of(KeyContext::Global, Action::Inbox);
                     let text = format!("{elsewhere} elsewhere {chord}").trim_end().to_owned();
                     pieces.extend(one(text, Role::Warning, 2));
                 }

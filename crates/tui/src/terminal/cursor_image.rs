@@ -17,12 +17,12 @@ pub(super) enum Pending {
     /// A finished line.
     Line(Line<'static>),
     /// A picture.
-    Plate(Plate),
+    Plate(CursorImage),
 }
 
 /// A picture with what stands for it where it cannot be drawn.
 #[derive(Clone, Debug)]
-pub struct Plate {
+pub struct CursorImage {
     /// Columns before it.
     pub indent: u16,
     /// The picture.
@@ -31,7 +31,7 @@ pub struct Plate {
     pub instead: Vec<Line<'static>>,
 }
 
-impl Plate {
+impl CursorImage {
     /// Whether a terminal of that size has room for it, and as much again: it may get lower at any moment.
     pub(super) fn fits(&self, (width, height): (u16, u16)) -> bool {
         let Drawn { columns, rows, .. } = *self.drawn;
@@ -41,7 +41,7 @@ impl Plate {
 
 impl Painter {
     /// Draws a picture from the row of the cursor on, which is left in the first column of the row behind it.
-    pub(super) fn plate(&mut self, plate: &Plate) {
+    pub(super) fn plate(&mut self, plate: &CursorImage) {
         let rows = plate.drawn.rows;
         for _ in 0..rows {
             self.raw(b"\r");

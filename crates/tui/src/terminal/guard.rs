@@ -20,7 +20,7 @@ const ENTER: &[u8] = b"\x1b[?2004h\x1b[?1004h\x1b[?7l\x1b[>1u";
 const LEAVE: &[u8] = b"\x1b[?2026l\x1b[<1u\x1b[?7h\x1b[?1004l\x1b[?2004l\x1b[0m\x1b[?25h";
 
 #[derive(Debug)]
-struct Shared {
+struct GuardState {
     original: Termios,
     active: AtomicBool,
     below: Arc<AtomicU16>,
@@ -46,14 +46,14 @@ pub struct TerminalGuard {
 /// Gives the terminal back, from any thread and as often as one likes; the first call does the work. For signal
 /// tasks.
 #[derive(Clone, Debug)]
-pub struct Restore(Arc<Shared>);
+pub struct Restore(Arc<GuardState>);
 
 impl TerminalGuard {
     /// Takes the terminal on standard input and output. One that does not obey escape sequences gets none.
     pub fn enter(obeys: bool) -> io::Result<TerminalGuard> {
         let original = termios::tcgetattr(stdio::stdin())?;
         let guard = TerminalGuard {
-            restore: Restore(Arc::new(Shared {
+            restore: Restore(Arc::new(GuardState {
                 original,
                 active: AtomicBool::new(false),
                 obeys,

@@ -229,8 +229,8 @@ fn hostile_output_is_only_ever_text() {
 
 #[test]
 fn rows_of_a_picture_go_out_as_they_are_and_are_cut_at_the_edge() {
-    use crate::graphics::Place;
-    let lines = Place { id: 0x01_02_03, columns: 6, rows: 2 }.lines(2);
+    use crate::graphics::ImagePlacement;
+    let lines = ImagePlacement { id: 0x01_02_03, columns: 6, rows: 2 }.lines(2);
     for (width, shown) in [(40, 6), (5, 3)] {
         let mut term = terminal(width, 8);
         term.append(lines.clone());
@@ -247,11 +247,13 @@ fn rows_of_a_picture_go_out_as_they_are_and_are_cut_at_the_edge() {
 }
 
 /// A picture of so many rows that is drawn with these bytes.
-fn plate(rows: u16, bytes: &[u8]) -> Plate {
+fn plate(rows: u16, bytes: &[u8]) -> CursorImage {
     let canvas = Canvas { drawing: Drawing::Sixel, most: (9, 9), cell: (9, 18), colours: 16 };
     let small = Pixels { width: 1, height: 1, rgba: vec![0; 4] };
     let drawn = Drawn { canvas, columns: 4, rows, bytes: bytes.to_vec(), small };
-    Plate { indent: 2, drawn: Arc::new(drawn), instead: vec![Line::from("  ▀▀"), Line::from("  ▀▀")] }
+    CursorImage {
+        indent: 2, drawn: Arc::new(drawn), instead: vec![Line::from("  ▀▀"), Line::from("  ▀▀")]
+    }
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::{EntryKind, Level, Moment, Place, Progress, Retry, Todo, ToolEntry, ToolState, Transcript};
+use super::{
+    EntryKind, Level, Moment, Retry, StorePosition, Todo, ToolEntry, ToolProgress, ToolState, Transcript,
+};
 use aye_core::contract::activity::{KnownActivity, NoticeActivity};
 use aye_core::contract::event::AgentEvent;
 use aye_core::contract::inference::TokenUsage;
@@ -27,7 +29,7 @@ impl Transcript {
             }
             AgentEvent::StepStart { message_id } => {
                 self.close_texts(false);
-                self.mark(|| Place::Message(message_id.clone()));
+                self.mark(|| StorePosition::Message(message_id.clone()));
                 self.step = self.entries.len();
             }
             AgentEvent::TextDelta { delta } => self.grow(delta, false),
@@ -203,7 +205,7 @@ impl Transcript {
     fn activity(&mut self, at: Moment, call_id: &str, kind: &str, content: &Value) {
         match KnownActivity::of(kind, content) {
             Some(KnownActivity::Progress(state)) => {
-                let progress = Progress::of(&state);
+                let progress = ToolProgress::of(&state);
                 self.change_tool(call_id, |tool| {
                     if state.status == ProgressStatus::Running {
                         tool.run(at);

@@ -2,7 +2,7 @@
 //! that drives it, and as it will when reopened.
 
 use super::{Moment, Tail, ToolState, Transcript};
-use crate::host::{Driver, ThreadSync};
+use crate::host::{ThreadOwner, ThreadSync};
 use aye_core::contract::child::TaskRecord;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::RunStatus;
@@ -23,7 +23,7 @@ impl Transcript {
             self.note_summary(summary.upto_seq, &summary.words());
         }
         // When its process is gone, what a call came to is for recovery to judge.
-        let is_driven = matches!(sync.driver, Driver::Other(_));
+        let is_driven = matches!(sync.driver, ThreadOwner::Other(_));
         for open in sync.running.iter().filter(|_| is_driven) {
             let call_id = open.intent.id.call_id.as_str();
             let Some(tool) = self.tool(call_id).filter(|tool| !tool.is_over()) else { continue };

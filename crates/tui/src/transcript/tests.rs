@@ -63,7 +63,7 @@ fn stored(messages: Vec<Message>) -> OpenedThread {
         earlier: None,
         waiting: Vec::new(),
         interrupted: Vec::new(),
-        driver: crate::host::Driver::Nobody,
+        driver: crate::host::ThreadOwner::Nobody,
         queued: Vec::new(),
         children: Vec::new(),
         commands: Vec::new(),
@@ -246,7 +246,7 @@ fn an_id_of_an_earlier_turn_is_another_call() {
     assert_eq!(transcript.tool("a").map(|tool| tool.state), Some(ToolState::Proposed));
 }
 
-fn sync_of(opened: OpenedThread, from: usize, driver: crate::host::Driver) -> crate::host::ThreadSync {
+fn sync_of(opened: OpenedThread, from: usize, driver: crate::host::ThreadOwner) -> crate::host::ThreadSync {
     crate::host::ThreadSync {
         thread: opened.thread,
         driver,
@@ -292,7 +292,7 @@ fn story() -> Vec<Message> {
 /// However often somebody looks, and however much is told twice, it comes to the same.
 #[test]
 fn a_conversation_that_is_looked_on_at_is_the_one_that_is_stored() {
-    let driver = crate::host::Driver::Other(7);
+    let driver = crate::host::ThreadOwner::Other(7);
     let whole = Transcript::from_thread(&stored(story()));
     for step in 1..=story().len() {
         let mut seen = 0;
@@ -315,13 +315,13 @@ fn a_conversation_that_is_looked_on_at_is_the_one_that_is_stored() {
 fn results_of_an_open_step_are_told_once() {
     let story = story();
     let mut transcript = Transcript::default();
-    let mut sync = sync_of(stored(story[..2].to_vec()), 0, crate::host::Driver::Other(7));
+    let mut sync = sync_of(stored(story[..2].to_vec()), 0, crate::host::ThreadOwner::Other(7));
     // The result is there before its step is written down, and then as a message.
     sync.results = stored(story[2..3].to_vec()).messages;
     transcript.sync(Moment(5), &sync, 0);
     assert_eq!(transcript.tool("a").map(|tool| tool.state), Some(ToolState::Done));
     let before = transcript.entries().to_vec();
-    let sync = sync_of(stored(story[..3].to_vec()), 2, crate::host::Driver::Other(7));
+    let sync = sync_of(stored(story[..3].to_vec()), 2, crate::host::ThreadOwner::Other(7));
     transcript.sync(Moment(9), &sync, 2);
     assert_eq!(transcript.entries(), before);
 }
@@ -330,7 +330,7 @@ fn results_of_an_open_step_are_told_once() {
 fn words_on_trial_stand_behind_what_others_said_and_can_be_taken_away() {
     let mut transcript = Transcript::default();
     transcript.say_on_trial("mine", None, Vec::new());
-    let sync = sync_of(stored(story()[..4].to_vec()), 0, crate::host::Driver::Own);
+    let sync = sync_of(stored(story()[..4].to_vec()), 0, crate::host::ThreadOwner::Own);
     transcript.sync(Moment(5), &sync, 0);
     let is_mine = |entry: &Entry| matches!(&entry.kind, EntryKind::User { text, .. } if text == "mine");
     assert!(transcript.entries().last().is_some_and(is_mine));

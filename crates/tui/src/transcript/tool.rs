@@ -108,7 +108,7 @@ impl ToolState {
 
 /// How far a running call is.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Progress {
+pub struct ToolProgress {
     /// In words.
     pub message: Option<String>,
     /// From 0 to 1.
@@ -117,16 +117,16 @@ pub struct Progress {
     pub count: Option<(u64, u64)>,
 }
 
-impl Progress {
+impl ToolProgress {
     /// What a report says; nothing when it says nothing.
-    pub(super) fn of(state: &ToolCallProgressState) -> Option<Progress> {
+    pub(super) fn of(state: &ToolCallProgressState) -> Option<ToolProgress> {
         let count = state.loaded.zip(state.total).filter(|(_, total)| *total > 0);
         let counted = count.map(|(loaded, total)| loaded as f64 / total as f64);
         let part =
             state.progress.or(counted).filter(|part| part.is_finite()).map(|part| part.clamp(0.0, 1.0));
         let progress =
-            Progress { message: state.message.clone().filter(|text| !text.is_empty()), part, count };
-        (progress != Progress::default()).then_some(progress)
+            ToolProgress { message: state.message.clone().filter(|text| !text.is_empty()), part, count };
+        (progress != ToolProgress::default()).then_some(progress)
     }
 }
 
@@ -152,7 +152,7 @@ pub struct ToolEntry {
     /// Pictures that the result came with.
     pub images: Vec<ImageRef>,
     /// How far it is, when it says so.
-    pub progress: Option<Progress>,
+    pub progress: Option<ToolProgress>,
     /// What was planned before it, when it changes the plan.
     pub planned: Vec<Todo>,
     /// The agent that works on it.

@@ -13,7 +13,7 @@ const APART: u64 = 64;
 
 /// Where the store has what an entry shows first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum StorePosition {
     /// At that place.
     Seq(u64),
     /// In the message of that id, as soon as it is written down.
@@ -22,16 +22,16 @@ pub enum Place {
 
 /// The entry of that id, and all behind it, stand at that place or behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct StoreMark {
     entry: u64,
-    place: Place,
+    place: StorePosition,
 }
 
 impl Transcript {
     /// What comes next begins there.
-    pub(super) fn mark(&mut self, place: impl FnOnce() -> Place) {
+    pub(super) fn mark(&mut self, place: impl FnOnce() -> StorePosition) {
         if self.marks.back().is_none_or(|last| last.entry + APART <= FIRST_ID + self.next_id) {
-            self.marks.push_back(Mark { entry: FIRST_ID + self.next_id, place: place() });
+            self.marks.push_back(StoreMark { entry: FIRST_ID + self.next_id, place: place() });
         }
     }
 
@@ -40,23 +40,23 @@ impl Transcript {
         match stored.message.role {
             // The result of a call belongs to the entry of the call.
             Role::Tool | Role::System => {}
-            Role::User | Role::Assistant => self.mark(|| Place::Seq(stored.seq)),
+            Role::User | Role::Assistant => self.mark(|| StorePosition::Seq(stored.seq)),
         }
     }
 
     /// Where it is to be cut, when it has become long: what stands before is left to the store.
-    pub fn cut(&self) -> Option<Place> {
+    pub fn cut(&self) -> Option<StorePosition> {
         if self.fetched > 0 || self.entries.len() <= MOST {
             return None;
         }
         let last = self.entries.get(self.settled.min(self.entries.len() - KEPT))?.id;
         let first = self.entries.first()?.id;
-        let fits = |mark: &&Mark| mark.entry > first && mark.entry <= last;
+        let fits = |mark: &&StoreMark| mark.entry > first && mark.entry <= last;
         self.marks.iter().rev().find(fits).map(|mark| mark.place.clone())
     }
 
     /// Leaves what stands before that place to the store, which has it before `seq`.
-    pub fn cut_at(&mut self, place: &Place, seq: u64) {
+    pub fn cut_at(&mut self, place: &StorePosition, seq: u64) {
         let Some(mark) = self.marks.iter().position(|mark| mark.place == *place) else { return };
         if self.fetched > 0 {
             return;
@@ -73,7 +73,7 @@ impl Transcript {
     }
 
     /// The store does not know that place: it is not cut there.
-    pub fn no_cut_at(&mut self, place: &Place) {
+    pub fn no_cut_at(&mut self, place: &StorePosition) {
         self.marks.retain(|mark| mark.place != *place);
     }
 

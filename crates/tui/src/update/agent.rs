@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use super::super::app::{App, Early, Focus, RunState};
 use super::super::approval::{Card, CardKind};
-use super::super::host::{Driver, OpenedThread, ProgramCmd, QuestionCmd, ThreadCmd, UserInput, WritingCmd};
+use super::super::host::{
+    OpenedThread, ProgramCmd, QuestionCmd, ThreadCmd, ThreadOwner, UserInput, WritingCmd,
+};
 use super::super::msg::Cmd;
 use super::super::transcript::{Level, Transcript};
 use aye_core::contract::activity::KnownActivity;
@@ -26,7 +28,7 @@ impl App {
         match event {
             AgentEvent::RunStart { run_id, .. } => {
                 self.run_id = Some(RunId::from(run_id.as_str()));
-                self.driver = Driver::Nobody;
+                self.driver = ThreadOwner::Nobody;
                 self.transcript.accept_words();
                 if !matches!(self.run, RunState::Running(_) | RunState::Stopping(_)) {
                     self.run = RunState::Running(self.run.awake_since().unwrap_or(self.now));
@@ -240,7 +242,7 @@ impl App {
             Some(RunStatus::Running) => RunState::Running(self.now),
             // It waits for nothing but its children.
             Some(RunStatus::Waiting)
-                if matches!(opened.driver, Driver::Other(_)) && opened.waiting.is_empty() =>
+                if matches!(opened.driver, ThreadOwner::Other(_)) && opened.waiting.is_empty() =>
             {
                 RunState::Running(self.now)
             }

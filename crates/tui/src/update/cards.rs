@@ -6,9 +6,9 @@ use crossterm::event::KeyEvent;
 use serde_json::Value;
 
 use super::super::app::{App, Focus, RunState};
-use super::super::approval::{Batch, BodyWindow, Card, CardKind, Reply, Stage};
+use super::super::approval::{Batch, BodyWindow, Card, CardAction, CardKind, CardStage};
 use super::super::host::{Mode, ProgramCmd, QuestionCmd, Review, ThreadCmd, UserInput};
-use super::super::keymap::{Action, Place, typed};
+use super::super::keymap::{Action, KeyContext, typed};
 use super::super::msg::Cmd;
 use super::super::transcript::{EntryKind, Level, Moment};
 use aye_core::contract::grant::GrantPreview;
@@ -60,7 +60,7 @@ impl App {
     /// A key while the focus is on the card. `false`: it is for the text.
     pub(super) fn card_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
         let now = self.now;
-        let is_stop = self.keymap.action(Place::Card, key) == Some(Action::Stop);
+        let is_stop = self.keymap.action(KeyContext::Card, key) == Some(Action::Stop);
         if is_stop && self.asking_card().is_none() {
             // Esc stops the run, as it does beside the text.
             return false;
@@ -85,9 +85,9 @@ impl App {
         }
         // A rule is made with the rules and the history of its own project in sight.
         let is_of_other = card.elsewhere.as_ref().is_some_and(|of| of.project != self.info.project);
-        let is_grant = self.keymap.action(Place::Card, key) == Some(Action::Grant);
-        if is_of_other && is_grant && matches!(card.stage, Stage::Open) && card.line().is_none() {
-            let chord = self.keymap.chord_of(Place::List, Action::Jump);
+        let is_grant = self.keymap.action(KeyContext::Card, key) == Some(Action::Grant);
+        if is_of_other && is_grant && matches!(card.stage, CardStage::Open) && card.line().is_none() {
+            let chord = self.keymap.chord_of(KeyContext::List, Action::Jump);
             card.problem = Some(format!(
                 "this call belongs to another project; grant a rule in its own conversation ({chord} in the \
                  inbox opens it)"
@@ -95,8 +95,8 @@ impl App {
             self.cards.key_at = Some(now);
             return true;
         }
-        let is_written = card.line().is_some() || matches!(card.stage, Stage::Edit(_));
-        if !is_written && self.keymap.action(Place::Card, key) == Some(Action::ToggleSides) {
+        let is_written = card.line().is_some() || matches!(card.stage, CardStage::Edit(_));
+        if !is_written && self.keymap.action(KeyContext::Card, key) == Some(Action::ToggleSides) {
             self.cards.key_at = Some(now);
             self.toggle_sides();
             return true;
@@ -110,40 +110,42 @@ impl App {
         card.fit(self.size.0.saturating_sub(super::super::view::CARD_TEXT));
         let id = card.id.clone();
         self.ask_for_preview(cmds);
-        if reply != Reply::NotMine {
+        if reply != CardAction::NotMine {
             self.cards.key_at = Some(now);
         }
         match reply {
-            Reply::NotMine => return false,
-            Reply::Taken => {}
-            Reply::Decide(answer) => {
+            CardAction::NotMine => return false,
+            CardAction::Taken => {}
+            CardAction::Decide(answer) => {
                 cmds.push(Cmd::Question(QuestionCmd::Decide(id, answer)));
                 self.go_to_open_card();
             }
-            Reply::PutAway => self.put_away(&id),
-            Reply::CarryOut(mode) => self.carry_out(&id, mode, cmds),
-            Reply::Trust(true) => cmds.push(Cmd::Program(ProgramCmd::Trust)),
-            Reply::Trust(false) => self.leave_untrusted(),
-            Reply::Review(arguments) => cmds.push(Cmd::Question(QuestionCmd::Review(id, arguments))),
-            Reply::Editor(draft) => cmds.push(Cmd::Editor(id, draft)),
-            Reply::Batch(which) => self.begin_batch(which),
-            Reply::Stop => {
+            CardAction::PutAway => self.put_away(&id),
+            CardAction::CarryOut(mode) => self.carry_out(&id, mode, cmds),
+            CardAction::Trust(true) => cmds.push(Cmd::Program(ProgramCmd::Trust)),
+            CardAction::Trust(false) => self.leave_untrusted(),
+            CardAction::Review(arguments) => cmds.push(Cmd::Question(QuestionCmd::Review(id, arguments))),
+            CardAction::Editor(draft) => cmds.push(Cmd::Editor(id, draft)),
+            CardAction::Batch(which) => self.begin_batch(which),
+            CardAction::Stop => {
                 if self.is_driven_elsewhere() {
                     if let Some(card) = self.card_of(&id) {
-                        card.stage = Stage::Open;
+                        card.stage = CardStage::Open;
                     }
                     self.say_who_drives();
                 } else if let Some(thread) = self.thread_id() {
                     cmds.push(Cmd::Thread(ThreadCmd::Cancel(thread.clone())));
                 }
             }
-            Reply::Next if self.cards.at + 1 < self.cards.open.len() => self.show_card(self.cards.at + 1),
-            Reply::Next => {
+            CardAction::Next if self.cards.at + 1 < self.cards.open.len() => {
+                self.show_card(self.cards.at + 1)
+            }
+            CardAction::Next => {
                 self.focus = Focus::Composer;
                 self.cards.stays = true;
                 self.cards.at = 0;
             }
-            Reply::Previous => self.show_card(self.cards.at.saturating_sub(1)),
+            CardAction::Previous => self.show_card(self.cards.at.saturating_sub(1)),
         }
         true
     }
@@ -183,7 +185,7 @@ impl App {
     /// How the body of the card fits on the screen, for keys that move through it.
     fn body_window(&self, key: KeyEvent) -> Option<BodyWindow> {
         use Action as A;
-        let action = self.keymap.action(Place::Card, key)?;
+        let action = self.keymap.action(KeyContext::Card, key)?;
         if !matches!(action, A::ScrollUp | A::ScrollDown | A::PageUp | A::PageDown) {
             return None;
         }
@@ -215,7 +217,7 @@ impl App {
         };
         // Keys that were typed for the editor are no answer.
         card.seen = None;
-        if let Reply::Review(arguments) = card.edited_away(argument, text) {
+        if let CardAction::Review(arguments) = card.edited_away(argument, text) {
             cmds.push(Cmd::Question(QuestionCmd::Review(id.clone(), arguments)));
         }
     }
@@ -258,7 +260,7 @@ impl App {
         let Some((which, ids)) = self.cards.batch.clone() else { return };
         let Some(card) = self.cards.open.get_mut(self.cards.at) else { return };
         card.problem = None;
-        let action = self.keymap.action(Place::Card, key);
+        let action = self.keymap.action(KeyContext::Card, key);
         let again = match which {
             Batch::AllowReads => Action::AllowReads,
             Batch::DenyRest => Action::DenyRest,
@@ -270,7 +272,7 @@ impl App {
             Some(Action::PageDown) => drop(card.page(true)),
             Some(action) if action == again => {
                 if which == Batch::AllowReads && card.is_unread {
-                    let down = self.keymap.chord_of(Place::Card, Action::ScrollDown);
+                    let down = self.keymap.chord_of(KeyContext::Card, Action::ScrollDown);
                     card.problem = Some(format!("some calls were not shown yet; press {down} for the rest"));
                     return;
                 }
@@ -282,7 +284,7 @@ impl App {
                 for card in self.cards.open.iter_mut().filter(|card| ids.contains(&card.id)) {
                     // Each call by itself; one that somebody else answers meanwhile keeps their answer.
                     if card.takes_batch() {
-                        card.stage = Stage::Deciding(word);
+                        card.stage = CardStage::Deciding(word);
                         let answer = Answer { reason: card.comment.clone(), ..answer.clone() };
                         cmds.push(Cmd::Question(QuestionCmd::Decide(card.id.clone(), Box::new(answer))));
                     }
@@ -357,7 +359,7 @@ impl App {
         let note = match outcome {
             Err(error) => {
                 if let Some(card) = self.card_of(id) {
-                    card.stage = Stage::Open;
+                    card.stage = CardStage::Open;
                     card.problem = Some(error);
                 } else {
                     self.transcript.note(Level::Error, error);

@@ -8,12 +8,12 @@ use super::super::composer::paste::Draft;
 use super::super::host::{
     ExportFormat, Mode, ModelCmd, ProgramCmd, QuestionCmd, Shell, ThreadCmd, UserInput, WritingCmd,
 };
-use super::super::keymap::{Action, Place};
+use super::super::keymap::{Action, KeyContext};
 use super::super::msg::Cmd;
 use super::super::palette::{COMMANDS, is_command_word};
 use super::super::picker::{PickRow, Picker, PickerKind};
 use super::super::transcript::{EntryKind, Level};
-use crate::thread_actions::BackCmd;
+use crate::thread_actions::RewindCmd;
 use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::ThreadSummary;
@@ -126,7 +126,7 @@ impl App {
         // Letters answer no question of the terminal's own.
         let own = card.choices().iter().position(|choice| card.is_own() && *choice == action);
         let digit = own.map(|at| KeyEvent::from(KeyCode::Char(char::from(b'1' + at as u8))));
-        let Some(key) = digit.or_else(|| self.keymap.key_of(Place::Card, action)) else { return false };
+        let Some(key) = digit.or_else(|| self.keymap.key_of(KeyContext::Card, action)) else { return false };
         self.answer_by_key(key, written, cmds)
     }
 
@@ -226,7 +226,7 @@ impl App {
     fn export(&mut self, words: &str, cmds: &mut Vec<Cmd>) {
         let format = if words.is_empty() { Some(ExportFormat::Markdown) } else { ExportFormat::parse(words) };
         match (format, self.thread_id().cloned()) {
-            (Some(format), Some(thread)) => cmds.push(Cmd::Back(BackCmd::Export(thread, format))),
+            (Some(format), Some(thread)) => cmds.push(Cmd::Back(RewindCmd::Export(thread, format))),
             (None, _) => self.say_hint(format!("unknown format {words}; expected md, json or html")),
             (Some(_), None) => self.say_hint("no conversation is open yet"),
         }
@@ -281,7 +281,9 @@ impl App {
         let mut rows = Vec::new();
         // What works now first, then the rest of the same table.
         let now = self.key_layers();
-        for place in now.iter().copied().chain(Place::ALL.into_iter().filter(|place| !now.contains(place))) {
+        for place in
+            now.iter().copied().chain(KeyContext::ALL.into_iter().filter(|place| !now.contains(place)))
+        {
             let help = self.keymap.help(place);
             if help.is_empty() {
                 continue;

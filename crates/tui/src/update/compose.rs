@@ -6,7 +6,7 @@ use super::super::app::App;
 use super::super::composer::paste::clean;
 use super::super::composer::vim::Vim;
 use super::super::host::{WritingCmd, WritingMsg};
-use super::super::keymap::{Action, Place, typed};
+use super::super::keymap::{Action, KeyContext, typed};
 use super::super::msg::Cmd;
 use super::super::palette::Palette;
 use super::super::picker::{PickRow, PickerKind};
@@ -46,24 +46,24 @@ impl App {
     }
 
     /// The table of the keymap that the text is written with.
-    pub(super) fn writing(&self) -> Place {
+    pub(super) fn writing(&self) -> KeyContext {
         match &self.vim {
-            Some(vim) if !vim.inserts() => Place::Vim,
-            Some(_) | None => Place::Composer,
+            Some(vim) if !vim.inserts() => KeyContext::Vim,
+            Some(_) | None => KeyContext::Composer,
         }
     }
 
     /// The tables that count for the text, the first one first.
-    pub(super) fn writing_layers(&self) -> Vec<Place> {
-        let empty = self.composer.is_empty().then_some(Place::Empty);
-        let queue = empty.and(self.queue.at).map(|_| Place::Queue);
+    pub(super) fn writing_layers(&self) -> Vec<KeyContext> {
+        let empty = self.composer.is_empty().then_some(KeyContext::Empty);
+        let queue = empty.and(self.queue.at).map(|_| KeyContext::Queue);
         queue.into_iter().chain(empty).chain(self.writing().layers().iter().copied()).collect()
     }
 
     pub(super) fn writing_action(&self, key: KeyEvent) -> Option<Action> {
         let is_empty = self.composer.is_empty();
-        let queue = self.queue.at.filter(|_| is_empty).and_then(|_| self.keymap.own(Place::Queue, key));
-        let empty = || is_empty.then(|| self.keymap.own(Place::Empty, key)).flatten();
+        let queue = self.queue.at.filter(|_| is_empty).and_then(|_| self.keymap.own(KeyContext::Queue, key));
+        let empty = || is_empty.then(|| self.keymap.own(KeyContext::Empty, key)).flatten();
         queue.or_else(empty).or_else(|| self.keymap.action(self.writing(), key))
     }
 
@@ -83,7 +83,7 @@ impl App {
             Some(Action::Interrupt) if self.leave_vim_mode() => {}
             Some(Action::Interrupt) if self.is_awake() => self.interrupt(cmds),
             Some(Action::Interrupt) if !self.cards.open.is_empty() => {
-                let chord = self.keymap.chord_of(Place::Composer, Action::FocusCard);
+                let chord = self.keymap.chord_of(KeyContext::Composer, Action::FocusCard);
                 self.say_hint(format!("{chord} goes to the question"));
             }
             Some(Action::Interrupt) => self.arm_rewind(cmds),

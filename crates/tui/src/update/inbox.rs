@@ -1,7 +1,7 @@
 //! The inbox of all conversations: the list, and cards of other conversations that are answered in place.
 
 use super::super::app::{App, Focus};
-use super::super::approval::{Card, Elsewhere};
+use super::super::approval::{Card, OtherThread};
 use super::super::host::{OpenedQuestion, QuestionCmd, QuestionMsg};
 use super::super::msg::Cmd;
 use super::super::picker::{PickRow, PickerKind};
@@ -177,7 +177,7 @@ impl App {
         card.child.clone_from(&opened.child);
         if self.thread_id().is_none_or(|shown| !record.thread_id.is_at_or_below(shown)) {
             let title = if opened.title.is_empty() { "(no title)".to_owned() } else { opened.title };
-            card.elsewhere = Some(Elsewhere { title, project: opened.project });
+            card.elsewhere = Some(OtherThread { title, project: opened.project });
         }
         // It may have been put away before.
         self.cards.over.remove(id);

@@ -3,11 +3,11 @@
 use crossterm::event::KeyEvent;
 
 use super::super::app::{App, Focus};
-use super::super::approval::Stage;
-use super::super::host::{Driver, MentionRow, ProgramCmd, ThreadCmd, WritingCmd};
-use super::super::keymap::{Action, Chord, Place, Stroke, typed};
+use super::super::approval::CardStage;
+use super::super::host::{MentionRow, ProgramCmd, ThreadCmd, ThreadOwner, WritingCmd};
+use super::super::keymap::{Action, Chord, KeyContext, Stroke, typed};
 use super::super::msg::Cmd;
-use super::super::palette::{self, Offer, Palette, Row};
+use super::super::palette::{self, CompletionItem, CompletionKind, Palette};
 use super::super::picker::PickerKind;
 
 /// How many rows a page of a list has.
@@ -42,14 +42,14 @@ impl App {
     fn is_stray_digit(&mut self, key: KeyEvent) -> bool {
         let is_command = self.vim.as_ref().is_some_and(|vim| !vim.inserts());
         let is_stray = typed(key).is_some_and(|c| c.is_ascii_digit())
-            && self.asking_card().is_some_and(|card| !matches!(card.stage, Stage::Stopping))
+            && self.asking_card().is_some_and(|card| !matches!(card.stage, CardStage::Stopping))
             && self.composer.is_empty()
             && !self.is_linear
             && !is_command;
         if is_stray && self.focus == Focus::Composer {
             // Somebody is typing: the card does not take the keys after it.
             self.typed_at = Some(self.now);
-            let chord = self.keymap.chord_of(Place::Composer, Action::FocusCard);
+            let chord = self.keymap.chord_of(KeyContext::Composer, Action::FocusCard);
             self.say_hint(format!("digits answer the question; press {chord} first"));
         } else if is_stray {
             self.say_hint("key ignored: new question");
@@ -58,12 +58,12 @@ impl App {
     }
 
     /// The tables that count where keys go now, the first one first.
-    pub(in super::super) fn key_layers(&self) -> Vec<Place> {
+    pub(in super::super) fn key_layers(&self) -> Vec<KeyContext> {
         match (&self.viewer, self.picker.is_some(), self.focus) {
-            (Some(viewer), ..) if viewer.input.is_some() => Place::List.layers().to_vec(),
-            (Some(_), ..) => Place::Viewer.layers().to_vec(),
-            (None, true, _) => Place::List.layers().to_vec(),
-            (None, false, Focus::Card) => Place::Card.layers().to_vec(),
+            (Some(viewer), ..) if viewer.input.is_some() => KeyContext::List.layers().to_vec(),
+            (Some(_), ..) => KeyContext::Viewer.layers().to_vec(),
+            (None, true, _) => KeyContext::List.layers().to_vec(),
+            (None, false, Focus::Card) => KeyContext::Card.layers().to_vec(),
             (None, false, Focus::Composer) => self.writing_layers(),
         }
     }
@@ -79,7 +79,7 @@ impl App {
                 self.typed_at = Some(self.now);
             }
             Stroke::Nothing => {
-                let action = self.keymap.action(Place::Composer, key);
+                let action = self.keymap.action(KeyContext::Composer, key);
                 // Esc and Ctrl-C end it without a word; what else was pressed is not done either.
                 if !matches!(action, Some(Action::Interrupt | Action::CancelOrQuit)) {
                     let keys: Vec<String> = begun
@@ -98,10 +98,10 @@ impl App {
     /// Keys that mean the same everywhere, unless the place has its own meaning for them.
     fn global_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
         let action = match (&self.viewer, self.picker.is_some(), self.focus) {
-            (Some(viewer), ..) if viewer.input.is_some() => self.keymap.action(Place::List, key),
-            (Some(_), ..) => self.keymap.action(Place::Viewer, key),
-            (None, true, _) => self.keymap.action(Place::List, key),
-            (None, false, Focus::Card) => self.keymap.action(Place::Card, key),
+            (Some(viewer), ..) if viewer.input.is_some() => self.keymap.action(KeyContext::List, key),
+            (Some(_), ..) => self.keymap.action(KeyContext::Viewer, key),
+            (None, true, _) => self.keymap.action(KeyContext::List, key),
+            (None, false, Focus::Card) => self.keymap.action(KeyContext::Card, key),
             (None, false, Focus::Composer) => self.writing_action(key),
         };
         match action {
@@ -146,7 +146,7 @@ impl App {
         if had_picker {
             self.resumes_by_list(cmds);
         }
-        let chord = self.keymap.chord_of(Place::Global, Action::CancelOrQuit);
+        let chord = self.keymap.chord_of(KeyContext::Global, Action::CancelOrQuit);
         let gap = if done.is_empty() { "" } else { "; " };
         let waiting = if self.own_cards() == 0 { "" } else { " (questions stay in the inbox)" };
         self.hint = Some((
@@ -179,11 +179,11 @@ impl App {
 
     /// Whether another process is awake on the conversation: only that one can stop it.
     pub(super) fn is_driven_elsewhere(&self) -> bool {
-        matches!(self.driver, Driver::Other(_))
+        matches!(self.driver, ThreadOwner::Other(_))
     }
 
     pub(super) fn say_who_drives(&mut self) {
-        if let Driver::Other(pid) = self.driver {
+        if let ThreadOwner::Other(pid) = self.driver {
             self.say_hint(format!("process {pid} runs this conversation; interrupt it there"));
         }
     }
@@ -222,7 +222,7 @@ impl App {
         {
             return false;
         }
-        match self.keymap.action(Place::List, key) {
+        match self.keymap.action(KeyContext::List, key) {
             Some(Action::Up) => palette.step(-1),
             Some(Action::Down) => palette.step(1),
             Some(Action::Close) => {
@@ -233,9 +233,11 @@ impl App {
                 self.complete(cmds);
             }
             // What is written is enough, unless the person went to a row.
-            Some(Action::Accept) if palette.offer == Offer::Words && !palette.is_chosen => return false,
+            Some(Action::Accept) if palette.offer == CompletionKind::Words && !palette.is_chosen => {
+                return false;
+            }
             Some(Action::Accept) => {
-                let is_command = palette.offer == Offer::Commands;
+                let is_command = palette.offer == CompletionKind::Commands;
                 let takes_words = self.complete(cmds);
                 if is_command && !takes_words {
                     self.send(self.queue.keeps_waiting, cmds);
@@ -290,8 +292,8 @@ impl App {
             format!("{name} is not a command; put a space before it to send it as a message")
         });
         let rows = match offer {
-            Offer::Words if unknown.is_some() => Vec::new(),
-            Offer::Words => {
+            CompletionKind::Words if unknown.is_some() => Vec::new(),
+            CompletionKind::Words => {
                 let Some((how, rows)) = palette::words(self.composer.text(), &query, &self.skills) else {
                     self.completion.palette = None;
                     return;
@@ -299,8 +301,8 @@ impl App {
                 help = how;
                 rows
             }
-            Offer::Commands => palette::commands(&query, &self.skills),
-            Offer::Files => {
+            CompletionKind::Commands => palette::commands(&query, &self.skills),
+            CompletionKind::Files => {
                 self.completion.files_asked += 1;
                 cmds.push(Cmd::Writing(WritingCmd::Files(
                     self.completion.files_asked,
@@ -310,7 +312,7 @@ impl App {
                 self.completion
                     .palette
                     .take()
-                    .filter(|known| known.offer == Offer::Files)
+                    .filter(|known| known.offer == CompletionKind::Files)
                     .map(|known| known.rows)
                     .unwrap_or_default()
             }
@@ -324,9 +326,9 @@ impl App {
             return;
         }
         if let Some(palette) =
-            self.completion.palette.as_mut().filter(|palette| palette.offer == Offer::Files)
+            self.completion.palette.as_mut().filter(|palette| palette.offer == CompletionKind::Files)
         {
-            let row = |MentionRow { label, detail }| Row { label, detail, takes_words: true };
+            let row = |MentionRow { label, detail }| CompletionItem { label, detail, takes_words: true };
             let rows = mentions.into_iter().map(row);
             palette.rows = rows.collect();
             palette.selected = 0;
@@ -340,7 +342,7 @@ impl App {
             self.search_threads(cmds);
             return;
         }
-        match self.keymap.action(Place::List, key) {
+        match self.keymap.action(KeyContext::List, key) {
             Some(Action::Up) => picker.step(-1),
             Some(Action::Down) => picker.step(1),
             Some(Action::PageUp) => picker.step(-PAGE),

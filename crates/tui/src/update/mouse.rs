@@ -4,9 +4,9 @@ use crossterm::event::MouseEvent;
 
 use super::super::app::{App, Focus};
 use super::super::approval::QUIET_MS;
-use super::super::keymap::{Action, Chord, Place};
+use super::super::keymap::{Action, Chord, KeyContext};
 use super::super::msg::Cmd;
-use super::super::palette::Offer;
+use super::super::palette::CompletionKind;
 use super::super::view::{self, Press};
 
 /// Rows that a turn of the wheel moves.
@@ -16,7 +16,7 @@ impl App {
     /// The mouse, while a screen of ours is up.
     pub(super) fn mouse(&mut self, event: MouseEvent, cmds: &mut Vec<Cmd>) {
         let Some(chord) = Chord::of_mouse(event) else { return };
-        let Some(action) = self.keymap.action_of(Place::Viewer, chord) else { return };
+        let Some(action) = self.keymap.action_of(KeyContext::Viewer, chord) else { return };
         if action == Action::Choose
             && let Some(press) = view::viewer::press_at(self, event.row, event.column)
         {
@@ -77,13 +77,14 @@ impl App {
             picker.step(by);
             by == 0
         } else if let Some(palette) = &mut self.completion.palette {
-            let is_chosen = row == palette.selected && (palette.is_chosen || palette.offer != Offer::Words);
+            let is_chosen =
+                row == palette.selected && (palette.is_chosen || palette.offer != CompletionKind::Words);
             palette.step(by(palette.selected));
             is_chosen
         } else {
             return;
         };
-        if is_chosen && let Some(enter) = self.keymap.key_of(Place::List, Action::Accept) {
+        if is_chosen && let Some(enter) = self.keymap.key_of(KeyContext::List, Action::Accept) {
             self.key(enter, cmds);
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::super::app::{App, Early, Focus, RunState};
 use super::super::host::{QueuedRow, ThreadCmd, UserInput};
-use super::super::keymap::{Action, Place};
+use super::super::keymap::{Action, KeyContext};
 use super::super::msg::Cmd;
 use super::super::transcript::Level;
 use aye_core::contract::activity::SteeredMessage;
@@ -200,7 +200,7 @@ impl App {
             let input = self.queue.input_of(*id);
             if self.queue.dropped.remove(id) {
                 self.composer.keep_killed(input.map(|input| input.written()).unwrap_or_default());
-                let chord = self.keymap.chord_of(Place::Composer, Action::Yank);
+                let chord = self.keymap.chord_of(KeyContext::Composer, Action::Yank);
                 self.say_hint(format!("dropped; {chord} pastes its text"));
                 continue;
             }

@@ -2,10 +2,10 @@
 
 use super::super::app::{App, HINT_MS, RunState};
 use super::super::host::{ExportFormat, ThreadCmd};
-use super::super::keymap::{Action, Place};
+use super::super::keymap::{Action, KeyContext};
 use super::super::msg::Cmd;
 use super::super::picker::{PickRow, Picker, PickerKind};
-use super::super::thread_actions::{BackCmd, BackMsg, BackPoints, BackPreview, Chooses, WentBack};
+use super::super::thread_actions::{Chooses, RewindCmd, RewindMsg, RewindPoints, RewindPreview, Rewound};
 use super::super::transcript::Level;
 use super::super::viewer::source;
 use aye_core::contract::display::visible_line;
@@ -35,7 +35,7 @@ impl App {
             return;
         }
         self.back.armed = Some(self.now);
-        let chord = self.keymap.chord_of(Place::Composer, Action::Interrupt);
+        let chord = self.keymap.chord_of(KeyContext::Composer, Action::Interrupt);
         self.hint = Some((
             format!("{chord} again: rewind to an earlier message"),
             self.now.plus(HINT_MS.min(TWICE_MS)),
@@ -46,7 +46,7 @@ impl App {
         // What git knows has to do with no conversation.
         if let ("diff", ("git", rest)) = (name, words.split_once(char::is_whitespace).unwrap_or((words, "")))
         {
-            cmds.push(Cmd::Back(BackCmd::GitChanges(rest.trim().to_owned())));
+            cmds.push(Cmd::Back(RewindCmd::GitChanges(rest.trim().to_owned())));
             return;
         }
         let Some(thread) = self.thread_id().cloned() else {
@@ -56,14 +56,14 @@ impl App {
         match name {
             "rewind" => self.ask_where(Chooses::Back, cmds),
             "fork" => self.ask_where(Chooses::Fork, cmds),
-            "diff" => cmds.push(Cmd::Back(BackCmd::Changes(thread, words.to_owned()))),
+            "diff" => cmds.push(Cmd::Back(RewindCmd::Changes(thread, words.to_owned()))),
             "rename" if words.is_empty() => self.ask_name(&thread),
-            "rename" => cmds.push(Cmd::Back(BackCmd::Rename(thread, words.to_owned()))),
+            "rename" => cmds.push(Cmd::Back(RewindCmd::Rename(thread, words.to_owned()))),
             "compare" if words.is_empty() => {
                 self.back.menu = Some(thread);
                 self.fetch(PickerKind::Compare, Cmd::Thread(ThreadCmd::List), cmds);
             }
-            _ => cmds.push(Cmd::Back(BackCmd::Compare(thread, ThreadId::from(words)))),
+            _ => cmds.push(Cmd::Back(RewindCmd::Compare(thread, ThreadId::from(words)))),
         }
     }
 
@@ -78,10 +78,10 @@ impl App {
             Chooses::Fork => PickerKind::Fork,
         };
         self.back.menu = Some(thread.clone());
-        self.fetch(kind, Cmd::Back(BackCmd::Points(thread, chooses)), cmds);
+        self.fetch(kind, Cmd::Back(RewindCmd::Points(thread, chooses)), cmds);
     }
 
-    fn list_points(&mut self, chooses: Chooses, points: &BackPoints) {
+    fn list_points(&mut self, chooses: Chooses, points: &RewindPoints) {
         let kind = match chooses {
             Chooses::Back => PickerKind::Back,
             Chooses::Fork => PickerKind::Fork,
@@ -130,23 +130,23 @@ impl App {
                 let keep = if value == UNDO { None } else { value.parse().ok() };
                 self.back.chosen = Some(keep);
                 self.back.preview = None;
-                self.fetch(PickerKind::BackWhat, Cmd::Back(BackCmd::Preview(thread, keep)), cmds);
+                self.fetch(PickerKind::BackWhat, Cmd::Back(RewindCmd::Preview(thread, keep)), cmds);
             }
-            PickerKind::Fork => cmds.push(Cmd::Back(BackCmd::Fork(thread, value.parse().ok()))),
+            PickerKind::Fork => cmds.push(Cmd::Back(RewindCmd::Fork(thread, value.parse().ok()))),
             PickerKind::BackWhat => {
                 if let (Some(what), Some(keep)) = (BackWhat::parse(value), self.back.chosen.take()) {
-                    cmds.push(Cmd::Back(BackCmd::Go(thread, keep, what)));
+                    cmds.push(Cmd::Back(RewindCmd::Go(thread, keep, what)));
                 }
             }
             PickerKind::Thread => self.do_with_thread(value, thread, cmds),
             PickerKind::DeleteThread => {
                 if value == "yes" {
-                    cmds.push(Cmd::Back(BackCmd::Delete(thread)));
+                    cmds.push(Cmd::Back(RewindCmd::Delete(thread)));
                 } else {
                     self.fetch(PickerKind::Threads, Cmd::Thread(ThreadCmd::List), cmds);
                 }
             }
-            PickerKind::Compare => cmds.push(Cmd::Back(BackCmd::Compare(thread, ThreadId::from(value)))),
+            PickerKind::Compare => cmds.push(Cmd::Back(RewindCmd::Compare(thread, ThreadId::from(value)))),
             PickerKind::NameThread
             | PickerKind::Threads
             | PickerKind::Inbox
@@ -165,7 +165,7 @@ impl App {
         }
     }
 
-    fn previewed_back(&mut self, keep: Option<u64>, preview: BackPreview) {
+    fn previewed_back(&mut self, keep: Option<u64>, preview: RewindPreview) {
         if self.back.chosen != Some(keep) {
             return;
         }
@@ -233,7 +233,7 @@ impl App {
             self.fill_threads();
         }
         if words.chars().count() >= SEARCHED {
-            cmds.push(Cmd::Back(BackCmd::Search(self.back.searched.0, words)));
+            cmds.push(Cmd::Back(RewindCmd::Search(self.back.searched.0, words)));
         }
     }
 
@@ -285,9 +285,9 @@ impl App {
         match value {
             "open" => self.open(Some(thread), cmds),
             "rename" => self.ask_name(&thread),
-            "pin" | "unpin" => cmds.push(Cmd::Back(BackCmd::Pin(thread, value == "pin"))),
+            "pin" | "unpin" => cmds.push(Cmd::Back(RewindCmd::Pin(thread, value == "pin"))),
             "fork" => {
-                self.fetch(PickerKind::Fork, Cmd::Back(BackCmd::Points(thread, Chooses::Fork)), cmds);
+                self.fetch(PickerKind::Fork, Cmd::Back(RewindCmd::Points(thread, Chooses::Fork)), cmds);
             }
             "compare" => self.fetch(PickerKind::Compare, Cmd::Thread(ThreadCmd::List), cmds),
             "delete" => {
@@ -306,7 +306,7 @@ impl App {
             }
             _ => {
                 if let Some(format) = ExportFormat::parse(value) {
-                    cmds.push(Cmd::Back(BackCmd::Export(thread, format)));
+                    cmds.push(Cmd::Back(RewindCmd::Export(thread, format)));
                 }
             }
         }
@@ -328,53 +328,53 @@ impl App {
     pub(super) fn name_thread(&mut self, cmds: &mut Vec<Cmd>) {
         let title = self.picker.take().map(|picker| picker.filter().trim().to_owned()).unwrap_or_default();
         if let (false, Some(thread)) = (title.is_empty(), self.back.menu.take()) {
-            cmds.push(Cmd::Back(BackCmd::Rename(thread, title)));
+            cmds.push(Cmd::Back(RewindCmd::Rename(thread, title)));
         }
     }
 
     /// An answer of the host.
-    pub(super) fn back_told(&mut self, told: BackMsg, cmds: &mut Vec<Cmd>) {
+    pub(super) fn back_told(&mut self, told: RewindMsg, cmds: &mut Vec<Cmd>) {
         match told {
-            BackMsg::Points(chooses, Ok(points)) => self.list_points(chooses, &points),
-            BackMsg::Preview(keep, Ok(preview)) => self.previewed_back(keep, preview),
-            BackMsg::Went(Ok(went)) => self.go_on_with(went, cmds),
-            BackMsg::Forked(Ok(forked)) => self.go_on_with(forked, cmds),
-            BackMsg::Found(number, found, is_all) => self.found_threads(number, found, is_all),
-            BackMsg::Marked(Ok(words)) => self.say_hint(words),
-            BackMsg::Deleted(thread, Ok(())) => {
+            RewindMsg::Points(chooses, Ok(points)) => self.list_points(chooses, &points),
+            RewindMsg::Preview(keep, Ok(preview)) => self.previewed_back(keep, preview),
+            RewindMsg::Went(Ok(went)) => self.go_on_with(went, cmds),
+            RewindMsg::Forked(Ok(forked)) => self.go_on_with(forked, cmds),
+            RewindMsg::Found(number, found, is_all) => self.found_threads(number, found, is_all),
+            RewindMsg::Marked(Ok(words)) => self.say_hint(words),
+            RewindMsg::Deleted(thread, Ok(())) => {
                 if self.thread_id() == Some(&thread) {
                     self.open(None, cmds);
                 }
                 self.fetch(PickerKind::Threads, Cmd::Thread(ThreadCmd::List), cmds);
             }
-            BackMsg::Exported(Ok(path)) => {
+            RewindMsg::Exported(Ok(path)) => {
                 self.transcript.note(Level::Info, format!("written to {}", path.display()));
             }
             // A screen reader is told everything in order.
-            BackMsg::Changes(Ok((changes, _))) if self.is_linear => self.transcript.changes(changes),
-            BackMsg::Changes(Ok((_, book))) if book.count() == 0 => {
+            RewindMsg::Changes(Ok((changes, _))) if self.is_linear => self.transcript.changes(changes),
+            RewindMsg::Changes(Ok((_, book))) if book.count() == 0 => {
                 self.transcript.note(Level::Info, "no differences");
             }
-            BackMsg::Compared(Ok(book)) if self.is_linear => {
+            RewindMsg::Compared(Ok(book)) if self.is_linear => {
                 self.transcript.page("two conversations", source::book(&book));
             }
-            BackMsg::Changes(Ok((_, book))) | BackMsg::Compared(Ok(book)) => self.open_book(*book),
-            BackMsg::Points(_, Err(why))
-            | BackMsg::Preview(_, Err(why))
-            | BackMsg::Went(Err(why))
-            | BackMsg::Forked(Err(why))
-            | BackMsg::Marked(Err(why))
-            | BackMsg::Deleted(_, Err(why))
-            | BackMsg::Exported(Err(why))
-            | BackMsg::Changes(Err(why))
-            | BackMsg::Compared(Err(why)) => {
+            RewindMsg::Changes(Ok((_, book))) | RewindMsg::Compared(Ok(book)) => self.open_book(*book),
+            RewindMsg::Points(_, Err(why))
+            | RewindMsg::Preview(_, Err(why))
+            | RewindMsg::Went(Err(why))
+            | RewindMsg::Forked(Err(why))
+            | RewindMsg::Marked(Err(why))
+            | RewindMsg::Deleted(_, Err(why))
+            | RewindMsg::Exported(Err(why))
+            | RewindMsg::Changes(Err(why))
+            | RewindMsg::Compared(Err(why)) => {
                 self.picker = None;
                 self.transcript.note(Level::Warning, why);
             }
         }
     }
 
-    fn go_on_with(&mut self, went: WentBack, cmds: &mut Vec<Cmd>) {
+    fn go_on_with(&mut self, went: Rewound, cmds: &mut Vec<Cmd>) {
         let is_same = self.thread_id() == Some(&went.thread);
         let thread = went.thread.clone();
         self.back.after_open = Some(went);

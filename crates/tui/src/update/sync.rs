@@ -2,7 +2,7 @@
 
 use super::super::app::{App, Early, RunState};
 use super::super::approval::Card;
-use super::super::host::{Driver, QuestionCmd, ThreadCmd, ThreadMsg, ThreadSync};
+use super::super::host::{QuestionCmd, ThreadCmd, ThreadMsg, ThreadOwner, ThreadSync};
 use super::super::msg::Cmd;
 use super::super::transcript::Level;
 use aye_core::contract::child::TaskRecord;
@@ -104,7 +104,7 @@ impl App {
             return;
         }
         self.thread = Some(sync.thread.clone());
-        self.driver = if sync.driver == Driver::Own { Driver::Nobody } else { sync.driver };
+        self.driver = if sync.driver == ThreadOwner::Own { ThreadOwner::Nobody } else { sync.driver };
         self.transcript.sync(self.now, &sync, self.seen);
         self.seen = sync.messages.last().map_or(self.seen, |stored| stored.seq.max(self.seen));
         for record in &sync.waiting {
@@ -138,7 +138,7 @@ impl App {
             }
             RunStatus::Waiting if is_starting => {}
             // It waits for nothing but its children.
-            RunStatus::Waiting if matches!(sync.driver, Driver::Other(_)) && sync.waiting.is_empty() => {
+            RunStatus::Waiting if matches!(sync.driver, ThreadOwner::Other(_)) && sync.waiting.is_empty() => {
                 self.run = RunState::Running(self.run.awake_since().unwrap_or(self.now));
             }
             RunStatus::Waiting => self.run = RunState::Waiting,
@@ -147,8 +147,8 @@ impl App {
                 self.run = match (sync.driver, self.run) {
                     (_, RunState::Starting(_) | RunState::Stopping(_)) => self.run,
                     // Nobody goes on with it: it was left by a process that could not.
-                    (Driver::Nobody, _) => RunState::Idle,
-                    (Driver::Own | Driver::Other(_), _) => RunState::Running(since),
+                    (ThreadOwner::Nobody, _) => RunState::Idle,
+                    (ThreadOwner::Own | ThreadOwner::Other(_), _) => RunState::Running(since),
                 };
             }
         }

@@ -1,7 +1,7 @@
 //! The question of trust: a card beside the prompt, which nothing waits for.
 
 use super::super::app::{App, Focus, RunState};
-use super::super::approval::{Card, CardKind, Stage};
+use super::super::approval::{Card, CardKind, CardStage};
 use super::super::host::Renewal;
 use super::super::msg::Cmd;
 use super::super::transcript::{Level, Moment};
@@ -54,7 +54,7 @@ impl App {
             }
             Err(error) => {
                 for card in self.cards.open.iter_mut().filter(|card| card.kind == CardKind::Trust) {
-                    card.stage = Stage::Open;
+                    card.stage = CardStage::Open;
                     card.problem = Some(error.clone());
                 }
             }

@@ -4,12 +4,12 @@ use crossterm::event::KeyEvent;
 
 use super::super::app::App;
 use super::super::diff::SIDES_NEED;
-use super::super::keymap::{Action, Place, typed};
+use super::super::keymap::{Action, KeyContext, typed};
 use super::super::msg::Cmd;
 use super::super::transcript::{self, Entry, EntryKind};
 use super::super::view;
 use super::super::viewer::source::{self, Code};
-use super::super::viewer::{Document, Found, Landmark, Reader, Scene, Search, Wanted};
+use super::super::viewer::{Document, Landmark, Scene, Search, SearchStep, Viewer, Wanted};
 use crate::host::ThreadCmd;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::StoredMessage;
@@ -28,14 +28,14 @@ impl App {
                 self.say_hint("no messages yet");
                 return;
             }
-            self.viewer = Some(Reader::new(true, &self.transcript));
+            self.viewer = Some(Viewer::new(true, &self.transcript));
         }
     }
 
     /// Opens a book in the viewer.
     pub(super) fn open_book(&mut self, book: Document) {
         self.books += 1;
-        self.viewer = Some(Reader::of_book(Document { epoch: u32::MAX - self.books, ..book }));
+        self.viewer = Some(Viewer::of_book(Document { epoch: u32::MAX - self.books, ..book }));
     }
 
     /// A screen reader is told everything in order; another screen would tell it nothing.
@@ -51,11 +51,11 @@ impl App {
         if self.is_read_aloud() {
             return;
         }
-        self.pane = if self.pane.is_some() { None } else { Some(Reader::new(false, &self.transcript)) };
+        self.pane = if self.pane.is_some() { None } else { Some(Viewer::new(false, &self.transcript)) };
     }
 
     /// Does something with the reader that is on the screen, in what it reads.
-    pub(super) fn read<T>(&mut self, act: impl FnOnce(&mut Reader, &Scene<'_>) -> T) -> Option<T> {
+    pub(super) fn read<T>(&mut self, act: impl FnOnce(&mut Viewer, &Scene<'_>) -> T) -> Option<T> {
         let is_viewer = self.viewer.is_some();
         let mut reader = if is_viewer { self.viewer.take() } else { self.pane.take() }?;
         let book = reader.book.clone();
@@ -75,14 +75,14 @@ impl App {
             self.viewer_input_key(key, cmds);
             return;
         }
-        if let Some(action) = self.keymap.action(Place::Viewer, key) {
+        if let Some(action) = self.keymap.action(KeyContext::Viewer, key) {
             self.reader_action(action, cmds);
         }
     }
 
     /// A key that moves the conversation on the full screen. `false`: it is meant for something else.
     pub(super) fn pane_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
-        let action = self.keymap.action(Place::Composer, key);
+        let action = self.keymap.action(KeyContext::Composer, key);
         match action {
             Some(Action::PageUp | Action::PageDown | Action::ScrollUp | Action::ScrollDown) => {
                 let Some(action) = action else { return false };
@@ -111,7 +111,7 @@ impl App {
         (self.loading.fetched_from, self.loading.fetching) = (None, false);
         self.viewer = None;
         if self.pane.is_some() {
-            self.pane = Some(Reader::new(false, &self.transcript));
+            self.pane = Some(Viewer::new(false, &self.transcript));
         }
     }
 
@@ -146,8 +146,8 @@ impl App {
             return;
         }
         match self.transcript.cut() {
-            Some(place @ transcript::Place::Seq(seq)) => self.transcript.cut_at(&place, seq),
-            Some(transcript::Place::Message(message)) => {
+            Some(place @ transcript::StorePosition::Seq(seq)) => self.transcript.cut_at(&place, seq),
+            Some(transcript::StorePosition::Message(message)) => {
                 let Some(thread) = self.thread_id().cloned() else { return };
                 self.loading.cutting = true;
                 cmds.push(Cmd::Thread(ThreadCmd::Place(thread, message)));
@@ -159,7 +159,7 @@ impl App {
     /// The store said where a message stands: the conversation is cut there.
     pub(super) fn placed(&mut self, thread: &ThreadId, message: String, seq: Result<Option<u64>, String>) {
         self.loading.cutting = false;
-        let place = transcript::Place::Message(message);
+        let place = transcript::StorePosition::Message(message);
         if self.thread_id() != Some(thread) {
             return;
         }
@@ -172,7 +172,7 @@ impl App {
 
     /// Whether nothing but the end of the conversation is looked at.
     fn is_at_the_end(&self) -> bool {
-        self.viewer.is_none() && self.pane.as_ref().is_none_or(Reader::follows)
+        self.viewer.is_none() && self.pane.as_ref().is_none_or(Viewer::follows)
     }
 
     pub(super) fn earlier_came(
@@ -222,8 +222,8 @@ impl App {
             Action::PreviousTool => jump(self, Landmark::Tool, false),
             Action::NextQuestion => jump(self, Landmark::Question, true),
             Action::PreviousQuestion => jump(self, Landmark::Question, false),
-            Action::Fold => drop(self.read(Reader::fold)),
-            Action::FoldAll => drop(self.read(Reader::fold_all)),
+            Action::Fold => drop(self.read(Viewer::fold)),
+            Action::FoldAll => drop(self.read(Viewer::fold_all)),
             Action::ToggleSides => self.toggle_sides(),
             Action::Search => self.begin_input(Wanted::Search),
             Action::SearchNext => self.find(true),
@@ -236,7 +236,7 @@ impl App {
                 }
             }
             Action::CopySource => {
-                let marked = self.read(Reader::marked).flatten();
+                let marked = self.read(Viewer::marked).flatten();
                 if let Some(text) = marked {
                     self.copy_out(text, "selection", cmds);
                 } else if let Some(kind) = self.chosen_kind() {
@@ -309,21 +309,21 @@ impl App {
             return;
         }
         match self.read(|reader, scene| reader.find(scene, forward)) {
-            Some(Found::Wrapped) => self.say_hint("wrapped around"),
-            Some(Found::Nowhere)
+            Some(SearchStep::Wrapped) => self.say_hint("wrapped around"),
+            Some(SearchStep::Nowhere)
                 if self.transcript.starts_at().is_some()
                     && self.viewer.as_ref().is_some_and(|viewer| viewer.book.is_none()) =>
             {
                 self.say_hint("not found in the loaded part; Home loads more");
             }
-            Some(Found::Nowhere) => self.say_hint("not found"),
-            Some(Found::Here) | None => {}
+            Some(SearchStep::Nowhere) => self.say_hint("not found"),
+            Some(SearchStep::Here) | None => {}
         }
     }
 
     /// A key while something is written in the viewer.
     fn viewer_input_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
-        let action = self.keymap.action(Place::List, key);
+        let action = self.keymap.action(KeyContext::List, key);
         let Some(viewer) = &mut self.viewer else { return };
         let Some((wanted, text)) = &mut viewer.input else { return };
         if let Some(c) = typed(key) {

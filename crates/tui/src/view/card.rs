@@ -4,16 +4,16 @@ use ratatui::layout::Position;
 use ratatui::text::{Line, Span};
 
 use super::super::app::{App, Focus};
-use super::super::approval::{Card, CardKind, Stage};
-use super::super::keymap::{Action, Place};
+use super::super::approval::{Card, CardKind, CardStage};
+use super::super::keymap::{Action, KeyContext};
 use super::super::status::short_path;
 use super::super::theme::{Role, Theme};
 use super::super::wrap::{Wrap, truncate, width};
 use super::entry::Colours;
 use super::surface::{At, HERE, surface};
-use super::{Picture, Target, spread};
+use super::{ClickTarget, Rendered, spread};
 use aye_core::contract::display::{visible, visible_line};
-use aye_core::contract::surface::Piece;
+use aye_core::contract::surface::SurfaceNode;
 
 mod call;
 mod edit;
@@ -43,13 +43,13 @@ pub(super) fn cards(
     most: usize,
     theme: &Theme,
     code: &[Option<Colours>],
-) -> Picture {
-    let Some(current) = app.current_card() else { return Picture::default() };
+) -> Rendered {
+    let Some(current) = app.current_card() else { return Rendered::default() };
     if most == 0 {
-        return Picture::default();
+        return Rendered::default();
     }
     if !app.is_card_whole() {
-        let tab = app.keymap.chord_of(Place::Composer, Action::FocusCard);
+        let tab = app.keymap.chord_of(KeyContext::Composer, Action::FocusCard);
         let text = format!("│ {} · [{tab}] answers", one_line(current, app));
         return vec![Line::styled(truncate(&text, columns), theme.style(Role::Dim))].into();
     }
@@ -103,7 +103,7 @@ fn card(
     most: usize,
     theme: &Theme,
     code: &[Option<Colours>],
-) -> Picture {
+) -> Rendered {
     let inner = columns.saturating_sub(BAR).max(1);
     let has_focus = app.focus == Focus::Card;
     let title = title(card, app, inner, theme);
@@ -114,7 +114,7 @@ fn card(
     let room = room_for_body(card, app, inner, most, theme, &mut foot, &body, &mut about);
     let is_airy = room > body.len() + 2;
     let writing = match (&card.stage, &app.cards.batch) {
-        (Stage::Edit(text), None) => Some(edit::writing(text, inner, room, theme)),
+        (CardStage::Edit(text), None) => Some(edit::writing(text, inner, room, theme)),
         _ => None,
     };
     if writing.is_none() {
@@ -122,7 +122,7 @@ fn card(
     }
     let has_title = most >= 3;
 
-    let mut rows: Picture = if has_title { vec![title].into() } else { Picture::default() };
+    let mut rows: Rendered = if has_title { vec![title].into() } else { Rendered::default() };
     if is_airy && !body.is_empty() {
         rows.lines.push(Line::default());
     }
@@ -149,12 +149,12 @@ fn card(
         .map(|at| Position::new((at.x + BAR).min(columns.saturating_sub(1)), at.y));
     let mut lines: Vec<Line<'static>> = lines.collect();
     lines.truncate(most.max(1));
-    let targets = rows
-        .targets
-        .into_iter()
-        .map(|target| Target { columns: target.columns.start + BAR..target.columns.end + BAR, ..target });
+    let targets = rows.targets.into_iter().map(|target| ClickTarget {
+        columns: target.columns.start + BAR..target.columns.end + BAR,
+        ..target
+    });
     let targets = targets.filter(|target| usize::from(target.row) < lines.len()).collect();
-    Picture { lines, caret, targets }
+    Rendered { lines, caret, targets }
 }
 
 /// Answers get rows of their own where there is room.
@@ -170,7 +170,7 @@ fn room_for_body(
     inner: u16,
     most: usize,
     theme: &Theme,
-    foot: &mut Picture,
+    foot: &mut Rendered,
     body: &[Line<'static>],
     about: &mut Vec<Line<'static>>,
 ) -> usize {
@@ -326,16 +326,16 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme, code: &[Option<Colour
         return edit::batch(app, inner, theme);
     }
     match &card.stage {
-        Stage::Edit(text) => return edit::rows(text, inner, theme),
-        Stage::Hunks(hunks) => return edit::hunks(hunks, app, inner, theme).0,
-        Stage::Open
-        | Stage::Reason(_)
-        | Stage::Modify(_)
-        | Stage::Comment(_)
-        | Stage::Away
-        | Stage::Grant { .. }
-        | Stage::Deciding(_)
-        | Stage::Stopping => {}
+        CardStage::Edit(text) => return edit::rows(text, inner, theme),
+        CardStage::Hunks(hunks) => return edit::hunks(hunks, app, inner, theme).0,
+        CardStage::Open
+        | CardStage::Reason(_)
+        | CardStage::Modify(_)
+        | CardStage::Comment(_)
+        | CardStage::Away
+        | CardStage::Grant { .. }
+        | CardStage::Deciding(_)
+        | CardStage::Stopping => {}
     }
     let mut lines = Vec::new();
     match card.kind {
@@ -392,10 +392,10 @@ fn trust(app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
 /// A surface with what was put into it.
 fn form(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     let at = match card.surface.here() {
-        Some(Piece::Field(field) | Piece::Check(field)) => {
+        Some(SurfaceNode::Field(field) | SurfaceNode::Check(field)) => {
             At { component: Some(&field.component), path: Some(&field.path) }
         }
-        Some(Piece::Button(button)) => At { component: Some(&button.component), path: None },
+        Some(SurfaceNode::Button(button)) => At { component: Some(&button.component), path: None },
         Some(_) | None => At::default(),
     };
     surface(card.surface.surface(), at, inner, theme)
@@ -437,7 +437,7 @@ fn choices(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
 /// The row of the body that comes first: where the person scrolled to, below the piece that the arrows are at.
 fn first_row(card: &Card, app: &App, inner: u16, theme: &Theme) -> usize {
     match &card.stage {
-        Stage::Hunks(hunks) if app.cards.batch.is_none() => {
+        CardStage::Hunks(hunks) if app.cards.batch.is_none() => {
             edit::hunks(hunks, app, inner, theme).1 + card.scroll
         }
         // What is pressed is on the screen: the rows follow the arrows.

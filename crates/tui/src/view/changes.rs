@@ -5,9 +5,9 @@ use ratatui::text::{Line, Span};
 use super::super::diff::{Show, diff_lines, header};
 use super::super::theme::Role;
 use super::super::wrap::{Wrap, truncate};
-use super::entry::Page;
+use super::entry::EntryLayout;
 use aye_core::contract::display::{visible, visible_line};
-use aye_core::contract::snapshot::{Change, Changes, FileChange};
+use aye_core::contract::snapshot::{Changes, FileChange, FileChangeKind};
 
 /// Lines of one file, when there are several and when there is one.
 const LINES: usize = 60;
@@ -16,7 +16,7 @@ const ONLY_LINES: usize = 400;
 const INDENT: u16 = 2;
 
 /// What was changed, file by file.
-pub(super) fn changes(changes: &Changes, page: Page<'_>) -> Vec<Line<'static>> {
+pub(super) fn changes(changes: &Changes, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let theme = page.theme;
     let mut lines = Vec::new();
     let count = changes.files.len() + changes.more;
@@ -45,13 +45,13 @@ pub(super) fn changes(changes: &Changes, page: Page<'_>) -> Vec<Line<'static>> {
     lines
 }
 
-fn one(file: &FileChange, most: usize, page: Page<'_>) -> Vec<Line<'static>> {
+fn one(file: &FileChange, most: usize, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let theme = page.theme;
     let path = visible_line(&file.about.path).into_owned();
     let word = match file.about.change {
-        Change::Created => "new ",
-        Change::Changed => "",
-        Change::Deleted => "deleted ",
+        FileChangeKind::Created => "new ",
+        FileChangeKind::Changed => "",
+        FileChangeKind::Deleted => "deleted ",
     };
     let width = page.width.saturating_sub(INDENT).max(1);
     let Some(preview) = &file.preview else {

@@ -9,11 +9,11 @@ use ratatui::text::{Line, Span};
 
 use super::super::app::{App, Focus};
 use super::super::composer::layout;
-use super::super::keymap::{Action, Place};
+use super::super::keymap::{Action, KeyContext};
 use super::super::palette;
 use super::super::status;
 use super::super::theme::{Role, Theme};
-use super::{Picture, Press, Target};
+use super::{ClickTarget, Press, Rendered};
 use aye_core::contract::display::visible_line;
 
 /// How the text stands out from what is above and below it.
@@ -39,13 +39,13 @@ impl Edge {
 
 /// Draws the composer in at most `most` rows, the caret in it: a hint or a gap, the text on its band or in its frame,
 /// and the completions.
-pub(super) fn composer(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
+pub(super) fn composer(app: &App, width: u16, most: usize, theme: &Theme) -> Rendered {
     let edge = match most {
         0..5 => Edge::None,
         5..8 => Edge::Above,
         8.. => Edge::Both,
     };
-    let mut picture = Picture::default();
+    let mut picture = Rendered::default();
     let hint = status::hint(app, width, theme);
     let is_airy = hint.is_none() && edge == Edge::Both && app.cards.open.is_empty();
     match hint.or_else(|| status::tasks(app, width, theme)) {
@@ -95,7 +95,7 @@ pub(super) fn composer(app: &App, width: u16, most: usize, theme: &Theme) -> Pic
     picture
 }
 
-fn text(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
+fn text(app: &App, width: u16, most: usize, theme: &Theme) -> Rendered {
     let text = app.composer.text();
     let rows = layout::rows(text, width.saturating_sub(4).max(1));
     let (row, column) = layout::position(text, &rows, app.composer.caret());
@@ -116,10 +116,10 @@ fn text(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
         for (piece, kind) in pieces(range.clone(), &marks, selected.as_ref(), unknown.as_ref()) {
             let shown = visible_line(&text[piece].replace('\t', "    ")).into_owned();
             let style = match kind {
-                Piece::Text => theme.style(Role::Text),
-                Piece::Mark => theme.style(Role::Accent),
-                Piece::Unknown => theme.style(Role::Error),
-                Piece::Selected => theme.style(Role::Text).add_modifier(Modifier::REVERSED),
+                TextKind::Text => theme.style(Role::Text),
+                TextKind::Mark => theme.style(Role::Accent),
+                TextKind::Unknown => theme.style(Role::Error),
+                TextKind::Selected => theme.style(Role::Text).add_modifier(Modifier::REVERSED),
             };
             spans.push(Span::styled(shown, style));
         }
@@ -136,17 +136,17 @@ fn text(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
         let x = (column as u16 + 2).min(width.saturating_sub(1));
         Position::new(x, (row - first) as u16)
     });
-    let targets = (0..lines.len()).map(|at| Target {
+    let targets = (0..lines.len()).map(|at| ClickTarget {
         row: at as u16,
         columns: 0..width,
         press: Press::Text(first + at),
     });
-    Picture { targets: targets.collect(), lines, caret }
+    Rendered { targets: targets.collect(), lines, caret }
 }
 
 /// What a part of the text is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Piece {
+enum TextKind {
     Text,
     /// The mark of a long paste.
     Mark,
@@ -161,7 +161,7 @@ fn pieces(
     marks: &[Range<usize>],
     selected: Option<&Range<usize>>,
     unknown: Option<&Range<usize>>,
-) -> Vec<(Range<usize>, Piece)> {
+) -> Vec<(Range<usize>, TextKind)> {
     let mut cuts = vec![row.start, row.end];
     for range in marks.iter().chain(selected).chain(unknown) {
         cuts.extend([range.start, range.end].into_iter().filter(|at| row.start < *at && *at < row.end));
@@ -170,10 +170,10 @@ fn pieces(
     cuts.dedup();
     let is_in = |range: &Range<usize>, at: usize| range.start <= at && at < range.end;
     let kind = |at: usize| match selected {
-        Some(range) if is_in(range, at) => Piece::Selected,
-        _ if marks.iter().any(|mark| is_in(mark, at)) => Piece::Mark,
-        _ if unknown.is_some_and(|name| is_in(name, at)) => Piece::Unknown,
-        _ => Piece::Text,
+        Some(range) if is_in(range, at) => TextKind::Selected,
+        _ if marks.iter().any(|mark| is_in(mark, at)) => TextKind::Mark,
+        _ if unknown.is_some_and(|name| is_in(name, at)) => TextKind::Unknown,
+        _ => TextKind::Text,
     };
     cuts.windows(2).map(|cut| (cut[0]..cut[1], kind(cut[0]))).collect()
 }
@@ -182,7 +182,7 @@ fn placeholder(app: &App) -> Cow<'static, str> {
     let text = if app.focus == Focus::Card {
         ""
     } else if app.own_cards() > 0 {
-        let chord = |action| app.keymap.chord_of(Place::Composer, action);
+        let chord = |action| app.keymap.chord_of(KeyContext::Composer, action);
         let (answers, enter, behind) =
             (chord(Action::FocusCard), chord(Action::Send), chord(Action::SendBehind));
         return Cow::Owned(if app.queue.keeps_waiting || app.is_awake() {
@@ -195,13 +195,13 @@ fn placeholder(app: &App) -> Cow<'static, str> {
     } else if app.cards.open.iter().any(|card| !card.is_own()) {
         "Tab answers the other conversation's question"
     } else if app.can_go_on() {
-        let enter = app.keymap.chord_of(Place::Composer, Action::Send);
+        let enter = app.keymap.chord_of(KeyContext::Composer, Action::Send);
         return Cow::Owned(format!("{enter}: continue, or type a message"));
     } else if app.is_awake() {
-        let chord = |action| app.keymap.chord_of(Place::Composer, action);
+        let chord = |action| app.keymap.chord_of(KeyContext::Composer, action);
         let up = chord(Action::Up);
         if app.queue.at.is_some() {
-            let chord = |action| app.keymap.chord_of(Place::Queue, action);
+            let chord = |action| app.keymap.chord_of(KeyContext::Queue, action);
             let (edit, drop, close) = (chord(Action::Accept), chord(Action::Drop), chord(Action::Close));
             return Cow::Owned(format!("{edit}: edit · {drop}: drop · {close}: keep"));
         }

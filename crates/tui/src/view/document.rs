@@ -5,27 +5,27 @@ use ratatui::text::{Line, Span};
 use super::super::diff::Show;
 use super::super::theme::Role;
 use super::super::transcript::EntryKind;
-use super::super::viewer::{FileLeaf, HunkLeaf, Leaf};
+use super::super::viewer::{DocEntry, FileLeaf, HunkLeaf};
 use super::super::wrap::{truncate, width};
-use super::entry::{Page, indented};
+use super::entry::{EntryLayout, indented};
 use aye_core::contract::display::visible_line;
-use aye_core::contract::snapshot::Change;
+use aye_core::contract::snapshot::FileChangeKind;
 
 /// Where hunks begin.
 const INDENT: u16 = 2;
 
 /// Whether it follows what stands above it without an empty line.
 pub(super) fn stands_close(kind: &EntryKind) -> bool {
-    matches!(kind, EntryKind::Leaf(leaf) if matches!(**leaf, Leaf::Hunk(_)))
+    matches!(kind, EntryKind::Leaf(leaf) if matches!(**leaf, DocEntry::Hunk(_)))
 }
 
 /// `new src/a.rs +3 −1`, which leads to the file.
-pub(super) fn file(file: &FileLeaf, page: Page<'_>) -> Line<'static> {
+pub(super) fn file(file: &FileLeaf, page: EntryLayout<'_>) -> Line<'static> {
     let theme = page.theme;
     let word = match file.change {
-        Change::Created => "new ",
-        Change::Changed => "",
-        Change::Deleted => "deleted ",
+        FileChangeKind::Created => "new ",
+        FileChangeKind::Changed => "",
+        FileChangeKind::Deleted => "deleted ",
     };
     let title = theme.style(Role::CardTitle);
     let counts = match file.counts {
@@ -45,7 +45,7 @@ pub(super) fn file(file: &FileLeaf, page: Page<'_>) -> Line<'static> {
 }
 
 /// Where the lines stand, and the lines.
-pub(super) fn hunk(hunk: &HunkLeaf, page: Page<'_>) -> Vec<Line<'static>> {
+pub(super) fn hunk(hunk: &HunkLeaf, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let theme = page.theme;
     let inner = page.width.saturating_sub(INDENT).max(1);
     let goes_on = if hunk.goes_on { " continued" } else { "" };

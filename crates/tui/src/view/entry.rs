@@ -56,7 +56,7 @@ const OUTPUT_INDENT: u16 = 4;
 
 /// What entries are laid out for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Page<'a> {
+pub(super) struct EntryLayout<'a> {
     pub(super) width: u16,
     pub(super) theme: &'a Theme,
     pub(super) info: &'a HostInfo,
@@ -73,7 +73,7 @@ pub(super) struct Page<'a> {
 }
 
 /// What the user said, on a background of its own where the theme has one.
-pub(super) fn user(text: &str, images: &[ImageRef], page: Page<'_>) -> Vec<Line<'static>> {
+pub(super) fn user(text: &str, images: &[ImageRef], page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let style = page.theme.style(Role::User);
     let behind = Style { bg: style.bg, ..Style::default() };
     let mark = Span::styled("❯ ", page.theme.style(Role::Accent).patch(behind));
@@ -96,7 +96,7 @@ pub(super) fn user(text: &str, images: &[ImageRef], page: Page<'_>) -> Vec<Line<
 }
 
 /// Thoughts: the last lines while they grow, the first ones when they are complete.
-pub(super) fn thinking(text: &str, is_done: bool, whole: bool, page: Page<'_>) -> Vec<Line<'static>> {
+pub(super) fn thinking(text: &str, is_done: bool, whole: bool, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let style = page.theme.style(Role::Thinking);
     let lines = Wrap::words(page.width).indent(INDENT, INDENT).text(&visible(text.trim()), style);
     if whole || lines.len() <= THOUGHT_LINES {
@@ -125,7 +125,7 @@ pub(super) fn notice(level: Level, text: &str, width: u16, theme: &Theme) -> Vec
 }
 
 /// Something to read.
-pub(super) fn page(title: &str, text: &str, page: Page<'_>) -> Vec<Line<'static>> {
+pub(super) fn page(title: &str, text: &str, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(visible_line(title).into_owned(), page.theme.style(Role::Accent))];
     let wrap = Wrap::words(page.width).indent(INDENT, OUTPUT_INDENT);
     // Each line begins where the first one does; only what is wrapped stands further in.
@@ -142,12 +142,12 @@ pub(super) fn page(title: &str, text: &str, page: Page<'_>) -> Vec<Line<'static>
 }
 
 /// The mark of an answer that was cut off.
-pub(super) fn cut_off(page: Page<'_>) -> Line<'static> {
+pub(super) fn cut_off(page: EntryLayout<'_>) -> Line<'static> {
     Line::styled("  — cut off —", page.theme.style(Role::Warning))
 }
 
 /// A tool call: its line, and what there is to see of its output.
-pub(super) fn tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+pub(super) fn tool(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let mut lines = vec![head(tool, page)];
     lines.extend(touched(tool, page));
     lines.extend(child(tool, page));
@@ -157,7 +157,7 @@ pub(super) fn tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
 }
 
 /// The pictures that a call returned.
-fn returned(tool: &ToolEntry, most: usize, page: Page<'_>) -> Vec<Line<'static>> {
+fn returned(tool: &ToolEntry, most: usize, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let shown = tool.images.iter().take(most);
     let mut lines: Vec<Line<'static>> = shown.flat_map(|image| picture::picture(image, page)).collect();
     let more = tool.images.len().saturating_sub(most);
@@ -174,7 +174,7 @@ fn tokens(n: u64) -> String {
 }
 
 /// The agent that works on a call: how far it is, and what it does and says.
-fn child(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+fn child(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let Some(child) = &tool.child else { return Vec::new() };
     let (mark, role) = match child.status {
         ChildStatus::Running => ("└ ", Role::Accent),
@@ -207,7 +207,7 @@ fn child(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
 }
 
 /// A finished call with all of its output.
-pub(super) fn whole_tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+pub(super) fn whole_tool(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let mut lines = vec![head(tool, page)];
     lines.extend(touched(tool, page));
     lines.extend(child(tool, page));
@@ -224,7 +224,7 @@ pub(super) fn whole_tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>>
 }
 
 /// A tool call with all that is known of it, for the viewer.
-pub(super) fn everything(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+pub(super) fn everything(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let mut lines = vec![head(tool, page)];
     lines.extend(touched(tool, page));
     lines.extend(child(tool, page));
@@ -247,7 +247,7 @@ pub(super) fn everything(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>>
 }
 
 /// The arguments that the head cannot hold.
-fn asked(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+fn asked(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let Some(map) = tool.arguments.as_object() else { return Vec::new() };
     let style = page.theme.style(Role::Dim);
     let wrap = Wrap::kept(page.width).indent(INDENT, OUTPUT_INDENT);
@@ -270,7 +270,7 @@ fn role_of(state: ToolState) -> Role {
     }
 }
 
-fn head(tool: &ToolEntry, page: Page<'_>) -> Line<'static> {
+fn head(tool: &ToolEntry, page: EntryLayout<'_>) -> Line<'static> {
     let theme = page.theme;
     let elapsed = match (tool.state, tool.started, tool.elapsed) {
         (ToolState::Running, Some(started), _) => Some(page.now.since(started)),
@@ -300,7 +300,7 @@ fn head_line(
     (word, time): (&str, &str),
     about: Span<'static>,
     found: Vec<Span<'static>>,
-    page: Page<'_>,
+    page: EntryLayout<'_>,
 ) -> Line<'static> {
     let theme = page.theme;
     let role = role_of(state);
@@ -333,7 +333,7 @@ fn subject(tool: &ToolEntry, theme: &Theme) -> Style {
 }
 
 /// That a person changed the call or said something about it.
-fn touched(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+fn touched(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let mut text = String::new();
     if tool.is_edited {
         text.push_str("edited before it was allowed");
@@ -414,7 +414,7 @@ fn plain_arguments(arguments: &Value) -> String {
     visible_line(&parts.join(", ")).into_owned()
 }
 
-fn body(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+fn body(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     match tool.state {
         ToolState::Receiving | ToolState::Proposed | ToolState::Waiting => Vec::new(),
         ToolState::Running => running(tool, page),
@@ -448,7 +448,7 @@ fn surfaces(tool: &ToolEntry) -> Vec<Surface> {
     shown.and_then(|shown| serde_json::from_value(shown).ok()).unwrap_or_default()
 }
 
-fn running(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+fn running(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let most = if page.expanded { LINES * 4 } else { LINES };
     let mut lines = Vec::new();
     if let Some(progress) = &tool.progress {
@@ -467,7 +467,7 @@ fn running(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
 }
 
 /// The first and last lines of the output.
-fn done(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+fn done(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let output = tool.output();
     if output.trim().is_empty() {
         return Vec::new();
@@ -502,7 +502,7 @@ fn filled<'a>(
     room: usize,
     from_end: bool,
     render: impl Fn(&str) -> Vec<Line<'static>>,
-    page: Page<'_>,
+    page: EntryLayout<'_>,
 ) -> (Vec<Line<'static>>, usize) {
     // Wrapping all of a long line only to show a little of it would be slow.
     let most_bytes = room * usize::from(page.width) * 8;
@@ -555,13 +555,13 @@ pub(crate) fn is_folded(tool: &ToolEntry) -> bool {
     tool.images.len() > IMAGES || lines > limit(tool) || output.len() > limit(tool).max(1) * 200
 }
 
-fn folded(more: usize, page: Page<'_>) -> Line<'static> {
+fn folded(more: usize, page: EntryLayout<'_>) -> Line<'static> {
     let text = format!("    … {more} more line{} (Ctrl-O)", if more == 1 { "" } else { "s" });
     Line::styled(super::truncate(&text, page.width), page.theme.style(Role::Dim))
 }
 
 /// Output, indented; every space of it is kept.
-fn block(text: &str, page: Page<'_>) -> Vec<Line<'static>> {
+fn block(text: &str, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let text = without_colours(text.trim_end());
     if text.is_empty() {
         return Vec::new();
@@ -571,7 +571,7 @@ fn block(text: &str, page: Page<'_>) -> Vec<Line<'static>> {
 }
 
 /// What is said about a call that did not end by itself: words, not output.
-fn said(text: &str, page: Page<'_>) -> Vec<Line<'static>> {
+fn said(text: &str, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let wrap = Wrap::words(page.width).indent(OUTPUT_INDENT, OUTPUT_INDENT);
     wrap.text(&visible(text.trim()), page.theme.style(Role::Dim))
 }

@@ -14,11 +14,11 @@ use super::super::image_cache::ImageCache;
 use super::super::markdown::MarkdownStream;
 use super::super::theme::Role;
 use super::super::transcript::{Entry, EntryKind, Moment, Transcript};
-use super::super::viewer::Leaf;
-use super::Look;
+use super::super::viewer::DocEntry;
+use super::RenderStyle;
 use super::card::CardColours;
 use super::document;
-use super::entry::{self, Colours, Page, indented};
+use super::entry::{self, Colours, EntryLayout, indented};
 use super::scrollback;
 
 /// How many entries are kept laid out.
@@ -71,7 +71,7 @@ struct Sheet {
 /// Entries that were laid out lately.
 #[derive(Debug)]
 pub struct Sheets {
-    look: Look,
+    look: RenderStyle,
     kept: HashMap<u64, Sheet>,
     turn: u64,
     epoch: u32,
@@ -80,12 +80,12 @@ pub struct Sheets {
 
 impl Sheets {
     /// None yet; they will have these colours.
-    pub fn new(look: Look) -> Sheets {
+    pub fn new(look: RenderStyle) -> Sheets {
         Sheets { look, kept: HashMap::new(), turn: 0, epoch: 0, card: CardColours::default() }
     }
 
     /// The colours.
-    pub fn look(&self) -> &Look {
+    pub fn look(&self) -> &RenderStyle {
         &self.look
     }
 
@@ -153,8 +153,10 @@ impl Sheets {
         let asked = || match &entry.kind {
             EntryKind::Tool(tool) => entry::colours(tool, &self.look.highlighter),
             EntryKind::Leaf(leaf) => match &**leaf {
-                Leaf::Hunk(hunk) => Some(entry::colours_of(&hunk.patch, &hunk.shown, &self.look.highlighter)),
-                Leaf::File(_) => None,
+                DocEntry::Hunk(hunk) => {
+                    Some(entry::colours_of(&hunk.patch, &hunk.shown, &self.look.highlighter))
+                }
+                DocEntry::File(_) => None,
             },
             _ => None,
         };
@@ -187,7 +189,7 @@ impl Sheets {
         colours: Option<&Colours>,
     ) -> (Vec<Line<'static>>, Option<(MarkdownStream, usize)>) {
         let theme = &self.look.theme;
-        let page = Page {
+        let page = EntryLayout {
             width: paper.width,
             theme,
             info: paper.info,
@@ -234,8 +236,8 @@ impl Sheets {
             EntryKind::Page { title, text } => entry::page(title, text, page),
             EntryKind::Changes(changes) => super::changes::changes(changes, page),
             EntryKind::Leaf(leaf) => match &**leaf {
-                Leaf::File(file) => vec![document::file(file, page)],
-                Leaf::Hunk(hunk) => document::hunk(hunk, page),
+                DocEntry::File(file) => vec![document::file(file, page)],
+                DocEntry::Hunk(hunk) => document::hunk(hunk, page),
             },
         };
         (lines, kept)

@@ -3,7 +3,7 @@
 use ratatui::text::Line;
 
 use super::super::app::{App, Focus, RunState};
-use super::super::keymap::{Action, Place};
+use super::super::keymap::{Action, KeyContext};
 use super::super::picker::Picker;
 use super::super::theme::Theme;
 use aye_core::contract::display::visible_line;
@@ -70,7 +70,7 @@ fn queue(app: &App) -> String {
         0 => String::new(),
         count => match app.queue.rows.iter().enumerate().find(|(_, row)| Some(row.id) == app.queue.at) {
             Some((at, row)) => {
-                let chord = |action| app.keymap.chord_of(Place::Queue, action);
+                let chord = |action| app.keymap.chord_of(KeyContext::Queue, action);
                 let (edit, drop) = (chord(Action::Accept), chord(Action::Drop));
                 let text = visible_line(row.shown.as_ref().unwrap_or(&row.text));
                 format!("Queued {} of {count}: {text}. {edit}: edit, {drop}: drop.", at + 1)

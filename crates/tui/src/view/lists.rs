@@ -6,12 +6,12 @@ use crossterm::event::KeyCode;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::super::palette::{Offer, Palette};
+use super::super::palette::{CompletionKind, Palette};
 use super::super::picker::{PickRow, Picker, PickerKind};
 use super::super::theme::{Role, Theme};
 use super::super::wrap::{Wrap, truncate, width};
 use super::target::{self, Hint};
-use super::{Picture, Press, Target, spread};
+use super::{ClickTarget, Press, Rendered, spread};
 use aye_core::contract::display::visible_line;
 
 /// The first row that is shown so that the chosen one is in sight.
@@ -20,8 +20,8 @@ fn window(selected: usize, rows: usize, shown: usize) -> usize {
 }
 
 /// What is offered, in at most so many rows.
-pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Theme) -> Picture {
-    let mut picture = Picture::default();
+pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Theme) -> Rendered {
+    let mut picture = Rendered::default();
     let lines = &mut picture.lines;
     if !palette.help.is_empty() {
         let help = format!("    {}", visible_line(&palette.help));
@@ -32,10 +32,11 @@ pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Them
     let most = if is_cut { room.saturating_sub(1) } else { room };
     let first = window(palette.selected, palette.rows.len(), most);
     let shown = &palette.rows[first..(first + most).min(palette.rows.len())];
-    let mark = if palette.offer == Offer::Commands { "/" } else { "" };
+    let mark = if palette.offer == CompletionKind::Commands { "/" } else { "" };
     let widest = shown.iter().map(|row| width(&row.label)).max().unwrap_or(0).min(usize::from(columns) / 2);
-    let row = |(i, row): (usize, &super::super::palette::Row)| {
-        let is_chosen = first + i == palette.selected && (palette.is_chosen || palette.offer != Offer::Words);
+    let row = |(i, row): (usize, &super::super::palette::CompletionItem)| {
+        let is_chosen =
+            first + i == palette.selected && (palette.is_chosen || palette.offer != CompletionKind::Words);
         let role = if is_chosen { Role::Accent } else { Role::Text };
         let label = truncate(&visible_line(&row.label), columns.saturating_sub(5));
         let gap = " ".repeat((widest + 2).saturating_sub(width(&label)));
@@ -50,7 +51,7 @@ pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Them
     let above = lines.len();
     lines.extend(shown.iter().enumerate().map(row));
     if is_cut && room > 0 {
-        let what = if palette.offer == Offer::Commands { " commands" } else { "" };
+        let what = if palette.offer == CompletionKind::Commands { " commands" } else { "" };
         let place = if shown.is_empty() {
             format!("    {}{what}", palette.rows.len())
         } else {
@@ -63,13 +64,14 @@ pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Them
 }
 
 /// Rows of a list that can be chosen, below so many others.
-fn rows_of(above: usize, rows: Range<usize>, columns: u16) -> Vec<Target> {
-    let row = |(at, row)| Target { row: (above + at) as u16, columns: 0..columns, press: Press::Row(row) };
+fn rows_of(above: usize, rows: Range<usize>, columns: u16) -> Vec<ClickTarget> {
+    let row =
+        |(at, row)| ClickTarget { row: (above + at) as u16, columns: 0..columns, press: Press::Row(row) };
     rows.enumerate().map(row).collect()
 }
 
 /// A list in place of the text, in at most so many rows; `more` is said of the chosen row below it.
-pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize, theme: &Theme) -> Picture {
+pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize, theme: &Theme) -> Rendered {
     let read = if more.is_empty() { cut_row(picker, columns) } else { Vec::new() };
     let more = if more.is_empty() { &read[..] } else { more };
     let title = picker.kind.title();
@@ -161,12 +163,12 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
         let keys = truncate(&format!("    {}", keys.join(" · ")), columns);
         let line = Line::styled(keys, theme.style(Role::Dim));
         let found = target::of_hints(std::slice::from_ref(&line), &hints);
-        targets.extend(found.into_iter().map(|one| Target { row: lines.len() as u16, ..one }));
+        targets.extend(found.into_iter().map(|one| ClickTarget { row: lines.len() as u16, ..one }));
         lines.push(line);
     }
     lines.truncate(most.max(1));
     targets.retain(|target| usize::from(target.row) < lines.len());
-    Picture { lines, targets, ..Picture::default() }
+    Rendered { lines, targets, ..Rendered::default() }
 }
 
 /// Columns of what rows are called.

@@ -275,15 +275,15 @@ fn what_is_written_for_the_model_is_not_shown() {
 #[test]
 fn what_the_user_said_stands_on_a_background() {
     use crate::theme::{Role, Theme};
-    use crate::view::{Look, scrollback::Feed};
+    use crate::view::{RenderStyle, scrollback::ScrollbackWriter};
     let mut test = TestApp::new(60, 20);
     test.start("one two\\<enter>three");
     for name in ["dark", "light", "default"] {
         let theme = Theme::builtin(name).expect("it is there");
         let band = theme.style(Role::User).bg;
         assert_eq!(band.is_some(), name != "default", "{name}");
-        let look = Look { theme, highlighter: crate::highlight::Highlighter::off() };
-        let lines = Feed::default().finished(&test.app, &look);
+        let look = RenderStyle { theme, highlighter: crate::highlight::Highlighter::off() };
+        let lines = ScrollbackWriter::default().finished(&test.app, &look);
         let said: Vec<_> = lines
             .iter()
             .filter(|line| ["❯ one two", "  three"].contains(&line.to_string().trim_end()))

@@ -2,15 +2,15 @@
 //! own, then only what the arrows select.
 
 use super::super::app::{App, Focus};
-use super::super::approval::{Card, CardKind, Stage};
-use super::super::keymap::{Action, Place};
+use super::super::approval::{Card, CardKind, CardStage};
+use super::super::keymap::{Action, KeyContext};
 use aye_core::contract::display::{visible, visible_line};
-use aye_core::contract::surface::{Field, Piece, text_of};
+use aye_core::contract::surface::{Field, SurfaceNode, text_of};
 
 /// The current card, when it is said in words here: a question or a form.
 pub(super) fn says(app: &App) -> Option<&Card> {
     let card = app.current_card().filter(|_| app.cards.batch.is_none())?;
-    let is_said = matches!(card.stage, Stage::Open | Stage::Deciding(_));
+    let is_said = matches!(card.stage, CardStage::Open | CardStage::Deciding(_));
     (matches!(card.kind, CardKind::Ask | CardKind::Form) && is_said).then_some(card)
 }
 
@@ -65,7 +65,7 @@ pub(super) fn here(card: &Card, app: &App) -> Vec<String> {
 /// The answer that the arrows selected.
 fn selected(card: &Card, app: &App) -> Vec<String> {
     let count = card.choices().len();
-    let at = card.choice.filter(|_| matches!(card.stage, Stage::Open));
+    let at = card.choice.filter(|_| matches!(card.stage, CardStage::Open));
     let words = at.and_then(|at| Some((at, super::card::answer_at(card, app, at)?)));
     words.map(|(at, words)| format!("At answer {} of {count}: {words}", at + 1)).into_iter().collect()
 }
@@ -82,8 +82,8 @@ pub(super) fn writing(card: &Card) -> Option<String> {
 }
 
 fn keys(card: &Card, app: &App) -> String {
-    let chord = |action: Action| app.keymap.chord_of(Place::Card, action);
-    let tab = app.keymap.chord_of(Place::Composer, Action::FocusCard);
+    let chord = |action: Action| app.keymap.chord_of(KeyContext::Card, action);
+    let tab = app.keymap.chord_of(KeyContext::Composer, Action::FocusCard);
     let (accept, skip) = (chord(Action::Accept), chord(Action::Skip));
     let how = match card.kind {
         CardKind::Ask if card.ask.choices().is_empty() => format!("write the answer, {accept} sends it"),
@@ -123,14 +123,17 @@ fn choice(card: &Card, at: usize, count: usize, with_ticks: bool) -> String {
 }
 
 /// A surface from its beginning to its end.
-fn said(piece: &Piece, card: &Card, count: usize, at: &mut usize, lines: &mut Vec<String>) {
+fn said(piece: &SurfaceNode, card: &Card, count: usize, at: &mut usize, lines: &mut Vec<String>) {
     match piece {
-        Piece::Card(inner) | Piece::Column(inner) | Piece::Row(inner) | Piece::List(inner) => {
+        SurfaceNode::Card(inner)
+        | SurfaceNode::Column(inner)
+        | SurfaceNode::Row(inner)
+        | SurfaceNode::List(inner) => {
             for piece in inner {
                 said(piece, card, count, at, lines);
             }
         }
-        Piece::Table { columns, rows } => {
+        SurfaceNode::Table { columns, rows } => {
             for (n, row) in rows.iter().enumerate() {
                 let cells = row.iter().enumerate().map(|(n, cell)| match columns.get(n) {
                     Some(name) => format!("{}: {}", visible_line(name), visible_line(cell)),
@@ -140,14 +143,14 @@ fn said(piece: &Piece, card: &Card, count: usize, at: &mut usize, lines: &mut Ve
                 lines.push(format!("row {} of {}: {cells}", n + 1, rows.len()));
             }
         }
-        Piece::Text { text, .. } => lines.extend(paragraphs(text)),
-        Piece::Image { caption } => lines.push(format!("picture: {}", visible_line(caption))),
-        Piece::Divider => {}
-        Piece::Unknown(what) => lines.push(format!("{} is not shown here", visible_line(what))),
-        Piece::Button(button) if button.action.is_empty() => {
+        SurfaceNode::Text { text, .. } => lines.extend(paragraphs(text)),
+        SurfaceNode::Image { caption } => lines.push(format!("picture: {}", visible_line(caption))),
+        SurfaceNode::Divider => {}
+        SurfaceNode::Unknown(what) => lines.push(format!("{} is not shown here", visible_line(what))),
+        SurfaceNode::Button(button) if button.action.is_empty() => {
             lines.push(format!("button without an action: {}", visible_line(&button.label)));
         }
-        Piece::Field(_) | Piece::Check(_) | Piece::Button(_) => {
+        SurfaceNode::Field(_) | SurfaceNode::Check(_) | SurfaceNode::Button(_) => {
             lines.push(stop(piece, card, *at, count));
             *at += 1;
         }
@@ -155,18 +158,18 @@ fn said(piece: &Piece, card: &Card, count: usize, at: &mut usize, lines: &mut Ve
 }
 
 /// Something to put in or to press: label, kind, value, whether it is needed, which it is of how many.
-fn stop(piece: &Piece, card: &Card, at: usize, count: usize) -> String {
+fn stop(piece: &SurfaceNode, card: &Card, at: usize, count: usize) -> String {
     let place = format!("{} of {count}", at + 1);
     match piece {
-        Piece::Check(field) => {
+        SurfaceNode::Check(field) => {
             let tick = if field.value == true { "ticked" } else { "not ticked" };
             format!("{}, checkbox, {tick}, {place}", visible_line(&field.label))
         }
-        Piece::Button(button) => {
+        SurfaceNode::Button(button) => {
             let label = if button.label.is_empty() { &button.action } else { &button.label };
             format!("{}, button, {place}", visible_line(label))
         }
-        Piece::Field(field) => {
+        SurfaceNode::Field(field) => {
             let text = text_of(&field.value);
             let value = match (text.is_empty(), field.is_secret) {
                 (true, _) => "empty".to_owned(),
@@ -177,15 +180,15 @@ fn stop(piece: &Piece, card: &Card, at: usize, count: usize) -> String {
             let needed = if is_needed(field, card) { ", needed" } else { "" };
             format!("{}, {kind}, {value}{needed}, {place}", visible_line(&field.label))
         }
-        Piece::Card(_)
-        | Piece::Column(_)
-        | Piece::Row(_)
-        | Piece::List(_)
-        | Piece::Table { .. }
-        | Piece::Text { .. }
-        | Piece::Image { .. }
-        | Piece::Divider
-        | Piece::Unknown(_) => place,
+        SurfaceNode::Card(_)
+        | SurfaceNode::Column(_)
+        | SurfaceNode::Row(_)
+        | SurfaceNode::List(_)
+        | SurfaceNode::Table { .. }
+        | SurfaceNode::Text { .. }
+        | SurfaceNode::Image { .. }
+        | SurfaceNode::Divider
+        | SurfaceNode::Unknown(_) => place,
     }
 }
 

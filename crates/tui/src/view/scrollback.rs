@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use ratatui::text::{Line, Span};
 
 use super::super::app::App;
-use super::super::keymap::{Action, Place};
+use super::super::keymap::{Action, KeyContext};
 use super::super::markdown::MarkdownStream;
 use super::super::theme::{Role, Theme};
 use super::super::transcript::{Entry, EntryKind, Level, Transcript};
-use super::Look;
+use super::RenderStyle;
 use super::card::CardColours;
-use super::entry::{self, Colours, Page, indented};
+use super::entry::{self, Colours, EntryLayout, indented};
 use aye_core::contract::image::ImageRef;
 
 /// How many entries of a stored conversation are printed when it is opened.
@@ -49,7 +49,7 @@ struct Kept {
 
 /// Hands out lines of a conversation.
 #[derive(Debug, Default)]
-pub struct Feed {
+pub struct ScrollbackWriter {
     epoch: u32,
     /// The first entry that is not handed out whole.
     next: usize,
@@ -63,9 +63,9 @@ pub struct Feed {
     pub(super) card_colours: CardColours,
 }
 
-impl Feed {
+impl ScrollbackWriter {
     /// Lines that go to the scrollback now.
-    pub fn finished(&mut self, app: &App, look: &Look) -> Vec<Line<'static>> {
+    pub fn finished(&mut self, app: &App, look: &RenderStyle) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         let transcript = &app.transcript;
         if self.epoch != app.epoch {
@@ -99,7 +99,7 @@ impl Feed {
                         lines.push(Line::default());
                     }
                     let colours = self.colours.get(&entry.id);
-                    lines.extend(draw(entry, Page { colours, is_final: true, ..page(app, look) }));
+                    lines.extend(draw(entry, EntryLayout { colours, is_final: true, ..page(app, look) }));
                     true
                 }
                 _ => false,
@@ -121,25 +121,25 @@ impl Feed {
     }
 
     /// What went to the store while another screen was up is not printed any more.
-    fn pass_over(&mut self, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) {
+    fn pass_over(&mut self, app: &App, look: &RenderStyle, lines: &mut Vec<Line<'static>>) {
         let gone = app.transcript.trimmed().saturating_sub(self.next);
         if gone > 0 {
             self.next += gone;
-            Feed::say_earlier(gone, app, look, lines);
+            ScrollbackWriter::say_earlier(gone, app, look, lines);
         }
     }
 
-    fn say_earlier(count: usize, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) {
-        let keys = app.keymap.chord_of(Place::Global, Action::Viewer);
+    fn say_earlier(count: usize, app: &App, look: &RenderStyle, lines: &mut Vec<Line<'static>>) {
+        let keys = app.keymap.chord_of(KeyContext::Global, Action::Viewer);
         let text = format!("  … {count} earlier entries ({keys})");
         lines.push(Line::styled(super::truncate(&text, app.size.0), look.theme.style(Role::Dim)));
     }
 
     /// Another conversation: its last entries only, with a word about those above.
-    fn begin(&mut self, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) {
+    fn begin(&mut self, app: &App, look: &RenderStyle, lines: &mut Vec<Line<'static>>) {
         let is_first = self.epoch == 0;
         let printed = self.next;
-        *self = Feed { epoch: app.epoch, ..Feed::default() };
+        *self = ScrollbackWriter { epoch: app.epoch, ..ScrollbackWriter::default() };
         let Some(thread) = &app.thread else { return };
         let entries = app.transcript.entries().len();
         // Nothing was said in it but what was typed while it was opened.
@@ -162,12 +162,12 @@ impl Feed {
         self.next = left_out + app.transcript.trimmed();
         if self.next > 0 {
             let stored = app.transcript.starts_at().map_or(0, |seq| seq as usize - 1);
-            Feed::say_earlier(left_out + stored, app, look, lines);
+            ScrollbackWriter::say_earlier(left_out + stored, app, look, lines);
         }
     }
 
     /// Lines of what is not finished, drawn anew with each frame.
-    pub fn growing(&mut self, app: &App, look: &Look) -> Vec<Line<'static>> {
+    pub fn growing(&mut self, app: &App, look: &RenderStyle) -> Vec<Line<'static>> {
         if self.theme.as_ref().is_none_or(|theme| !theme.is_same(&look.theme)) {
             self.kept.clear();
             self.theme = Some(look.theme.clone());
@@ -211,7 +211,7 @@ impl Feed {
                 lines.extend_from_slice(&kept.lines);
                 continue;
             }
-            let drawn = draw(entry, Page { colours, ..page(app, look) });
+            let drawn = draw(entry, EntryLayout { colours, ..page(app, look) });
             lines.extend_from_slice(&drawn);
             let kept = Kept { version: entry.version, width: app.size.0, stage, lines: drawn };
             self.kept.insert(entry.id, kept);
@@ -220,7 +220,7 @@ impl Feed {
     }
 
     /// An entry once more, with nothing folded.
-    pub fn whole(app: &App, look: &Look, id: u64) -> Vec<Line<'static>> {
+    pub fn whole(app: &App, look: &RenderStyle, id: u64) -> Vec<Line<'static>> {
         let page = page(app, look);
         let entry = app.transcript.entries().iter().find(|entry| entry.id == id);
         let mut lines = match entry.map(|entry| &entry.kind) {
@@ -234,7 +234,7 @@ impl Feed {
     }
 
     /// Whether the colours of what a call changed are still looked for. Those of the next ones are asked for with it.
-    fn waits_for_colours(&mut self, entry: &Entry, app: &App, look: &Look) -> bool {
+    fn waits_for_colours(&mut self, entry: &Entry, app: &App, look: &RenderStyle) -> bool {
         let entries = app.transcript.entries();
         let at = self.at(&app.transcript);
         if !matches!(entry.kind, EntryKind::Tool(_)) || entries.len().saturating_sub(at) > MOST_BEHIND {
@@ -251,7 +251,7 @@ impl Feed {
         self.colours.get(&entry.id).is_some_and(|colours| !colours.are_ready())
     }
 
-    fn words_of(&mut self, entry: &Entry, look: &Look) -> &mut Words {
+    fn words_of(&mut self, entry: &Entry, look: &RenderStyle) -> &mut Words {
         let words = self.words.entry(entry.id).or_insert_with(|| Words {
             stream: MarkdownStream::new(&look.highlighter),
             taken: 0,
@@ -270,7 +270,13 @@ impl Feed {
     }
 
     /// Hands out what no later text can change. Whether that was all.
-    fn drain_words(&mut self, entry: &Entry, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) -> bool {
+    fn drain_words(
+        &mut self,
+        entry: &Entry,
+        app: &App,
+        look: &RenderStyle,
+        lines: &mut Vec<Line<'static>>,
+    ) -> bool {
         let gap = has_gap(&app.transcript, self.at(&app.transcript));
         let words = self.words_of(entry, look);
         let drained = words.stream.drain_stable(text_width(app.size.0), &look.theme);
@@ -330,12 +336,12 @@ pub(super) fn text_width(columns: u16) -> u16 {
     columns.saturating_sub(INDENT).clamp(1, TEXT_WIDTH)
 }
 
-fn page<'a>(app: &'a App, look: &'a Look) -> Page<'a> {
+fn page<'a>(app: &'a App, look: &'a RenderStyle) -> EntryLayout<'a> {
     page_of(app, &look.theme)
 }
 
-fn page_of<'a>(app: &'a App, theme: &'a Theme) -> Page<'a> {
-    Page {
+fn page_of<'a>(app: &'a App, theme: &'a Theme) -> EntryLayout<'a> {
+    EntryLayout {
         width: app.size.0,
         theme,
         info: &app.info,
@@ -359,7 +365,7 @@ pub(super) fn has_gap(transcript: &Transcript, index: usize) -> bool {
     ) && !kind(index).is_some_and(super::document::stands_close)
 }
 
-fn draw(entry: &Entry, page: Page<'_>) -> Vec<Line<'static>> {
+fn draw(entry: &Entry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     match &entry.kind {
         EntryKind::User { text, shown, images } => entry::user(shown.as_ref().unwrap_or(text), images, page),
         EntryKind::Thinking { text } if entry.is_done => entry::thought(text, entry, page),

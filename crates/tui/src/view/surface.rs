@@ -7,7 +7,7 @@ use super::super::markdown::table::Table;
 use super::super::theme::{Role, Theme};
 use super::super::wrap::{Wrap, truncate, width};
 use aye_core::contract::display::{visible, visible_line};
-use aye_core::contract::surface::{Button, Field, Piece, Surface, text_of};
+use aye_core::contract::surface::{Button, Field, Surface, SurfaceNode, text_of};
 
 /// Columns beside each other need so much room each; with less they stand below each other.
 const NARROWEST: usize = 12;
@@ -28,22 +28,22 @@ pub(super) struct At<'a> {
 
 /// A surface as lines of at most so many columns.
 pub(super) fn surface(surface: &Surface, at: At<'_>, columns: u16, theme: &Theme) -> Vec<Line<'static>> {
-    Look { theme, at }.piece(&surface.picture(), usize::from(columns.max(1)))
+    SurfaceStyle { theme, at }.piece(&surface.picture(), usize::from(columns.max(1)))
 }
 
-struct Look<'a> {
+struct SurfaceStyle<'a> {
     theme: &'a Theme,
     at: At<'a>,
 }
 
-impl Look<'_> {
-    fn piece(&self, piece: &Piece, columns: usize) -> Vec<Line<'static>> {
+impl SurfaceStyle<'_> {
+    fn piece(&self, piece: &SurfaceNode, columns: usize) -> Vec<Line<'static>> {
         let wrap = Wrap::words(columns as u16);
         match piece {
-            Piece::Card(inner) => self.card(inner, columns),
-            Piece::Column(inner) => self.column(inner, columns),
-            Piece::Row(inner) => self.row(inner, columns),
-            Piece::List(inner) => inner
+            SurfaceNode::Card(inner) => self.card(inner, columns),
+            SurfaceNode::Column(inner) => self.column(inner, columns),
+            SurfaceNode::Row(inner) => self.row(inner, columns),
+            SurfaceNode::List(inner) => inner
                 .iter()
                 .flat_map(|piece| {
                     let lines = self.piece(piece, columns.saturating_sub(2).max(1));
@@ -55,8 +55,8 @@ impl Look<'_> {
                     })
                 })
                 .collect(),
-            Piece::Table { columns: names, rows } => self.table(names, rows, columns),
-            Piece::Text { text, hint } => {
+            SurfaceNode::Table { columns: names, rows } => self.table(names, rows, columns),
+            SurfaceNode::Text { text, hint } => {
                 let role = match hint.as_str() {
                     "h1" | "h2" | "h3" | "h4" | "h5" => Role::Heading,
                     "caption" => Role::Dim,
@@ -64,24 +64,24 @@ impl Look<'_> {
                 };
                 wrap.text(&visible(text), self.theme.style(role))
             }
-            Piece::Image { caption } => {
+            SurfaceNode::Image { caption } => {
                 wrap.text(&format!("[picture: {}]", visible_line(caption)), self.theme.style(Role::Dim))
             }
-            Piece::Divider => vec![Line::styled("─".repeat(columns), self.theme.style(Role::Dim))],
-            Piece::Field(field) => self.field(field, columns),
-            Piece::Check(field) => self.check(field, columns),
-            Piece::Button(button) => self.button(button, columns),
-            Piece::Unknown(what) => {
+            SurfaceNode::Divider => vec![Line::styled("─".repeat(columns), self.theme.style(Role::Dim))],
+            SurfaceNode::Field(field) => self.field(field, columns),
+            SurfaceNode::Check(field) => self.check(field, columns),
+            SurfaceNode::Button(button) => self.button(button, columns),
+            SurfaceNode::Unknown(what) => {
                 wrap.text(&format!("({} is not shown here)", visible_line(what)), self.theme.style(Role::Dim))
             }
         }
     }
 
-    fn column(&self, inner: &[Piece], columns: usize) -> Vec<Line<'static>> {
+    fn column(&self, inner: &[SurfaceNode], columns: usize) -> Vec<Line<'static>> {
         inner.iter().flat_map(|piece| self.piece(piece, columns)).collect()
     }
 
-    fn card(&self, inner: &[Piece], columns: usize) -> Vec<Line<'static>> {
+    fn card(&self, inner: &[SurfaceNode], columns: usize) -> Vec<Line<'static>> {
         let dim = self.theme.style(Role::Dim);
         if columns < 8 {
             return self.column(inner, columns);
@@ -100,7 +100,7 @@ impl Look<'_> {
     }
 
     /// Side by side, each with an equal share, when there is room.
-    fn row(&self, inner: &[Piece], columns: usize) -> Vec<Line<'static>> {
+    fn row(&self, inner: &[SurfaceNode], columns: usize) -> Vec<Line<'static>> {
         let count = inner.len();
         if count < 2 || count * NARROWEST + (count - 1) * GAP > columns {
             return self.column(inner, columns);

@@ -23,7 +23,7 @@ pub enum Press {
 
 /// A part of a picture that can be clicked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct ClickTarget {
     /// The row, from the first of the picture.
     pub row: u16,
     /// The columns.
@@ -55,7 +55,7 @@ impl Hint {
 }
 
 /// Where hints stand in rows that they were written into, one after another.
-pub(super) fn of_hints(lines: &[Line<'_>], hints: &[Hint]) -> Vec<Target> {
+pub(super) fn of_hints(lines: &[Line<'_>], hints: &[Hint]) -> Vec<ClickTarget> {
     let texts: Vec<String> = lines.iter().map(text_of).collect();
     let mut targets = Vec::new();
     let (mut row, mut from) = (0, 0);
@@ -68,7 +68,7 @@ pub(super) fn of_hints(lines: &[Line<'_>], hints: &[Hint]) -> Vec<Target> {
         (row, from) = (at, start + hint.text.len());
         let (left, right) = (width(&texts[at][..start]) as u16, width(&texts[at][..from]) as u16);
         let mut add = |columns, key| {
-            targets.push(Target { row: at as u16, columns, press: Press::Key(key) });
+            targets.push(ClickTarget { row: at as u16, columns, press: Press::Key(key) });
         };
         match hint.keys[..] {
             [] => {}

@@ -5,13 +5,13 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::super::app::App;
-use super::super::keymap::{Action, Place};
+use super::super::keymap::{Action, KeyContext};
 use super::super::theme::{Role, Theme};
-use super::super::viewer::{Document, Reader, RowPosition, Scene, Wanted};
+use super::super::viewer::{Document, RowPosition, Scene, Viewer, Wanted};
 use super::super::wrap::width;
 use super::layout_cache::{LayoutContext, Sheets, text_of};
 use super::target::{self, Hint};
-use super::{Picture, Press, Target, spread};
+use super::{ClickTarget, Press, Rendered, spread};
 use aye_core::contract::display::visible_line;
 
 /// Rows of the viewer below the conversation.
@@ -50,15 +50,15 @@ pub fn press_at(app: &App, row: u16, column: u16) -> Option<Press> {
         (None, None) => return None,
     };
     let row = (usize::from(row) + below.lines.len()).checked_sub(usize::from(height))?;
-    let hit = |target: &&Target| usize::from(target.row) == row && target.columns.contains(&column);
+    let hit = |target: &&ClickTarget| usize::from(target.row) == row && target.columns.contains(&column);
     below.targets.iter().find(hit).map(|target| target.press)
 }
 
 /// The screen of the viewer.
-pub fn viewer(app: &App, viewer: &Reader, sheets: &mut Sheets) -> Picture {
+pub fn viewer(app: &App, viewer: &Viewer, sheets: &mut Sheets) -> Rendered {
     let theme = sheets.look().theme.clone();
     let scene = scene(app, true, viewer.book.as_deref());
-    let mut picture: Picture = conversation(viewer, &scene, sheets).into();
+    let mut picture: Rendered = conversation(viewer, &scene, sheets).into();
     picture.lines.resize(scene.rows, Line::default());
     if usize::from(app.size.1) > FOOT {
         picture.stack(foot(app, viewer, &scene, &theme));
@@ -67,7 +67,7 @@ pub fn viewer(app: &App, viewer: &Reader, sheets: &mut Sheets) -> Picture {
 }
 
 /// The full screen: the conversation, and below it what the inline terminal has there.
-pub fn full(app: &App, pane: &Reader, sheets: &mut Sheets) -> Picture {
+pub fn full(app: &App, pane: &Viewer, sheets: &mut Sheets) -> Rendered {
     let theme = sheets.look().theme.clone();
     let scene = scene(app, false, None);
     let height = usize::from(app.size.1.max(1));
@@ -80,13 +80,13 @@ pub fn full(app: &App, pane: &Reader, sheets: &mut Sheets) -> Picture {
         let text = "  ↓ more below ".to_owned();
         *last = spread(Vec::new(), vec![Span::styled(text, theme.style(Role::Accent))], app.size.0);
     }
-    let mut picture: Picture = lines.into();
+    let mut picture: Rendered = lines.into();
     picture.stack(below);
     within(picture, app.size.0)
 }
 
 /// Nothing is wider than the screen.
-fn within(mut picture: Picture, columns: u16) -> Picture {
+fn within(mut picture: Rendered, columns: u16) -> Rendered {
     for line in picture.lines.iter_mut().filter(|line| line.width() > usize::from(columns)) {
         line.spans = super::fit(std::mem::take(&mut line.spans), usize::from(columns));
     }
@@ -95,7 +95,7 @@ fn within(mut picture: Picture, columns: u16) -> Picture {
 }
 
 /// The rows of the conversation that are in sight.
-fn conversation(reader: &Reader, scene: &Scene<'_>, sheets: &mut Sheets) -> Vec<Line<'static>> {
+fn conversation(reader: &Viewer, scene: &Scene<'_>, sheets: &mut Sheets) -> Vec<Line<'static>> {
     sheets.begin();
     let theme = sheets.look().theme.clone();
     let entries = scene.transcript.entries();
@@ -126,7 +126,7 @@ fn conversation(reader: &Reader, scene: &Scene<'_>, sheets: &mut Sheets) -> Vec<
 
 /// A row with what was found and what is marked in it, behind its gutter.
 fn decorated(
-    reader: &Reader,
+    reader: &Viewer,
     spot: RowPosition,
     line: &Line<'static>,
     is_chosen: bool,
@@ -191,7 +191,7 @@ fn bytes_of(text: &str, columns: std::ops::Range<usize>) -> std::ops::Range<usiz
 }
 
 /// Where one is, and the keys.
-fn foot(app: &App, viewer: &Reader, scene: &Scene<'_>, theme: &Theme) -> Picture {
+fn foot(app: &App, viewer: &Viewer, scene: &Scene<'_>, theme: &Theme) -> Rendered {
     let columns = app.size.0;
     let rule = Line::styled("─".repeat(usize::from(columns)), theme.style(Role::ComposerBorder));
     let dim = |text: String| Span::styled(text, theme.style(Role::Dim));
@@ -212,7 +212,7 @@ fn foot(app: &App, viewer: &Reader, scene: &Scene<'_>, theme: &Theme) -> Picture
         let caret = (width(&lead) + width(&shown)).min(usize::from(columns.saturating_sub(1)));
         let line = Line::from(super::fit(vec![dim(lead), Span::raw(shown)], usize::from(columns)));
         let caret = Some(Position::new(caret as u16, 1));
-        return Picture { lines: vec![rule, line], caret, ..Picture::default() };
+        return Rendered { lines: vec![rule, line], caret, ..Rendered::default() };
     }
     let entries = scene.transcript.entries().len();
     let chosen = viewer.chosen(scene);
@@ -225,8 +225,8 @@ fn foot(app: &App, viewer: &Reader, scene: &Scene<'_>, theme: &Theme) -> Picture
         right = format!("{} waiting · {right}", app.own_cards());
     }
     let hint = |(action, word): (Action, &str)| {
-        let chord = app.keymap.chord_of(Place::Viewer, action);
-        let key = app.keymap.key_of(Place::Viewer, action);
+        let chord = app.keymap.chord_of(KeyContext::Viewer, action);
+        let key = app.keymap.key_of(KeyContext::Viewer, action);
         (!chord.is_empty()).then(|| Hint::new(format!("{chord} {word}"), key))
     };
     let (before, keys): (String, Vec<(Action, &str)>) = match (&app.hint, &viewer.search) {
@@ -256,7 +256,7 @@ fn foot(app: &App, viewer: &Reader, scene: &Scene<'_>, theme: &Theme) -> Picture
     let parts = std::iter::once(before.as_str()).chain(hints.iter().map(|hint| hint.text.as_str()));
     let left = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · ");
     let line = spread(vec![dim(format!("  {left}"))], vec![dim(right)], columns);
-    let mut picture: Picture = vec![rule, line].into();
+    let mut picture: Rendered = vec![rule, line].into();
     picture.targets = target::of_hints(&picture.lines, &hints);
     picture
 }

@@ -8,7 +8,7 @@ use super::super::transcript::{Entry, EntryKind, Level, Transcript};
 use super::source;
 use aye_core::contract::display::visible;
 use aye_core::contract::record::StoredMessage;
-use aye_core::contract::snapshot::{Change, Changes, FileChange};
+use aye_core::contract::snapshot::{Changes, FileChange, FileChangeKind};
 
 /// Longer hunks are laid out in parts of so many lines, each when it is near.
 const PART: usize = 200;
@@ -24,7 +24,7 @@ pub struct Document {
 
 /// A page of a book that no conversation has.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Leaf {
+pub enum DocEntry {
     /// A file; its hunks follow.
     File(FileLeaf),
     /// Lines that changed in the file above, with some around.
@@ -39,7 +39,7 @@ pub struct FileLeaf {
     /// Its place on the disk, when it is there.
     pub path: Option<PathBuf>,
     /// How it differs.
-    pub change: Change,
+    pub change: FileChangeKind,
     /// Lines that came, and those that went.
     pub counts: Option<(usize, usize)>,
 }
@@ -82,16 +82,16 @@ impl Document {
         let text = |text: &Option<String>| visible(text.as_deref().unwrap_or_default()).into_owned();
         let patch =
             file.preview.as_ref().map(|file| Patch::between(&text(&file.old_text), &text(&file.new_text)));
-        let there = file.preview.as_ref().filter(|_| file.about.change != Change::Deleted);
+        let there = file.preview.as_ref().filter(|_| file.about.change != FileChangeKind::Deleted);
         let path = there.map(|file| file.path.clone());
         self.take(shown, path, file.about.change, patch);
     }
 
-    fn take(&mut self, shown: String, path: Option<PathBuf>, change: Change, patch: Option<Patch>) {
+    fn take(&mut self, shown: String, path: Option<PathBuf>, change: FileChangeKind, patch: Option<Patch>) {
         let counts = patch.as_ref().map(|patch| (patch.added, patch.removed));
-        self.pages.leaf(Leaf::File(FileLeaf { shown: shown.clone(), path, change, counts }));
+        self.pages.leaf(DocEntry::File(FileLeaf { shown: shown.clone(), path, change, counts }));
         for (patch, goes_on) in patch.into_iter().flat_map(|patch| patch.parts(PART)) {
-            self.pages.leaf(Leaf::Hunk(HunkLeaf { shown: shown.clone(), patch, goes_on }));
+            self.pages.leaf(DocEntry::Hunk(HunkLeaf { shown: shown.clone(), patch, goes_on }));
         }
     }
 
@@ -109,14 +109,14 @@ impl Document {
             said.map(|said| visible(&source::conversation(&Transcript::of_messages(said))).into_owned());
         let [left, right] = titles.map(|title| if title.is_empty() { "(no title)" } else { title });
         let patch = Patch::between(&one, &other);
-        book.take(format!("{left} → {right}"), None, Change::Changed, Some(patch));
+        book.take(format!("{left} → {right}"), None, FileChangeKind::Changed, Some(patch));
         book
     }
 
     /// How many files differ.
     pub fn count(&self) -> usize {
         let is = |entry: &&Entry| match &entry.kind {
-            EntryKind::Leaf(leaf) => matches!(**leaf, Leaf::File(_)),
+            EntryKind::Leaf(leaf) => matches!(**leaf, DocEntry::File(_)),
             _ => false,
         };
         self.pages.entries().iter().filter(is).count()
@@ -127,8 +127,8 @@ impl Document {
         let before = self.pages.entries().get(..=index)?;
         before.iter().rev().find_map(|entry| match &entry.kind {
             EntryKind::Leaf(leaf) => match &**leaf {
-                Leaf::File(file) => Some(file),
-                Leaf::Hunk(_) => None,
+                DocEntry::File(file) => Some(file),
+                DocEntry::Hunk(_) => None,
             },
             _ => None,
         })

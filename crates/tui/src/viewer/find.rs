@@ -2,7 +2,7 @@
 
 use regex::{Regex, RegexBuilder};
 
-use super::{Reader, RowPosition, Scene, source};
+use super::{RowPosition, Scene, Viewer, source};
 
 /// What is looked for, and where it was found last.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ impl Search {
 
 /// What a step of a search came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum SearchStep {
     /// Further on.
     Here,
     /// Round the end.
@@ -39,10 +39,10 @@ pub enum Found {
     Nowhere,
 }
 
-impl Reader {
+impl Viewer {
     /// Goes to the next row that holds what is looked for.
-    pub fn find(&mut self, scene: &Scene<'_>, forward: bool) -> Found {
-        let Some(search) = self.search.clone() else { return Found::Nowhere };
+    pub fn find(&mut self, scene: &Scene<'_>, forward: bool) -> SearchStep {
+        let Some(search) = self.search.clone() else { return SearchStep::Nowhere };
         let count = scene.transcript.entries().len();
         let from = match search.here {
             Some(spot) => (scene.index(spot.id), Some(spot.row)),
@@ -84,8 +84,8 @@ impl Reader {
                 search.here = Some(RowPosition { id, row });
             }
             let has_wrapped = is_again || (forward && index < from.0) || (!forward && index > from.0);
-            return if has_wrapped { Found::Wrapped } else { Found::Here };
+            return if has_wrapped { SearchStep::Wrapped } else { SearchStep::Here };
         }
-        Found::Nowhere
+        SearchStep::Nowhere
     }
 }

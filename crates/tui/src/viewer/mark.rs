@@ -1,6 +1,6 @@
 //! Text selection with the mouse: from where the button went down to where it is.
 
-use super::{Reader, RowPosition, Scene};
+use super::{RowPosition, Scene, Viewer};
 use crate::wrap;
 
 /// A row of an entry and a column in it.
@@ -14,14 +14,14 @@ pub struct Point {
 
 /// What is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct TextSelection {
     /// Where the button went down.
     pub from: Point,
     /// Where it is, or went up.
     pub to: Point,
 }
 
-impl Mark {
+impl TextSelection {
     /// Its ends in the order of the text.
     pub fn ends(&self) -> (Point, Point) {
         (self.from.min(self.to), self.from.max(self.to))
@@ -39,14 +39,14 @@ impl Mark {
     }
 }
 
-impl Reader {
+impl Viewer {
     /// The button went down, or moves.
     pub fn drag(&mut self, scene: &Scene<'_>, is_start: bool, screen_row: usize, column: usize) {
         let Some(spot) = self.under(scene, screen_row) else { return };
         let to = Point { spot, column };
         match &mut self.mark {
             Some(mark) if !is_start => mark.to = to,
-            Some(_) | None => self.mark = Some(Mark { from: to, to }),
+            Some(_) | None => self.mark = Some(TextSelection { from: to, to }),
         }
     }
 

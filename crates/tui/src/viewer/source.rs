@@ -8,7 +8,7 @@ use similar::TextDiff;
 
 use super::super::links::sole_address;
 use super::super::transcript::{EntryKind, ToolEntry, Transcript};
-use super::{Document, Leaf};
+use super::{DocEntry, Document};
 use aye_core::contract::snapshot::Changes;
 
 /// The texts of an entry, for a search.
@@ -61,17 +61,17 @@ pub fn text(kind: &EntryKind) -> String {
     }
 }
 
-fn leaf_pieces(leaf: &Leaf) -> Vec<Cow<'_, str>> {
+fn leaf_pieces(leaf: &DocEntry) -> Vec<Cow<'_, str>> {
     match leaf {
-        Leaf::File(file) => vec![file.shown.as_str().into()],
-        Leaf::Hunk(hunk) => hunk.patch.all_lines().map(Cow::Borrowed).collect(),
+        DocEntry::File(file) => vec![file.shown.as_str().into()],
+        DocEntry::Hunk(hunk) => hunk.patch.all_lines().map(Cow::Borrowed).collect(),
     }
 }
 
-fn leaf_text(leaf: &Leaf) -> String {
+fn leaf_text(leaf: &DocEntry) -> String {
     match leaf {
-        Leaf::File(file) => file.shown.clone(),
-        Leaf::Hunk(hunk) => hunk.patch.unified(),
+        DocEntry::File(file) => file.shown.clone(),
+        DocEntry::Hunk(hunk) => hunk.patch.unified(),
     }
 }
 
@@ -80,7 +80,7 @@ pub fn book(book: &Document) -> String {
     let mut all = String::new();
     for entry in book.pages.entries() {
         if let EntryKind::Leaf(leaf) = &entry.kind
-            && let Leaf::File(file) = &**leaf
+            && let DocEntry::File(file) = &**leaf
         {
             all.extend(["--- a/", &file.shown, "\n+++ b/", &file.shown, "\n"]);
             continue;

@@ -36,8 +36,8 @@ fn said(count: usize) -> Transcript {
 }
 
 /// The rows in sight.
-fn sight(reader: &Reader, scene: &Scene<'_>) -> Vec<String> {
-    let mut sheets = Sheets::new(Look { theme: Theme::plain(), highlighter: Highlighter::off() });
+fn sight(reader: &Viewer, scene: &Scene<'_>) -> Vec<String> {
+    let mut sheets = Sheets::new(RenderStyle { theme: Theme::plain(), highlighter: Highlighter::off() });
     let (first, skip) = reader.top(scene, &mut sheets);
     let mut rows = Vec::new();
     for index in first..scene.len() {
@@ -55,7 +55,7 @@ fn sight(reader: &Reader, scene: &Scene<'_>) -> Vec<String> {
 fn it_follows_the_end_until_it_is_moved_away() {
     let info = HostInfo::default();
     let mut transcript = said(20);
-    let mut reader = Reader::new(true, &transcript);
+    let mut reader = Viewer::new(true, &transcript);
     looked(&transcript, &info, 4, |scene| {
         assert_eq!(sight(&reader, scene), ["❯ question 19", "  line two of 19", "", "· note 19"]);
         reader.scroll(scene, -1);
@@ -79,7 +79,7 @@ fn it_follows_the_end_until_it_is_moved_away() {
 fn up_and_down_again_is_the_same_place() {
     let info = HostInfo::default();
     let transcript = said(50);
-    let mut reader = Reader::new(true, &transcript);
+    let mut reader = Viewer::new(true, &transcript);
     looked(&transcript, &info, 7, |scene| {
         reader.scroll(scene, -60);
         let before = sight(&reader, scene);
@@ -94,11 +94,11 @@ fn up_and_down_again_is_the_same_place() {
 fn it_finds_round_the_end_and_unfolds_what_it_finds() {
     let info = HostInfo::default();
     let transcript = said(30);
-    let mut reader = Reader::new(true, &transcript);
+    let mut reader = Viewer::new(true, &transcript);
     looked(&transcript, &info, 5, |scene| {
         reader.fold_all(scene);
         reader.search = Search::new("TWO of 7");
-        assert_eq!(reader.find(scene, true), Found::Wrapped);
+        assert_eq!(reader.find(scene, true), SearchStep::Wrapped);
         assert!(sight(&reader, scene).contains(&"  line two of 7".to_owned()), "{:?}", sight(&reader, scene));
         reader.search = Search::new("note 2");
         let seen: Vec<String> = (0..4)
@@ -109,9 +109,9 @@ fn it_finds_round_the_end_and_unfolds_what_it_finds() {
             })
             .collect();
         assert_eq!(seen, ["· note 20", "· note 21", "· note 22", "· note 23"]);
-        assert_eq!(reader.find(scene, false), Found::Here);
+        assert_eq!(reader.find(scene, false), SearchStep::Here);
         reader.search = Search::new("nowhere at all");
-        assert_eq!(reader.find(scene, true), Found::Nowhere);
+        assert_eq!(reader.find(scene, true), SearchStep::Nowhere);
         assert!(Search::new("  ").is_none());
     });
 }
@@ -135,7 +135,7 @@ fn it_goes_from_landmark_to_landmark() {
         },
     );
     transcript.note(Level::Info, "the end");
-    let mut reader = Reader::new(true, &transcript);
+    let mut reader = Viewer::new(true, &transcript);
     looked(&transcript, &info, 3, |scene| {
         assert!(reader.jump(scene, Landmark::Tool, false));
         assert_eq!(reader.chosen(scene), 4);
@@ -155,7 +155,7 @@ fn what_is_marked_is_copied_as_it_is_shown() {
     let mut transcript = Transcript::default();
     transcript.say("漢字 first\nsecond line", Vec::new());
     transcript.note(Level::Info, "third");
-    let mut reader = Reader::new(true, &transcript);
+    let mut reader = Viewer::new(true, &transcript);
     looked(&transcript, &info, 10, |scene| {
         reader.drag(scene, true, 0, 2);
         assert_eq!(reader.marked(scene), None, "a click marks nothing");
@@ -181,7 +181,7 @@ fn blocks_of_code_have_numbers() {
 fn an_empty_conversation_is_no_trouble() {
     let info = HostInfo::default();
     let transcript = Transcript::default();
-    let mut reader = Reader::new(true, &transcript);
+    let mut reader = Viewer::new(true, &transcript);
     looked(&transcript, &info, 1, |scene| {
         for by in [-1, 1, 100] {
             reader.scroll(scene, by);
@@ -194,7 +194,7 @@ fn an_empty_conversation_is_no_trouble() {
         reader.drag(scene, true, 0, 0);
         assert_eq!(reader.marked(scene), None);
         reader.search = Search::new("x");
-        assert_eq!(reader.find(scene, true), Found::Nowhere);
+        assert_eq!(reader.find(scene, true), SearchStep::Nowhere);
         assert_eq!(sight(&reader, scene), Vec::<String>::new());
     });
 }

@@ -23,22 +23,22 @@ pub enum ChangeKind {
 
 /// Something was committed by another handle than one's own: look at the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct StoreChange {
     /// What kind of thing.
     pub kind: ChangeKind,
     /// The conversation, when it is about one.
     pub thread: Option<ThreadId>,
 }
 
-impl Change {
+impl StoreChange {
     /// Look at everything.
-    pub fn anything() -> Change {
-        Change { kind: ChangeKind::Anything, thread: None }
+    pub fn anything() -> StoreChange {
+        StoreChange { kind: ChangeKind::Anything, thread: None }
     }
 
     /// One about this conversation.
-    pub fn of(kind: ChangeKind, thread: &ThreadId) -> Change {
-        Change { kind, thread: Some(thread.clone()) }
+    pub fn of(kind: ChangeKind, thread: &ThreadId) -> StoreChange {
+        StoreChange { kind, thread: Some(thread.clone()) }
     }
 
     /// Whether the change may concern this conversation or one of its children.
@@ -51,11 +51,11 @@ impl Change {
 #[async_trait]
 pub trait ChangeFeed: Send {
     /// Waits for the next change.
-    async fn next(&mut self) -> Change;
+    async fn next(&mut self) -> StoreChange;
 
     /// As [`ChangeFeed::next`], for somebody who waits for a change. A feed that can lose one returns
-    /// [`Change::anything`] now and then.
-    async fn next_or_check(&mut self) -> Change {
+    /// [`StoreChange::anything`] now and then.
+    async fn next_or_check(&mut self) -> StoreChange {
         self.next().await
     }
 }

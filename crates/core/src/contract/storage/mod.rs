@@ -23,9 +23,9 @@ use async_trait::async_trait;
 
 use super::clock::Clock;
 use super::profile::ProfileStore;
-use super::record::{Begin, Checkpoint};
+use super::record::{Checkpoint, ExecutionStart};
 
-pub use change::{Change, ChangeFeed, ChangeKind};
+pub use change::{ChangeFeed, ChangeKind, StoreChange};
 pub use children::{ChildStore, QueueStore};
 pub use commands::CommandStore;
 pub use decisions::{AuditStore, DecisionStore, GrantStore};
@@ -66,13 +66,17 @@ pub trait ThreadRunStore:
     /// # Errors
     /// [`StoreError::Fenced`], [`StoreError::NotDecided`], [`StoreError::AlreadyStarted`]; see [`StoreError`] for the
     /// rest. Nothing was written, and the tool must not start.
-    async fn begin(&self, begin: Begin) -> Result<(), StoreError>;
+    async fn begin(&self, begin: ExecutionStart) -> Result<(), StoreError>;
 
     /// [`ThreadRunStore::checkpoint`] and [`ThreadRunStore::begin`] in one transaction.
     ///
     /// # Errors
     /// As both.
-    async fn checkpoint_and_begin(&self, checkpoint: Checkpoint, begin: Begin) -> Result<(), StoreError>;
+    async fn checkpoint_and_begin(
+        &self,
+        checkpoint: Checkpoint,
+        begin: ExecutionStart,
+    ) -> Result<(), StoreError>;
 
     /// The mailbox of this store.
     ///

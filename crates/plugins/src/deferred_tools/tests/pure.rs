@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::deferred_tools::config::Policy;
+use crate::deferred_tools::config::DeferralPolicy;
 use crate::deferred_tools::index::Index;
 use crate::deferred_tools::list::list;
 use crate::deferred_tools::search::search;
@@ -14,8 +14,8 @@ fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0)
 }
 
-fn policy(config: serde_json::Value) -> Result<Policy, String> {
-    Policy::of_section(&config, &[], DeferredToolsConfig::default().default_mode)
+fn policy(config: serde_json::Value) -> Result<DeferralPolicy, String> {
+    DeferralPolicy::of_section(&config, &[], DeferredToolsConfig::default().default_mode)
 }
 
 fn index(tools: &[ToolDescriptor]) -> Index {
@@ -43,12 +43,12 @@ fn the_numbers_of_the_specification() {
         let text = "x".repeat(schema - 2);
         ToolDescriptor::new(name, name, "").with_parameters(json!(text))
     };
-    let cost = Cost::of(&tool(1000, "12345678"));
+    let cost = ToolCost::of(&tool(1000, "12345678"));
     assert!(near(cost.full, 250.0) && near(cost.name, 2.0) && near(cost.saving(), 248.0), "{cost:?}");
     assert!(near(cost.threshold(&params), 248.0 / 2000.0 * 0.5));
-    let least = Cost::of(&tool(4, "a"));
+    let least = ToolCost::of(&tool(4, "a"));
     assert!(near(least.full, 10.0) && near(least.name, 1.0), "{least:?}");
-    let long = Cost::of(&tool(4, &"n".repeat(100)));
+    let long = ToolCost::of(&tool(4, &"n".repeat(100)));
     assert!(near(long.saving(), 0.0), "a name that costs more than the schema saves nothing: {long:?}");
 }
 
@@ -79,7 +79,7 @@ fn it_is_on_by_itself_when_it_saves_more_than_it_costs() {
 
 #[test]
 fn the_first_rule_that_matches_counts() {
-    let policy = Policy::of_section(
+    let policy = DeferralPolicy::of_section(
         &json!({"rules": [
             {"tool": "get_weather", "mode": "eager"},
             {"tool": "debug_*", "mode": "deferred"},

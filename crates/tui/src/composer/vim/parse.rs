@@ -58,7 +58,7 @@ impl Motion {
 
 /// What an operator is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum OperatorTarget {
     Motion(Motion),
     Object {
         object: Object,
@@ -70,7 +70,7 @@ pub(super) enum Target {
 
 /// Where insert mode begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum InsertAt {
     Before,
     Behind,
     LineStart,
@@ -81,13 +81,13 @@ pub(super) enum Entry {
 
 /// A whole command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum VimCommand {
     Move(Motion),
     Operate {
         operator: Operator,
-        target: Target,
+        target: OperatorTarget,
     },
-    Insert(Entry),
+    Insert(InsertAt),
     DeleteChar {
         left: bool,
     },
@@ -115,7 +115,7 @@ pub(super) enum Command {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ParsedKeys {
     pub(super) count: Option<usize>,
-    pub(super) command: Command,
+    pub(super) command: VimCommand,
 }
 
 impl ParsedKeys {
@@ -126,7 +126,7 @@ impl ParsedKeys {
 
 /// What the keys so far are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ParseStep {
     /// The beginning of a command.
     More,
     /// No command.
@@ -147,68 +147,68 @@ fn count(keys: &[char]) -> (Option<usize>, &[char]) {
     (Some(number.min(MOST)), &keys[digits..])
 }
 
-pub(super) fn parse(keys: &[char], is_visual: bool) -> Step {
+pub(super) fn parse(keys: &[char], is_visual: bool) -> ParseStep {
     let (count, rest) = count(keys);
-    let Some((first, more)) = rest.split_first() else { return Step::More };
-    let done = |command| Step::Done(ParsedKeys { count, command });
+    let Some((first, more)) = rest.split_first() else { return ParseStep::More };
+    let done = |command| ParseStep::Done(ParsedKeys { count, command });
     if is_visual && let Some(step) = visual(*first, more) {
         return match step {
             Some(command) => done(command),
-            None => Step::More,
+            None => ParseStep::More,
         };
     }
     if let Some((operator, used)) = operator(rest) {
         let more = &rest[used..];
         if is_visual {
-            return done(Command::Operate { operator, target: Target::Lines });
+            return done(VimCommand::Operate { operator, target: OperatorTarget::Lines });
         }
         return operated(count, operator, &rest[..used], more);
     }
-    let line_end = Target::Motion(Motion::LineEnd);
-    let right = Target::Motion(Motion::Right);
-    let operate = |operator, target| done(Command::Operate { operator, target });
+    let line_end = OperatorTarget::Motion(Motion::LineEnd);
+    let right = OperatorTarget::Motion(Motion::Right);
+    let operate = |operator, target| done(VimCommand::Operate { operator, target });
     match (first, more) {
-        ('i', []) => done(Command::Insert(Entry::Before)),
-        ('a', []) => done(Command::Insert(Entry::Behind)),
-        ('I', []) => done(Command::Insert(Entry::LineStart)),
-        ('A', []) => done(Command::Insert(Entry::LineEnd)),
-        ('o', []) => done(Command::Insert(Entry::LineBelow)),
-        ('O', []) => done(Command::Insert(Entry::LineAbove)),
-        ('x', []) => done(Command::DeleteChar { left: false }),
-        ('X', []) => done(Command::DeleteChar { left: true }),
+        ('i', []) => done(VimCommand::Insert(InsertAt::Before)),
+        ('a', []) => done(VimCommand::Insert(InsertAt::Behind)),
+        ('I', []) => done(VimCommand::Insert(InsertAt::LineStart)),
+        ('A', []) => done(VimCommand::Insert(InsertAt::LineEnd)),
+        ('o', []) => done(VimCommand::Insert(InsertAt::LineBelow)),
+        ('O', []) => done(VimCommand::Insert(InsertAt::LineAbove)),
+        ('x', []) => done(VimCommand::DeleteChar { left: false }),
+        ('X', []) => done(VimCommand::DeleteChar { left: true }),
         ('D', []) => operate(Operator::Delete, line_end),
         ('C', []) => operate(Operator::Change, line_end),
-        ('Y', []) => operate(Operator::Yank, Target::Lines),
+        ('Y', []) => operate(Operator::Yank, OperatorTarget::Lines),
         ('s', []) => operate(Operator::Change, right),
-        ('S', []) => operate(Operator::Change, Target::Lines),
-        ('r', []) => Step::More,
-        ('r', [c]) => done(Command::Replace(*c)),
-        ('~', []) => done(Command::ToggleCase),
-        ('p', []) => done(Command::Put { before: false }),
-        ('P', []) => done(Command::Put { before: true }),
-        ('J', []) => done(Command::Join),
-        ('u', []) => done(Command::Undo),
-        ('.', []) => done(Command::Repeat),
-        ('v', []) => done(Command::Visual { lines: false }),
-        ('V', []) => done(Command::Visual { lines: true }),
+        ('S', []) => operate(Operator::Change, OperatorTarget::Lines),
+        ('r', []) => ParseStep::More,
+        ('r', [c]) => done(VimCommand::Replace(*c)),
+        ('~', []) => done(VimCommand::ToggleCase),
+        ('p', []) => done(VimCommand::Put { before: false }),
+        ('P', []) => done(VimCommand::Put { before: true }),
+        ('J', []) => done(VimCommand::Join),
+        ('u', []) => done(VimCommand::Undo),
+        ('.', []) => done(VimCommand::Repeat),
+        ('v', []) => done(VimCommand::Visual { lines: false }),
+        ('V', []) => done(VimCommand::Visual { lines: true }),
         _ => match motion(rest) {
-            Some(Some(motion)) => done(Command::Move(motion)),
-            Some(None) => Step::More,
-            None => Step::No,
+            Some(Some(motion)) => done(VimCommand::Move(motion)),
+            Some(None) => ParseStep::More,
+            None => ParseStep::No,
         },
     }
 }
 
 /// Keys with a meaning of their own in visual mode; inside `None`: more is needed.
 #[expect(clippy::option_option, reason = "no such key, more keys, or a command")]
-fn visual(first: char, more: &[char]) -> Option<Option<Command>> {
-    let operate = |operator| Some(Some(Command::Operate { operator, target: Target::Lines }));
+fn visual(first: char, more: &[char]) -> Option<Option<VimCommand>> {
+    let operate = |operator| Some(Some(VimCommand::Operate { operator, target: OperatorTarget::Lines }));
     match (first, more) {
         ('i' | 'a', []) => Some(None),
         ('i' | 'a', [c]) => {
-            Object::of(*c).map(|object| Some(Command::Select { object, around: first == 'a' }))
+            Object::of(*c).map(|object| Some(VimCommand::Select { object, around: first == 'a' }))
         }
-        ('o', []) => Some(Some(Command::OtherEnd)),
+        ('o', []) => Some(Some(VimCommand::OtherEnd)),
         ('x' | 'D' | 'X', []) => operate(Operator::Delete),
         ('s' | 'C' | 'S', []) => operate(Operator::Change),
         ('Y', []) => operate(Operator::Yank),
@@ -232,28 +232,29 @@ fn operator(keys: &[char]) -> Option<(Operator, usize)> {
     }
 }
 
-fn operated(before: Option<usize>, operator: Operator, own: &[char], keys: &[char]) -> Step {
+fn operated(before: Option<usize>, operator: Operator, own: &[char], keys: &[char]) -> ParseStep {
     let (behind, rest) = count(keys);
     let both = match (before, behind) {
         (None, None) => None,
         (a, b) => Some((a.unwrap_or(1) * b.unwrap_or(1)).min(MOST)),
     };
-    let done =
-        |target| Step::Done(ParsedKeys { count: both, command: Command::Operate { operator, target } });
+    let done = |target| {
+        ParseStep::Done(ParsedKeys { count: both, command: VimCommand::Operate { operator, target } })
+    };
     match rest {
-        [] => Step::More,
+        [] => ParseStep::More,
         // `dd`, `gUU`, `gUgU`.
-        [c] if own.last() == Some(c) => done(Target::Lines),
-        [_, ..] if rest == own => done(Target::Lines),
-        ['i' | 'a'] => Step::More,
+        [c] if own.last() == Some(c) => done(OperatorTarget::Lines),
+        [_, ..] if rest == own => done(OperatorTarget::Lines),
+        ['i' | 'a'] => ParseStep::More,
         [which @ ('i' | 'a'), c] => match Object::of(*c) {
-            Some(object) => done(Target::Object { object, around: *which == 'a' }),
-            None => Step::No,
+            Some(object) => done(OperatorTarget::Object { object, around: *which == 'a' }),
+            None => ParseStep::No,
         },
         _ => match motion(rest) {
-            Some(Some(motion)) => done(Target::Motion(motion)),
-            Some(None) => Step::More,
-            None => Step::No,
+            Some(Some(motion)) => done(OperatorTarget::Motion(motion)),
+            Some(None) => ParseStep::More,
+            None => ParseStep::No,
         },
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::app::tests::TestApp;
 use crate::host::{ProgramCmd, ProgramMsg};
 use crate::msg::{Cmd, Msg};
-use crate::status::{Progress, Segment, StatusCommand, chrome};
+use crate::status::{Segment, StatusCommand, TitleProgress, chrome};
 use aye_core::contract::event::AgentEvent as E;
 use aye_core::contract::inference::TokenUsage;
 use aye_core::contract::lifecycle::TerminationReason;
@@ -113,13 +113,13 @@ fn the_window_says_what_goes_on() {
     let mut test = TestApp::new(80, 24);
     assert_eq!(
         (chrome(&test.app).title.as_str(), chrome(&test.app).progress),
-        ("proj · aye", Progress::None)
+        ("proj · aye", TitleProgress::None)
     );
     test.start("go");
     let title = |test: &TestApp| chrome(&test.app).title;
-    assert_eq!((title(&test).as_str(), chrome(&test.app).progress), ("… proj · aye", Progress::Working));
+    assert_eq!((title(&test).as_str(), chrome(&test.app).progress), ("… proj · aye", TitleProgress::Working));
     test.ask_bash("c", "git push");
-    assert_eq!((title(&test).as_str(), chrome(&test.app).progress), ("? proj · aye", Progress::Waiting));
+    assert_eq!((title(&test).as_str(), chrome(&test.app).progress), ("? proj · aye", TitleProgress::Waiting));
     if let Some(thread) = &mut test.app.thread {
         thread.title = "a\u{1b}]0;evil\u{7}\nb".repeat(60);
     }

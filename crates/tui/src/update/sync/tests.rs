@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use crate::app::RunState;
 use crate::app::tests::{TestApp, opened, queued, record, ticket};
-use crate::host::{Driver, QuestionCmd, QuestionMsg, ThreadCmd, ThreadMsg, ThreadSync, UserInput};
+use crate::host::{QuestionCmd, QuestionMsg, ThreadCmd, ThreadMsg, ThreadOwner, ThreadSync, UserInput};
 use crate::msg::{Cmd, Msg};
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::record::{RunRecord, SuspensionRecord, SuspensionStatus};
@@ -17,7 +17,7 @@ fn question(id: &str) -> SuspensionRecord {
     SuspensionRecord { status: SuspensionStatus::Open, decision: None, decided_by: None, ..*record(ticket) }
 }
 
-fn sync(driver: Driver, run: Option<RunRecord>, waiting: &[&str]) -> ThreadSync {
+fn sync(driver: ThreadOwner, run: Option<RunRecord>, waiting: &[&str]) -> ThreadSync {
     ThreadSync {
         thread: opened(Vec::new()).thread,
         driver,
@@ -40,7 +40,7 @@ fn tell(test: &mut TestApp, sync: ThreadSync) {
 }
 
 fn waits(ids: &[&str]) -> ThreadSync {
-    sync(Driver::Nobody, Some(run("r", RunStatus::Waiting, None)), ids)
+    sync(ThreadOwner::Nobody, Some(run("r", RunStatus::Waiting, None)), ids)
 }
 
 fn is_shown(test: &TestApp, id: &str) -> bool {
@@ -69,7 +69,7 @@ fn a_line_above_the_prompt_names_the_commands_in_the_background() {
     let mut test = TestApp::new(80, 24);
     let long = format!("cargo watch {}", "x".repeat(100));
     let commands = vec![command(3, "npm run\x1b[31m dev"), command(4, &long)];
-    tell(&mut test, ThreadSync { commands, ..sync(Driver::Nobody, None, &[]) });
+    tell(&mut test, ThreadSync { commands, ..sync(ThreadOwner::Nobody, None, &[]) });
     let live = test.live();
     let line = live.lines().find(|line| line.contains("in the background")).expect("a line");
     assert!(
@@ -77,7 +77,7 @@ fn a_line_above_the_prompt_names_the_commands_in_the_background() {
         "{live}"
     );
     assert!(!line.contains('\x1b') && line.ends_with('…'), "{line:?}");
-    tell(&mut test, sync(Driver::Nobody, None, &[]));
+    tell(&mut test, sync(ThreadOwner::Nobody, None, &[]));
     assert!(!test.live().contains("in the background"), "{}", test.live());
 }
 
@@ -156,7 +156,7 @@ fn what_is_being_written_stays_when_the_run_goes_on_here() {
 #[test]
 fn who_looks_on_says_things_through_the_queue_and_stops_nothing() {
     let mut test = TestApp::new(100, 30);
-    tell(&mut test, sync(Driver::Other(77), Some(run("r", RunStatus::Running, None)), &[]));
+    tell(&mut test, sync(ThreadOwner::Other(77), Some(run("r", RunStatus::Running, None)), &[]));
     assert!(test.live().contains("running in process 77"), "{}", test.live());
     assert!(!test.live().contains("interrupts"), "{}", test.live());
     test.keys("hello<enter>");
@@ -173,7 +173,7 @@ fn who_looks_on_says_things_through_the_queue_and_stops_nothing() {
     test.keys("<esc>");
     assert!(test.cmds.is_empty() && test.live().contains("process 77 runs this"), "{}", test.live());
     // It began where the run was awake: the queue is empty, and the message comes as one of the conversation.
-    tell(&mut test, sync(Driver::Other(77), Some(run("r2", RunStatus::Running, None)), &[]));
+    tell(&mut test, sync(ThreadOwner::Other(77), Some(run("r2", RunStatus::Running, None)), &[]));
     assert!(!test.live().contains("queued"), "{}", test.live());
     test.cmds.clear();
     test.keys("<ctrl-c><ctrl-c>");
@@ -183,11 +183,14 @@ fn who_looks_on_says_things_through_the_queue_and_stops_nothing() {
 #[test]
 fn the_end_of_a_run_elsewhere_is_told_once_and_hands_back_what_was_queued_here() {
     let mut test = TestApp::new(100, 30);
-    tell(&mut test, sync(Driver::Other(77), Some(run("r", RunStatus::Running, None)), &[]));
+    tell(&mut test, sync(ThreadOwner::Other(77), Some(run("r", RunStatus::Running, None)), &[]));
     test.send(Msg::Thread(ThreadMsg::Enqueued(UserInput::text("hello"), Ok(queued(3, "hello")))));
     let end = || {
-        let mut end =
-            sync(Driver::Nobody, Some(run("r", RunStatus::Done, Some(TerminationReason::Cancelled))), &[]);
+        let mut end = sync(
+            ThreadOwner::Nobody,
+            Some(run("r", RunStatus::Done, Some(TerminationReason::Cancelled))),
+            &[],
+        );
         end.queued = vec![queued(3, "hello"), queued(4, "from elsewhere")];
         end
     };
@@ -258,10 +261,10 @@ fn a_conversation_that_was_taken_over_is_opened_anew() {
     test.send(Msg::Thread(ThreadMsg::Lost("t".into())));
     assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Open(Some("t".into())))]);
     // What is told meanwhile is for the conversation as it will be.
-    tell(&mut test, sync(Driver::Other(9), Some(run("r", RunStatus::Running, None)), &["a"]));
+    tell(&mut test, sync(ThreadOwner::Other(9), Some(run("r", RunStatus::Running, None)), &["a"]));
     assert!(!is_shown(&test, "a"));
     test.send(Msg::Thread(ThreadMsg::Opened(Ok(Box::new(opened(Vec::new()))))));
     assert!(is_shown(&test, "a"));
-    assert_eq!(test.app.driver, Driver::Other(9));
+    assert_eq!(test.app.driver, ThreadOwner::Other(9));
     assert!(test.screen().contains("another process took over this conversation"), "{}", test.screen());
 }

@@ -11,7 +11,7 @@ use super::super::super::diff::{Patch, Show};
 use super::super::super::status::short_path;
 use super::super::super::theme::{Role, Theme};
 use super::super::super::wrap::{Wrap, truncate};
-use super::super::Picture;
+use super::super::Rendered;
 use super::super::entry::indented;
 use aye_core::contract::display::{visible, visible_line};
 use aye_core::contract::judgement::Ruling;
@@ -36,7 +36,7 @@ pub(super) fn rows(text: &Composer, inner: u16, theme: &Theme) -> Vec<Line<'stat
 }
 
 /// The rows around the caret that there is room for, and the caret.
-pub(super) fn writing(text: &Composer, inner: u16, room: usize, theme: &Theme) -> Picture {
+pub(super) fn writing(text: &Composer, inner: u16, room: usize, theme: &Theme) -> Rendered {
     let all = rows(text, inner, theme);
     let places = layout::rows(text.text(), inner.saturating_sub(LEAD + 1).max(1));
     let (row, column) = layout::position(text.text(), &places, text.caret());
@@ -44,7 +44,7 @@ pub(super) fn writing(text: &Composer, inner: u16, room: usize, theme: &Theme) -
     let lines: Vec<_> = all.into_iter().skip(first).take(room).collect();
     let x = (column as u16 + LEAD).min(inner.saturating_sub(1));
     let caret = (row - first < lines.len()).then(|| Position::new(x, (row - first) as u16));
-    Picture { lines, caret, ..Picture::default() }
+    Rendered { lines, caret, ..Rendered::default() }
 }
 
 /// The lines of a file at which a hunk starts, one for each place where it is replaced.

@@ -6,17 +6,17 @@ use ratatui::text::{Line, Span};
 
 use super::super::super::app::App;
 use super::super::super::approval::grant::Writing;
-use super::super::super::approval::{Batch, Card, CardKind, Stage};
+use super::super::super::approval::{Batch, Card, CardKind, CardStage};
 use super::super::super::composer::Composer;
-use super::super::super::keymap::{Action, Place};
+use super::super::super::keymap::{Action, KeyContext};
 use super::super::super::theme::{Role, Theme};
 use super::super::super::wrap::{Wrap, truncate, width};
-use super::super::Picture;
+use super::super::Rendered;
 use super::super::target::{self, Hint};
 use aye_core::contract::display::visible_line;
 
 /// A key as it is written on a card, what it does, and what a click on it presses.
-struct Entry {
+struct KeyHint {
     key: String,
     what: String,
     keys: Vec<KeyEvent>,
@@ -24,24 +24,24 @@ struct Entry {
     number: Option<usize>,
 }
 
-impl Entry {
+impl KeyHint {
     /// Something that is told and cannot be pressed.
-    fn told(key: impl Into<String>, what: &str) -> Entry {
-        Entry { key: key.into(), what: what.to_owned(), keys: Vec::new(), number: None }
+    fn told(key: impl Into<String>, what: &str) -> KeyHint {
+        KeyHint { key: key.into(), what: what.to_owned(), keys: Vec::new(), number: None }
     }
 
-    fn bound(chord: &str, key: Option<KeyEvent>, what: &str) -> Entry {
+    fn bound(chord: &str, key: Option<KeyEvent>, what: &str) -> KeyHint {
         let keys = key.into_iter().collect();
-        Entry { key: format!("[{chord}]"), what: what.to_owned(), keys, number: None }
+        KeyHint { key: format!("[{chord}]"), what: what.to_owned(), keys, number: None }
     }
 
-    fn arrows(shown: &str, codes: [KeyCode; 2], what: &str) -> Entry {
+    fn arrows(shown: &str, codes: [KeyCode; 2], what: &str) -> KeyHint {
         let keys = codes.into_iter().map(KeyEvent::from).collect();
-        Entry { key: format!("[{shown}]"), what: what.to_owned(), keys, number: None }
+        KeyHint { key: format!("[{shown}]"), what: what.to_owned(), keys, number: None }
     }
 
-    fn up_down(what: &str) -> Entry {
-        Entry::arrows("↑↓", [KeyCode::Up, KeyCode::Down], what)
+    fn up_down(what: &str) -> KeyHint {
+        KeyHint::arrows("↑↓", [KeyCode::Up, KeyCode::Down], what)
     }
 }
 
@@ -62,17 +62,17 @@ pub(super) fn foot(
     theme: &Theme,
     has_focus: bool,
     size: FootSize,
-) -> Picture {
-    let mut picture = Picture::default();
+) -> Rendered {
+    let mut picture = Rendered::default();
     if let Some(problem) = &card.problem {
         picture.lines.extend(Wrap::words(inner).text(&visible_line(problem), theme.style(Role::Error)));
     }
     if let Some(line) = card.line() {
         let (label, is_secret) = card.surface.asks();
         let asks = match (&card.stage, card.form().and_then(|form| form.writing.as_ref())) {
-            (Stage::Reason(_), _) => "reason: ",
-            (Stage::Modify(_), _) => "change: ",
-            (Stage::Comment(_), _) => "comment: ",
+            (CardStage::Reason(_), _) => "reason: ",
+            (CardStage::Modify(_), _) => "change: ",
+            (CardStage::Comment(_), _) => "comment: ",
             (_, Some(Writing::Pattern(_))) => "pattern: ",
             (_, Some(Writing::End(_))) => "expiry (a date, 2h, 7d, or a number of calls): ",
             _ if card.kind == CardKind::Form => &visible_line(&label),
@@ -88,7 +88,7 @@ pub(super) fn foot(
     }
     let mut spans: Vec<Span<'static>> = Vec::new();
     let mut hints = Vec::new();
-    for Entry { key, what, keys, number } in keys {
+    for KeyHint { key, what, keys, number } in keys {
         hints.push(Hint { text: format!("{key} {what}").trim().to_owned(), keys });
         if !spans.is_empty() {
             spans.push(Span::raw("  "));
@@ -109,15 +109,15 @@ pub(super) fn foot(
         spans.push(Span::styled(format!("{gap}{}", what.replace(' ', "\u{a0}")), theme.style(words)));
     }
     let lines = Wrap::words(inner).line(&Line::from(spans));
-    let mut below: Picture = lines.into_iter().map(breakable).collect::<Vec<_>>().into();
+    let mut below: Rendered = lines.into_iter().map(breakable).collect::<Vec<_>>().into();
     below.targets = target::of_hints(&below.lines, &hints);
     picture.stack(below);
     picture
 }
 
 /// One answer in a row of its own.
-fn row(entry: Entry, card: &Card, inner: u16, theme: &Theme) -> Picture {
-    let Entry { key, what, keys, number } = entry;
+fn row(entry: KeyHint, card: &Card, inner: u16, theme: &Theme) -> Rendered {
+    let KeyHint { key, what, keys, number } = entry;
     let number = number.unwrap_or_default();
     let is_here = card.choice.is_some_and(|at| at + 1 == number);
     let (lead, style) = if is_here { ("▸", Role::Accent) } else { (" ", Role::Text) };
@@ -130,13 +130,13 @@ fn row(entry: Entry, card: &Card, inner: u16, theme: &Theme) -> Picture {
         Span::styled(rest, theme.style(style)),
     ];
     let hint = Hint { text, keys };
-    let mut picture: Picture = vec![Line::from(super::super::fit(spans, usize::from(inner)))].into();
+    let mut picture: Rendered = vec![Line::from(super::super::fit(spans, usize::from(inner)))].into();
     picture.targets = target::of_hints(&picture.lines, &[hint]);
     picture
 }
 
 /// The keys alone on one row, for a small terminal; the line that is being written goes before them.
-pub(super) fn short_foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_focus: bool) -> Picture {
+pub(super) fn short_foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_focus: bool) -> Rendered {
     if let Some(line) = card.line() {
         return written(line, "› ", card.surface.asks().1, inner, theme);
     }
@@ -144,7 +144,7 @@ pub(super) fn short_foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_
         return vec![Line::styled(truncate(&visible_line(problem), inner), theme.style(Role::Error))].into();
     }
     let here = card.choice.map(|at| at + 1);
-    let hint = |entry: Entry| {
+    let hint = |entry: KeyHint| {
         let mark = if entry.number.is_some() && entry.number == here { "▸" } else { "" };
         let key =
             if entry.key.is_empty() { format!("[{}]", entry.number.unwrap_or_default()) } else { entry.key };
@@ -153,7 +153,7 @@ pub(super) fn short_foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_
     let hints: Vec<Hint> = keys(card, app, has_focus).into_iter().map(hint).collect();
     let shown: Vec<&str> = hints.iter().map(|hint| hint.text.as_str()).collect();
     let style = theme.style(if has_focus { Role::Key } else { Role::Dim });
-    let mut picture: Picture = vec![Line::styled(truncate(&shown.join(" "), inner), style)].into();
+    let mut picture: Rendered = vec![Line::styled(truncate(&shown.join(" "), inner), style)].into();
     picture.targets = target::of_hints(&picture.lines, &hints);
     picture
 }
@@ -166,7 +166,7 @@ fn breakable(line: Line<'static>) -> Line<'static> {
 }
 
 /// The answers that have a number.
-fn answers(card: &Card, app: &App) -> Vec<Entry> {
+fn answers(card: &Card, app: &App) -> Vec<KeyHint> {
     let entry = |(at, action): (usize, &Action)| {
         let what = match action {
             Action::Allow if card.kind == CardKind::Plan => "go ahead",
@@ -183,15 +183,15 @@ fn answers(card: &Card, app: &App) -> Vec<Entry> {
             Action::MarkDone => "mark as done",
             _ => "skip",
         };
-        let chord = app.keymap.chord_of(Place::Card, *action);
+        let chord = app.keymap.chord_of(KeyContext::Card, *action);
         let number = at + 1;
         if card.is_own() {
             let digit = KeyCode::Char(char::from(b'0' + number.min(9) as u8));
             let keys = vec![KeyEvent::from(digit)];
-            return Entry { key: String::new(), what: what.to_owned(), keys, number: Some(number) };
+            return KeyHint { key: String::new(), what: what.to_owned(), keys, number: Some(number) };
         }
-        let entry = Entry::bound(&chord, app.keymap.key_of(Place::Card, *action), what);
-        Entry { number: Some(number), ..entry }
+        let entry = KeyHint::bound(&chord, app.keymap.key_of(KeyContext::Card, *action), what);
+        KeyHint { number: Some(number), ..entry }
     };
     card.choices().iter().enumerate().map(entry).collect()
 }
@@ -202,52 +202,52 @@ pub(in crate::view) fn answer_at(card: &Card, app: &App, at: usize) -> Option<St
 }
 
 /// The key that lets a sandboxed command out.
-fn outside(key: &dyn Fn(Action, &str) -> Entry, card: &Card) -> Option<Entry> {
+fn outside(key: &dyn Fn(Action, &str) -> KeyHint, card: &Card) -> Option<KeyHint> {
     card.is_sandboxed().then(|| key(Action::AllowOutside, "allow outside the sandbox"))
 }
 
-fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<Entry> {
-    let of = |place: Place, action: Action, what: &str| {
-        Entry::bound(&app.keymap.chord_of(place, action), app.keymap.key_of(place, action), what)
+fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<KeyHint> {
+    let of = |place: KeyContext, action: Action, what: &str| {
+        KeyHint::bound(&app.keymap.chord_of(place, action), app.keymap.key_of(place, action), what)
     };
-    let key = |action: Action, what: &str| of(Place::Card, action, what);
-    let esc = |what: &str| of(Place::Composer, Action::Interrupt, what);
+    let key = |action: Action, what: &str| of(KeyContext::Card, action, what);
+    let esc = |what: &str| of(KeyContext::Composer, Action::Interrupt, what);
     let enter = |what: &str| key(Action::Accept, what);
     if let Some((which, ids)) = &app.cards.batch {
         let yes = match which {
             Batch::AllowReads => key(Action::AllowReads, &format!("allow these {}", ids.len())),
             Batch::DenyRest => key(Action::DenyRest, &format!("deny these {}", ids.len())),
         };
-        return vec![yes, Entry::told("[any other key]", "back")];
+        return vec![yes, KeyHint::told("[any other key]", "back")];
     }
     let stop = |what: &str| key(Action::Stop, if card.elsewhere.is_some() { "dismiss" } else { what });
     let mut keys = match &card.stage {
-        Stage::Stopping => return vec![Entry::told("stopping…", "")],
-        Stage::Deciding(word) => return vec![Entry::told(format!("{word}…"), "")],
-        Stage::Reason(_) => vec![enter("deny, with or without a reason"), esc("back")],
-        Stage::Modify(_) => vec![enter("request changes; the call does not run"), esc("back")],
-        Stage::Comment(_) => vec![enter("add the comment"), esc("back")],
-        Stage::Edit(_) => {
-            vec![enter("review"), of(Place::Composer, Action::Newline, "new line"), esc("back")]
+        CardStage::Stopping => return vec![KeyHint::told("stopping…", "")],
+        CardStage::Deciding(word) => return vec![KeyHint::told(format!("{word}…"), "")],
+        CardStage::Reason(_) => vec![enter("deny, with or without a reason"), esc("back")],
+        CardStage::Modify(_) => vec![enter("request changes; the call does not run"), esc("back")],
+        CardStage::Comment(_) => vec![enter("add the comment"), esc("back")],
+        CardStage::Edit(_) => {
+            vec![enter("review"), of(KeyContext::Composer, Action::Newline, "new line"), esc("back")]
         }
-        Stage::Hunks(_) => vec![
+        CardStage::Hunks(_) => vec![
             key(Action::Toggle, "keep or drop"),
-            Entry::up_down("which"),
+            KeyHint::up_down("which"),
             enter("use the kept hunks"),
             esc("back"),
         ],
-        Stage::Away => return vec![Entry::told("in your editor…", "")],
-        Stage::Grant(form) if form.writing.is_some() => vec![enter("use"), esc("back")],
-        Stage::Grant(_) => vec![
+        CardStage::Away => return vec![KeyHint::told("in your editor…", "")],
+        CardStage::Grant(form) if form.writing.is_some() => vec![enter("use"), esc("back")],
+        CardStage::Grant(_) => vec![
             enter("grant and allow"),
-            Entry::up_down("rule"),
-            Entry::arrows("←→", [KeyCode::Left, KeyCode::Right], "scope"),
+            KeyHint::up_down("rule"),
+            KeyHint::arrows("←→", [KeyCode::Left, KeyCode::Right], "scope"),
             key(Action::GrantEnd, "expiry"),
             key(Action::GrantUntil, "custom expiry"),
             key(Action::EditCall, "edit the rule"),
             esc("back"),
         ],
-        Stage::Open => match card.kind {
+        CardStage::Open => match card.kind {
             CardKind::Permission if card.edit.is_some() => {
                 let mut keys = answers(card, app);
                 keys.extend(outside(&key, card));
@@ -278,7 +278,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<Entry> {
             }
             CardKind::Form if card.surface.line().is_some() => vec![enter("keep"), esc("back")],
             CardKind::Form => vec![
-                Entry::up_down("fields and buttons"),
+                KeyHint::up_down("fields and buttons"),
                 enter("edit, tick or press"),
                 key(Action::Skip, "skip"),
                 stop("stop"),
@@ -287,7 +287,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<Entry> {
             CardKind::Ask => {
                 let mut keys = vec![enter(if card.ask.choices().is_empty() { "write" } else { "answer" })];
                 if !card.ask.choices().is_empty() {
-                    keys.push(Entry::up_down("choose"));
+                    keys.push(KeyHint::up_down("choose"));
                 }
                 if card.ask.is_multi() {
                     keys.push(key(Action::Toggle, "tick"));
@@ -303,8 +303,8 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<Entry> {
         for entry in &mut keys {
             entry.keys.clear();
         }
-        keys.insert(0, of(Place::Composer, Action::FocusCard, "to answer:"));
-    } else if app.cards.open.len() > 1 && matches!(card.stage, Stage::Open) {
+        keys.insert(0, of(KeyContext::Composer, Action::FocusCard, "to answer:"));
+    } else if app.cards.open.len() > 1 && matches!(card.stage, CardStage::Open) {
         keys.push(key(Action::NextCard, "next"));
         let (reads, rest) = (app.batch_count(Batch::AllowReads), app.batch_count(Batch::DenyRest));
         if reads > 0 {
@@ -319,7 +319,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<Entry> {
 }
 
 /// One line that is being written; its end stays in sight.
-fn written(line: &Composer, asks: &str, is_secret: bool, inner: u16, theme: &Theme) -> Picture {
+fn written(line: &Composer, asks: &str, is_secret: bool, inner: u16, theme: &Theme) -> Rendered {
     let shown = |text: &str| {
         if is_secret { "•".repeat(text.chars().count()) } else { visible_line(text).into_owned() }
     };
@@ -336,5 +336,9 @@ fn written(line: &Composer, asks: &str, is_secret: bool, inner: u16, theme: &The
         Span::styled(asks.to_owned(), theme.style(Role::Accent)),
         Span::styled(shown, theme.style(Role::Text)),
     ];
-    Picture { lines: vec![Line::from(spans)], caret: Some(Position::new(x as u16, 0)), ..Picture::default() }
+    Rendered {
+        lines: vec![Line::from(spans)],
+        caret: Some(Position::new(x as u16, 0)),
+        ..Rendered::default()
+    }
 }

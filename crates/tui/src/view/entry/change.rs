@@ -11,7 +11,7 @@ use super::super::super::diff::{Patch, Show};
 use super::super::super::highlight::Highlighter;
 use super::super::super::theme::{Role, Theme};
 use super::super::super::transcript::{ToolEntry, ToolState};
-use super::{DIFF_LINES, OUTPUT_INDENT, Page, folded, indented};
+use super::{DIFF_LINES, EntryLayout, OUTPUT_INDENT, folded, indented};
 use aye_core::contract::display::visible;
 
 /// Longer changes get no colours.
@@ -38,7 +38,7 @@ fn patch(tool: &ToolEntry) -> Option<(Patch, bool)> {
 }
 
 /// The lines of a change, at most so many of them.
-pub(super) fn change(tool: &ToolEntry, page: Page<'_>, most: usize) -> Option<Vec<Line<'static>>> {
+pub(super) fn change(tool: &ToolEntry, page: EntryLayout<'_>, most: usize) -> Option<Vec<Line<'static>>> {
     let (patch, numbers) = patch(tool)?;
     let width = page.width.saturating_sub(OUTPUT_INDENT).max(1);
     let show =

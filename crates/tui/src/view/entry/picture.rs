@@ -4,11 +4,11 @@
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 
-use super::super::super::graphics::Place;
-use super::super::super::image_cache::{SMALL, Shown};
+use super::super::super::graphics::ImagePlacement;
+use super::super::super::image_cache::{ImageState, SMALL};
 use super::super::super::theme::{Depth, Role};
 use super::super::super::wrap::Wrap;
-use super::{INDENT, OUTPUT_INDENT, Page};
+use super::{EntryLayout, INDENT, OUTPUT_INDENT};
 use aye_core::contract::display::visible_line;
 use aye_core::contract::image::{ImageRef, Pixels};
 
@@ -16,27 +16,27 @@ use aye_core::contract::image::{ImageRef, Pixels};
 const LARGE: (u16, u16) = (120, 40);
 
 /// The lines of a picture.
-pub(super) fn picture(image: &ImageRef, page: Page<'_>) -> Vec<Line<'static>> {
+pub(super) fn picture(image: &ImageRef, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let mut caption = image.caption();
     let (columns, rows) = if page.expanded { LARGE } else { SMALL };
     let columns = columns.min(page.width.saturating_sub(INDENT + 1));
     match (page.gallery.get(image), page.gallery.depth()) {
-        (Some(Shown::Here(pixels)), Some(depth)) => {
+        (Some(ImageState::Here(pixels)), Some(depth)) => {
             lines = half_blocks(pixels, (columns, rows), depth);
         }
-        (Some(Shown::Plate(drawn)), Some(depth)) => {
+        (Some(ImageState::Plate(drawn)), Some(depth)) => {
             lines = if page.is_final && page.gallery.can_draw(drawn, (columns, rows)) {
-                Place::of_plate(image, drawn).lines(INDENT)
+                ImagePlacement::of_plate(image, drawn).lines(INDENT)
             } else {
                 half_blocks(&drawn.small, (columns, rows), depth)
             };
         }
-        (Some(Shown::Packed(_)), _) => {
-            let place = Place::within(image, (columns, rows));
+        (Some(ImageState::Packed(_)), _) => {
+            let place = ImagePlacement::within(image, (columns, rows));
             lines = place.map(|place| place.lines(INDENT)).unwrap_or_default();
         }
-        (Some(Shown::Broken(why)), _) => caption = format!("{caption} ({why})"),
+        (Some(ImageState::Broken(why)), _) => caption = format!("{caption} ({why})"),
         _ => {}
     }
     let wrap = Wrap::words(page.width).indent(INDENT, OUTPUT_INDENT);

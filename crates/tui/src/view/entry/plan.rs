@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 use super::super::super::theme::Role;
 use super::super::super::transcript::{Todo, TodoState, ToolEntry};
 use super::super::super::wrap::{Wrap, truncate};
-use super::Page;
+use super::EntryLayout;
 use aye_core::contract::display::visible_line;
 
 fn look(state: TodoState) -> (&'static str, Role) {
@@ -17,7 +17,7 @@ fn look(state: TodoState) -> (&'static str, Role) {
 }
 
 /// What a call changed in the plan; all of it when nothing was planned before, or when it is done.
-pub(super) fn changed(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+pub(super) fn changed(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let plan = Todo::all(&tool.arguments);
     let is_over = plan.iter().all(|todo| todo.state == TodoState::Done);
     let mut lines = Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn changed(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
 }
 
 /// The plan in at most so many rows: what is being done and what comes next stays longest.
-pub(in crate::view) fn pinned(plan: &[Todo], most: usize, page: Page<'_>) -> Vec<Line<'static>> {
+pub(in crate::view) fn pinned(plan: &[Todo], most: usize, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     if plan.is_empty() || most == 0 {
         return Vec::new();
     }

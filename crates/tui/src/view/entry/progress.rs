@@ -3,13 +3,13 @@
 use ratatui::text::{Line, Span};
 
 use super::super::super::theme::Role;
-use super::super::super::transcript::Progress;
+use super::super::super::transcript::ToolProgress;
 use super::super::fit;
-use super::Page;
+use super::EntryLayout;
 use aye_core::contract::display::visible_line;
 
 /// A bar when there is a part, the count, and the words.
-pub(super) fn progress(progress: &Progress, page: Page<'_>) -> Line<'static> {
+pub(super) fn progress(progress: &ToolProgress, page: EntryLayout<'_>) -> Line<'static> {
     let style = |role| page.theme.style(role);
     let mut spans = vec![Span::raw("    ")];
     let mut words = Vec::new();

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::super::super::status::duration;
 use super::super::super::theme::Role;
 use super::super::super::transcript::{Entry, EntryKind, ToolEntry, ToolState};
-use super::{Page, head_line, summary};
+use super::{EntryLayout, head_line, summary};
 use aye_core::contract::display::visible_line;
 
 /// Whether a tool only looks.
@@ -73,7 +73,7 @@ pub(super) fn found(tool: &ToolEntry) -> Option<String> {
 }
 
 /// Several such calls on one line: how many of each kind, and what they looked at.
-pub(in crate::view) fn group(entries: &[Entry], page: Page<'_>) -> Vec<Line<'static>> {
+pub(in crate::view) fn group(entries: &[Entry], page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let tools: Vec<&ToolEntry> = entries
         .iter()
         .filter_map(|entry| match &entry.kind {

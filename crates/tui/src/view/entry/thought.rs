@@ -7,7 +7,7 @@ use super::super::super::status::duration;
 use super::super::super::theme::Role;
 use super::super::super::transcript::Entry;
 use super::super::super::wrap::Wrap;
-use super::{INDENT, Page};
+use super::{EntryLayout, INDENT};
 use aye_core::contract::display::visible;
 
 /// Thoughts that are complete are folded when they are longer.
@@ -22,7 +22,7 @@ pub(crate) fn is_long_thought(text: &str) -> bool {
 }
 
 /// Complete thoughts: short ones as they are, longer ones as one line, with how long they took.
-pub(in crate::view) fn thought(text: &str, entry: &Entry, page: Page<'_>) -> Vec<Line<'static>> {
+pub(in crate::view) fn thought(text: &str, entry: &Entry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let style = page.theme.style(Role::Thinking);
     let time = entry.took.filter(|took| *took >= MOMENT_MS).map(duration);
     let text = text.trim();
