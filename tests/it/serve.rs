@@ -54,6 +54,24 @@ fn a_question_is_answered_from_afar_and_its_call_runs_once() {
 }
 
 #[test]
+fn a_conversation_is_cancelled_once() {
+    let llm = asks();
+    let home = Home::with(&llm);
+    let server = Server::start(&home, &[]);
+    let thread = waiting(&server);
+    let cancel = || server.post(&format!("/v1/threads/{thread}/cancel"), &json!({})).json();
+    assert_eq!(cancel(), json!({ "cancel_requested": true }));
+    // A driver that is about to leave may get the first one, and then the run keeps waiting.
+    until("the end", || {
+        cancel();
+        done(&server, &thread)
+    });
+    until("a conversation without a run", || cancel() == json!({ "cancel_requested": false }));
+    assert_eq!(home.read("log.txt"), "");
+    server.stop();
+}
+
+#[test]
 fn a_killed_server_loses_no_question_and_a_click_counts_once() {
     let llm = asks();
     let home = Home::with(&llm);

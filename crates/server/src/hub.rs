@@ -387,11 +387,7 @@ impl Hub {
             return Ok(true);
         }
         let sink = self.channels.sink(&thread.id, self.store());
-        match workshop.runtime().cancel_waiting(&thread.id, sink).await {
-            Ok(_) => Ok(true),
-            Err(RuntimeError::NothingToResume { .. }) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        Ok(workshop.runtime().cancel_waiting(&thread.id, sink).await?)
     }
 
     /// Waits until nothing runs here any more, at most 30 seconds. What waits keeps waiting, and a run that is still
