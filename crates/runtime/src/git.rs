@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// More than this no small file of a repository holds.
+/// The largest other file of a repository that is read, in bytes.
 const MAX_SMALL: u64 = 8 << 10;
-/// More packed names than this are not read.
+/// The largest `packed-refs` file that is read, in bytes.
 const MAX_PACKED: u64 = 16 << 20;
 /// A name that stands for another name, at most so often.
 const MAX_LINKS: usize = 5;

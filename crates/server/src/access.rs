@@ -33,7 +33,7 @@ pub enum TokenScope {
     Chat,
     /// Answer questions.
     Decide,
-    /// Delete conversations; see numbers about the server.
+    /// Delete conversations.
     Admin,
 }
 

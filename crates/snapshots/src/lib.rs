@@ -119,12 +119,12 @@ struct Inner {
     /// How many wait for a snapshot: a look in advance ends, and theirs goes on from there.
     waiting: AtomicUsize,
     has_made_room: AtomicBool,
-    told: Mutex<NotifiedThreads>,
+    told: Mutex<TroubleNotifier>,
 }
 
 /// Who is told once why files are not kept.
 #[derive(Default)]
-struct NotifiedThreads {
+struct TroubleNotifier {
     by: Option<Box<dyn Fn(String) + Send>>,
     last: String,
 }

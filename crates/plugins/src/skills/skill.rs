@@ -52,7 +52,7 @@ pub enum SkillError {
         /// What was asked for.
         path: String,
     },
-    /// The file is no longer what it was when it was found.
+    /// The file cannot be used: it changed since it was found, or a built-in skill is invalid.
     #[error("{issue}")]
     Broken {
         /// What is wrong with it.
