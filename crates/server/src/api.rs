@@ -370,35 +370,31 @@ impl<T: Gives> Gives for Result<T, ApiError> {
     }
 }
 
-/// Something that was made: 201.
-pub(super) struct Created<T>(pub(super) T);
+macro_rules! with_status {
+    ($($(#[$doc:meta])* $name:ident = $status:ident, $word:literal;)*) => {$(
+        $(#[$doc])*
+        pub(super) struct $name<T>(pub(super) T);
 
-impl<T: Serialize> IntoResponse for Created<T> {
-    fn into_response(self) -> Response {
-        (StatusCode::CREATED, Json(self.0)).into_response()
-    }
+        impl<T: Serialize> IntoResponse for $name<T> {
+            fn into_response(self) -> Response {
+                (StatusCode::$status, Json(self.0)).into_response()
+            }
+        }
+
+        impl<T: JsonSchema> Gives for $name<T> {
+            fn describe(sketch: &mut Sketch<'_>) {
+                sketch.gives::<T>(StatusCode::$status.as_u16(), $word);
+            }
+        }
+    )*};
 }
 
-impl<T: JsonSchema> Gives for Created<T> {
-    fn describe(sketch: &mut Sketch<'_>) {
-        sketch.gives::<T>(201, "Made");
-    }
-}
-
-/// Something that goes on behind the answer: 202.
-pub(super) struct Accepted<T>(pub(super) T);
-
-impl<T: Serialize> IntoResponse for Accepted<T> {
-    fn into_response(self) -> Response {
-        (StatusCode::ACCEPTED, Json(self.0)).into_response()
-    }
-}
-
-impl<T: JsonSchema> Gives for Accepted<T> {
-    fn describe(sketch: &mut Sketch<'_>) {
-        sketch.gives::<T>(202, "Accepted");
-    }
-}
+with_status!(
+    /// Something that was made: 201.
+    Created = CREATED, "Made";
+    /// Something that goes on behind the answer: 202.
+    Accepted = ACCEPTED, "Accepted";
+);
 
 /// Nothing to say: 204.
 pub(super) struct Nothing;
