@@ -9,6 +9,7 @@ use crate::snapshots::SnapshotError;
 use crate::tools::NotConfined;
 
 use super::Failure;
+use super::git::GitError;
 
 /// Why something was not done. Only the last one has words of its own; the others have those of the part that failed.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +26,9 @@ pub(crate) enum AppError {
     /// An MCP server did not do it.
     #[error(transparent)]
     Server(#[from] McpServerError),
+    /// Git did not answer.
+    #[error(transparent)]
+    Git(#[from] GitError),
     /// The kernel cannot keep a program to its profile.
     #[error(transparent)]
     NotConfined(#[from] NotConfined),

@@ -22,7 +22,7 @@ use super::foundation::Foundation;
 use crate::contract::snapshot::{ChangedFile, Changes, FileChange, FileChangeKind};
 use crate::contract::tool::FilePreview;
 use crate::plugins::permission::{AskGit, GitChange, NamesInHistory};
-use crate::tools::exec::{GIT_SETTINGS, GIT_VARIABLES, harmless};
+use crate::tools::exec::{GIT_SETTINGS, GIT_VARIABLES, GitGuardError, harmless};
 
 /// Everything takes no longer.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -52,6 +52,38 @@ struct Git {
     settings: Vec<(OsString, OsString)>,
 }
 
+/// Why git did not answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GitError {
+    /// No folder of PATH outside of the project has it.
+    #[error("git is not in PATH")]
+    NotFound,
+    /// It cannot be started.
+    #[error("git did not start: {0}")]
+    NotStarted(std::io::Error),
+    /// It took too long.
+    #[error("git was stopped after {} s", LIMIT.as_secs())]
+    Slow,
+    /// It wrote more bytes than this.
+    #[error("git wrote more than {} MiB", .0 >> 20)]
+    TooMuch(usize),
+    /// Another folder is the root for it.
+    #[error("git takes another folder for the root")]
+    OtherRoot,
+    /// It failed with these words.
+    #[error("{0}")]
+    Said(String),
+    /// Its settings cannot be made harmless.
+    #[error(transparent)]
+    Guard(#[from] GitGuardError),
+    /// What it writes cannot be read.
+    #[error(transparent)]
+    Read(#[from] std::io::Error),
+    /// Comparing panicked.
+    #[error(transparent)]
+    Panicked(#[from] tokio::task::JoinError),
+}
+
 /// What git said, and whether it went well.
 struct GitOutput {
     is_ok: bool,
@@ -60,7 +92,7 @@ struct GitOutput {
 }
 
 impl Git {
-    fn of(foundation: &Foundation) -> Result<Git, String> {
+    fn of(foundation: &Foundation) -> Result<Git, GitError> {
         let mut env = super::app_context::tool_env(foundation).child_env(None::<(&str, &str)>);
         let path = env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
         // A folder of the project in PATH would be as good as a hook.
@@ -68,7 +100,7 @@ impl Git {
             .filter(|dir| dir.is_absolute() && !dir.starts_with(&foundation.workspace.root))
             .map(|dir| dir.join("git"))
             .find(|path| path.is_file())
-            .ok_or("git is not in PATH")?;
+            .ok_or(GitError::NotFound)?;
         env.retain(|name, _| !name.as_bytes().starts_with(b"GIT_"));
         let own = [
             ("GIT_TERMINAL_PROMPT", "0"),
@@ -83,7 +115,7 @@ impl Git {
         Ok(Git { program, root: foundation.workspace.root.clone(), env, settings })
     }
 
-    async fn ask(&self, args: &[&str], input: &[u8], most: usize) -> Result<GitOutput, String> {
+    async fn ask(&self, args: &[&str], input: &[u8], most: usize) -> Result<GitOutput, GitError> {
         let mut command = Command::new(&self.program);
         command.arg("--no-pager").args(args).current_dir(&self.root);
         command.env_clear().envs(&self.env).env("GIT_CONFIG_COUNT", self.settings.len().to_string());
@@ -92,7 +124,7 @@ impl Git {
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0).kill_on_drop(true);
-        let mut child = command.spawn().map_err(|error| format!("git did not start: {error}"))?;
+        let mut child = command.spawn().map_err(GitError::NotStarted)?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let write = async {
             if let Some(mut stdin) = stdin {
@@ -103,13 +135,9 @@ impl Git {
         let read = async {
             let mut out = Vec::new();
             if let Some(stdout) = stdout {
-                stdout
-                    .take(most as u64 + 1)
-                    .read_to_end(&mut out)
-                    .await
-                    .map_err(|error| error.to_string())?;
+                stdout.take(most as u64 + 1).read_to_end(&mut out).await?;
             }
-            Ok::<_, String>(out)
+            Ok::<_, std::io::Error>(out)
         };
         let complain = async {
             let mut words = Vec::new();
@@ -121,22 +149,22 @@ impl Git {
         let ((), out, words) = tokio::join!(write, read, complain);
         let out = out?;
         if out.len() > most {
-            return Err(format!("git wrote more than {} MiB", most >> 20));
+            return Err(GitError::TooMuch(most));
         }
-        let status = child.wait().await.map_err(|error| error.to_string())?;
+        let status = child.wait().await?;
         Ok(GitOutput { is_ok: status.success(), out, words })
     }
 
     /// The same where anything but success is an error.
-    async fn list(&self, args: &[&str], input: &[u8], most: usize) -> Result<Vec<u8>, String> {
+    async fn list(&self, args: &[&str], input: &[u8], most: usize) -> Result<Vec<u8>, GitError> {
         let told = self.ask(args, input, most).await?;
-        if told.is_ok { Ok(told.out) } else { Err(why(&told.words)) }
+        if told.is_ok { Ok(told.out) } else { Err(GitError::Said(why(&told.words))) }
     }
 
     /// Filters of any name do nothing from now on.
-    async fn without_filters(&mut self) -> Result<(), String> {
+    async fn without_filters(&mut self) -> Result<(), GitError> {
         let told = self.ask(&["config", "-z", "--name-only", "--list"], b"", MAX_LIST).await?;
-        self.settings.extend(harmless(&told.out).map_err(|error| error.to_string())?);
+        self.settings.extend(harmless(&told.out)?);
         Ok(())
     }
 }
@@ -193,14 +221,14 @@ impl Git {
     }
 
     /// Adds the files of commits that were not looked at.
-    async fn list_history(&self, known: &mut KnownHistory) -> Result<(), String> {
+    async fn list_history(&self, known: &mut KnownHistory) -> Result<(), GitError> {
         let top = self.ask(&["rev-parse", "--show-toplevel"], b"", MAX_WORDS).await?;
         if !top.is_ok && top.words.contains("not a git repository") {
             return Ok(());
         }
         // The names are relative to the folder that git takes for the root.
         if Path::new(OsStr::from_bytes(top.out.trim_ascii_end())) != self.root {
-            return Err("git takes another folder for the root".to_owned());
+            return Err(GitError::OtherRoot);
         }
         let all = ["rev-list", "--no-walk=unsorted", "--all", "--reflog"];
         let head = self.ask(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], b"", MAX_WORDS).await?;
@@ -285,12 +313,12 @@ pub(super) async fn first_commit(foundation: &Foundation) -> Option<String> {
 }
 
 /// What differs from the last commit, in files whose path holds this.
-pub(super) async fn changes(foundation: &Foundation, wanted: &str) -> Result<Changes, String> {
+pub(super) async fn changes(foundation: &Foundation, wanted: &str) -> Result<Changes, GitError> {
     let found = tokio::time::timeout(LIMIT, find(foundation, wanted)).await;
-    found.map_err(|_| format!("git was stopped after {} s", LIMIT.as_secs()))?
+    found.map_err(|_| GitError::Slow)?
 }
 
-async fn find(foundation: &Foundation, wanted: &str) -> Result<Changes, String> {
+async fn find(foundation: &Foundation, wanted: &str) -> Result<Changes, GitError> {
     let mut git = Git::of(foundation)?;
     git.list(&["rev-parse", "--show-prefix"], b"", MAX_WORDS).await?;
     git.without_filters().await?;
@@ -318,16 +346,14 @@ async fn find(foundation: &Foundation, wanted: &str) -> Result<Changes, String> 
     files.retain(|path, _| String::from_utf8_lossy(path).contains(wanted));
     let before = texts(&git, files.values().flatten().take(LOOKED_AT)).await?;
     let root = git.root;
-    tokio::task::spawn_blocking(move || compare(&root, files, &before, notes))
-        .await
-        .map_err(|e| e.to_string())
+    Ok(tokio::task::spawn_blocking(move || compare(&root, files, &before, notes)).await?)
 }
 
 /// What stood in files, by its id; `None`: it is no text, or too long to show.
 async fn texts(
     git: &Git,
     ids: impl Iterator<Item = &String>,
-) -> Result<BTreeMap<String, Option<Vec<u8>>>, String> {
+) -> Result<BTreeMap<String, Option<Vec<u8>>>, GitError> {
     let mut list: Vec<&str> = ids.map(String::as_str).collect();
     list.sort_unstable();
     list.dedup();
