@@ -638,7 +638,7 @@ mod tests {
             for (name, node) in fields {
                 match node {
                     SchemaNode::Leaf(leaf) | SchemaNode::Each(leaf) => {
-                        assert!(!leaf.doc.is_empty(), "{name}")
+                        assert!(!leaf.doc.is_empty(), "{name}");
                     }
                     SchemaNode::Table(fields) | SchemaNode::Named(fields) => check(fields),
                 }

@@ -138,7 +138,7 @@ impl App {
                 }
             }
             CardAction::Next if self.cards.at + 1 < self.cards.open.len() => {
-                self.show_card(self.cards.at + 1)
+                self.show_card(self.cards.at + 1);
             }
             CardAction::Next => {
                 self.focus = Focus::Composer;
