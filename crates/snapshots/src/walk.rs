@@ -10,16 +10,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
+use seen::{FileStamp, Folder, FolderRules, SeenFile, What};
 
 use super::SnapshotLimits;
 use super::error::SnapshotError;
 use super::tree::{self, Item, PathKind};
-use aye_store_sqlite::objects::{Hash, ObjectError, ObjectKind, Objects, PutPart, hash_of};
+use aye_store_sqlite::objects::{Hash, ObjectKind, Objects, hash_of};
+
+mod seen;
+
+pub(super) use seen::FolderScan;
 
 /// So many bytes are read before they are written: nobody else waits long for the database.
 const BATCH: usize = 1 << 20;
@@ -33,211 +38,6 @@ const MAX_DEPTH: usize = 256;
 const CHECKERS: usize = 4;
 /// Fewer files than this are not worth a second thread.
 const FEW: usize = 2_000;
-
-/// The form of a written index: this byte is the first part, the files are in the others.
-const FORMAT: u8 = 3;
-/// A form whose files follow the byte in the only part.
-const FORMAT_OF_ONE_PART: u8 = 2;
-/// A part is written when it has as many bytes.
-const PART: usize = 128 << 10;
-
-/// What tells that a file is still the same one. Times are nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct FileStamp {
-    size: u64,
-    modified: i64,
-    changed: i64,
-    inode: u64,
-    mode: u32,
-}
-
-impl FileStamp {
-    fn of(about: &Stat) -> FileStamp {
-        let ns = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
-        FileStamp {
-            size: about.st_size.cast_unsigned(),
-            modified: ns(about.st_mtime, about.st_mtime_nsec.cast_signed()),
-            changed: ns(about.st_ctime, about.st_ctime_nsec.cast_signed()),
-            inode: about.st_ino,
-            mode: about.st_mode,
-        }
-    }
-
-    /// It may change again without its time telling.
-    fn is_racy(&self, limits: &SnapshotLimits) -> bool {
-        let settles = i64::try_from(limits.settles.as_nanos()).unwrap_or(i64::MAX);
-        now_ns().saturating_sub(self.modified.max(self.changed)) < settles
-    }
-
-    fn kind(&self) -> PathKind {
-        if self.mode & 0o111 == 0 { PathKind::File } else { PathKind::Program }
-    }
-}
-
-/// What is in a folder under one name.
-#[derive(Debug)]
-enum What {
-    /// A file; without a hash it was not read, or may have changed since without its time telling.
-    File {
-        stamp: FileStamp,
-        hash: Option<Hash>,
-    },
-    Link(Hash),
-    Folder(Box<Folder>),
-}
-
-#[derive(Debug)]
-struct Row {
-    name: Box<[u8]>,
-    what: What,
-}
-
-/// A folder as it was seen.
-#[derive(Debug, Default)]
-struct Folder {
-    /// Without one it has to be listed.
-    stamp: Option<FileStamp>,
-    rules: Option<Arc<Rules>>,
-    /// Sorted by name.
-    rows: Vec<Row>,
-    /// The name of its piece; `None` when nothing is in it, or it is not known.
-    hash: Option<Hash>,
-    /// The last look before which its files were found as they were: see [`check`].
-    same_in: AtomicU64,
-}
-
-/// What a folder itself says is ignored.
-#[derive(Debug)]
-struct Rules {
-    sources: [Option<FileStamp>; 2],
-    matcher: Gitignore,
-}
-
-/// What was seen of a folder.
-#[derive(Debug, Default)]
-pub(super) struct FolderScan {
-    top: Folder,
-    files: usize,
-    /// All files were looked at once.
-    is_complete: bool,
-    /// Counts looks.
-    looks: u64,
-}
-
-impl FolderScan {
-    /// How many files there were.
-    pub(super) fn len(&self) -> usize {
-        self.files
-    }
-
-    /// Forgets it: pieces that are named in it may be gone.
-    pub(super) fn clear(&mut self) {
-        *self = FolderScan::default();
-    }
-
-    /// Writes it in parts, for the next start of the program.
-    pub(super) fn write(&self, put: &mut PutPart<'_>) -> Result<(), ObjectError> {
-        put(&[FORMAT])?;
-        let mut bytes = Vec::with_capacity(PART + PART / 4);
-        self.top.write(&mut Vec::new(), &mut bytes, put)?;
-        if bytes.is_empty() { Ok(()) } else { put(&bytes) }
-    }
-
-    /// It from its parts; `None` when they are of another version or damaged: then all files are read.
-    pub(super) fn read_back(parts: Vec<Vec<u8>>) -> Option<FolderScan> {
-        let mut seen = FolderScan { is_complete: true, ..FolderScan::default() };
-        let mut parts = parts.into_iter();
-        match parts.next()?.split_first()? {
-            (&FORMAT, []) => {}
-            // Parts after it are of a program that was newer than the one that wrote this.
-            (&FORMAT_OF_ONE_PART, rest) => return seen.read_part(rest).map(|()| seen),
-            _ => return None,
-        }
-        for part in parts {
-            seen.read_part(&part)?;
-        }
-        Some(seen)
-    }
-
-    fn read_part(&mut self, mut rest: &[u8]) -> Option<()> {
-        while !rest.is_empty() {
-            let length = u32::from_le_bytes(take(&mut rest)?);
-            let (path, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-            rest = after;
-            let stamp = FileStamp {
-                size: u64::from_le_bytes(take(&mut rest)?),
-                modified: i64::from_le_bytes(take(&mut rest)?),
-                changed: i64::from_le_bytes(take(&mut rest)?),
-                inode: u64::from_le_bytes(take(&mut rest)?),
-                mode: u32::from_le_bytes(take(&mut rest)?),
-            };
-            self.top.put(path, What::File { stamp, hash: Some(take(&mut rest)?) });
-            self.files += 1;
-        }
-        Some(())
-    }
-}
-
-impl Folder {
-    fn write(
-        &self,
-        above: &mut Vec<u8>,
-        bytes: &mut Vec<u8>,
-        put: &mut PutPart<'_>,
-    ) -> Result<(), ObjectError> {
-        let length = above.len();
-        for Row { name, what } in &self.rows {
-            above.extend_from_slice(name);
-            match what {
-                What::File { stamp, hash: Some(hash) } => {
-                    bytes.extend_from_slice(&(above.len() as u32).to_le_bytes());
-                    bytes.extend_from_slice(above);
-                    bytes.extend_from_slice(&stamp.size.to_le_bytes());
-                    bytes.extend_from_slice(&stamp.modified.to_le_bytes());
-                    bytes.extend_from_slice(&stamp.changed.to_le_bytes());
-                    bytes.extend_from_slice(&stamp.inode.to_le_bytes());
-                    bytes.extend_from_slice(&stamp.mode.to_le_bytes());
-                    bytes.extend_from_slice(hash);
-                    if bytes.len() >= PART {
-                        put(bytes)?;
-                        bytes.clear();
-                    }
-                }
-                What::Folder(folder) => {
-                    above.push(b'/');
-                    folder.write(above, bytes, put)?;
-                }
-                What::File { hash: None, .. } | What::Link(_) => {}
-            }
-            above.truncate(length);
-        }
-        Ok(())
-    }
-
-    /// Puts what is at a path where it belongs; paths come in order.
-    fn put(&mut self, path: &[u8], what: What) {
-        let (name, below) = match path.iter().position(|b| *b == b'/') {
-            Some(at) => (&path[..at], Some(&path[at + 1..])),
-            None => (path, None),
-        };
-        let Some(below) = below else {
-            self.rows.push(Row { name: name.into(), what });
-            return;
-        };
-        if self.rows.last().is_none_or(|last| *last.name != *name) {
-            self.rows.push(Row { name: name.into(), what: What::Folder(Box::default()) });
-        }
-        if let Some(Row { what: What::Folder(folder), .. }) = self.rows.last_mut() {
-            folder.put(below, what);
-        }
-    }
-}
-
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (first, after) = rest.split_first_chunk::<N>()?;
-    *rest = after;
-    Some(*first)
-}
 
 /// The path below the folder, as the system has it.
 pub(super) fn path_of(relative: &[u8]) -> PathBuf {
@@ -321,7 +121,7 @@ fn check(place: &WalkContext<'_>, top: &OwnedFd, seen: &Folder, number: u64) {
 fn flatten<'a>(folder: &'a Folder, path: &mut Vec<u8>, folders: &mut Vec<(Vec<u8>, &'a Folder)>) {
     folders.push((path.clone(), folder));
     let length = path.len();
-    for Row { name, what } in &folder.rows {
+    for SeenFile { name, what } in &folder.rows {
         if let What::Folder(below) = what {
             path.extend_from_slice(name);
             path.push(b'/');
@@ -435,7 +235,7 @@ struct Eye<'a> {
     /// Where it looks, below the root; a folder ends in `/`.
     path: Vec<u8>,
     /// Those of the folders above, the nearest last.
-    rules: Vec<Arc<Rules>>,
+    rules: Vec<Arc<FolderRules>>,
     files: usize,
     total: u64,
     read: usize,
@@ -549,7 +349,7 @@ impl Eye<'_> {
     /// Gives a folder the name of what is in it; whether that is another one.
     fn name(&mut self, folder: &mut Folder) -> Result<bool, SnapshotError> {
         let mut bytes = Vec::new();
-        for Row { name, what } in &folder.rows {
+        for SeenFile { name, what } in &folder.rows {
             let (letter, hash) = match what {
                 What::File { stamp: FileStamp { mode: 0, .. }, .. } => continue,
                 What::File { stamp, hash: Some(hash) } => (tree::letter(stamp.kind()), *hash),
@@ -568,7 +368,7 @@ impl Eye<'_> {
         Ok(changed)
     }
 
-    fn row(&mut self, fd: &OwnedFd, row: &mut Row, is_new: bool) -> Result<State, End> {
+    fn row(&mut self, fd: &OwnedFd, row: &mut SeenFile, is_new: bool) -> Result<State, End> {
         match &mut row.what {
             What::Link(_) => {
                 self.count(0).map_err(End::Trouble)?;
@@ -709,7 +509,7 @@ impl Eye<'_> {
                     let Ok(target) = readlinkat(fd, &*name, Vec::new()) else { continue };
                     let hash = self.keep(ObjectKind::Bytes, target.into_bytes())?;
                     changed |= !matches!(known, Some(What::Link(before)) if before == hash);
-                    folder.rows.push(Row { name, what: What::Link(hash) });
+                    folder.rows.push(SeenFile { name, what: What::Link(hash) });
                     continue;
                 }
                 (kind, _) => {
@@ -722,7 +522,7 @@ impl Eye<'_> {
                 }
             };
             changed |= !was;
-            folder.rows.push(Row { name, what });
+            folder.rows.push(SeenFile { name, what });
         }
         Ok(changed || old.next().is_some())
     }
@@ -772,7 +572,7 @@ impl Eye<'_> {
             }
         }
         let matcher = builder.build().unwrap_or_else(|_| Gitignore::empty());
-        folder.rules = Some(Arc::new(Rules { sources, matcher }));
+        folder.rules = Some(Arc::new(FolderRules { sources, matcher }));
         true
     }
 }

@@ -7,6 +7,10 @@ use super::script::{awk, is_awk, sed};
 use super::unwrap::{self, SHELLS, is_assignment};
 use super::{Word, base_name, git};
 
+mod tables;
+
+use tables::{FLAGS, INTERPRETERS, PROGRAMMABLE, ProgramFlags, STATEFUL};
+
 /// A word that makes a command do more than its name says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RiskyWord {
@@ -34,345 +38,6 @@ impl RiskyWord {
         all || (self.through != usize::MAX && spelled > self.through)
     }
 }
-
-/// Flags of a program: which run something, which write, which short ones take a value.
-struct Flags {
-    names: &'static [&'static str],
-    runs_short: &'static str,
-    writes_short: &'static str,
-    valued_short: &'static str,
-    runs: &'static [&'static str],
-    writes: &'static [&'static str],
-    /// Long options that are themselves a beginning of a listed one, and harmless.
-    harmless: &'static [&'static str],
-}
-
-const NONE: Flags = Flags {
-    names: &[],
-    runs_short: "",
-    writes_short: "",
-    valued_short: "",
-    runs: &[],
-    writes: &[],
-    harmless: &[],
-};
-
-const FLAGS: &[Flags] = &[
-    Flags {
-        names: &["sort", "gsort"],
-        writes_short: "o",
-        valued_short: "ktST",
-        runs: &["compress-program"],
-        writes: &["output"],
-        ..NONE
-    },
-    Flags {
-        names: &["rg"],
-        runs_short: "z",
-        valued_short: "ABCEefgjmMrtTd",
-        runs: &["pre", "hostname-bin", "search-zip"],
-        harmless: &["pre-glob"],
-        ..NONE
-    },
-    Flags { names: &["ag", "ack"], runs: &["pager", "ackrc", "output"], runs_short: "z", ..NONE },
-    Flags { names: &["bat", "batcat"], runs: &["pager", "generate-config-file", "diagnostic"], ..NONE },
-    Flags {
-        names: &["tar", "gtar", "bsdtar"],
-        runs_short: "IF",
-        valued_short: "fCbTXgHKLNV",
-        runs: &[
-            "checkpoint-action",
-            "to-command",
-            "use-compress-program",
-            "info-script",
-            "new-volume-script",
-            "rsh-command",
-            "rmt-command",
-        ],
-        writes_short: "P",
-        writes: &["absolute-names", "index-file", "volno-file"],
-        harmless: &["checkpoint"],
-    },
-    Flags {
-        names: &["curl"],
-        writes_short: "oODcKJ",
-        valued_short: "XHdFuAebxTmrYywzCEQPtUG",
-        writes: &[
-            "output",
-            "output-dir",
-            "remote-name",
-            "remote-name-all",
-            "dump-header",
-            "cookie-jar",
-            "trace",
-            "trace-ascii",
-            "libcurl",
-            "config",
-            "stderr",
-            "etag-save",
-            "hsts",
-            "alt-svc",
-            "remote-header-name",
-            "create-file-mode",
-        ],
-        harmless: &["trace-time", "trace-ids", "connect-timeout", "compressed", "cookie", "cert", "cacert"],
-        ..NONE
-    },
-    Flags {
-        names: &["wget"],
-        runs_short: "e",
-        writes_short: "Oaoi",
-        valued_short: "UtTwQBPXIDRA",
-        runs: &["execute", "use-askpass", "config"],
-        writes: &[
-            "output-document",
-            "output-file",
-            "append-output",
-            "input-file",
-            "save-cookies",
-            "warc-file",
-        ],
-        ..NONE
-    },
-    Flags {
-        names: &["rsync"],
-        runs_short: "e",
-        valued_short: "fBMT",
-        runs: &["rsh", "rsync-path"],
-        writes: &["log-file", "write-batch"],
-        ..NONE
-    },
-    Flags { names: &["scp", "sftp"], runs_short: "SoFD", valued_short: "ciJlPX", ..NONE },
-    Flags { names: &["zip"], runs_short: "T", runs: &["unzip-command", "test"], ..NONE },
-    Flags {
-        names: &["man"],
-        runs_short: "PHCBT",
-        valued_short: "sSMmLRer",
-        runs: &["pager", "html", "config-file", "browser", "gxditview", "preprocessor"],
-        ..NONE
-    },
-    Flags {
-        names: &["less", "more", "most"],
-        runs_short: "kK",
-        writes_short: "oO",
-        valued_short: "bhjpPtTxyz",
-        runs: &["lesskey-file", "lesskey-src", "lesskey-content"],
-        writes: &["log-file", "LOG-FILE"],
-        ..NONE
-    },
-    // Each letter of a cluster takes a word of its own, so no letter ends it; `-R -H` writes a page in every folder.
-    Flags { names: &["tree"], writes_short: "oR", ..NONE },
-    Flags { names: &["nm", "ar", "ranlib", "strip", "objcopy", "size", "ld"], runs: &["plugin"], ..NONE },
-    Flags { names: &["shuf"], writes_short: "o", valued_short: "in", writes: &["output"], ..NONE },
-    Flags { names: &["file"], writes_short: "C", valued_short: "emPfF", writes: &["compile"], ..NONE },
-    Flags { names: &["date"], writes_short: "s", valued_short: "dfrI", writes: &["set"], ..NONE },
-    Flags { names: &["yq"], writes_short: "is", writes: &["inplace", "in-place", "split-exp"], ..NONE },
-    Flags { names: &["cargo"], runs_short: "CZ", runs: &["config", "manifest-path"], ..NONE },
-    Flags {
-        names: &["npm", "pnpm", "yarn", "bun"],
-        runs_short: "C",
-        runs: &[
-            "prefix",
-            "script-shell",
-            "node-options",
-            "userconfig",
-            "globalconfig",
-            "init-module",
-            "dir",
-            "cwd",
-            "shell",
-            "eval",
-        ],
-        ..NONE
-    },
-    Flags {
-        names: &["make", "gmake"],
-        runs_short: "fCIE",
-        valued_short: "joOW",
-        runs: &["file", "makefile", "directory", "include-dir", "eval"],
-        ..NONE
-    },
-    Flags { names: &["cmake"], runs_short: "PE", valued_short: "DGBSUAT", ..NONE },
-    Flags {
-        names: &["gcc", "g++", "cc", "c++", "clang", "clang++"],
-        runs_short: "B",
-        valued_short: "oIDLlfWmOxgsU",
-        ..NONE
-    },
-    Flags {
-        names: &["nc", "ncat", "netcat"],
-        runs_short: "ec",
-        valued_short: "piswxXoqTm",
-        runs: &["exec", "sh-exec", "lua-exec"],
-        ..NONE
-    },
-    Flags { names: &["split", "csplit"], runs: &["filter"], ..NONE },
-    Flags {
-        names: &["pytest", "py.test"],
-        runs_short: "pc",
-        runs: &["rootdir", "confcutdir"],
-        valued_short: "kmnrW",
-        ..NONE
-    },
-    Flags {
-        names: &["tcpdump"],
-        runs_short: "z",
-        writes_short: "w",
-        valued_short: "BcCDEFGijMrsTVWy",
-        ..NONE
-    },
-    Flags {
-        names: &["eslint", "prettier", "jest", "vitest", "tsc", "webpack", "vite", "rollup", "mocha"],
-        runs_short: "cr",
-        runs: &[
-            "config",
-            "plugin",
-            "parser",
-            "formatter",
-            "resolve-plugins-relative-to",
-            "rulesdir",
-            "require",
-            "import",
-            "loader",
-            "globalSetup",
-            "transform",
-        ],
-        harmless: &["format"],
-        ..NONE
-    },
-    Flags { names: &["jq", "gojq"], valued_short: "Lf", ..NONE },
-];
-
-/// Interpreters, with the flags that take code instead of a file.
-const INTERPRETERS: &[(&str, &str, &[&str])] = &[
-    ("python", "cm", &[]),
-    ("node", "epri", &["eval", "print", "require", "import", "loader", "experimental-loader", "interactive"]),
-    ("nodejs", "epri", &["eval", "print", "require", "import", "loader"]),
-    ("deno", "", &["eval"]),
-    ("bun", "ep", &["eval", "print", "preload"]),
-    ("perl", "eEMmnpdI", &[]),
-    ("ruby", "erIn", &[]),
-    ("php", "rBRFad", &["run", "process-code"]),
-    ("lua", "eli", &[]),
-    ("osascript", "e", &[]),
-    ("Rscript", "e", &[]),
-    ("tclsh", "", &[]),
-    ("groovy", "e", &[]),
-    ("scala", "e", &[]),
-    ("julia", "eEL", &["eval", "print", "load"]),
-    ("elixir", "er", &["eval"]),
-    ("ghci", "e", &[]),
-    ("guile", "cel", &[]),
-    ("sbcl", "", &["eval", "load"]),
-];
-
-/// Builtins that change what later commands mean, or read words as code.
-const STATEFUL: &[&str] = &[
-    "eval",
-    "source",
-    ".",
-    "trap",
-    "exec",
-    "alias",
-    "unalias",
-    "enable",
-    "hash",
-    "set",
-    "shopt",
-    "bind",
-    "complete",
-    "compgen",
-    "compopt",
-    "export",
-    "declare",
-    "typeset",
-    "local",
-    "readonly",
-    "unset",
-    "read",
-    "mapfile",
-    "readarray",
-    "let",
-    "getopts",
-    "fc",
-    "history",
-    "ulimit",
-    "caller",
-    "disown",
-    "suspend",
-    "pushd",
-    "popd",
-];
-
-/// Programs that run what they are told in their own language, or from an editor or a prompt.
-const PROGRAMMABLE: &[&str] = &[
-    "vim",
-    "vi",
-    "nvim",
-    "view",
-    "vimdiff",
-    "rvim",
-    "gvim",
-    "ex",
-    "ed",
-    "emacs",
-    "emacsclient",
-    "nano",
-    "pico",
-    "joe",
-    "psql",
-    "mysql",
-    "mariadb",
-    "sqlite3",
-    "mongo",
-    "mongosh",
-    "redis-cli",
-    "ftp",
-    "telnet",
-    "socat",
-    "crontab",
-    "at",
-    "batch",
-    "m4",
-    "dc",
-    "gnuplot",
-    "irb",
-    "pry",
-    "ipython",
-    "jshell",
-    "ghci",
-    "tclsh",
-    "wish",
-    "xdg-open",
-    "open",
-    "gio",
-    "start",
-    "mail",
-    "mailx",
-    "mutt",
-    "ranger",
-    "mc",
-    "lesspipe",
-    "ld.so",
-    "ld-linux-x86-64.so.2",
-    "run-parts",
-    "dpkg",
-    "rpm",
-    "snap",
-    "flatpak",
-    "systemctl",
-    "launchctl",
-    "osascript",
-    "dbus-send",
-    "gdbus",
-    "busctl",
-    "ansible",
-    "ansible-playbook",
-    "terraform",
-    "helm",
-    "puppet",
-    "chef-client",
-];
 
 /// True for programs whose words are understood: what they run is found, and nothing else in them is a program.
 pub fn is_explained(program: &str) -> bool {
@@ -493,7 +158,7 @@ fn interpret(program: &str, short: &str, long: &[&str], words: &[Word], risks: &
     }
 }
 
-fn scan(flags: &Flags, program: &str, words: &[Word], risks: &mut Vec<RiskyWord>) {
+fn scan(flags: &ProgramFlags, program: &str, words: &[Word], risks: &mut Vec<RiskyWord>) {
     let push = |risks: &mut Vec<RiskyWord>, i: usize, runs: bool| {
         let text = words[i].text.as_str();
         let why = if runs { "can run a program" } else { "writes a file" };
@@ -516,13 +181,13 @@ fn scan(flags: &Flags, program: &str, words: &[Word], risks: &mut Vec<RiskyWord>
         } else if let Some(letters) = text.strip_prefix('-') {
             cluster(flags, letters, i, &push, risks);
         } else if i == 1 && program.ends_with("tar") {
-            cluster(&Flags { valued_short: "", ..*flags }, text, i, &push, risks);
+            cluster(&ProgramFlags { valued_short: "", ..*flags }, text, i, &push, risks);
         }
     }
 }
 
 fn cluster(
-    flags: &Flags,
+    flags: &ProgramFlags,
     letters: &str,
     i: usize,
     push: &dyn Fn(&mut Vec<RiskyWord>, usize, bool),

@@ -1,0 +1,376 @@
+//! Questions on the screen, and the keys that answer them.
+
+use super::*;
+
+/// Esc closes the card; what is typed right behind it is text, also before the run has stopped.
+#[test]
+fn what_is_typed_behind_esc_is_not_eaten_by_the_card_that_closes() {
+    let mut test = TestApp::new(120, 40);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("<esc><esc>no, y");
+    assert!(test.cmds.contains(&Cmd::Thread(ThreadCmd::Cancel("t".into()))) && test.decisions().is_empty());
+    assert_eq!(test.app.composer.text(), "no, y");
+    test.finish(TerminationReason::Cancelled);
+    test.keys("et");
+    assert_eq!((test.app.composer.text(), test.app.cards.open.len()), ("no, yet", 0));
+
+    // The same behind an answer that is not stored yet; the answer pressed twice is no text.
+    let mut test = TestApp::new(120, 40);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("yyi see");
+    assert_eq!((test.decisions().len(), test.app.composer.text()), (1, "i see"));
+}
+
+#[test]
+fn a_question_is_answered_by_y_and_by_nothing_else() {
+    let mut test = TestApp::new(120, 40);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    assert_eq!(test.app.focus, Focus::Card);
+    assert!(test.screen().contains("[y] allow once"), "{}", test.screen());
+    assert_eq!(test.caret, None, "the focus is not in the text");
+    test.keys("<enter><ctrl-c>");
+    test.send(Msg::Paste("y\n".into()));
+    assert!(test.decisions().is_empty());
+    assert_eq!(test.app.composer.text(), "y\n", "a paste is text");
+    test.keys("y");
+    assert!(test.decisions().is_empty(), "the text holds something");
+    test.app.composer.clear();
+    test.wait(500);
+    test.keys("y");
+    let yes = Answer::yes(Value::Null);
+    assert_eq!(test.decisions(), [&yes]);
+    assert!(test.live().contains("allowing…"), "{}", test.live());
+    test.keys("yyn");
+    assert_eq!(test.decisions().len(), 1, "it is answered once");
+}
+
+#[test]
+fn what_was_typed_before_the_card_came_is_text() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.call("a", "Bash", json!({"command": "git push"}));
+    test.keys("ye");
+    let event =
+        suspended(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null));
+    test.event(event);
+    test.keys("y");
+    assert_eq!((test.app.composer.text(), test.decisions().len()), ("yey", 0));
+    assert!(test.live().contains("[Tab] to answer:"), "{}", test.live());
+    test.wait(5000);
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 0, "text in the composer keeps the focus");
+    test.keys("<tab>");
+    assert_eq!(test.app.focus, Focus::Card);
+    test.wait(400);
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 1);
+    assert_eq!(test.app.composer.text(), "yeyy", "what was written stays");
+}
+
+#[test]
+fn a_key_pressed_before_the_card_was_seen_is_no_answer() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.wait(5000);
+    test.call("a", "Bash", json!({"command": "git push"}));
+    let event =
+        suspended(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null));
+    // The event and the key arrive together: the person cannot have seen the card.
+    test.send_undrawn(Msg::Agent(ThreadId::from("t"), Box::new(event)));
+    test.send_undrawn(Msg::Key(named("y")));
+    test.draw();
+    assert_eq!((test.app.composer.text(), test.decisions().len()), ("y", 0));
+    test.keys("<backspace>");
+    test.wait(200);
+    assert_eq!(test.app.focus, Focus::Composer, "typed into a moment ago");
+    test.wait(200);
+    assert_eq!(test.app.focus, Focus::Card);
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 1);
+}
+
+#[test]
+fn enter_and_escape_typed_ahead_do_not_reach_the_card() {
+    let mut test = TestApp::new(100, 30);
+    test.start("x");
+    test.wait(5000);
+    test.call("a", "Bash", json!({"command": "ls"}));
+    let event = suspended(ticket("a", "Bash", json!({"command": "ls"}), ACTION_PERMISSION, Value::Null));
+    test.send_undrawn(Msg::Agent(ThreadId::from("t"), Box::new(event)));
+    test.send_undrawn(Msg::Key(named("enter")));
+    assert!(test.app.cards.open.iter().all(|card| !card.is_deciding()));
+}
+
+#[test]
+fn no_with_a_reason_and_no_without_one() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("n");
+    assert!(test.decisions().is_empty());
+    assert!(test.live().contains("reason:"), "{}", test.live());
+    test.keys("not on friday<enter>");
+    assert_eq!(test.decisions()[0].reason.as_deref(), Some("not on friday"));
+    assert_eq!(test.decisions()[0].action, ResumeDecisionAction::Cancel);
+
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("n<esc>n<enter>");
+    assert_eq!(test.decisions().len(), 1);
+    assert_eq!(test.decisions()[0].reason, None);
+}
+
+#[test]
+fn a_grant_is_spelled_out_before_it_is_stored() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("a<down><right><right>");
+    let said = test.live();
+    let stores = "Enter grants: Bash(git push) in every conversation of ~/proj, until revoked";
+    assert!(said.contains(stores), "{said}");
+    test.keys("tt");
+    assert!(test.live().contains("of ~/proj, until midnight"), "{}", test.live());
+    test.keys("w2 calls<enter>");
+    assert!(test.live().contains("of ~/proj, for the next 2 calls"), "{}", test.live());
+    assert!(test.grants().is_empty());
+    test.keys("<enter>");
+    let scope = GrantScope::Project("/home/me/proj".into());
+    let pattern = "Bash(git push)".to_owned();
+    let end = GrantEnd::Uses(2);
+    assert_eq!(test.grants(), [&GrantRequest { suspension: "perm_a".into(), pattern, scope, end }]);
+}
+
+#[test]
+fn an_end_that_is_none_is_refused_with_what_would_be_right() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("awsoon<enter>");
+    assert!(test.live().contains("invalid expiry `soon`; expected never, 1h"), "{}", test.live());
+    test.keys("<esc>");
+    assert!(test.live().contains("until revoked"), "{}", test.live());
+}
+
+/// A pattern of one's own is looked at by the host before it can be stored, and its matches are on the card.
+#[test]
+fn a_pattern_is_edited_with_what_it_would_have_matched() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("ae");
+    assert!(test.live().contains("pattern: Bash("), "{}", test.live());
+    test.keys("<ctrl-u>Bash(git push o*)");
+    let pattern = "Bash(git push o*)".to_owned();
+    let wanted = Cmd::Question(QuestionCmd::PreviewGrant("perm_a".into(), pattern.clone()));
+    assert_eq!(test.cmds.last(), Some(&wanted));
+    test.keys("<enter><enter>");
+    assert!(test.live().contains("wait a moment"), "{}", test.live());
+    assert!(test.grants().is_empty());
+    let row =
+        |summary: &str, times, declined| PastMatch { summary: summary.into(), times, declined, last_at: 0 };
+    let preview = GrantPreview {
+        problem: None,
+        matches: vec![row("git push --force", 1, 1), row("git push origin", 3, 0)],
+        total: 12,
+        declined: 1,
+        of: 40,
+    };
+    test.send(Msg::Question(QuestionMsg::GrantPreviewed("perm_a".into(), pattern.clone(), Ok(preview))));
+    // An answer about an older text changes nothing, however late it comes.
+    let stale = GrantPreview { problem: Some("old".into()), ..GrantPreview::default() };
+    test.send(Msg::Question(QuestionMsg::GrantPreviewed("perm_a".into(), "Bash(git pus".into(), Ok(stale))));
+    let live = test.live();
+    for said in [
+        "Enter grants: Bash(git push o*) until this run ends",
+        "Would have allowed 12 of 40 calls in this project:",
+        "and 10 more; you denied 1 of them all",
+        "git push --force, ",
+        ", denied by you",
+        "git push origin ×3",
+    ] {
+        assert!(live.contains(said), "{said}\n{live}");
+    }
+    test.keys("<enter>");
+    assert_eq!(test.grants().len(), 1);
+    assert_eq!(test.grants()[0].pattern, pattern);
+}
+
+#[test]
+fn a_pattern_that_cannot_be_granted_is_not_stored() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("ae<ctrl-u>Bash<enter>");
+    let preview = GrantPreview { problem: Some("it would allow any call".into()), ..GrantPreview::default() };
+    test.send(Msg::Question(QuestionMsg::GrantPreviewed("perm_a".into(), "Bash".into(), Ok(preview))));
+    assert!(test.live().contains("Bash cannot be granted here: it would allow any call"), "{}", test.live());
+    test.keys("<enter>");
+    assert!(test.live().contains("this pattern cannot be granted"), "{}", test.live());
+    assert!(test.grants().is_empty() && test.decisions().is_empty());
+}
+
+#[test]
+fn a_card_says_what_the_call_can_do_and_which_grant_would_have_answered() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    let parameters = json!({
+        "risk": "network", "why": "no rule allows it",
+        "grant": {"id": "g", "pattern": "Bash(git push *)", "scope": "this project", "why": "ended", "at": 0},
+    });
+    test.ask("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, parameters);
+    let live = test.live();
+    assert!(live.contains("Bash runs a command") && !live.contains("risk"), "{live}");
+    assert!(live.contains("your grant `Bash(git push *)` for this project ended "), "{live}");
+}
+
+#[test]
+fn a_grant_is_taken_back_after_a_second_word() {
+    let mut test = TestApp::new(100, 30);
+    test.start("hello");
+    test.finish(TerminationReason::NaturalEnd);
+    test.keys("/grants<enter>");
+    assert_eq!(test.cmds.last(), Some(&Cmd::Question(QuestionCmd::Grants)));
+    let row = GrantRow {
+        id: "g1".into(),
+        pattern: "Bash(git push *)".into(),
+        scope: "all projects".into(),
+        state: "in force".into(),
+        holds: true,
+        end: "no end".into(),
+        uses: "3".into(),
+        given: "2026-11-21 10:00 by ann (tui)".into(),
+        question: Some("perm_a".into()),
+    };
+    test.send(Msg::Question(QuestionMsg::Grants(Ok(vec![row]))));
+    let screen = test.screen();
+    assert!(
+        screen.contains("Bash(git push *)") && screen.contains("all projects, no end, used 3"),
+        "{screen}"
+    );
+    test.keys("<enter>");
+    let screen = test.screen();
+    assert!(screen.contains("granted: 2026-11-21 10:00 by ann (tui)"), "{screen}");
+    test.keys("<down><enter>");
+    // The first row keeps it.
+    assert!(test.screen().contains("no, keep it"), "{}", test.screen());
+    test.keys("<down><enter>");
+    assert_eq!(test.cmds.last(), Some(&Cmd::Question(QuestionCmd::RevokeGrant("g1".into()))));
+    test.send(Msg::Question(QuestionMsg::Revoked("g1".into(), Ok(true))));
+    let told = "revoked Bash(git push *)";
+    assert!(test.screen().contains(told), "{}", test.screen());
+}
+
+#[test]
+fn escape_on_a_card_stops_the_run() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("<esc>");
+    assert_eq!(test.cmds, [Cmd::Thread(ThreadCmd::Cancel("t".into()))]);
+    test.finish(TerminationReason::Cancelled);
+    assert!(test.app.cards.open.is_empty());
+    assert_eq!(test.app.run, RunState::Idle);
+}
+
+#[test]
+fn several_cards_are_answered_alone_and_in_any_order() {
+    let mut test = TestApp::new(100, 40);
+    test.start("go");
+    for id in ["a", "b", "c"] {
+        test.ask_bash(id, &format!("git push {id}"));
+    }
+    assert!(test.live().contains("1 of 3"), "{}", test.live());
+    test.keys("<tab>");
+    test.wait(400);
+    test.keys("y");
+    assert!(matches!(&test.cmds[..], [Cmd::Question(QuestionCmd::Decide(id, _))] if id.as_str() == "perm_b"));
+    test.event(E::ToolCallResumed { target_id: "b".into(), result: Value::Null });
+    assert_eq!(
+        test.app.cards.open.iter().map(|card| card.id.as_str()).collect::<Vec<_>>(),
+        ["perm_a", "perm_c"]
+    );
+    // The same key pressed twice in a hurry does not answer the next card.
+    test.wait(1000);
+    test.cmds.clear();
+    test.keys("y");
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 1);
+}
+
+#[test]
+fn an_answer_that_came_too_late_says_who_was_first() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("y");
+    let ticket = ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null);
+    test.send(Msg::Question(QuestionMsg::Decided(
+        "perm_a".into(),
+        Ok(DecideOutcome::AlreadyDecided(record(ticket))),
+    )));
+    assert!(test.app.cards.open.is_empty());
+    let said = "Bash was already allowed by ann through cli (process 7) at 12:03";
+    assert!(test.screen().contains(said), "{}", test.screen());
+}
+
+#[test]
+fn an_answer_that_was_not_stored_leaves_the_question_open() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("y");
+    test.send(Msg::Question(QuestionMsg::Decided("perm_a".into(), Err("the disk is full".into()))));
+    assert!(test.live().contains("the disk is full"), "{}", test.live());
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 2);
+}
+
+#[test]
+fn questions_of_a_tool_take_a_choice_or_words() {
+    let parameters = json!({
+        "question": "Which one?", "free_text": true, "multi": false,
+        "choices": [{"label": "red"}, {"label": "blue", "description": "like the sky"}],
+    });
+    let mut test = TestApp::new(100, 30);
+    test.start("ask me");
+    test.ask("a", "AskUser", Value::Null, ACTION_ASK_USER, parameters.clone());
+    test.keys("<enter>");
+    assert!(test.decisions().is_empty(), "nothing is chosen");
+    test.keys("2<enter>");
+    assert_eq!(test.decisions()[0].result, json!({"answer": "blue"}));
+
+    let mut test = TestApp::new(100, 30);
+    test.start("ask me");
+    test.ask("a", "AskUser", Value::Null, ACTION_ASK_USER, parameters);
+    test.keys("<up><enter>green, yes<enter>");
+    assert_eq!(test.decisions()[0].result, json!({"answer": "green, yes"}));
+
+    let parameters = json!({"question": "Which?", "multi": true, "choices": [{"label": "a"}, {"label": "b"}, {"label": "c"}]});
+    let mut test = TestApp::new(100, 30);
+    test.start("ask me");
+    test.ask("a", "AskUser", Value::Null, ACTION_ASK_USER, parameters);
+    test.keys("13<down> <enter>");
+    assert_eq!(test.decisions()[0].result, json!({"answers": ["c"]}));
+}
+
+#[test]
+fn an_unknown_outcome_has_its_own_answers() {
+    for (key, choice) in [("r", "rerun"), ("d", "done"), ("s", "skip")] {
+        let mut test = TestApp::new(100, 30);
+        test.start("go");
+        test.ask("a", "Bash", json!({"command": "make"}), ACTION_UNKNOWN_OUTCOME, Value::Null);
+        test.keys("yna<enter>");
+        assert!(test.decisions().is_empty());
+        assert!(test.screen().contains("outcome unknown"), "{}", test.screen());
+        test.app.composer.clear();
+        test.app.focus = Focus::Card;
+        test.wait(1000);
+        test.keys(key);
+        assert_eq!(test.decisions()[0].result, json!({"choice": choice}));
+    }
+}
