@@ -5,6 +5,8 @@
 #[doc = include_str!("../docs/library.md")]
 struct LibraryGuide;
 
+#[cfg(feature = "a2a")]
+pub use aye_a2a as a2a;
 pub use aye_core::{context, phase, run, state};
 pub use aye_files::{front_matter, walk};
 #[cfg(feature = "mcp")]

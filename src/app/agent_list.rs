@@ -94,6 +94,10 @@ fn show(app: &AppContext, name: &str) -> Result<Value, AppError> {
         shown["plugins"] = json!(active.map(|plugin| plugin.descriptor().name).collect::<Vec<_>>());
     }
     shown["spec"] = json!(spec);
+    // A key that stands in the file is for its endpoint alone.
+    if let Some(auth) = shown["spec"]["endpoint"].get_mut("auth") {
+        *auth = json!({ "type": auth["type"].as_str().unwrap_or_default() });
+    }
     Ok(shown)
 }
 

@@ -25,6 +25,9 @@ use crate::plugins::handoff::HandoffPlugin;
 use crate::plugins::skills::Discovery;
 use crate::runtime::{AgentRuntime, ResolveError};
 
+/// The backend of agents that speak A2A.
+pub(super) const A2A: &str = "a2a";
+
 /// What the built-in agent is for.
 pub(super) const AYE_IS_FOR: &str = "reads, edits and runs things in your project; built in";
 
@@ -429,7 +432,13 @@ fn unusable(runtime: &AgentRuntime, agent: &WrittenAgent) -> Option<(String, Age
     let id = &agent.spec.id;
     let error = match runtime.try_resolve(id) {
         // One that runs elsewhere can be delegated to.
-        Ok(_) | Err(ResolveError::RemoteAgentNotDirectlyRunnable(_)) => return None,
+        Err(ResolveError::RemoteAgentNotDirectlyRunnable(_)) => {
+            let endpoint = agent.spec.endpoint.as_ref().filter(|endpoint| endpoint.backend == A2A)?;
+            let error = crate::a2a::check_endpoint(endpoint).err()?;
+            let message = format!("the agent `{id}` cannot be reached: {error}");
+            return Some((id.clone(), agent.issue(Severity::Error, "/endpoint", message)));
+        }
+        Ok(_) => return None,
         Err(error) => error,
     };
     let pointer = match &error {

@@ -15,9 +15,10 @@ use super::programs::ProjectPrograms;
 use super::telemetry::Telemetry;
 use super::webhook::Webhooks;
 use super::{Failure, agents, deferred, grants, models, prompt, reminders, sections};
+use crate::a2a::{A2aBackend, EndpointError};
 use crate::app::AppError;
 use crate::cli::Cli;
-use crate::config::{Instructions, ModelSelection, Origin};
+use crate::config::{Instructions, ModelSelection, Origin, fill_variables};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::ids::ThreadId;
 use crate::contract::record::Owner;
@@ -366,6 +367,7 @@ fn runtime(
         .with_question_terms(settings.questions.clone())
         .with_artifacts(context::artifacts(&output_dir))
         .with_agent_spec(spec)
+        .with_agent_backend(agents::A2A, Arc::new(remote_agents(foundation)))
         .with_model(selection.full_name(), entry_of(selection))
         .with_provider(selection.full_name(), models::executor(selection, foundation));
     if let Some(snapshots) = snapshots {
@@ -585,6 +587,14 @@ impl ScriptRunner for Scripts {
         };
         Ok(ScriptOutput { output: result.output, exit_code: result.exit_code, ended, notes })
     }
+}
+
+/// Reaches agents that run elsewhere; their keys may stand in variables, as those of MCP servers do.
+fn remote_agents(foundation: &Foundation) -> A2aBackend {
+    let env = foundation.env.clone();
+    A2aBackend::new().with_variables(Arc::new(move |text| {
+        fill_variables(text, &env).map_err(|error| EndpointError::NoVariable(error.to_string()))
+    }))
 }
 
 #[cfg(test)]

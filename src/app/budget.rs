@@ -8,6 +8,7 @@ use crate::config::ModelSelection;
 use crate::contract::display::visible_line;
 use crate::contract::spec::Price;
 use crate::plugins::stop::StopPlugin;
+use crate::runtime::REMOTE_MODEL;
 
 /// What models cost, by their registered ids. Clones are the same.
 #[derive(Clone)]
@@ -61,7 +62,13 @@ impl PriceList {
         let known = Arc::clone(&self.known);
         plugin.with_budget(
             *most,
-            Arc::new(move |id| known.read().unwrap_or_else(PoisonError::into_inner).get(id).copied()),
+            Arc::new(move |id| {
+                // Whoever runs an agent elsewhere pays for it.
+                if id.starts_with(REMOTE_MODEL) {
+                    return Some(Price::default());
+                }
+                known.read().unwrap_or_else(PoisonError::into_inner).get(id).copied()
+            }),
         )
     }
 }

@@ -37,6 +37,7 @@ mod network;
 mod notify;
 mod programs;
 mod reminders;
+mod remote;
 mod rendering;
 mod rewind;
 mod sandbox;

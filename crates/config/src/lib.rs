@@ -40,7 +40,7 @@ pub use paths::{
 };
 pub use providers::{BuiltInProvider, PROVIDERS};
 pub use schema::STATUS_SEGMENTS;
-pub use servers::{SERVERS_FILE, Servers, load_servers, server_files};
+pub use servers::{SERVERS_FILE, Servers, UnsetVariable, fill_variables, load_servers, server_files};
 pub use settings::{
     Adapter, BashSettings, ContextSettings, Images, McpSettings, ModelSettings, OnAsk, PermissionMode,
     ProviderSettings, RetrySettings, SandboxSettings, ScreenMode, ServerSettings, SettingDoc, Settings,

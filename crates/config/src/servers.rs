@@ -319,6 +319,22 @@ pub(super) fn variables(text: &str) -> Vec<(String, Option<String>)> {
     found
 }
 
+/// A variable that a text needs and that has no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it needs the variable {0}, which is not set; set it, or write ${{{0}:-default}}")]
+pub struct UnsetVariable(pub String);
+
+/// Fills variables of the environment into a text: `${NAME}`, and `${NAME:-default}`.
+///
+/// # Errors
+/// Which one has no value.
+pub fn fill_variables(text: &str, env: &Env) -> Result<String, UnsetVariable> {
+    let value = |name: &str, default: Option<&str>| {
+        env.var(name).map(str::to_owned).or_else(|| default.map(str::to_owned))
+    };
+    fill(text, &mut { value }).map_err(UnsetVariable)
+}
+
 /// Fills in `${NAME}` and `${NAME:-default}`; the error is the name that has no value.
 fn fill(text: &str, value: &mut dyn FnMut(&str, Option<&str>) -> Option<String>) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
@@ -418,16 +434,8 @@ impl Written {
     ) -> Result<ServerConfig, String> {
         let name = visible_line(&self.name).into_owned();
         let filled = |text: &str| {
-            fill(text, &mut |name, default| {
-                env.var(name).map(str::to_owned).or_else(|| default.map(str::to_owned))
-            })
-            .map_err(|variable| {
-                format!(
-                    "{}: the server `{name}` is not started: it needs the variable {variable}, which is not set; \
-                     set it, or write ${{{variable}:-default}}",
-                    self.place
-                )
-            })
+            fill_variables(text, env)
+                .map_err(|why| format!("{}: the server `{name}` is not started: {why}", self.place))
         };
         let secret = |text: &str| filled(text).map(SecretString::from);
         let secrets = |table: &BTreeMap<String, String>| {

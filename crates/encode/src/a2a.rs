@@ -2,6 +2,7 @@
 //!
 //! A run is a task and its thread is the context. Each answer of the model with text is an artifact.
 
+mod card;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -14,9 +15,19 @@ use aye_core::contract::suspension::SuspendTicket;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use card::{A2aCapabilities, A2aCard, A2aInterface};
 pub use request::{A2aConfiguration, A2aIntent, A2aSendRequest};
 
 use crate::time;
+
+/// The header that names the version; a request without it counts as 0.3.
+pub const A2A_VERSION_HEADER: &str = "a2a-version";
+/// The version that is spoken.
+pub const A2A_VERSION: &str = "1.0";
+/// The binding that is spoken, as cards name it.
+pub const A2A_BINDING: &str = "HTTP+JSON";
+/// Where the card of a host is.
+pub const A2A_CARD_PATH: &str = "/.well-known/agent-card.json";
 
 /// State of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +99,8 @@ pub struct A2aPart {
 }
 
 impl A2aPart {
-    fn text(text: impl Into<String>) -> Self {
+    /// Returns a piece of text.
+    pub fn text(text: impl Into<String>) -> Self {
         Self { text: Some(text.into()), ..Self::default() }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::background::Commands;
 use super::catalog::Catalog;
 use super::delegate::AgentBackend;
+use super::remote::DiscoveryError;
 use super::resolve::resolve;
 use super::tasks::Tasks;
 use super::window::Windows;
@@ -15,7 +16,7 @@ use aye_core::contract::profile::ProfileStore;
 use aye_core::contract::record::Owner;
 use aye_core::contract::renderer::Renderer;
 use aye_core::contract::snapshot::Snapshots;
-use aye_core::contract::spec::{AgentSpec, ModelEntry};
+use aye_core::contract::spec::{AgentSpec, ModelEntry, RemoteEndpoint};
 use aye_core::contract::storage::ThreadRunStore;
 use aye_core::contract::terms::Terms;
 use aye_core::contract::tool::Tool;
@@ -47,6 +48,9 @@ pub enum BuildError {
     /// An agent cannot be resolved.
     #[error("{0}")]
     ValidationFailed(String),
+    /// An agent elsewhere could not be looked up.
+    #[error(transparent)]
+    DiscoveryFailed(DiscoveryError),
     /// The store could not be opened.
     #[error("the store could not be opened: {0}")]
     Store(String),
@@ -56,6 +60,7 @@ pub enum BuildError {
 #[derive(Default)]
 pub struct AgentRuntimeBuilder {
     catalog: Catalog,
+    remotes: Vec<(String, RemoteEndpoint)>,
     errors: Vec<BuildError>,
     store: Option<Arc<dyn ThreadRunStore>>,
     clock: Option<Arc<dyn Clock>>,
@@ -178,6 +183,15 @@ impl AgentRuntimeBuilder {
         self
     }
 
+    /// Registers an agent that runs elsewhere under this name. [`build_and_discover`](Self::build_and_discover) asks its
+    /// endpoint what it is for; the other ways to build take it without a description.
+    #[must_use]
+    pub fn with_remote_agents(mut self, name: impl Into<String>, endpoint: RemoteEndpoint) -> Self {
+        let name = name.into();
+        self.remotes.push((name.clone(), endpoint.clone()));
+        self.with_agent_spec(AgentSpec::new(name).with_endpoint(endpoint))
+    }
+
     /// How deep agents may set agents to work; 3 without it. `None` is no limit: then no agent may delegate to itself.
     #[must_use]
     pub fn with_delegation_depth(mut self, depth: Option<u32>) -> Self {
@@ -283,6 +297,33 @@ impl AgentRuntimeBuilder {
     pub fn with_artifacts(mut self, artifacts: super::Artifacts) -> Self {
         self.artifacts = Some(artifacts);
         self
+    }
+
+    /// As [`AgentRuntimeBuilder::build`], after it read the cards of the endpoints that
+    /// [`with_remote_agents`](Self::with_remote_agents) named, all at once.
+    ///
+    /// # Errors
+    /// [`BuildError::DiscoveryFailed`] names the endpoint that could not be looked up; else as
+    /// [`AgentRuntimeBuilder::build`].
+    pub async fn build_and_discover(mut self) -> Result<AgentRuntime, BuildError> {
+        let remotes = std::mem::take(&mut self.remotes);
+        let backends = &self.catalog.backends;
+        let found = futures::future::join_all(remotes.iter().map(async |(name, endpoint)| {
+            match backends.get(&endpoint.backend) {
+                Some(backend) => backend.discover(name, endpoint).await,
+                None => Err(DiscoveryError {
+                    agent: name.clone(),
+                    url: endpoint.base_url.clone(),
+                    message: format!("the backend `{}` is not registered", endpoint.backend),
+                }),
+            }
+        }))
+        .await;
+        for spec in found {
+            let spec = spec.map_err(BuildError::DiscoveryFailed)?;
+            self.catalog.agents.insert(spec.id.clone(), Arc::new(spec));
+        }
+        self.build()
     }
 
     /// Builds the runtime and resolves each agent once to see that it can run.

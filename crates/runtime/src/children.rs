@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::announce::stop_reason_of;
 use super::driver::Driver;
 use super::nested::ChildSink;
+use super::remote::RemoteConversation;
 use super::request::{AgentRunResult, RunRequest, RuntimeError};
 use super::{AgentRuntime, Lease, RuntimeCore, Slot, UnknownPolicy, delegate, title_of};
 use aye_core::contract::child::{ChildRecord, ChildRunState, ChildStatus};
@@ -191,7 +192,8 @@ impl Driver {
             }
             Ok(result) => {
                 let state = end_state(&self.shared, agent, &call, &result).await?;
-                delegate::payload(agent, &result, &json!(state))
+                let host = self.shared.host_of(agent);
+                delegate::payload(agent, host.as_deref(), &result, &json!(state))
             }
             Err(
                 error @ (RuntimeError::AgentNotFound { .. }
@@ -395,7 +397,9 @@ impl AgentRuntime {
             return Ok(());
         };
         let state = end_state(shared, &child.agent, &child.parent_call, &result).await?;
-        store_end(shared, &row.id, delegate::payload(&child.agent, &result, &json!(state))).await?;
+        let host = shared.host_of(&child.agent);
+        let payload = delegate::payload(&child.agent, host.as_deref(), &result, &json!(state));
+        store_end(shared, &row.id, payload).await?;
         self.inner.live.nudge(|thread| *thread == child.parent_thread);
         Ok(())
     }
@@ -485,10 +489,19 @@ impl AgentRuntime {
             }
         };
         if result.as_ref().is_ok_and(|result| result.termination != TerminationReason::Suspended) {
+            if let Some(remote) = self.remote_of(child) {
+                remote.forget().await;
+            }
             // Nobody goes on with its conversation.
             self.inner.shared.commands.end_below(thread, CommandReport::Known).await;
         }
         result
+    }
+
+    fn remote_of(&self, child: &ChildRecord) -> Option<Arc<dyn RemoteConversation>> {
+        let shared = &self.inner.shared;
+        let spec = shared.catalog().agents.get(&child.agent).cloned()?;
+        shared.conversation(&spec, &child.thread_id)
     }
 
     async fn is_unwanted(&self, thread: &ThreadId) -> Result<bool, RuntimeError> {

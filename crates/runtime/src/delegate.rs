@@ -2,7 +2,8 @@
 //!
 //! A subagent of this runtime does not run inside the call: the call suspends with a ticket of its own kind
 //! ([`ACTION_CHILD_RUN`]) and is served by a run in its own thread (`children.rs`), so that it outlives the process
-//! as any question does. A remote agent is called through a registered [`AgentBackend`].
+//! as any question does. A remote agent is reached through a registered [`AgentBackend`]:
+//! one that serves runs makes the same run of the call (`remote.rs`), any other runs inside the call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +11,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
+use super::remote::{DiscoveryError, RemoteConversation};
 use super::request::{AgentRunResult, RunRequest, RuntimeError};
-use super::{AgentRuntime, Catalog, ResolveError};
+use super::{AgentRuntime, Catalog, ResolveError, RuntimeCore};
 use aye_core::contract::child::ChildStatus;
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::event_sink::{EventSink, NullEventSink};
 use aye_core::contract::ids::{CallId, RunId, ThreadId};
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::Message;
-use aye_core::contract::spec::AgentSpec;
+use aye_core::contract::profile::ProfileStore;
+use aye_core::contract::spec::{AgentSpec, RemoteEndpoint};
 use aye_core::contract::suspension::{
     ACTION_CHILD_RUN, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
 };
@@ -85,6 +88,61 @@ pub trait AgentBackend: Send + Sync {
         parent_run_id: Option<String>,
         parent_tool_call_id: Option<String>,
     ) -> Result<DelegateRunResult, AgentBackendError>;
+
+    /// Returns whether [`conversation`](Self::conversation) has one: calls of its agents then outlive the process. Without
+    /// one they run inside of [`execute`](Self::execute).
+    fn serves_runs(&self) -> bool {
+        false
+    }
+
+    /// Returns what the child run in `thread` asks the agent through. What must outlive the process is kept in `notes`.
+    fn conversation(
+        &self,
+        _spec: &AgentSpec,
+        _thread: &ThreadId,
+        _notes: Arc<dyn ProfileStore>,
+    ) -> Option<Arc<dyn RemoteConversation>> {
+        None
+    }
+
+    /// Asks an endpoint what its agent is for.
+    ///
+    /// # Errors
+    /// [`DiscoveryError`].
+    async fn discover(&self, agent: &str, endpoint: &RemoteEndpoint) -> Result<AgentSpec, DiscoveryError> {
+        Err(DiscoveryError {
+            agent: agent.to_owned(),
+            url: endpoint.base_url.clone(),
+            message: format!("the backend `{}` cannot look agents up", endpoint.backend),
+        })
+    }
+}
+
+/// The backend of an agent whose calls are served by runs although it runs elsewhere.
+pub(super) fn remote_backend<'a>(
+    catalog: &'a Catalog,
+    spec: &AgentSpec,
+) -> Option<&'a Arc<dyn AgentBackend>> {
+    let endpoint = spec.endpoint.as_ref()?;
+    catalog.backends.get(&endpoint.backend).filter(|backend| backend.serves_runs())
+}
+
+impl RuntimeCore {
+    /// What the child run in a thread asks an agent through, when that one runs elsewhere.
+    pub(super) fn conversation(
+        &self,
+        spec: &AgentSpec,
+        thread: &ThreadId,
+    ) -> Option<Arc<dyn RemoteConversation>> {
+        let backend = Arc::clone(remote_backend(&self.catalog(), spec)?);
+        backend.conversation(spec, thread, Arc::clone(&self.profiles))
+    }
+
+    /// The host of an agent that runs elsewhere.
+    pub(super) fn host_of(&self, agent: &str) -> Option<String> {
+        let endpoint = self.catalog().agents.get(agent)?.endpoint.clone()?;
+        Some(endpoint.host().to_owned())
+    }
 }
 
 /// Runs agents of a runtime inside of the caller's future, each in a thread of its own. For programs that embed aye; a
@@ -154,10 +212,11 @@ pub(super) fn why_of(termination: &TerminationReason) -> String {
 }
 
 /// What the end of a child says to its parent: the payload of the decision, or the text of the message.
-pub(super) fn payload(agent: &str, result: &AgentRunResult, state: &Value) -> Value {
+pub(super) fn payload(agent: &str, host: Option<&str>, result: &AgentRunResult, state: &Value) -> Value {
     let status = ChildStatus::of_end(&result.termination);
     json!({
         "agent": agent,
+        "host": host,
         "status": status.word(),
         "response": result.response,
         "error": format!("The subagent `{agent}` did not finish: {}.", why_of(&result.termination)),
@@ -205,13 +264,20 @@ impl AgentTool {
     /// A tool for an agent of this runtime.
     pub fn local(spec: &AgentSpec, max_depth: Option<u32>) -> Self {
         // Making a ticket is all the call does by itself, so it may be made again.
-        Self::of(spec, ToolClass::Pure, Serves::Here(max_depth))
+        let tool = Self::of(spec, ToolClass::Pure, Serves::Here(max_depth));
+        match &spec.endpoint {
+            Some(endpoint) => Self { descriptor: tool.descriptor.with_host(endpoint.host()), ..tool },
+            None => tool,
+        }
     }
 
     /// A tool for an agent that runs elsewhere.
     pub fn remote(spec: &AgentSpec, backend: Arc<dyn AgentBackend>) -> Self {
         let timeout = spec.endpoint.as_ref().map_or(300_000, |endpoint| endpoint.timeout_ms);
-        Self::of(spec, ToolClass::Opaque, Serves::Elsewhere(backend, Duration::from_millis(timeout)))
+        let tool =
+            Self::of(spec, ToolClass::Opaque, Serves::Elsewhere(backend, Duration::from_millis(timeout)));
+        let host = spec.endpoint.as_ref().map(RemoteEndpoint::host).unwrap_or_default();
+        Self { descriptor: tool.descriptor.with_host(host), ..tool }
     }
 
     fn of(spec: &AgentSpec, class: ToolClass, serves: Serves) -> Self {
@@ -396,6 +462,9 @@ pub(super) fn tools(catalog: &Catalog, spec: &AgentSpec) -> Result<Vec<Arc<dyn T
         let tool = match &delegate.endpoint {
             None => AgentTool::local(delegate, catalog.delegation_depth),
             Some(endpoint) => match catalog.backends.get(&endpoint.backend) {
+                Some(backend) if backend.serves_runs() => {
+                    AgentTool::local(delegate, catalog.delegation_depth)
+                }
                 Some(backend) => AgentTool::remote(delegate, Arc::clone(backend)),
                 None => {
                     return Err(unfit(format!(
@@ -410,11 +479,14 @@ pub(super) fn tools(catalog: &Catalog, spec: &AgentSpec) -> Result<Vec<Arc<dyn T
     Ok(tools)
 }
 
-/// The agents of this runtime that an agent's tools stand for, by tool.
+/// The agents that an agent's tools stand for and that runs here serve, by tool.
 pub(super) fn local_delegates<'a>(
     catalog: &'a Catalog,
     spec: &'a AgentSpec,
 ) -> impl Iterator<Item = (String, String)> + 'a {
-    let is_local = |id: &&String| catalog.agents.get(*id).is_some_and(|agent| agent.endpoint.is_none());
+    let is_local = |id: &&String| {
+        let agent = catalog.agents.get(*id);
+        agent.is_some_and(|agent| agent.endpoint.is_none() || remote_backend(catalog, agent).is_some())
+    };
     spec.delegates.iter().filter(is_local).map(|id| (tool_name(id), id.clone()))
 }

@@ -19,6 +19,7 @@ use super::infer::{InferenceState, Inferred};
 use super::journal::Unsaved;
 use super::lease::Lease;
 use super::output::CallSink;
+use super::remote::RemoteConversation;
 use super::request::RuntimeError;
 use super::resolve::ResolvedAgent;
 use super::snapshot::Snapped;
@@ -179,6 +180,8 @@ pub(super) struct Driver {
     /// What was kept before the step that runs.
     pub(super) snapped: Snapped,
     pub(super) children: Children,
+    /// What an agent elsewhere is asked through, when the run serves a call of one.
+    pub(super) remote: Option<Arc<dyn RemoteConversation>>,
     /// The shared state as the sink knows it, when it wants it.
     pub(super) shared_state: Option<PersistedState>,
 }
@@ -189,7 +192,7 @@ impl Driver {
         lease: Arc<Lease>,
         slot: Slot,
         sink: Arc<dyn EventSink>,
-        agent: ResolvedAgent,
+        mut agent: ResolvedAgent,
         overrides: InferenceOverride,
         loaded: LoadedRun,
     ) -> Result<Self, RuntimeError> {
@@ -202,6 +205,10 @@ impl Driver {
             None => PhaseRuntime::new(StateStore::new())?,
         };
         let state = phases.store().clone();
+        let remote = shared.conversation(&agent.spec, &record.thread_id);
+        if let Some(remote) = &remote {
+            agent.connect(&**remote);
+        }
         let (handoff, agent) = Handoff::of(&shared, &record, &saved_thread_state, agent);
         phases.install(&handoff.base().env)?;
         phases.install(&agent.env)?;
@@ -263,6 +270,7 @@ impl Driver {
             lineage,
             snapped: Snapped::default(),
             children: Children::default(),
+            remote,
             shared_state: None,
             agent,
             handoff,
@@ -331,7 +339,8 @@ impl Driver {
             Some(id) => tracing::error_span!("request", correlation_id = id.as_str()),
             None => tracing::Span::none(),
         };
-        let driven = self.drive_on(first).instrument(span).await;
+        // On the heap: it is what callers of callers keep on their stacks.
+        let driven = Box::pin(self.drive_on(first)).instrument(span).await;
         if matches!(driven, Err(RuntimeError::Fenced { .. })) {
             self.stop_in_flight().await;
         }
@@ -519,6 +528,9 @@ impl Driver {
 
     /// Takes the tools that came or went since the last step.
     fn refresh_tools(&mut self) {
+        if self.remote.is_some() {
+            return;
+        }
         let shared = Arc::clone(&self.shared);
         let catalog = shared.catalog();
         if catalog.revision == self.handoff.catalog_revision {
@@ -552,6 +564,9 @@ impl Driver {
                 return Fact::Failed { message };
             }
             self.offer_client_tools();
+        }
+        if let (Phase::RunEnd, Some(remote)) = (phase, &self.remote) {
+            remote.leave().await;
         }
         let ctx = self.context(phase);
         let report: Result<PhaseReport, _> = self.phases.run_phase(&self.agent.env, ctx).await;

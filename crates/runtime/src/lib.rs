@@ -37,6 +37,7 @@ mod preconditions;
 mod questions;
 mod queue;
 mod recover;
+mod remote;
 mod report;
 mod request;
 mod resolve;
@@ -91,6 +92,7 @@ pub use frontend::FrontendTool;
 pub use git::head_of;
 pub use owner::OwnerWatch;
 pub use recover::{LeftoverProcess, UnknownPolicy, is_alive};
+pub use remote::{DiscoveryError, REMOTE_MODEL, RemoteConversation};
 pub use report::ContextReport;
 pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
 pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
@@ -168,7 +170,7 @@ impl RuntimeCore {
 
     fn resolve(&self, agent_id: &str, model: Option<&str>) -> Result<ResolvedAgent, RuntimeError> {
         let catalog = self.catalog();
-        resolve::resolve(&catalog, &self.breaker, agent_id, model).map_err(|e| unresolved(&catalog, e))
+        resolve::resolve_served(&catalog, &self.breaker, agent_id, model).map_err(|e| unresolved(&catalog, e))
     }
 
     /// Whether there is such an agent, and its model: what resolving looks at first.
@@ -224,6 +226,7 @@ impl AgentRuntime {
     /// # Errors
     /// [`RuntimeError::AgentNotFound`], [`RuntimeError::ResolveFailed`].
     pub fn resolved(&self, agent_id: &str) -> Result<ResolvedAgent, RuntimeError> {
+        self.inner.shared.look_up(agent_id, None)?;
         self.resolve(agent_id, None)
     }
 

@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 use super::breaker::CircuitBreaker;
 use super::catalog::Catalog;
 use super::delegate;
+use super::remote::{RemoteConversation, resolve_remote};
 use super::request::RuntimeError;
 use super::retry::{Fallback, LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
 use aye_core::context::estimate;
@@ -173,6 +174,19 @@ pub(super) fn resolve(
     resolve_spec(catalog, breaker, spec_of(catalog, agent_id)?, model)
 }
 
+/// Resolves an agent for a run that may serve a call: one that runs elsewhere, too.
+pub(super) fn resolve_served(
+    catalog: &Catalog,
+    breaker: &Arc<CircuitBreaker>,
+    agent_id: &str,
+    model: Option<&str>,
+) -> Result<ResolvedAgent, ResolveError> {
+    match catalog.agents.get(agent_id) {
+        Some(spec) if delegate::remote_backend(catalog, spec).is_some() => resolve_remote(catalog, spec),
+        Some(_) | None => resolve(catalog, breaker, agent_id, model),
+    }
+}
+
 /// Whether what is named is there: the agent, its model and the model's provider. Takes no time.
 pub(super) fn look_up(catalog: &Catalog, agent_id: &str, model: Option<&str>) -> Result<(), ResolveError> {
     let spec = spec_of(catalog, agent_id)?;
@@ -250,7 +264,10 @@ pub(super) fn executor_of(
     Ok((model, Arc::new(retrying)))
 }
 
-fn environment(catalog: &Catalog, spec: &AgentSpec) -> Result<(ExecutionEnv, Vec<String>), ResolveError> {
+pub(super) fn environment(
+    catalog: &Catalog,
+    spec: &AgentSpec,
+) -> Result<(ExecutionEnv, Vec<String>), ResolveError> {
     let mut plugins: Vec<Arc<dyn Plugin>> = Vec::new();
     if spec.plugin_ids.is_empty() {
         plugins.extend(catalog.plugins.values().cloned());
@@ -291,6 +308,15 @@ fn descriptors_of(tools: &IndexMap<String, Arc<dyn Tool>>) -> Arc<[ToolDescripto
 }
 
 impl ResolvedAgent {
+    /// Asks `remote` in place of a model and offers its tools, for a run that serves a call of an agent elsewhere.
+    pub(super) fn connect(&mut self, remote: &dyn RemoteConversation) {
+        let tools: IndexMap<_, _> =
+            remote.tools().into_iter().map(|tool| (tool.descriptor().id, tool)).collect();
+        self.executor = remote.executor();
+        self.descriptors = descriptors_of(&tools);
+        self.tools = Arc::new(tools);
+    }
+
     /// Takes the tools that are there now; everything else stays as it was resolved.
     pub(super) fn refresh_tools(&mut self, catalog: &Catalog) -> Result<(), ResolveError> {
         let tools = tools_of(catalog, &self.spec, &self.env)?;

@@ -105,7 +105,7 @@ impl AgentRuntime {
         child: &ChildRecord,
         ended: Result<&AgentRunResult, String>,
     ) -> Result<(), RuntimeError> {
-        let (status, words) = match &ended {
+        let (status, mut words) = match &ended {
             Ok(result) => {
                 let status = ChildStatus::of_end(&result.termination);
                 let words = if status == ChildStatus::Completed {
@@ -118,6 +118,9 @@ impl AgentRuntime {
             }
             Err(why) => (ChildStatus::Failed, format!("It could not run: {why}.")),
         };
+        if let Some(host) = self.inner.shared.host_of(&child.agent) {
+            words = super::result_text::of_another_agent(&child.agent, &host, words.trim());
+        }
         let task = child.task_id();
         let text = format!(
             "[task {task}] The background subagent `{}` ended: {}.\n\n{}",

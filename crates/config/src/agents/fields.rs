@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{AgentIssue, AgentScope, HitlMode, Severity, SourceLocator, WrittenAgent};
 use aye_core::contract::display::visible_line;
 use aye_core::contract::near::nearest;
-use aye_core::contract::spec::AgentSpec;
+use aye_core::contract::spec::{AgentSpec, RemoteEndpoint};
 use aye_files::front_matter::split_list;
 use aye_pattern::Pattern;
 
@@ -160,7 +160,13 @@ impl AgentReader<'_> {
                 }
             }
             "context_policy" => self.spec.context_policy = self.typed(key, value),
-            "endpoint" => self.spec.endpoint = self.typed(key, value),
+            // An address alone is one where A2A is spoken.
+            "endpoint" => {
+                self.spec.endpoint = match value {
+                    Value::String(url) => Some(RemoteEndpoint::a2a(url.trim())),
+                    other => self.typed(key, other),
+                };
+            }
             "hitl" => self.hitl = self.typed(key, value),
             "tool_execution" => {
                 if let Some(mode) = self.typed(key, value) {

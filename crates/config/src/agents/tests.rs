@@ -25,6 +25,14 @@ fn good(text: &str) -> WrittenAgent {
 }
 
 #[test]
+fn an_address_alone_is_an_endpoint_for_a2a() {
+    let endpoint =
+        good("---\nendpoint: https://agents.example:8443/x\n---\n").spec.endpoint.expect("an endpoint");
+    assert_eq!((endpoint.backend.as_str(), endpoint.host()), ("a2a", "agents.example:8443"));
+    assert_eq!(endpoint.timeout_ms, 300_000);
+}
+
+#[test]
 fn all_fields_of_a_file_reach_the_spec() {
     let agent = good(
         "---\nname: reviewer\ndescription: Looks at changes.\nmodel: openai/gpt-x\nmax_rounds: 7\n\

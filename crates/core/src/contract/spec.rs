@@ -83,6 +83,27 @@ pub struct RemoteEndpoint {
     pub options: BTreeMap<String, Value>,
 }
 
+impl RemoteEndpoint {
+    /// An agent that speaks A2A at this address.
+    pub fn a2a(base_url: impl Into<String>) -> Self {
+        Self {
+            backend: "a2a".into(),
+            base_url: base_url.into(),
+            auth: None,
+            target: None,
+            timeout_ms: remote_timeout_ms(),
+            options: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the host of the address, with the port that it names.
+    pub fn host(&self) -> &str {
+        let rest = self.base_url.split_once("://").map_or(self.base_url.as_str(), |(_, rest)| rest);
+        let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+        authority.rsplit_once('@').map_or(authority, |(_, host)| host)
+    }
+}
+
 fn remote_timeout_ms() -> u64 {
     300_000
 }

@@ -56,6 +56,9 @@ pub struct ToolDescriptor {
     /// The argument that patterns such as `Tool(text)` look at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primary_argument: Option<String>,
+    /// The other machine's host that each call sends its arguments to; `None` for a tool that works here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 impl ToolDescriptor {
@@ -69,6 +72,7 @@ impl ToolDescriptor {
             category: None,
             class: ToolClass::Opaque,
             primary_argument: None,
+            host: None,
         }
     }
 
@@ -90,6 +94,13 @@ impl ToolDescriptor {
     #[must_use]
     pub fn with_class(mut self, class: ToolClass) -> Self {
         self.class = class;
+        self
+    }
+
+    /// Sets the host that calls reach.
+    #[must_use]
+    pub fn with_host(mut self, host: impl Into<String>) -> Self {
+        self.host = Some(host.into());
         self
     }
 

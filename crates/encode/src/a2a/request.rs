@@ -3,7 +3,7 @@
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::record::{SuspensionRecord, SuspensionStatus};
 use aye_core::contract::suspension::{ACTION_FRONTEND_TOOL, ACTION_PERMISSION};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{A2aMessage, A2aPart, A2aRole};
@@ -11,10 +11,11 @@ use crate::answer::{ClientAnswer, ClientRequestError};
 use crate::data_url;
 
 /// The body of a request that sends a message.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct A2aSendRequest {
     /// Who answers, where the path does not say it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub tenant: String,
     /// The message.
     pub message: A2aMessage,
@@ -23,14 +24,16 @@ pub struct A2aSendRequest {
 }
 
 /// How to respond to a message.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct A2aConfiguration {
     /// Whether to respond before the task ends or needs input.
     pub return_immediately: bool,
     /// How many messages the task keeps.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub history_length: Option<usize>,
     /// Where to send updates.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub task_push_notification_config: Option<Value>,
 }
 

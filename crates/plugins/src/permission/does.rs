@@ -35,7 +35,9 @@ pub(super) fn does(call: &PreparedCall<'_>, risk: Risk) -> Does {
             let words = format!("{verb} {}{outside}", place(seen));
             Does { words, is_outside: !seen.is_inside }
         }
-        CallSubject::Other => Does { words: of_tool(question, risk), is_outside: false },
+        CallSubject::Other => {
+            Does { words: of_tool(question, call.host.as_deref(), risk), is_outside: false }
+        }
     }
 }
 
@@ -49,9 +51,12 @@ fn of_command(analysis: &Analysis, risk: Risk) -> &'static str {
     }
 }
 
-fn of_tool(question: &CallRequest<'_>, risk: Risk) -> String {
+fn of_tool(question: &CallRequest<'_>, host: Option<&str>, risk: Risk) -> String {
     let text = |key: &str| question.args.get(key).and_then(Value::as_str).map(visible);
     let (tool, action) = (question.tool, text("action").unwrap_or_default());
+    if let (Some(agent), Some(host)) = (tool.strip_prefix("agent_run_"), host) {
+        return format!("sends the task to the remote agent {} at {}", visible(agent), visible(host));
+    }
     if let Some(agent) = tool.strip_prefix("agent_run_") {
         return format!("starts the subagent {}", visible(agent));
     }
@@ -111,6 +116,20 @@ mod tests {
         let call = PreparedCall::of(&question).expect("a call");
         let risk = call.risk(None);
         does(&call, risk).words
+    }
+
+    #[test]
+    fn a_task_for_another_machine_names_it() {
+        let (args, here) = (json!({"prompt": "look"}), Path::new("/"));
+        let tool = "agent_run_far";
+        let question =
+            CallRequest { tool, args: &args, cwd: here, workspace: here, home: None, primary: None };
+        let call =
+            PreparedCall::of(&question).expect("a call").sent_to(Some("agents.example\u{202e}:8443".into()));
+        let risk = call.risk(Some(aye_core::contract::tool::ToolClass::Pure));
+        assert_eq!(risk, Risk::Network);
+        let words = does(&call, risk).words;
+        assert_eq!(words, "sends the task to the remote agent far at agents.example\\u{202e}:8443");
     }
 
     #[test]

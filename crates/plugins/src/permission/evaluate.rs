@@ -235,6 +235,8 @@ pub struct PreparedCall<'a> {
     reached: Mutex<Option<KnownReach>>,
     held: HeldProfiles,
     history: FilesInCommits,
+    /// The other machine's host that the call sends its arguments to.
+    pub(super) host: Option<String>,
 }
 
 /// What a line would find on the disk.
@@ -263,7 +265,14 @@ impl<'a> PreparedCall<'a> {
             reached: Mutex::default(),
             held: HeldProfiles::default(),
             history: FilesInCommits::new(),
+            host: None,
         })
+    }
+
+    /// The same call of a tool that sends its arguments to another machine.
+    #[must_use]
+    pub fn sent_to(self, host: Option<String>) -> PreparedCall<'a> {
+        PreparedCall { host, ..self }
     }
 
     /// The same call on a machine that enforces this.

@@ -108,7 +108,10 @@ impl PermissionPlugin {
         let held = if call.name == SHELL_TOOL { self.permissions.held() } else { HeldProfiles::default() };
         let git = self.permissions.ask_git();
         let prepared = match PreparedCall::of(&question) {
-            Ok(prepared) => Ok(prepared.held_by(held).with_history(git.as_deref()).await),
+            Ok(prepared) => {
+                let host = descriptor.and_then(|tool| tool.host.clone());
+                Ok(prepared.held_by(held).sent_to(host).with_history(git.as_deref()).await)
+            }
             Err(why) => Err(why),
         };
         let judged = match &prepared {

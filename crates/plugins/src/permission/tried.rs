@@ -57,6 +57,9 @@ impl PreparedCall<'_> {
 
     /// What the call can do; `class` is what its tool says of itself.
     pub fn risk(&self, class: Option<ToolClass>) -> Risk {
+        if self.host.is_some() {
+            return Risk::Network;
+        }
         risk(&self.question, Some(&self.subject), class)
     }
 }
@@ -112,7 +115,7 @@ pub(super) fn judgement(
         profile: verdict.profile,
         opened: SandboxOpening::default(),
         mode,
-        risk: risk(question, call.map(|call| &call.subject), class),
+        risk: call.map_or_else(|| risk(question, None, class), |call| call.risk(class)),
         tried: call.map(|call| call.tried(rules)).unwrap_or_default(),
     }
 }

@@ -16,7 +16,10 @@ use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::message::Message;
 use aye_core::contract::record::{RunRecord, SuspensionRecord};
 use aye_core::contract::storage::SuspensionFilter;
-use aye_encode::a2a::{A2aEncoder, A2aIntent, A2aResponse, A2aSendRequest, A2aTask, task};
+use aye_encode::a2a::{
+    A2A_BINDING, A2A_CARD_PATH, A2A_VERSION, A2A_VERSION_HEADER, A2aCapabilities, A2aEncoder, A2aIntent,
+    A2aInterface, A2aResponse, A2aSendRequest, A2aTask, task,
+};
 use aye_runtime::RunRequest;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -33,11 +36,8 @@ use crate::hub::Hub;
 use crate::reading::RunReader;
 use crate::sse;
 
-/// The version that is spoken; a request without the header counts as 0.3.
-const VERSION: (&str, &str) = ("a2a-version", "1.0");
-
 pub(super) fn routes(api: Api) -> Api {
-    api.get("/.well-known/agent-card.json", "What this server offers other agents", &[], card)
+    api.get(A2A_CARD_PATH, "What this server offers other agents", &[], card)
         .also(Router::new().route("/v1/a2a/{*rest}", get(serve).post(serve).delete(serve)), &OPERATIONS)
 }
 
@@ -120,13 +120,19 @@ async fn card(State(hub): AppState) -> Json<Value> {
 }
 
 fn public_card(hub: &Hub) -> Value {
-    let url = hub.url.as_deref().map_or_else(String::new, |url| format!("{url}/v1/a2a"));
+    let interface = A2aInterface {
+        url: hub.url.as_deref().map_or_else(String::new, |url| format!("{url}/v1/a2a")),
+        protocol_binding: A2A_BINDING.into(),
+        protocol_version: A2A_VERSION.into(),
+    };
+    let capabilities =
+        A2aCapabilities { streaming: true, push_notifications: true, extended_agent_card: true };
     json!({
         "name": "aye",
         "description": "A coding agent that asks before it does anything its rules do not allow",
         "version": env!("CARGO_PKG_VERSION"),
-        "supportedInterfaces": [{ "url": url, "protocolBinding": "HTTP+JSON", "protocolVersion": VERSION.1 }],
-        "capabilities": { "streaming": true, "pushNotifications": true, "extendedAgentCard": true },
+        "supportedInterfaces": [interface],
+        "capabilities": capabilities,
         "defaultInputModes": ["text/plain"],
         "defaultOutputModes": ["text/plain"],
         "securitySchemes": { "token": { "httpAuthSecurityScheme": { "scheme": "Bearer" } } },
@@ -214,9 +220,9 @@ async fn serve(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, A2aError> {
-    let version = headers.get(VERSION.0).and_then(|version| version.to_str().ok()).unwrap_or("0.3");
-    if version != VERSION.1 {
-        let message = format!("version {version} is not spoken; send `A2A-Version: {}`", VERSION.1);
+    let version = headers.get(A2A_VERSION_HEADER).and_then(|version| version.to_str().ok()).unwrap_or("0.3");
+    if version != A2A_VERSION {
+        let message = format!("version {version} is not spoken; send `A2A-Version: {A2A_VERSION}`");
         return Err(A2aError::new(StatusCode::BAD_REQUEST, "VERSION_NOT_SUPPORTED", message));
     }
     let Some((operation, tenant)) = operation(&method, &path) else {

@@ -1,0 +1,71 @@
+//! What an exchange says: the task of a new conversation, or the user's answers to what the agent asked.
+
+use std::sync::Arc;
+
+use aye_core::contract::digest::sha256_hex;
+use aye_core::contract::message::{Message, Role, ToolCall, Visibility};
+use aye_encode::a2a::A2aPart;
+use serde_json::{Value, json};
+
+use super::question::{LOST_AGAIN, RemoteAsk};
+
+/// What one exchange is to send.
+pub(crate) struct Turn {
+    /// The message's id: the same whenever the same place of the conversation is asked again.
+    pub(crate) id: String,
+    /// What to say.
+    pub(crate) parts: Vec<A2aPart>,
+    /// Whether it answers questions of the task.
+    pub(crate) answers: bool,
+    /// The user does not want it sent again although nobody knows whether it arrived.
+    pub(crate) is_given_up: bool,
+}
+
+impl Turn {
+    /// Reads the newest part of a conversation. `salt` keeps ids of different conversations apart.
+    pub(crate) fn of(messages: &[Arc<Message>], salt: &str) -> Self {
+        let said: Vec<&Message> = messages
+            .iter()
+            .map(|message| &**message)
+            .filter(|message| {
+                message.role != Role::System
+                    && (message.visibility == Visibility::All || message.role == Role::Tool)
+            })
+            .collect();
+        let (mut end, mut place, mut is_given_up) = (said.len(), None, false);
+        loop {
+            let asks = said[..end].iter().rposition(|message| message.role == Role::Assistant);
+            let behind = &said[asks.map_or(0, |at| at + 1)..end];
+            let calls = asks.map_or(&[][..], |at| said[at].tool_calls.as_slice());
+            let key = calls.iter().map(|call| call.id.as_str()).collect::<Vec<_>>().join(" ");
+            let place = place.get_or_insert_with(|| if calls.is_empty() { "begin".to_owned() } else { key });
+            // What was asked about a lost message is answered here, and the message itself is the one before it.
+            if let [call] = calls
+                && RemoteAsk::of(call) == RemoteAsk::Lost
+            {
+                is_given_up |= answer_of(call, behind) != Some(json!(LOST_AGAIN));
+                end = asks.unwrap_or_default();
+                continue;
+            }
+            let mut parts: Vec<A2aPart> =
+                calls.iter().map(|call| RemoteAsk::of(call).answer(answer_of(call, behind))).collect();
+            let texts =
+                behind.iter().filter(|message| message.role == Role::User).map(|message| message.text());
+            parts.extend(texts.filter(|text| !text.trim().is_empty()).map(A2aPart::text));
+            let digest = sha256_hex(format!("{salt}\n{place}"));
+            return Self {
+                id: format!("aye-{}", &digest[..32]),
+                parts,
+                answers: !calls.is_empty(),
+                is_given_up,
+            };
+        }
+    }
+}
+
+/// The user's answer to a call, unless it was declined or expired.
+fn answer_of(call: &ToolCall, behind: &[&Message]) -> Option<Value> {
+    let result = behind.iter().find(|message| message.tool_call_id.as_deref() == Some(call.id.as_str()))?;
+    let data = result.metadata.as_ref()?.pointer("/tool_result/data")?;
+    data.get("answer").or_else(|| data.get("answers")).cloned()
+}
