@@ -354,7 +354,9 @@ fn runtime(
         .with_clock(Arc::clone(clock))
         .with_owner(owner())
         .with_lease(settings.lease)
-        .with_remains(Arc::new(|left| Box::pin(tools::exec::end_of_run(left.pid, left.run.to_string()))))
+        .with_leftover_handler(Arc::new(|left| {
+            Box::pin(tools::exec::end_of_run(left.pid, left.run.to_string()))
+        }))
         .with_cwd(foundation.workspace.cwd.clone())
         .with_grant_loader({
             let (store, permission, clock) = (store.clone(), permission.clone(), Arc::clone(clock));

@@ -13,7 +13,7 @@ use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::{Message, Role, Visibility};
 use crate::contract::record::{StoredMessage, ThreadRecord};
-use crate::contract::snapshot::{BackWhat, Changes, SnapshotRecord, TreeId, WentBackRecord};
+use crate::contract::snapshot::{Changes, RewindTarget, SnapshotRecord, TreeId, WentBackRecord};
 use crate::snapshots::{FolderSnapshots, RestorePlan, Restored, SnapshotLimits};
 use crate::store::objects::Objects;
 use crate::store::{ForkAt, Store};
@@ -238,7 +238,7 @@ impl AppContext {
         &self,
         thread: &ThreadId,
         keep: Option<u64>,
-        what: BackWhat,
+        what: RewindTarget,
         sink: Arc<dyn EventSink>,
     ) -> Result<Rewound, AppError> {
         let Some(keep) = keep else { return self.undo_back(thread, what, sink).await };
@@ -247,10 +247,10 @@ impl AppContext {
         let plan = match self.files_behind(thread, keep).await? {
             _ if !what.takes_files() => None,
             Files::To(tree, _) => Some(self.plan(tree).await?),
-            Files::Same if what == BackWhat::Files => {
+            Files::Same if what == RewindTarget::Files => {
                 return Err("no file changed since that message".into());
             }
-            Files::Not(why) if what == BackWhat::Files => return Err(why.into()),
+            Files::Not(why) if what == RewindTarget::Files => return Err(why.into()),
             Files::Same => None,
             Files::Not(why) => {
                 words.push(format!("files stay unchanged: {why}"));
@@ -287,7 +287,7 @@ impl AppContext {
     async fn undo_back(
         &self,
         thread: &ThreadId,
-        what: BackWhat,
+        what: RewindTarget,
         sink: Arc<dyn EventSink>,
     ) -> Result<Rewound, AppError> {
         let went = self.last_back(thread).await?;
@@ -385,7 +385,7 @@ impl AppContext {
     }
 }
 
-fn did(what: BackWhat, plan: Option<&RestorePlan>) -> String {
+fn did(what: RewindTarget, plan: Option<&RestorePlan>) -> String {
     let files = plan.map(|plan| count(plan.files.len(), "file"));
     match (what.takes_conversation(), files) {
         (true, Some(files)) => format!("the conversation and {files}"),

@@ -39,7 +39,7 @@ pub(super) struct Live {
     handles: Mutex<HashMap<ThreadId, Handle>>,
     slots: Mutex<HashMap<ThreadId, Arc<tokio::sync::Mutex<()>>>>,
     /// The ears of the drivers that are awake, which hold them.
-    ears: Mutex<Weak<ChangeListener>>,
+    listener: Mutex<Weak<ChangeListener>>,
 }
 
 /// The right of one driver to be awake on its thread; given back when dropped.
@@ -97,12 +97,12 @@ impl Live {
     }
 
     fn listen(self: &Arc<Self>, store: &Arc<dyn ThreadRunStore>) -> Arc<ChangeListener> {
-        let mut ears = self.ears.lock().expect("no panic while ears are held");
-        if let Some(open) = ears.upgrade() {
+        let mut listener = self.listener.lock().expect("no panic while ears are held");
+        if let Some(open) = listener.upgrade() {
             return open;
         }
         let opened = Arc::new(ChangeListener::open(store, self));
-        *ears = Arc::downgrade(&opened);
+        *listener = Arc::downgrade(&opened);
         opened
     }
 

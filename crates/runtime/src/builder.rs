@@ -67,7 +67,7 @@ pub struct AgentRuntimeBuilder {
     owner: Option<Owner>,
     cwd: Option<PathBuf>,
     keys: Vec<KeyRegistration>,
-    remains: Option<LeftoverHandler>,
+    leftover_handler: Option<LeftoverHandler>,
     lease: Option<Duration>,
     asked: Option<QuestionListener>,
     grants: Option<GrantLoader>,
@@ -88,8 +88,8 @@ impl AgentRuntimeBuilder {
     /// How to see to it that nothing runs any more of what a lost process had started. Without it, tools are taken to
     /// die with their process.
     #[must_use]
-    pub fn with_remains(mut self, remains: LeftoverHandler) -> Self {
-        self.remains = Some(remains);
+    pub fn with_leftover_handler(mut self, leftover_handler: LeftoverHandler) -> Self {
+        self.leftover_handler = Some(leftover_handler);
         self
     }
 
@@ -377,7 +377,7 @@ impl AgentRuntimeBuilder {
             owner,
             cwd: self.cwd.unwrap_or_default(),
             keys: self.keys,
-            remains: self.remains,
+            leftover_handler: self.leftover_handler,
             lease: self.lease.unwrap_or(lease::LENGTH),
             asked: self.asked,
             grants: self.grants,

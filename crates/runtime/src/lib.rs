@@ -131,7 +131,7 @@ pub(crate) struct RuntimeCore {
     pub(crate) owner: Owner,
     pub(crate) cwd: PathBuf,
     pub(crate) keys: Vec<KeyRegistration>,
-    pub(crate) remains: Option<LeftoverHandler>,
+    pub(crate) leftover_handler: Option<LeftoverHandler>,
     pub(crate) lease: Duration,
     pub(crate) asked: Option<QuestionListener>,
     grants: Option<GrantLoader>,

@@ -72,10 +72,10 @@ impl Driver {
             }
             let intent = open.iter().find(|o| o.intent.id.call_id == id && o.intent.id.attempt == attempt);
             // Nobody is told about a command, and none is begun again, while it still runs.
-            if let (Some(open), Some(remains)) = (intent, &self.shared.remains)
+            if let (Some(open), Some(leftover_handler)) = (intent, &self.shared.leftover_handler)
                 && open.intent.boot_id == self.shared.owner.boot_id
             {
-                remains(LeftoverProcess { pid: open.intent.pid, run: self.record.id.clone() }).await;
+                leftover_handler(LeftoverProcess { pid: open.intent.pid, run: self.record.id.clone() }).await;
             }
             let fate = self.judge_lost(&id, attempt, intent, policy).await?;
             lost.push((id, fate));

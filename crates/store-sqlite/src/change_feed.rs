@@ -217,7 +217,7 @@ impl Drop for ChangeSubscription {
 impl Store {
     /// Whether somebody else hears of what is committed through this handle, as far as one can tell.
     pub fn is_heard(&self) -> bool {
-        self.bell.others() > 0
+        self.notifier.others() > 0
     }
 
     /// Hears of what other handles, most of them in other processes, commit from now on. To be called where tokio
@@ -226,7 +226,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Bell`] when no socket can be made beside the store.
     pub fn watch(&self) -> Result<ChangeSubscription, StoreError> {
-        let Some(place) = &self.bell.place else {
+        let Some(place) = &self.notifier.place else {
             let path = PathBuf::new();
             return Ok(ChangeSubscription { socket: None, place: None, path, burst: 0, lost: false });
         };
@@ -284,10 +284,10 @@ mod tests {
         let (one, two) = (Store::open(&store).unwrap(), Store::open(&store).unwrap());
         let (mut heard_by_one, mut heard_by_two) = (one.watch().unwrap(), two.watch().unwrap());
         let change = StoreChange::of(ChangeKind::Decision, &thread("t1"));
-        one.bell.ring(&change);
+        one.notifier.ring(&change);
         assert_eq!(heard_by_two.next().await, change);
         assert!(one.is_heard() && two.is_heard());
-        two.bell.ring(&StoreChange::of(ChangeKind::Run, &thread("t2")));
+        two.notifier.ring(&StoreChange::of(ChangeKind::Run, &thread("t2")));
         // The first thing it hears is the other's: its own was never sent to it.
         assert_eq!(heard_by_one.next().await, StoreChange::of(ChangeKind::Run, &thread("t2")));
     }
@@ -299,7 +299,7 @@ mod tests {
         let (one, two) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
         let mut watch = two.watch().unwrap();
         for n in 0..1000 {
-            one.bell.ring(&StoreChange::of(ChangeKind::Run, &thread(&format!("t{n}"))));
+            one.notifier.ring(&StoreChange::of(ChangeKind::Run, &thread(&format!("t{n}"))));
         }
         loop {
             if watch.next().await == StoreChange::anything() {
@@ -316,11 +316,11 @@ mod tests {
         let mut watch = two.watch().unwrap();
         std::fs::remove_dir_all(folder.path().join("bells")).unwrap();
         let change = StoreChange::of(ChangeKind::Decision, &thread("t1"));
-        one.bell.ring(&change);
+        one.notifier.ring(&change);
         let start = tokio::time::Instant::now();
         assert_eq!(watch.next_or_check().await, StoreChange::anything(), "that one was lost");
         assert_eq!(start.elapsed().as_secs(), 30);
-        one.bell.ring(&change);
+        one.notifier.ring(&change);
         assert_eq!(watch.next_or_check().await, change);
         assert_eq!(start.elapsed().as_secs(), 30, "heard at once");
         // Who waits for nothing is not woken.
@@ -336,7 +336,7 @@ mod tests {
         std::fs::create_dir(&bells).unwrap();
         drop(UnixDatagram::bind(bells.join("dead")).unwrap());
         assert!(bells.join("dead").exists());
-        store.bell.ring(&StoreChange::anything());
+        store.notifier.ring(&StoreChange::anything());
         assert!(!bells.join("dead").exists() && !store.is_heard());
         drop(store.watch().unwrap());
         assert_eq!(std::fs::read_dir(&bells).unwrap().count(), 0);

@@ -84,7 +84,7 @@ impl Store {
         let member = Request { durable, work: Some(work), change: Some(change), result: None, reply };
         let job = StoreRequest::Grouped(
             Box::new(member),
-            Beside { bell: self.bell.clone(), file: self.file.clone() },
+            Beside { notifier: self.notifier.clone(), file: self.file.clone() },
         );
         self.jobs.send(job).map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?.map_err(|SqlFailure(error)| self.named(error))
@@ -93,7 +93,7 @@ impl Store {
 
 /// What a group needs besides the connection.
 pub(super) struct Beside {
-    bell: change_feed::ChangeNotifier,
+    notifier: change_feed::ChangeNotifier,
     file: Option<Arc<OpenFile>>,
 }
 
@@ -146,7 +146,7 @@ pub(super) fn carry_out(
         let mut told: Vec<StoreChange> = Vec::new();
         for change in members.iter_mut().filter_map(|member| member.change()) {
             if !told.contains(&change) {
-                beside.bell.ring(&change);
+                beside.notifier.ring(&change);
                 told.push(change);
             }
         }

@@ -113,7 +113,7 @@ pub struct Store {
     jobs: mpsc::Sender<StoreRequest>,
     path: Option<Arc<Path>>,
     file: Option<Arc<place::OpenFile>>,
-    bell: change_feed::ChangeNotifier,
+    notifier: change_feed::ChangeNotifier,
 }
 
 impl Store {
@@ -159,9 +159,9 @@ impl Store {
                 path: path.clone().unwrap_or_default(),
                 source: Box::new(error),
             })?;
-        let bell = path.as_deref().map(change_feed::ChangeNotifier::beside).unwrap_or_default();
+        let notifier = path.as_deref().map(change_feed::ChangeNotifier::beside).unwrap_or_default();
         let file = path.as_deref().map(|path| Arc::new(place::OpenFile::at(path)));
-        Ok(Self { jobs, path: path.map(Arc::from), file, bell })
+        Ok(Self { jobs, path: path.map(Arc::from), file, notifier })
     }
 
     /// The file, with its folder resolved; `None` for a store in memory.
@@ -290,7 +290,7 @@ impl Store {
         F: FnOnce(&Transaction<'_>) -> Result<T, SqlFailure> + Send + 'static,
         C: IntoIterator<Item = StoreChange>,
     {
-        let (bell, checked) = (self.bell.clone(), self.checked());
+        let (notifier, checked) = (self.notifier.clone(), self.checked());
         self.call(move |conn| {
             checked()?;
             let value = if durable {
@@ -299,7 +299,7 @@ impl Store {
                 transact(&mut *no_sync::Relaxed::new(conn)?, before, after, work)?
             };
             for change in changes(&value) {
-                bell.ring(&change);
+                notifier.ring(&change);
             }
             Ok(value)
         })

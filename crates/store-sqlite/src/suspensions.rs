@@ -150,7 +150,7 @@ impl Store {
 
     /// Marks every question whose time is over as expired, for good, and gives those that were still open.
     pub async fn expire_due(&self, now_ms: u64) -> Result<Vec<SuspensionRecord>, StoreError> {
-        let bell = self.bell.clone();
+        let notifier = self.notifier.clone();
         self.call(move |conn| {
             // Looked at first without the write lock: this is asked often, and seldom is anything due.
             let due: i64 = conn
@@ -173,7 +173,7 @@ impl Store {
                 Ok(found)
             })?;
             for record in &found {
-                bell.ring(&StoreChange::of(ChangeKind::Decision, &record.thread_id));
+                notifier.ring(&StoreChange::of(ChangeKind::Decision, &record.thread_id));
             }
             Ok(found)
         })

@@ -1,7 +1,7 @@
 //! The terminal's interface to the program behind it, by parts. Each part has the requests that the program serves, and
 //! the commands and messages of the terminal that go with them. It names no runtime, no store and no model.
 
-use super::thread_actions::BackHost;
+use super::thread_actions::RewindHost;
 pub use aye_core::contract::mode::Mode;
 
 use aye_core::contract::event::AgentEvent;
@@ -27,12 +27,12 @@ pub use writing::{KeepDraft, MentionRow, SkillRow, WritingCmd, WritingHost, Writ
 
 /// The program behind the terminal: all parts of it.
 pub trait Host:
-    ThreadHost + QuestionHost + ModelHost + ImageHost + WritingHost + ProgramHost + BackHost + 'static
+    ThreadHost + QuestionHost + ModelHost + ImageHost + WritingHost + ProgramHost + RewindHost + 'static
 {
 }
 
 impl<T> Host for T where
-    T: ThreadHost + QuestionHost + ModelHost + ImageHost + WritingHost + ProgramHost + BackHost + 'static
+    T: ThreadHost + QuestionHost + ModelHost + ImageHost + WritingHost + ProgramHost + RewindHost + 'static
 {
 }
 

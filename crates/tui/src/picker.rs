@@ -27,7 +27,7 @@ pub enum PickerKind {
     /// Copies a conversation up to a place.
     Fork,
     /// Chooses what goes back.
-    BackWhat,
+    RewindTarget,
     /// What can be done with a conversation.
     Thread,
     /// Names a conversation: what is typed is the name.
@@ -65,7 +65,7 @@ impl PickerKind {
             PickerKind::Grant => "A grant",
             PickerKind::Back => "Rewind to before",
             PickerKind::Fork => "Fork at",
-            PickerKind::BackWhat => "Rewind",
+            PickerKind::RewindTarget => "Rewind",
             PickerKind::Thread => "A conversation",
             PickerKind::NameThread => "Name:",
             PickerKind::DeleteThread => "Delete this conversation and its messages?",
@@ -91,7 +91,7 @@ impl PickerKind {
             | PickerKind::DeleteThread
             | PickerKind::Logins
             | PickerKind::Compare => Some("choose"),
-            PickerKind::BackWhat => Some("rewind"),
+            PickerKind::RewindTarget => Some("rewind"),
             PickerKind::NameThread => Some("name"),
             PickerKind::Inbox => Some("answer"),
             PickerKind::Models | PickerKind::Modes | PickerKind::Efforts | PickerKind::Themes => Some("use"),

@@ -12,7 +12,7 @@ use super::transcript::Moment;
 use super::viewer::Document;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::ThreadSummary;
-use aye_core::contract::snapshot::{BackWhat, ChangedFile, Changes};
+use aye_core::contract::snapshot::{ChangedFile, Changes, RewindTarget};
 
 /// A place that a conversation can go back to, or be copied up to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub enum RewindCmd {
     /// Ask what going back would do.
     Preview(ThreadId, Option<u64>),
     /// Go back.
-    Go(ThreadId, Option<u64>, BackWhat),
+    Go(ThreadId, Option<u64>, RewindTarget),
     /// Make a new conversation of the beginning of one, up to there; `None` is all of it.
     Fork(ThreadId, Option<u64>),
     /// Find what was said, in all conversations. The number comes back with the answer.
@@ -127,7 +127,7 @@ pub enum RewindMsg {
 
 /// Whole conversations, as the program keeps them.
 #[async_trait]
-pub trait BackHost: Send + Sync {
+pub trait RewindHost: Send + Sync {
     /// Does something with whole conversations.
     async fn back(&self, cmd: RewindCmd) -> RewindMsg;
 }

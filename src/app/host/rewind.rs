@@ -14,9 +14,9 @@ use crate::config::write_private;
 use crate::contract::event_sink::NullEventSink;
 use crate::contract::ids::ThreadId;
 use crate::contract::record::NamedBy;
-use crate::contract::snapshot::{BackWhat, Changes};
+use crate::contract::snapshot::{Changes, RewindTarget};
 use crate::tui::host::ExportFormat;
-use crate::tui::thread_actions::{BackHost, Chooses, RewindCmd, RewindMsg};
+use crate::tui::thread_actions::{Chooses, RewindCmd, RewindHost, RewindMsg};
 use crate::tui::viewer::Document;
 
 /// A search takes no longer.
@@ -44,7 +44,7 @@ async fn bound(changes: Result<Changes, AppError>) -> Result<(Changes, Box<Docum
 }
 
 #[async_trait]
-impl BackHost for TerminalHost {
+impl RewindHost for TerminalHost {
     async fn back(&self, cmd: RewindCmd) -> RewindMsg {
         let app = &self.app;
         match cmd {
@@ -101,7 +101,7 @@ impl TerminalHost {
         &self,
         thread: &ThreadId,
         keep: Option<u64>,
-        what: BackWhat,
+        what: RewindTarget,
     ) -> Result<crate::tui::thread_actions::Rewound, AppError> {
         // What is told of the conversation that is left interests nobody any more.
         self.app.go_back(thread, keep, what, Arc::new(NullEventSink)).await

@@ -182,7 +182,7 @@ pub struct FileChange {
 /// What goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum BackWhat {
+pub enum RewindTarget {
     /// The conversation and the files.
     Both,
     /// The conversation; files stay as they are.
@@ -191,29 +191,31 @@ pub enum BackWhat {
     Files,
 }
 
-impl BackWhat {
+impl RewindTarget {
     /// Whether the conversation goes back.
     pub fn takes_conversation(self) -> bool {
-        matches!(self, BackWhat::Both | BackWhat::Conversation)
+        matches!(self, RewindTarget::Both | RewindTarget::Conversation)
     }
 
     /// Whether the files do.
     pub fn takes_files(self) -> bool {
-        matches!(self, BackWhat::Both | BackWhat::Files)
+        matches!(self, RewindTarget::Both | RewindTarget::Files)
     }
 
     /// The word in lists and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
-            BackWhat::Both => "both",
-            BackWhat::Conversation => "conversation",
-            BackWhat::Files => "files",
+            RewindTarget::Both => "both",
+            RewindTarget::Conversation => "conversation",
+            RewindTarget::Files => "files",
         }
     }
 
     /// What is called so.
-    pub fn parse(word: &str) -> Option<BackWhat> {
-        [BackWhat::Both, BackWhat::Conversation, BackWhat::Files].into_iter().find(|w| w.as_str() == word)
+    pub fn parse(word: &str) -> Option<RewindTarget> {
+        [RewindTarget::Both, RewindTarget::Conversation, RewindTarget::Files]
+            .into_iter()
+            .find(|w| w.as_str() == word)
     }
 }
 

@@ -11,7 +11,7 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::message::Message;
 use aye_core::contract::record::{StoredMessage, ThreadMarks, ThreadRecord, ThreadSummary};
-use aye_core::contract::snapshot::{BackWhat, ChangedFile, Changes, FileChange, FileChangeKind};
+use aye_core::contract::snapshot::{ChangedFile, Changes, FileChange, FileChangeKind, RewindTarget};
 use aye_core::contract::tool::FilePreview;
 
 fn talked(width: u16) -> TestApp {
@@ -95,7 +95,7 @@ fn what_goes_back_is_shown_before_it_does() {
         insta::assert_snapshot!(format!("rewind_preview_{width}"), app.live());
     }
     app.keys("<down><enter>");
-    assert_eq!(asked(&app).last(), Some(&&RewindCmd::Go("t".into(), Some(2), BackWhat::Conversation)));
+    assert_eq!(asked(&app).last(), Some(&&RewindCmd::Go("t".into(), Some(2), RewindTarget::Conversation)));
 
     let went = Rewound {
         thread: "t2".into(),
@@ -127,7 +127,7 @@ fn the_last_going_back_can_be_taken_back() {
     told(&mut app, RewindMsg::Preview(None, Ok(none)));
     assert!(app.live().contains("files stay unchanged: they are elsewhere"), "{}", app.live());
     app.keys("<enter>");
-    assert_eq!(asked(&app).last(), Some(&&RewindCmd::Go("t".into(), None, BackWhat::Conversation)));
+    assert_eq!(asked(&app).last(), Some(&&RewindCmd::Go("t".into(), None, RewindTarget::Conversation)));
 }
 
 fn threads() -> Vec<ThreadSummary> {

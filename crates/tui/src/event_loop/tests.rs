@@ -17,7 +17,7 @@ use crate::host::{
 use crate::keymap::Keymap;
 use crate::msg::Cmd;
 use crate::theme::{Depth, Theme, ThemeChoice, ThemeRow};
-use crate::thread_actions::{BackHost, RewindCmd, RewindMsg};
+use crate::thread_actions::{RewindCmd, RewindHost, RewindMsg};
 use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::grant::GrantPreview;
 use aye_core::contract::ids::SuspensionId;
@@ -236,7 +236,7 @@ impl ProgramHost for FakeHost {
 }
 
 #[async_trait]
-impl BackHost for FakeHost {
+impl RewindHost for FakeHost {
     async fn back(&self, cmd: RewindCmd) -> RewindMsg {
         self.note(format!("back {cmd:?}"));
         RewindMsg::Marked(Ok("done".to_owned()))

@@ -368,7 +368,7 @@ impl App {
             PickerKind::Grant => self.pick_grant(&row.value, cmds),
             PickerKind::Back
             | PickerKind::Fork
-            | PickerKind::BackWhat
+            | PickerKind::RewindTarget
             | PickerKind::Thread
             | PickerKind::NameThread
             | PickerKind::DeleteThread

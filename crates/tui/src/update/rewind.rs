@@ -11,7 +11,7 @@ use super::super::viewer::source;
 use aye_core::contract::display::visible_line;
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::ThreadSummary;
-use aye_core::contract::snapshot::{BackWhat, ChangedFile};
+use aye_core::contract::snapshot::{ChangedFile, RewindTarget};
 
 /// How long a second Esc has.
 const TWICE_MS: u64 = 1000;
@@ -130,11 +130,11 @@ impl App {
                 let keep = if value == UNDO { None } else { value.parse().ok() };
                 self.back.chosen = Some(keep);
                 self.back.preview = None;
-                self.fetch(PickerKind::BackWhat, Cmd::Back(RewindCmd::Preview(thread, keep)), cmds);
+                self.fetch(PickerKind::RewindTarget, Cmd::Back(RewindCmd::Preview(thread, keep)), cmds);
             }
             PickerKind::Fork => cmds.push(Cmd::Back(RewindCmd::Fork(thread, value.parse().ok()))),
-            PickerKind::BackWhat => {
-                if let (Some(what), Some(keep)) = (BackWhat::parse(value), self.back.chosen.take()) {
+            PickerKind::RewindTarget => {
+                if let (Some(what), Some(keep)) = (RewindTarget::parse(value), self.back.chosen.take()) {
                     cmds.push(Cmd::Back(RewindCmd::Go(thread, keep, what)));
                 }
             }
@@ -171,7 +171,7 @@ impl App {
         }
         let has_files = preview.no_files.is_none() && !preview.files.is_empty();
         let count = files_in_words(&preview.files);
-        let row = |what: BackWhat, label: &str, detail: String| PickRow {
+        let row = |what: RewindTarget, label: &str, detail: String| PickRow {
             value: what.as_str().to_owned(),
             label: label.to_owned(),
             detail,
@@ -179,24 +179,24 @@ impl App {
         };
         let mut rows = Vec::new();
         if preview.moves && has_files {
-            rows.push(row(BackWhat::Both, "conversation and files", count.clone()));
+            rows.push(row(RewindTarget::Both, "conversation and files", count.clone()));
         }
         if preview.moves {
             let detail = if has_files { "files stay unchanged" } else { "" };
-            rows.push(row(BackWhat::Conversation, "conversation", detail.to_owned()));
+            rows.push(row(RewindTarget::Conversation, "conversation", detail.to_owned()));
         }
         if has_files {
             let detail = if preview.moves { "messages stay".to_owned() } else { count };
-            rows.push(row(BackWhat::Files, "files", detail));
+            rows.push(row(RewindTarget::Files, "files", detail));
         }
         self.back.preview = Some(preview);
-        self.fill_picker(PickerKind::BackWhat, rows);
+        self.fill_picker(PickerKind::RewindTarget, rows);
     }
 
     /// What is said of the chosen row below a list.
     pub fn picker_details(&self) -> Vec<String> {
         let Some(kind) = self.picker.as_ref().map(|picker| picker.kind) else { return Vec::new() };
-        if kind != PickerKind::BackWhat {
+        if kind != PickerKind::RewindTarget {
             return self.inbox_details();
         }
         let Some(preview) = &self.back.preview else { return Vec::new() };

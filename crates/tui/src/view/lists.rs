@@ -116,7 +116,7 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
             | PickerKind::Grant
             | PickerKind::Back
             | PickerKind::Fork
-            | PickerKind::BackWhat
+            | PickerKind::RewindTarget
             | PickerKind::Thread
             | PickerKind::NameThread
             | PickerKind::DeleteThread
