@@ -4,13 +4,14 @@
 use std::env;
 use std::process::Command;
 
-/// glibc unpacks them from this version on; a program that needs it says so to an older one and does not start there.
+/// The first glibc version that unpacks relative relocations. A program that needs them declares it, so an
+/// older glibc does not start the program.
 const SINCE: (u32, u32) = (2, 36);
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let var = |name| env::var(name).unwrap_or_default();
-    // What another machine has is not known here.
+    // A cross build cannot know the target machine's glibc.
     let is_native = var("HOST") == var("TARGET");
     let is_gnu = var("CARGO_CFG_TARGET_OS") == "linux" && var("CARGO_CFG_TARGET_ENV") == "gnu";
     if is_native && is_gnu && glibc().is_some_and(|version| version >= SINCE) {

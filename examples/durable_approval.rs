@@ -40,7 +40,7 @@ impl Tool for Deploy {
     }
 }
 
-/// A model that deploys when it is spoken to, and says so when that is done.
+/// Creates a model that calls `deploy` on a message, and reports when that is done.
 fn model() -> ScriptedExecutor {
     ScriptedExecutor::from_fn(|request| {
         let has_result = request.messages.iter().any(|message| message.tool_call_id.is_some());

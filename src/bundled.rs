@@ -40,7 +40,7 @@ const BUNDLED: [Parts; 3] = [
 pub fn bundled() -> Vec<Arc<dyn Skill>> {
     let skill =
         |parts: &Parts| EmbeddedSkill::new(&parts.data).ok().map(|skill| skill.with_scripts(parts.scripts));
-    // None of them is broken: a test says so.
+    // None of them is invalid: a test checks that.
     BUNDLED.iter().filter_map(skill).map(|skill| Arc::new(skill) as Arc<dyn Skill>).collect()
 }
 

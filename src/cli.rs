@@ -173,7 +173,7 @@ pub enum OutputFormatArg {
     StreamJson,
 }
 
-/// What a headless run does about calls whose outcome is unknown.
+/// The handling of calls with an unknown outcome in a headless run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OnUnknown {
     /// Report to the model that the call may have run
@@ -235,8 +235,9 @@ pub enum CliCommand {
     Acp,
     /// Answer from a browser, a phone or a script: serve conversations and questions over HTTP
     ///
-    /// The first start makes a token and prints a code to sign in with. Remote conversations work in this folder, or
-    /// in those of `[serve] folders`, under the rules of each; nobody can change rules, trust or the sandbox from afar.
+    /// The first start creates a token and prints a code to sign in with. Remote conversations work in this
+    /// folder, or in those of `[serve] folders`, under the rules of each; rules, trust and the sandbox cannot
+    /// be changed remotely.
     #[command(after_help = SERVE_EXAMPLES, args_conflicts_with_subcommands = true)]
     Serve(ServeArgs),
     /// List and show agents
@@ -329,21 +330,21 @@ pub struct ListArgs {
     /// Write JSON
     #[arg(long)]
     pub json: bool,
-    /// Which rows.
+    /// The page of the list.
     #[command(flatten)]
     pub page: PageArgs,
 }
 
-/// Which conversation a start is about.
+/// The conversation that a start is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThreadChoice {
     /// A new one.
     New,
     /// The last one of this folder.
     Last,
-    /// One that the person chooses from a list.
+    /// One that the user selects from a list.
     Pick,
-    /// This one, by id or the beginning of it.
+    /// This one, by its id or the start of its id.
     Id(String),
 }
 
@@ -361,7 +362,7 @@ impl Cli {
         let mut cli = Self::try_parse_from(args)?;
         let refuse =
             |message: &str| Err(Self::command().error(clap::error::ErrorKind::ArgumentConflict, message));
-        // An empty text stands for "no value", because a flag with an optional value says it that way.
+        // An empty string means "no value": a flag with an optional value reports it that way.
         if cli.print.as_deref().is_some_and(|text| !text.is_empty()) {
             if cli.prompt.is_some() {
                 return refuse("the prompt is given twice, once after -p and once on its own");
@@ -395,12 +396,12 @@ impl Cli {
         Ok(cli)
     }
 
-    /// Whether the run is headless.
+    /// Returns whether the run is headless.
     pub fn is_print(&self) -> bool {
         self.print.is_some()
     }
 
-    /// Which conversation is meant.
+    /// Returns the conversation that was requested.
     pub fn thread(&self) -> ThreadChoice {
         match self.resume.as_deref() {
             Some("") => ThreadChoice::Pick,
@@ -410,7 +411,7 @@ impl Cli {
         }
     }
 
-    /// What the command line says about settings, as their last layer.
+    /// Returns the settings given on the command line, as their last layer.
     pub fn flags(&self) -> Flags {
         let mut flags = self.global.flags();
         if let Some(on_ask) = &self.on_ask {

@@ -28,7 +28,7 @@ pub use {
 pub mod contract {
     pub use aye_core::contract::*;
 
-    /// What stores implement, and their errors.
+    /// The traits that stores implement, and their errors.
     pub mod storage {
         pub use aye_core::contract::profile::ProfileStore;
         pub use aye_core::contract::storage::*;
@@ -41,7 +41,7 @@ mod bundled;
 pub mod plugins {
     pub use aye_plugins::*;
 
-    /// Which calls run, which ask and which are denied.
+    /// Permissions: which calls run, which ask and which are denied.
     pub mod permission {
         pub use aye_plugins::permission::*;
 
@@ -86,7 +86,8 @@ pub use facade::{
     registry_spec, stores,
 };
 
-/// What starts a command in the sandbox: a program whose tools use one hands this argument to this function.
+/// The launcher of commands in the sandbox: a program whose tools use a sandbox passes this argument to this
+/// function.
 pub use aye_sandbox::{LAUNCH_ARG, launch_main};
 
 /// Cooperative cancellation: clones share one state.

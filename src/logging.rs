@@ -5,11 +5,11 @@ use std::path::Path;
 use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::EnvFilter;
 
-/// How many lines wait for the disk at most; those beyond are lost.
+/// The maximum lines waiting to be written to disk; further ones are lost.
 const MAX_WAITING: usize = 1024;
 
-/// Writes logs to `aye.log` in the folder until the guard is dropped. The level comes from `AYE_LOG`, `warn` without it.
-/// A log that cannot be written is no reason not to start.
+/// Writes logs to `aye.log` in the folder until the guard is dropped. The level is taken from `AYE_LOG`; the
+/// default is `warn`. A log that cannot be written does not prevent a start.
 pub fn to_file(dir: &Path) -> Option<WorkerGuard> {
     crate::config::create_private_dir(dir).ok()?;
     private(&dir.join("aye.log"))?;
@@ -29,7 +29,7 @@ pub fn to_file(dir: &Path) -> Option<WorkerGuard> {
     Some(guard)
 }
 
-/// Makes the file, when it is not there, so that only the person reads it, whatever the umask.
+/// Creates the file if it does not exist, and makes it readable only by the user, whatever the umask.
 fn private(path: &Path) -> Option<()> {
     use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
     if path.symlink_metadata().is_ok_and(|about| !about.is_file()) {

@@ -1,4 +1,4 @@
-//! `aye acp`: the program behind an editor.
+//! `aye acp`: serves an editor.
 
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
@@ -161,7 +161,7 @@ struct Folder {
     news: News,
 }
 
-/// What MCP servers have to say, until somebody listens.
+/// Messages of MCP servers, stored until a client reads them.
 type News = Arc<Mutex<Vec<String>>>;
 
 impl Folder {

@@ -78,7 +78,7 @@ fn list(app: &AppContext) -> String {
     })
 }
 
-/// What an agent's file says, and what it comes to here.
+/// Returns the definition of an agent and the agent as it resolves here.
 fn show(app: &AppContext, name: &str) -> Result<Value, AppError> {
     if !app.agents.names().contains(&name) {
         return Err(app.agents.no_such(name).into());

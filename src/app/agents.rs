@@ -28,7 +28,7 @@ use crate::runtime::{AgentRuntime, ResolveError};
 /// The backend of agents that speak A2A.
 pub(super) const A2A: &str = "a2a";
 
-/// What the built-in agent is for.
+/// The description of the built-in agent.
 pub(super) const AYE_IS_FOR: &str = "reads, edits and runs things in your project; built in";
 
 /// All that is known about the agents of a start.
@@ -49,8 +49,8 @@ pub(super) fn names(known: &AgentDescriptions) -> Vec<String> {
     known.read().expect("no panic while names are held").keys().cloned().collect()
 }
 
-/// Registers the models that skills name: their ids, by the names that skills give them. What nobody serves is left out;
-/// whoever uses such a skill is told.
+/// Registers the models that skills name and returns their ids, by the names that skills give them. Models
+/// that no provider serves are left out; using such a skill reports that.
 pub(super) async fn skill_models(
     runtime: &AgentRuntime,
     foundation: &Foundation,
@@ -63,7 +63,8 @@ pub(super) async fn skill_models(
     for (name, choice) in choices(names, foundation).await {
         let Ok(choice) = choice else { continue };
         let id = choice.full_name();
-        // Under a budget, a model without a known price ends no run that can go on with another one.
+        // Under a budget, a model without a known price must not end a run that can continue with another
+        // one.
         if purse.admit(&id, &choice).is_err() {
             continue;
         }
@@ -187,7 +188,7 @@ impl Agents {
         self.models.get(agent).unwrap_or(&chosen.model).clone()
     }
 
-    /// Whether the agent that is talked to names its model.
+    /// Returns whether the current agent names its model.
     pub(super) fn has_own_model(&self) -> bool {
         self.models.contains_key(&self.current())
     }
@@ -220,7 +221,7 @@ impl Agents {
         Ok(self.model(name))
     }
 
-    /// Who waits for answers to an agent's questions, when its file says so.
+    /// Returns who is available to answer an agent's questions, if the agent's file says so.
     pub(super) fn hitl(&self, agent: &str) -> Option<HitlMode> {
         self.written.get(agent)?.hitl
     }
@@ -230,7 +231,7 @@ impl Agents {
         self.models.values()
     }
 
-    /// That there is no such agent, and what there is.
+    /// Returns the error that an agent is unknown, with similar names.
     pub(super) fn no_such(&self, name: &str) -> String {
         let known = or_these(name, self.names());
         let wrong = self.written.issues.iter().find(|issue| {
@@ -266,8 +267,8 @@ impl Agents {
     }
 }
 
-/// The models that agents name; what nobody serves is an error of the agent, or a warning when other programs read its
-/// file too.
+/// Returns the models that agents name. A model that no provider serves is an error of the agent, or a
+/// warning if other programs read the agent's file too.
 async fn models_of(written: &mut WrittenAgents, foundation: &Foundation) -> BTreeMap<String, ModelSelection> {
     let mut found = BTreeMap::new();
     let names: Vec<String> = written.used().map(|agent| agent.spec.model.clone()).collect();
@@ -282,7 +283,7 @@ async fn models_of(written: &mut WrittenAgents, foundation: &Foundation) -> BTre
     found
 }
 
-/// What each name of a model means here, or why it means nothing.
+/// Resolves each model name here, to a model or to the reason why there is none.
 async fn choices(
     mut names: Vec<String>,
     foundation: &Foundation,
@@ -301,7 +302,7 @@ async fn choices(
 }
 
 fn no_model(written: &mut WrittenAgents, model: &str, why: &str) {
-    // The origin of the person's own model stands before the words about it.
+    // The error starts with the origin of the user's own model, not of this one.
     let why = why.split_once(": ").map_or(why, |(_, rest)| rest);
     let why = format!("the model `{}` is unavailable: {why}", visible_line(model));
     loop {
@@ -344,7 +345,7 @@ fn spec_of(
     spec.max_rounds = match (agent.says("max_rounds"), is_said && limit > 0) {
         (false, _) => limit,
         (true, false) => spec.max_rounds,
-        // A limit that the person set is not widened by an agent.
+        // An agent must not raise a limit that the user set.
         (true, true) if spec.max_rounds == 0 => limit,
         (true, true) => spec.max_rounds.min(limit),
     };
@@ -369,7 +370,7 @@ fn spec_of(
     {
         spec.sections.insert("retry".to_owned(), retry.clone());
     }
-    // Whoever names other agents means the tools that reach them.
+    // An agent that names other agents also needs the tools that reach them.
     if let Some(allowed) = &mut spec.allowed_tools {
         if spec.sections.contains_key("handoff") {
             allowed.push("handoff".to_owned());
@@ -400,7 +401,7 @@ fn deny_excluded_calls(spec: &mut AgentSpec) {
 /// it never makes a default looser.
 fn joined(everyones: &Value, own: Option<Value>, list: &str) -> Value {
     let (Value::Object(everyones), Some(Value::Object(mut own))) = (everyones, own.clone()) else {
-        // What is no map is refused when the agent is resolved.
+        // A value that is not a map is rejected when the agent is resolved.
         return own.unwrap_or_else(|| everyones.clone());
     };
     for (key, value) in everyones {
@@ -462,7 +463,7 @@ fn unusable(runtime: &AgentRuntime, agent: &WrittenAgent) -> Option<(String, Age
     Some((id.clone(), agent.issue(Severity::Error, pointer.trim_end_matches('/'), message)))
 }
 
-/// What is not wrong with an agent, but most likely not meant.
+/// Returns warnings about an agent: things that are valid but most likely not intended.
 fn oddities(runtime: &AgentRuntime, agent: &WrittenAgent) -> Vec<AgentIssue> {
     let catalog = runtime.catalog();
     let mut odd = Vec::new();

@@ -44,7 +44,7 @@ use crate::snapshots::FolderSnapshots;
 use crate::store::{Store, StoreError};
 use crate::tools::{self, ToolEnv};
 
-/// The name of the agent that people talk to.
+/// The name of the agent that users talk to.
 pub(super) const AGENT: &str = "aye";
 
 /// A whole program, ready for a front end.
@@ -64,13 +64,13 @@ pub struct AppContext {
     pub(super) telemetry: Telemetry,
     /// The files of the folder as they were; `None` when they are not kept.
     pub(super) snapshots: Option<FolderSnapshots>,
-    /// What keeps commands to their profile; `None` when it is turned off.
+    /// The sandbox that restricts commands to their profile; `None` if it is turned off.
     pub(super) sandbox: Option<Arc<tools::Sandbox>>,
-    /// Who decodes a picture.
+    /// The permit to decode an image.
     pub(super) decoding: Arc<tokio::sync::Semaphore>,
     purse: PriceList,
     pub(super) mcp: super::mcp::Mcp,
-    /// What went wrong at the start and does not stop it.
+    /// Problems at the start that do not prevent it.
     pub(super) warnings: Vec<String>,
     _grants: GrantWatch,
 }
@@ -82,7 +82,8 @@ impl AppContext {
         Self::build_on(store, foundation, cli).await
     }
 
-    /// The same program built again, with what the folder grants now. What the user chose meanwhile stays chosen.
+    /// Builds the program again with what the folder grants now. Choices the user made in the meantime are
+    /// preserved.
     pub(super) async fn renewed(&self, cli: &Cli) -> Result<Self, Failure> {
         let foundation = self.foundation.renewed(cli)?;
         let mut next = Self::build_on(self.store.clone(), foundation, cli).await?;
@@ -130,7 +131,7 @@ impl AppContext {
             guidance: &guidance,
             targets: &targets,
             snapshots: snapshots.as_ref(),
-            // Where nobody sits, nothing is drawn and nothing filled in.
+            // Without a user at the terminal, surfaces and forms are not offered.
             draws: cli.command.is_none() && !cli.is_print(),
         };
         let date = jiff::Timestamp::now().to_zoned(super::zone()).date().to_string();
@@ -147,7 +148,7 @@ impl AppContext {
         warnings.extend(unclaimed);
         warnings.extend(webhook_problems);
         warnings.extend(agents.written.issues.iter().map(ToString::to_string));
-        // One whose price nobody knows ends its run under a budget.
+        // Under a budget, a model without a known price ends its run.
         warnings.extend(agents.choices().filter_map(|model| purse.admit(&model.full_name(), model).err()));
         let worth = skills.issues.iter().filter(|issue| issue.severity > Severity::Note);
         warnings.extend(worth.map(ToString::to_string));
@@ -214,11 +215,11 @@ impl AppContext {
         Ok(())
     }
 
-    /// Lets the agent of a conversation's last run go on with it, unless the user named one for this process. Says so
-    /// when that agent is gone.
+    /// Switches to the agent of a conversation's last run, unless the user named one for this process.
+    /// Returns a notice if that agent no longer exists.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// If the store cannot be read.
     pub(super) async fn continue_with_its_agent(
         &self,
         thread: &ThreadId,
@@ -232,13 +233,13 @@ impl AppContext {
         Ok(lost.map(|why| format!("{why}; {} goes on with this conversation", self.agents.current())))
     }
 
-    /// The person at this process, as a decision names them.
+    /// Returns the user of this process, as recorded in a decision.
     pub(super) fn actor(&self, channel: &str) -> Actor {
         actor(&self.foundation, channel)
     }
 }
 
-/// The person at this process, as a decision names them.
+/// Returns the user of this process, as recorded in a decision.
 pub(super) fn actor(foundation: &Foundation, channel: &str) -> Actor {
     let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| foundation.env.var(name));
     let user = named.filter(|name| !name.is_empty()).map(str::to_owned).next();
@@ -296,13 +297,13 @@ struct Parts<'a> {
     notifier: &'a Notifier,
     telemetry: &'a Telemetry,
     purse: &'a PriceList,
-    /// What servers ask the person.
+    /// The questions that MCP servers ask the user.
     questions: &'a Questions,
     guidance: &'a Guidance,
-    /// What skills can name.
+    /// The targets that skills can name.
     targets: &'a SharedTargets,
     snapshots: Option<&'a FolderSnapshots>,
-    /// Whether a person is shown surfaces.
+    /// Whether surfaces can be shown to a user.
     draws: bool,
 }
 
@@ -451,7 +452,7 @@ fn stop_conditions(foundation: &Foundation) -> Vec<StopConditionSpec> {
     conditions
 }
 
-/// The folder for long output, by its real path: rules look behind links.
+/// Returns the folder for long output by its real path: rules resolve symbolic links.
 fn output_dir(foundation: &Foundation) -> std::path::PathBuf {
     let dir = foundation.paths.output_dir();
     let real = dir.parent().and_then(|parent| parent.canonicalize().ok());
@@ -484,7 +485,8 @@ pub(super) fn tool_env(foundation: &Foundation) -> ToolEnv {
     env
 }
 
-/// What sandboxed commands get besides the workspace. A folder that does not exist is nothing to give.
+/// Returns the folders that sandboxed commands get in addition to the workspace. A folder that does not exist
+/// is left out.
 fn sandbox_folders(foundation: &Foundation) -> tools::SandboxFolders {
     let settings = &foundation.loaded.settings.sandbox;
     let root = &foundation.workspace.root;
@@ -505,7 +507,7 @@ fn sandbox_folders(foundation: &Foundation) -> tools::SandboxFolders {
     }
 }
 
-/// How the profiles of verdicts are enforced.
+/// Returns how the profiles of verdicts are enforced.
 pub(super) fn enforcement(foundation: &Foundation, sandbox: Option<&Arc<tools::Sandbox>>) -> Enforcement {
     let Some(sandbox) = sandbox.cloned() else { return Enforcement::off() };
     let workspace = foundation.workspace.root.clone();
@@ -521,7 +523,7 @@ pub(super) fn enforcement(foundation: &Foundation, sandbox: Option<&Arc<tools::S
     }
 }
 
-/// Which process this is.
+/// Returns the identity of this process.
 pub(super) fn owner() -> Owner {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let stat = read("/proc/self/stat");

@@ -23,16 +23,16 @@ use crate::contract::suspension::{Actor, Answer, ToolCallResumeMode};
 use crate::runtime::check_payload;
 use crate::store::{InboxFilter, Store, StoreError, SuspensionLookup};
 
-/// How to see what there is.
+/// The hint on how to list the pending questions.
 const LIST: &str = "`aye inbox` lists pending questions";
 
 /// An answer of a command.
 #[derive(Clone, Debug)]
 pub(super) struct CommandAnswer {
     pub(super) answer: Answer,
-    /// What was done, for the user.
+    /// The action taken, for the user.
     pub(super) done: &'static str,
-    /// The rule that is granted with it, and the line that says so.
+    /// The rule granted with the decision, and the line that reports it.
     pub(super) grant: Option<(GrantRecord, String)>,
 }
 
@@ -143,7 +143,7 @@ pub(super) async fn waiting(store: &Store, filter: InboxFilter, now: u64) -> Res
     store.inbox(InboxFilter { valid_at: Some(now), ..filter }).await.map_err(Failure::failed)
 }
 
-/// The question whose id begins so.
+/// Returns the question whose id starts with this prefix.
 pub(super) async fn find(store: &Store, id: &str) -> Result<SuspensionRecord, Failure> {
     if id.is_empty() {
         return Err(Failure::usage(format!("the id of a question is empty; {LIST}")));
@@ -178,10 +178,10 @@ pub(super) async fn decide(
     })
 }
 
-/// Whether the answer is what the question asks for.
+/// Checks that the answer is of the kind that the question expects.
 fn check(suspension: &SuspensionRecord, answer: &CommandAnswer, now: u64) -> Result<(), Failure> {
     let ticket = &suspension.ticket;
-    // Data for a question that only wants a yes would be a yes that nobody meant.
+    // Data for a question that only needs approval would be an approval that nobody intended.
     let wants_a_word = ticket.suspension.response_schema.is_none()
         && ticket.resume_mode == ToolCallResumeMode::ReplayToolCall;
     if wants_a_word && answer.done == "answered" && !answer.answer.result.is_null() {
@@ -222,7 +222,8 @@ async fn answer_all(
     Ok(code)
 }
 
-/// Gives one answer to each of these questions by itself: one that somebody else answers meanwhile keeps theirs.
+/// Gives one answer to each of these questions separately: if somebody else decides one in the meantime,
+/// their decision stays.
 async fn answer_each(
     store: &Store,
     found: Vec<SuspensionRecord>,
@@ -260,7 +261,8 @@ fn several_conversations(found: &[SuspensionRecord], then: ThenArgs) -> Result<(
     Ok(())
 }
 
-/// Stores the answers and sees to it that their runs go on. Gives the exit status, and why some were not taken.
+/// Stores the answers and has their runs resumed. Returns the exit status, and why some answers were not
+/// accepted.
 async fn settle(
     store: &Store,
     found: Vec<SuspensionRecord>,
@@ -283,7 +285,7 @@ async fn settle(
                 say(&format!("{}: {}", answer.done, summary(&record)));
                 answered.push(*record);
             }
-            // Somebody was faster than this command.
+            // Somebody else decided first.
             DecideOutcome::AlreadyDecided(record)
             | DecideOutcome::Closed(record)
             | DecideOutcome::Expired(record) => lost.extend(errors::look(store, &record).await?),
@@ -297,13 +299,13 @@ async fn settle(
     Ok((code?, lost))
 }
 
-/// What the call is about, on one line.
+/// Summarizes the call on one line.
 fn summary(suspension: &SuspensionRecord) -> String {
     let pending = &suspension.ticket.pending;
     about(&pending.name, &call_summary(&pending.name, &pending.arguments))
 }
 
-/// A tool and what it is to do; the tool alone when there is no more to say.
+/// Returns a tool and its summary; the tool alone if the summary adds nothing.
 fn about(tool: &str, summary: &str) -> String {
     if tool == summary {
         visible_line(tool).into_owned()

@@ -22,12 +22,12 @@ use crate::contract::judgement::TriedRule;
 use crate::contract::record::GrantRecord;
 use crate::store::{AuditFilter, Store};
 
-/// What rows name and do not hold.
+/// The records that audit rows refer to but do not contain.
 struct Names {
     /// Lists of rules by their hash.
     rules: HashMap<String, Vec<TriedRule>>,
     grants: Vec<GrantRecord>,
-    /// Every rule that was tried is told, not only those that matched.
+    /// Whether every rule that was tried is shown, not only those that matched.
     all_rules: bool,
 }
 
@@ -58,7 +58,7 @@ pub(super) async fn run(args: AuditArgs, foundation: &Foundation) -> Result<u8, 
     Ok(0)
 }
 
-/// The conversation whose id begins so: also one that is deleted.
+/// Returns the conversation whose id starts with this prefix, even if it is deleted.
 async fn thread_by_prefix(store: &Store, prefix: &str) -> Result<ThreadId, Failure> {
     let mut found = store.audit_threads(prefix).await.map_err(Failure::failed)?;
     match found.len() {
@@ -71,7 +71,8 @@ async fn thread_by_prefix(store: &Store, prefix: &str) -> Result<ThreadId, Failu
     }
 }
 
-/// Writes while the store reads, so that nothing is held; gives what was written, or why that failed.
+/// Writes rows while the store reads them, so that none are buffered; stores the number of rows written, or
+/// why writing failed.
 struct Out {
     told: Mutex<Result<u64, Failure>>,
 }
@@ -81,7 +82,7 @@ impl Out {
         Arc::new(Out { told: Mutex::new(Ok(0)) })
     }
 
-    /// `false` when nobody wants to read any more.
+    /// Writes a text. Returns `false` if nobody reads the output any more.
     fn write(&self, text: &str) -> bool {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         match (&mut *told, super::put_or_stop(text)) {

@@ -22,7 +22,7 @@ use crate::contract::record::SuspensionRecord;
 use crate::runtime::{AgentRunResult, RuntimeError, UnknownPolicy};
 use crate::tui::host::{HostEvent, TextPage};
 
-/// How long runs in the background may take to write down where they stand when the program ends.
+/// How long background runs may take to store their state when the program ends.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// The folder that a question was asked in; that of its conversation when it does not say.
@@ -34,7 +34,7 @@ pub(super) fn folder_of(question: &SuspensionRecord, of_thread: &Path) -> PathBu
 /// The flags of this start, for apps of other folders.
 pub(super) fn for_other_folders(cli: &Cli) -> Cli {
     let mut cli = cli.clone();
-    // What was allowed at this start was allowed in this folder; what was forbidden is forbidden there too.
+    // Permissions given at this start are for this folder; tools denied are denied there too.
     cli.global.allowed_tools.clear();
     cli.global.permission_mode = None;
     // Runs there have agents of their own.
@@ -51,7 +51,7 @@ pub(super) async fn app_in(cli: &Cli, env: Env, folder: PathBuf) -> Result<AppCo
     Ok(AppContext::build(foundation, &cli).await?)
 }
 
-/// A run that goes on in the background, with the app that drives it.
+/// A run that continues in the background, with the app that drives it.
 type Running = (ThreadId, Arc<AppContext>, JoinHandle<()>);
 
 pub(super) struct BackgroundRuns {
@@ -103,7 +103,7 @@ impl BackgroundRuns {
         Ok(app)
     }
 
-    /// Goes on with the run of a conversation, unless another process drives it.
+    /// Resumes the run of a conversation, unless another process drives it.
     pub(super) fn go_on(&self, app: Arc<AppContext>, thread: ThreadId) {
         let (events, of, id) = (self.events.clone(), Arc::clone(&app), thread.clone());
         let task = tokio::spawn(async move {
@@ -116,7 +116,7 @@ impl BackgroundRuns {
         running.push((thread, of, task));
     }
 
-    /// Stops what goes on and closes what was opened.
+    /// Stops the background runs and closes the apps opened for them.
     pub(super) async fn leave(&self) {
         self.server.leave().await;
         let running = std::mem::take(&mut *self.running.lock().expect("no panic while it is held"));
@@ -133,7 +133,7 @@ impl BackgroundRuns {
     }
 }
 
-/// Tells what became of a run that is not on the screen. A question of it is counted anyway.
+/// Reports the end of a run that is not on the screen. Its questions are counted anyway.
 pub(super) async fn tell(
     app: &AppContext,
     events: &Events,
@@ -142,7 +142,7 @@ pub(super) async fn tell(
 ) {
     let Some(text) = told(result) else { return };
     let title = app.store.thread(thread).await.ok().flatten().map_or_else(String::new, |thread| thread.title);
-    // Nobody is left to tell when the program ends.
+    // When the program ends, nobody is left to receive the event.
     let _ = events.send(HostEvent::Note(format!("“{title}” {text}")));
 }
 

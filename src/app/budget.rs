@@ -10,7 +10,7 @@ use crate::contract::spec::Price;
 use crate::plugins::stop::StopPlugin;
 use crate::runtime::REMOTE_MODEL;
 
-/// What models cost, by their registered ids. Clones are the same.
+/// The prices of models, by their registered ids. Clones share them.
 #[derive(Clone)]
 pub(super) struct PriceList {
     /// The budget and where it is set; nothing is looked up without one.
@@ -27,10 +27,10 @@ impl PriceList {
         Self { most, known: Arc::default() }
     }
 
-    /// Takes in a model that may answer from now on.
+    /// Registers a model that may answer from now on.
     ///
     /// # Errors
-    /// Under a budget, when its price is not known: a sentence for the person.
+    /// Under a budget, if the model's price is not known: a sentence for the user.
     pub(super) fn admit(&self, id: &str, selection: &ModelSelection) -> Result<(), String> {
         let Some((most, origin)) = &self.most else { return Ok(()) };
         let price = selection.price.or_else(|| selection.is_demo().then(Price::default));
@@ -47,8 +47,8 @@ impl PriceList {
         Ok(())
     }
 
-    /// The plugin, under the budget when there is one. `asks`: a limit asks whether the run goes on, when it is the budget
-    /// also with which of the models that cost less.
+    /// Returns the plugin, with the budget if there is one. With `asks`, a limit asks whether the run may
+    /// continue; if the limit is the budget, also with which of the cheaper models.
     pub(super) fn over(&self, plugin: StopPlugin, asks: bool) -> StopPlugin {
         let known = Arc::clone(&self.known);
         let plugin = if asks {

@@ -80,7 +80,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let host = Arc::new(TerminalHost::new(Arc::clone(&app), sender, elsewhere, cli.clone()));
     {
         let app = Arc::clone(&app);
-        // Behind the first frame, and in short transactions.
+        // Runs after the first frame, and in short transactions.
         tokio::spawn(async move {
             super::store::prune_by_setting(&app.store, &app.foundation).await;
             moved::note(&app).await;
@@ -108,7 +108,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     })
 }
 
-/// Whether this is the first start of somebody who has set up nothing.
+/// Returns whether this is the first start of a user who has not set anything up.
 fn first_start(foundation: &Foundation, cli: &Cli) -> bool {
     let paths = &foundation.paths;
     let marker = paths.started_file();
@@ -133,7 +133,7 @@ fn keymap_of(foundation: &Foundation) -> Result<Keymap, Failure> {
     }
 }
 
-/// A store that vanished is not replaced by an empty one unless the user says so.
+/// Asks whether to start with an empty store: a missing store is not replaced unless the user agrees.
 fn ask_for_empty_store(foundation: &Foundation) -> Result<bool, Failure> {
     ask(&format!(
         "The store {} is missing, although aye used it before.\nTo restore a backup, answer no and run: aye \

@@ -81,7 +81,7 @@ pub(super) fn put_json(value: &Value) -> Result<(), Failure> {
     put(&format!("{}\n", escape_json(&serde_json::to_string_pretty(value).unwrap_or_default())))
 }
 
-/// The thread whose id begins so.
+/// Returns the thread whose id starts with this prefix.
 pub(super) async fn thread_by_prefix(store: &Store, id: &str) -> Result<ThreadRecord, Failure> {
     match store.find_thread(id).await.map_err(Failure::failed)? {
         ThreadLookup::One(thread) => Ok(thread),
@@ -95,7 +95,7 @@ pub(super) async fn thread_by_prefix(store: &Store, id: &str) -> Result<ThreadRe
     }
 }
 
-/// A Unix time in milliseconds, where the person is.
+/// Formats a Unix time in milliseconds in the local time zone.
 pub(super) fn when(ms: u64) -> String {
     let at = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     at.map(|t| t.to_zoned(super::zone()).strftime("%Y-%m-%d %H:%M").to_string()).unwrap_or_default()

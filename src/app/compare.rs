@@ -1,4 +1,4 @@
-//! What differs between two conversations.
+//! The differences between two conversations.
 
 use crate::app::AppError;
 use crate::contract::ids::ThreadId;

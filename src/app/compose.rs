@@ -17,7 +17,7 @@ pub(super) fn with_piped(prompt: Option<&str>, piped: Option<String>) -> Option<
     }
 }
 
-/// What `/name words` stands for; `None` when it names neither a prompt of a server nor a skill.
+/// Expands `/name words`; returns `None` if the name is neither a prompt of a server nor a skill.
 pub(super) async fn command(app: &AppContext, line: &str) -> Result<Option<Vec<ContentBlock>>, AppError> {
     let Some(named) = line.strip_prefix('/') else { return Ok(None) };
     let (name, words) = named.split_once(char::is_whitespace).unwrap_or((named, ""));

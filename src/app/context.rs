@@ -23,7 +23,7 @@ const BAR: usize = 40;
 /// Cells of the bar of one row.
 const SMALL_BAR: usize = 20;
 
-/// How much of a conversation fits, by what is known of the model.
+/// Returns the limits of a conversation's context, from what is known of the model.
 pub(super) fn policy_of(selection: &ModelSelection, settings: &Settings) -> ContextWindowPolicy {
     let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let window = count(selection.context_window);
@@ -111,7 +111,7 @@ async fn too_large(app: &AppContext, thread: &ThreadId) -> Result<Option<String>
     )))
 }
 
-/// What fills the window, by category.
+/// A category of content in the context window.
 struct ContextRow {
     name: String,
     tokens: usize,

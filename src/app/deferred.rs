@@ -14,7 +14,7 @@ use crate::plugins::deferred_tools::{
 };
 use crate::state::StateKey as _;
 
-/// What servers bring may be deferred; the tools of aye itself only where somebody's rule says so.
+/// Creates the plugin. Tools of servers may be deferred; those of aye itself only if a rule says so.
 pub(super) fn plugin() -> DeferredToolsPlugin {
     let servers = DeferralRule { tool: "mcp__*".to_owned(), mode: ToolLoadMode::Deferred };
     DeferredToolsPlugin::new(Vec::new())
@@ -22,18 +22,18 @@ pub(super) fn plugin() -> DeferredToolsPlugin {
         .with_default_mode(ToolLoadMode::Eager)
 }
 
-/// How the tools were offered in the last step of a conversation.
+/// Returns how the tools were offered in the last step of a conversation.
 pub(super) fn state_in(thread_state: &BTreeMap<String, Value>) -> DeferralStateValue {
     let state = thread_state.get(DeferralState::KEY).cloned();
     state.and_then(|state| serde_json::from_value(state).ok()).unwrap_or_default()
 }
 
-/// Whether a tool is not in the requests of a conversation.
+/// Returns whether a tool is left out of the requests of a conversation.
 pub(super) fn is_hidden(state: &DeferralStateValue, tool: &str) -> bool {
     state.is_deferred(tool) || (tool == TOOL_SEARCH && !state.enabled)
 }
 
-/// What is saved; nothing when no tool is deferred.
+/// Returns the tokens saved; `None` if no tool is deferred.
 pub(super) fn saved(app: &AppContext, state: &DeferralStateValue) -> Result<Option<Savings>, AppError> {
     if !state.enabled {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! How sandboxed commands reach domains. A test build may be given made-up ones.
+//! Connects sandboxed commands to domains. A test build can use made-up ones.
 
 use crate::config::Env;
 use crate::tools::Sandbox;
@@ -29,7 +29,8 @@ mod made_up {
 
     use crate::tools::Dialler;
 
-    /// Names with addresses that nobody looks up, and where a connection to one really goes.
+    /// Names with made-up addresses that are not looked up, and where a connection to such an address really
+    /// goes.
     #[derive(Debug)]
     pub(super) struct MadeUpNames {
         addresses: HashMap<String, IpAddr>,

@@ -18,7 +18,7 @@ use crate::tui::host::TextPage;
 
 mod terminal;
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum CheckStatus {
@@ -32,7 +32,7 @@ struct Check {
     name: &'static str,
     state: CheckStatus,
     text: String,
-    /// What programs read beside the words.
+    /// The plugins, for programs that read the report.
     #[serde(skip_serializing_if = "Option::is_none")]
     plugins: Option<Vec<PluginRow>>,
     /// The same of tool servers.
@@ -172,7 +172,8 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
     Ok(u8::from(failed))
 }
 
-/// Rules about tools that nobody here has: misspelt ones that allow, and those of servers and agents that are gone.
+/// Returns warnings about rules for tools that do not exist here: misspelt names in rules that allow, and
+/// tools of servers and agents that were removed.
 fn unknown_tools(rules: &RuleSet, foundation: &Foundation) -> Vec<String> {
     let servers: Vec<String> = mcp::rows(foundation).into_iter().map(|row| row.name).collect();
     let agents = super::agents::written(foundation);
@@ -183,7 +184,7 @@ fn unknown_tools(rules: &RuleSet, foundation: &Foundation) -> Vec<String> {
     })
 }
 
-/// What the kernel can keep commands to.
+/// Checks which restrictions on commands the kernel can enforce.
 fn sandbox(settings: &crate::config::SandboxSettings, path: &std::ffi::OsStr) -> Check {
     if !settings.enabled {
         let text = "off (sandbox.enabled): commands run with all your rights";

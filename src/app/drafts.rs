@@ -37,7 +37,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Whether another process is still writing it.
+    /// Returns whether the process that wrote the draft is another one and still running.
     fn is_held(&self) -> bool {
         let own = rustix::process::getpid();
         Pid::from_raw(self.pid).is_some_and(|pid| pid != own && test_kill_process(pid).is_ok())
@@ -45,7 +45,7 @@ impl Kept {
 }
 
 impl Drafts {
-    /// `dir`: where they are kept; nothing is kept without one.
+    /// Creates the drafts of a folder. `dir` is where they are stored; without it nothing is stored.
     pub(super) fn new(dir: Option<PathBuf>, cwd: PathBuf) -> Self {
         Self { dir, cwd, kept: Arc::default() }
     }
@@ -78,8 +78,8 @@ impl Drafts {
         }
     }
 
-    /// What a process that is gone left of a conversation; for a new one also what it left of another new one in this
-    /// folder. Blocks.
+    /// Returns the draft that an exited process left for a conversation; for a new conversation also one that
+    /// it left for another new one in this folder. Blocks.
     pub(super) fn find(&self, thread: &ThreadId, is_new: bool) -> Option<Draft> {
         let own = self.file(thread)?;
         if let Some(kept) = read(&own).filter(|kept| !kept.is_held()) {

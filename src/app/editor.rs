@@ -11,7 +11,7 @@ use crate::config::Env;
 /// More than this is not read back.
 const MAX_TEXT: u64 = 16 << 20;
 
-/// What the editor left. Its file goes away with it, unless it is kept.
+/// The text that the editor saved. Its file is removed with this value, unless it is kept.
 pub(super) struct EditorText {
     /// The text as it is now.
     pub(super) text: String,
@@ -27,11 +27,11 @@ impl EditorText {
     }
 }
 
-/// Opens a text in `$VISUAL` or `$EDITOR` and waits until the editor is closed. The file's name ends like `name`, so that
-/// the editor knows what it is. The terminal must be as the shell left it.
+/// Opens a text in `$VISUAL` or `$EDITOR` and waits until the editor is closed. The file's name ends like
+/// `name`, so that the editor recognises the type. The terminal must be as the shell left it.
 ///
 /// # Errors
-/// A sentence: no editor is set, it cannot be started, it failed, or what it left is no text.
+/// A sentence: no editor is set, it cannot be started, it failed, or what it saved is not text.
 pub(super) async fn edit(env: &Env, text: &str, name: &str) -> Result<EditorText, AppError> {
     let set = |name: &str| env.var(name).map(str::trim).filter(|value| !value.is_empty());
     let editor = set("VISUAL")

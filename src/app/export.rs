@@ -14,14 +14,14 @@ use crate::store::ThreadRest;
 pub(super) enum ExportEncoder {
     /// For programs.
     Json,
-    /// For people.
+    /// For users.
     Markdown,
     /// For a browser: one file, without scripts and without anything that is fetched.
     Html,
 }
 
 impl ExportEncoder {
-    /// What comes before the first message.
+    /// Returns the text before the first message.
     pub(super) fn start(self, thread: &ThreadRecord) -> String {
         let title = if thread.title.is_empty() { "Conversation" } else { &thread.title };
         match self {
@@ -52,7 +52,7 @@ impl ExportEncoder {
         }
     }
 
-    /// What comes after the last message; in JSON the rest of the conversation, when it is given.
+    /// Returns the text after the last message; in JSON with the rest of the conversation, if given.
     pub(super) fn end(self, rest: Option<&ThreadRest>) -> String {
         match self {
             ExportEncoder::Json => {

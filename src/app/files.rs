@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::walk::WalkFilter;
 
-/// How long a list of files is good for.
+/// How long a list of files may be reused.
 const FRESH: Duration = Duration::from_secs(5);
-/// No more files than this are looked at.
+/// The maximum number of files listed.
 const MAX_FILES: usize = 50_000;
-/// How many are offered.
+/// The maximum number of completions.
 const OFFERED: usize = 50;
 
 /// The files of one folder, walked when first asked for.

@@ -1,10 +1,10 @@
 //! Keeps the conversation in the terminal in sync with the store, whichever process drives it.
 //!
-//! All terminals that show a conversation are equal: the right to write to it is held only while a run is active.
-//! While another process drives, this one follows: it reads what that process commits, when the change feed of the
-//! store reports a change. It resumes the run if the other process dies or stops renewing its lease; if nobody
-//! drives, it applies decisions that were stored elsewhere, and starts queued messages. If several try, the lease
-//! picks one; the others follow.
+//! All terminals that show a conversation are equal: a process has the right to write to it only while a run
+//! is active. While another process drives, this one follows: it reads what that process commits, when the
+//! change feed of the store reports a change. It resumes the run if the other process dies or stops renewing
+//! its lease; if no process drives, it applies decisions that were stored elsewhere, and starts queued
+//! messages. If several try, the lease picks one; the others follow.
 //!
 //! Nothing here polls. While no process drives, this waits only for the change feed; only while a question is
 //! pending, it also reads the store every 30 seconds, because the message of a decision may have been lost.
@@ -33,11 +33,11 @@ use crate::runtime::{AgentRunResult, AgentRuntime, OwnerWatch, RuntimeError, Unk
 use crate::store::{ChangeKind, StoreChange, StoreError, ThreadView};
 use crate::tui::host::{HostEvent, QueuedRow, ThreadOwner, ThreadSync, UserInput};
 
-/// So many changes are taken together before one look at the store.
+/// The maximum changes combined into one read of the store.
 const BULK: usize = 64;
-/// How long a run that has just ended has to be put away.
+/// How long to wait for a run that has just ended to be cleaned up.
 const REST: Duration = Duration::from_millis(100);
-/// No message stands behind this place.
+/// A position that no message comes after.
 const NOTHING: u64 = i64::MAX as u64;
 
 #[derive(Clone)]
@@ -50,32 +50,32 @@ pub(super) struct ThreadFollower {
 #[derive(Default)]
 struct FollowCell {
     state: Mutex<FollowState>,
-    /// There is a reason to look.
+    /// Signals a reason to read the store.
     poke: Notify,
 }
 
 #[derive(Default)]
 struct FollowState {
     thread: Option<ThreadId>,
-    /// The last message that the terminal was told.
+    /// The last message that was sent to the terminal.
     seen: u64,
-    /// How often this process drives each conversation, or is about to.
+    /// How many times this process drives each conversation, or is about to.
     driving: HashMap<ThreadId, usize>,
-    /// Counts whatever makes a look from before worthless.
+    /// Counts the events that make an earlier read outdated.
     moves: u64,
-    /// What was tried last; it is not tried again while nothing changed.
+    /// The last attempt; it is not repeated while nothing has changed.
     tried: Option<Cause>,
     /// When the next message of the queue becomes due.
     due: Option<u64>,
     /// A question waits, or something is queued: what moves it may come from another process.
     waits: bool,
-    /// What worked in the background when it was last seen to.
+    /// The background runs as they were when last resumed.
     minded: Vec<(ThreadId, u64, Option<u64>)>,
-    /// What sees to the conversation in place of this one.
+    /// The follower that has replaced this one.
     heir: Option<ThreadFollower>,
 }
 
-/// What a look was taken for.
+/// The state that a read was made for.
 struct ReadMark {
     thread: ThreadId,
     seen: u64,
@@ -83,7 +83,7 @@ struct ReadMark {
     is_driving: bool,
 }
 
-/// A reason to become awake.
+/// A reason to become active.
 #[derive(Clone, Debug, PartialEq)]
 struct Cause {
     run: Option<(RunId, u64)>,
@@ -96,7 +96,7 @@ struct Cause {
 pub(super) struct ThreadSink {
     thread: ThreadId,
     viewer: ThreadFollower,
-    /// The queued message that begins with the next run.
+    /// The queued message that the next run starts with.
     begins: Mutex<Option<QueuedRow>>,
 }
 
@@ -119,7 +119,7 @@ impl EventSink for ThreadSink {
         };
         self.viewer.send(HostEvent::Agent(self.thread.clone(), event));
         if is_inbox {
-            // The store does not tell this process what this process did.
+            // The change feed does not report this process's own changes to it.
             self.viewer.send(HostEvent::InboxChanged);
         }
     }
@@ -135,7 +135,7 @@ impl ThreadFollower {
     }
 
     fn send(&self, event: HostEvent) {
-        // The terminal is gone when the program ends: nobody is left to tell.
+        // When the program ends, the terminal is gone and nobody is left to receive the event.
         let _ = self.events.send(event);
     }
 
@@ -194,17 +194,17 @@ impl ThreadFollower {
         self.state(|state| state.heir.clone())
     }
 
-    /// Whether the terminal shows this conversation.
+    /// Returns whether the terminal shows this conversation.
     pub(super) fn shows(&self, thread: &ThreadId) -> bool {
         self.state(|state| state.thread.as_ref() == Some(thread))
     }
 
-    /// Whether the terminal shows this conversation, or the one at the top of it.
+    /// Returns whether the terminal shows this conversation, or one above it.
     pub(super) fn shows_above(&self, thread: &ThreadId) -> bool {
         self.state(|state| state.thread.as_ref().is_some_and(|shown| thread.is_at_or_below(shown)))
     }
 
-    /// Goes on with what works in the background of a conversation.
+    /// Resumes the background runs of a conversation.
     pub(super) fn mind(&self, thread: &ThreadId) {
         let (app, thread) = (Arc::clone(&self.app), thread.clone());
         tokio::spawn(async move {
@@ -218,7 +218,7 @@ impl ThreadFollower {
         self.state(|state| state.driving.contains_key(thread))
     }
 
-    /// Who is awake on a conversation, by a look at it.
+    /// Returns which process drives a conversation, as of a read of the store.
     pub(super) fn driver_of(&self, glance: &ThreadView) -> ThreadOwner {
         if self.app.runtime.is_awake(&glance.thread.id) {
             return ThreadOwner::Own;
@@ -229,8 +229,8 @@ impl ThreadFollower {
         }
     }
 
-    /// Wakes a conversation's run in the background, and begins what is queued behind it. Nothing happens to one that
-    /// only waits, or that another process is awake on.
+    /// Resumes a conversation's run in the background, and then starts the queued messages. Does nothing if
+    /// the run only waits, or if another process drives the conversation.
     pub(super) fn wake(&self, thread: &ThreadId) {
         if let Some(heir) = self.heir() {
             return heir.wake(thread);
@@ -243,7 +243,7 @@ impl ThreadFollower {
         });
     }
 
-    /// Begins what is queued, unless this process drives the conversation: then it comes to that by itself.
+    /// Starts queued messages, unless this process drives the conversation: it then starts them anyway.
     pub(super) fn begin_queued(&self, thread: &ThreadId) {
         if let Some(heir) = self.heir() {
             return heir.begin_queued(thread);
@@ -261,8 +261,8 @@ impl ThreadFollower {
         });
     }
 
-    /// Drives a conversation in the background: this, and then what is queued as long as all ends well. Work without a
-    /// result, such as a cancel, begins nothing.
+    /// Drives a conversation in the background: does this work, and then the queued messages as long as all
+    /// ends well. Work without a result, such as a cancellation, starts nothing.
     pub(super) fn drive(
         &self,
         thread: &ThreadId,
@@ -298,7 +298,7 @@ impl ThreadFollower {
         });
     }
 
-    /// Queues what could not begin.
+    /// Queues a message that could not start.
     pub(super) async fn defer(
         &self,
         thread: &ThreadId,
@@ -310,7 +310,7 @@ impl ThreadFollower {
         Ok(())
     }
 
-    /// Begins the first message of the queue; `None`: there is none, or it cannot be read.
+    /// Starts the first message of the queue; returns `None` if the queue is empty or cannot be read.
     async fn begin_next(&self, thread: &ThreadId) -> Option<Result<AgentRunResult, RuntimeError>> {
         loop {
             let first = match self.app.runtime.next_queued(thread).await {
@@ -322,14 +322,14 @@ impl ThreadFollower {
             };
             let sink = self.sink_that_begins(thread, Some(row_of(&first)));
             match self.app.runtime.run_queued(first, sink).await {
-                // Somebody else began it, or it was taken back: the next one.
+                // The message was started elsewhere or taken out of the queue, so try the next one.
                 Err(RuntimeError::NotQueued { .. }) => {}
                 result => return Some(result),
             }
         }
     }
 
-    /// What became of driving. Whether what is queued may begin.
+    /// Handles the result of driving. Returns whether queued messages may start.
     async fn ended(&self, thread: &ThreadId, result: Result<Option<AgentRunResult>, RuntimeError>) -> bool {
         match result {
             Ok(None) => {
@@ -345,13 +345,13 @@ impl ThreadFollower {
                 self.state(|state| state.tried = None);
                 false
             }
-            // There is nothing to do.
+            // Nothing is left to do.
             Err(
                 RuntimeError::NothingToResume { .. }
                 | RuntimeError::NotFree { .. }
                 | RuntimeError::NotQueued { .. },
             ) => false,
-            // What was told meanwhile may not have been written.
+            // Events emitted in the meantime may not have been stored.
             Err(RuntimeError::Fenced { .. }) => {
                 self.send(HostEvent::Lost(thread.clone()));
                 false
@@ -379,7 +379,7 @@ impl ThreadFollower {
         });
     }
 
-    /// A run that could not be driven is told in the form of a run that failed.
+    /// Reports a run that could not be driven in the form of a failed run.
     pub(super) fn tell_failure(&self, thread: &ThreadId, error: &RuntimeError) {
         let message = error.to_string();
         let error = AgentEvent::Error { message: message.clone(), code: Some("runtime".into()) };
@@ -407,7 +407,7 @@ impl ThreadFollower {
         loop {
             tokio::select! {
                 Ok(()) = children.changed() => {
-                    // The store does not tell this process what this process did.
+                    // The change feed does not report this process's own changes to it.
                     self.send(HostEvent::InboxChanged);
                 }
                 change = async {
@@ -435,7 +435,7 @@ impl ThreadFollower {
         }
     }
 
-    /// Waits until a message of the queue becomes due; for ever when none does by itself.
+    /// Waits until a queued message becomes due; forever if none is scheduled.
     async fn queue_is_due(&self) {
         let Some(due) = self.state(|state| state.due) else { return std::future::pending().await };
         let left = due.saturating_sub(self.app.clock.now_ms());
@@ -457,10 +457,10 @@ impl ThreadFollower {
         })
     }
 
-    /// Tells the terminal what is new, and does what is to be done about it. Gives what is waited for besides the bell.
+    /// Sends the terminal what is new, and acts on it. Returns what to wait for besides the change feed.
     async fn look(&self, guard: Option<OwnerWatch>) -> Option<OwnerWatch> {
         let mark = self.mark()?;
-        // What this process does is told by its events.
+        // This process's own activity is reported by its events.
         let after = if mark.is_driving { NOTHING } else { mark.seen };
         let glance = match self.app.store.glance(&mark.thread, Some(after)).await {
             Ok(glance) => glance?,
@@ -488,7 +488,7 @@ impl ThreadFollower {
         None
     }
 
-    /// Goes on with what works in the background, when something about it changed.
+    /// Resumes the background runs if something about them changed.
     fn mind_new(&self, mark: &ReadMark, glance: &ThreadView, driver: ThreadOwner) {
         let tasks: Vec<_> = glance
             .children
@@ -508,7 +508,7 @@ impl ThreadFollower {
         }
     }
 
-    /// Tells what a look saw. `false`: it is worthless by now, and there will be another.
+    /// Sends what a read found. Returns `false` if the read is already outdated; another one will follow.
     async fn tell(&self, mark: &ReadMark, glance: &ThreadView, driver: ThreadOwner) -> bool {
         let mut sync = sync_of(&self.app.runtime, glance, driver, mark.is_driving);
         for stored in &mut sync.results {
@@ -526,7 +526,8 @@ impl ThreadFollower {
         })
     }
 
-    /// This process was just given the right to write: what others wrote until then is told before its own events.
+    /// Sends what others wrote before this process's own events: this process has just received the right to
+    /// write.
     async fn catch_up(&self, thread: &ThreadId) {
         while let Some(mark) = self.mark().filter(|mark| mark.thread == *thread) {
             match self.app.store.glance(thread, Some(mark.seen)).await {
@@ -544,7 +545,8 @@ impl ThreadFollower {
         }
     }
 
-    /// Nobody is awake: goes on with a run that a dead process left, carries out answers, begins what is queued.
+    /// Acts while there is no driver: resumes a run that a dead process left, applies decisions, starts
+    /// queued messages.
     fn act(&self, mark: &ReadMark, glance: &ThreadView) {
         let now = self.app.clock.now_ms();
         let next = glance.queued.iter().find(|message| message.begins(now));
@@ -577,7 +579,7 @@ impl ThreadFollower {
     }
 }
 
-/// Whether more may be said without the person having seen what happened.
+/// Returns whether more may be sent although the user has not seen the result.
 fn went_well(termination: &TerminationReason) -> bool {
     matches!(termination, TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested)
 }

@@ -1,4 +1,4 @@
-//! What every start needs first: paths, settings, trust.
+//! The base of every start: paths, settings, trust.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,7 +17,7 @@ use crate::contract::workspace::Workspace;
 use crate::plugins::permission::{Layer, RuleSet, shipped_rules};
 use crate::store::{OpenError, OpenErrorKind, Store};
 
-/// How hard models think, as the user set it. Clones are the same.
+/// The effort level of models, as the user set it. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct Effort(Arc<RwLock<Option<ReasoningEffort>>>);
 
@@ -37,11 +37,11 @@ pub(super) struct Foundation {
     pub(super) loaded: Loaded,
     pub(super) workspace: Workspace,
     pub(super) is_trusted: bool,
-    /// What would need trust and has none.
+    /// The items that need trust and are not trusted.
     pub(super) untrusted: Vec<TrustItem>,
     pub(super) assessment: TrustAssessment,
     pub(super) warnings: Vec<String>,
-    /// Nothing is kept.
+    /// Whether nothing is stored.
     pub(super) is_ephemeral: bool,
     pub(super) effort: Effort,
     pub(super) keyring: Keyring,
@@ -106,10 +106,10 @@ impl Foundation {
         Ok(TrustStore::at(self.paths.trust_file()).trust(&self.assessment)?)
     }
 
-    /// The same again, after the user trusted the folder. What changed since then is not trusted.
+    /// Loads everything again after the user trusted the folder. Items changed since then are not trusted.
     pub(super) fn renewed(&self, cli: &Cli) -> Result<Self, Failure> {
         let mut next = Self::load(cli, self.env.clone())?;
-        // What has no hash is trusted for this session only.
+        // Items without a hash are trusted for this session only.
         if !next.is_trusted && next.untrusted.iter().all(|item| self.untrusted.contains(item)) {
             next.is_trusted = true;
             next.untrusted.clear();
@@ -212,7 +212,7 @@ impl Foundation {
         Ok(store)
     }
 
-    /// Whether there was a store, and there is none any more.
+    /// Returns whether a store existed that is now missing.
     pub(super) fn store_is_gone(&self) -> bool {
         let path = self.paths.database();
         !self.is_ephemeral
@@ -226,7 +226,7 @@ impl Foundation {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Notes that there is a store, so that one that vanishes is not replaced by an empty one.
+    /// Records that a store exists, so that it is not replaced by an empty one if it goes missing.
     pub(super) fn remember_store(&self) {
         let path = self.paths.database().to_string_lossy().into_owned();
         let mut known = self.stores();
@@ -241,7 +241,7 @@ impl Foundation {
         }
     }
 
-    /// Forgets a store that is gone: the next one begins empty.
+    /// Forgets a missing store: the next one starts empty.
     pub(super) fn forget_store(&self) -> Result<(), Failure> {
         let path = self.paths.database().to_string_lossy().into_owned();
         let mut known = self.stores();

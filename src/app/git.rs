@@ -32,15 +32,15 @@ const QUICK_LIMIT: Duration = Duration::from_secs(3);
 const HISTORY_LIMIT: Duration = Duration::from_mins(10);
 /// A longer list of files is not read.
 const MAX_LIST: usize = 16 << 20;
-/// What is kept of git's complaints.
+/// The maximum bytes of git's error output kept.
 const MAX_WORDS: usize = 4 << 10;
 /// A longer file is not shown.
 const MAX_TEXT: usize = 1 << 20;
 /// All texts together.
 const MAX_ALL: usize = 48 << 20;
-/// So many files are shown.
+/// The maximum number of files shown.
 const SHOWN: usize = 200;
-/// A file whose time changed may be as it was: so many are looked at.
+/// The maximum number of candidates compared: a file whose time changed may be unchanged.
 const LOOKED_AT: usize = 5_000;
 
 /// Git, in one folder.
@@ -84,7 +84,7 @@ pub(crate) enum GitError {
     Panicked(#[from] tokio::task::JoinError),
 }
 
-/// What git said, and whether it went well.
+/// The output of git, and whether it succeeded.
 struct GitOutput {
     is_ok: bool,
     out: Vec<u8>,
@@ -176,10 +176,10 @@ pub(super) struct GitQuestions {
     histories: Mutex<HashMap<PathBuf, Arc<tokio::sync::Mutex<KnownHistory>>>>,
 }
 
-/// The files in the commits of a repository, as far as git listed them.
+/// The files in the commits of a repository, as far as git has listed them.
 #[derive(Default)]
 struct KnownHistory {
-    /// The commits whose ancestors were looked at, too.
+    /// The commits that were listed together with their ancestors.
     tips: BTreeSet<String>,
     names: Arc<NamesInHistory>,
 }
@@ -220,7 +220,7 @@ impl Git {
         Git { root: root.to_owned(), ..self.clone() }
     }
 
-    /// Adds the files of commits that were not looked at.
+    /// Adds the files of commits that were not listed yet.
     async fn list_history(&self, known: &mut KnownHistory) -> Result<(), GitError> {
         let top = self.ask(&["rev-parse", "--show-toplevel"], b"", MAX_WORDS).await?;
         if !top.is_ok && top.words.contains("not a git repository") {
@@ -239,7 +239,7 @@ impl Git {
         if tips.is_subset(&known.tips) {
             return Ok(());
         }
-        // A commit that is no tip any more may be gone.
+        // A commit that is no longer a tip may no longer exist.
         let was_seen = |tip: &String| if known.tips.contains(tip) { "^" } else { "" };
         let input = tips.iter().map(|tip| format!("{}{tip}", was_seen(tip))).collect::<Vec<_>>().join("\n");
         // A file is added in the first commit that contains it.
@@ -268,7 +268,7 @@ impl Git {
         }
         let mut names = Vec::new();
         for question in questions {
-            // A word that is no revision is the name of a file, or of a branch that is made.
+            // A word that is not a revision is the name of a file, or of a branch that is being created.
             let Ok(told) = self.ask(&question, b"", MAX_LIST).await else { continue };
             let found = told.out.split(|byte| *byte == 0).filter(|name| told.is_ok && !name.is_empty());
             names.extend(found.map(|name| String::from_utf8_lossy(name).into_owned()));
@@ -277,13 +277,13 @@ impl Git {
     }
 }
 
-/// What git complained of, in its words.
+/// Returns git's first error line.
 fn why(words: &str) -> String {
     let line = words.lines().find(|line| !line.trim().is_empty()).unwrap_or("git failed");
     line.trim_start_matches("fatal: ").trim_start_matches("error: ").to_owned()
 }
 
-/// A file that may differ: what stood in it, by its id, when it was there.
+/// The files that may differ, with the id of their committed content if they have any.
 type Candidates = BTreeMap<Vec<u8>, Option<String>>;
 
 /// Reads the raw form of a difference: `:modes ids letter NUL path NUL`.
@@ -312,7 +312,7 @@ pub(super) async fn first_commit(foundation: &Foundation) -> Option<String> {
     roots.lines().map(str::trim).filter(|line| !line.is_empty()).min().map(str::to_owned)
 }
 
-/// What differs from the last commit, in files whose path holds this.
+/// Returns the differences from the last commit, in files whose path contains `wanted`.
 pub(super) async fn changes(foundation: &Foundation, wanted: &str) -> Result<Changes, GitError> {
     let found = tokio::time::timeout(LIMIT, find(foundation, wanted)).await;
     found.map_err(|_| GitError::Slow)?
@@ -349,7 +349,7 @@ async fn find(foundation: &Foundation, wanted: &str) -> Result<Changes, GitError
     Ok(tokio::task::spawn_blocking(move || compare(&root, files, &before, notes)).await?)
 }
 
-/// What stood in files, by its id; `None`: it is no text, or too long to show.
+/// Returns the committed contents of files by id; `None` for one that is not text or too long to show.
 async fn texts(
     git: &Git,
     ids: impl Iterator<Item = &String>,
@@ -387,10 +387,10 @@ async fn texts(
     Ok(found)
 }
 
-/// What stands in a file.
+/// The content of a file.
 #[derive(Debug, PartialEq)]
 enum Found {
-    /// There is none.
+    /// The file does not exist.
     Nothing,
     /// These bytes.
     Bytes(Vec<u8>),
@@ -469,7 +469,7 @@ fn compare(
             (None, Found::Nothing) => true,
             (Some(Some(old)), Found::Bytes(new)) => {
                 without_returns(old).eq(without_returns(new)) && {
-                    // A file that is checked out with other line ends than it is kept with is the same.
+                    // A file checked out with other line endings than it was committed with is the same.
                     old == new || old.contains(&b'\r') != new.contains(&b'\r')
                 }
             }
@@ -483,7 +483,7 @@ fn compare(
             (Some(_), Found::Nothing) => FileChangeKind::Deleted,
             (Some(_), Found::Bytes(_) | Found::Other) => FileChangeKind::Changed,
         };
-        // What is too long on one side is shown on neither.
+        // If one side is too long, neither is shown.
         let is_short = old != Some(None) && now != Found::Other;
         let texts = is_short.then(|| text(old.flatten()).zip(text(new))).flatten();
         all += texts.as_ref().map_or(0, |(old, new)| old.len() + new.len());
@@ -565,7 +565,7 @@ mod tests {
         std::fs::write(dir.path().join("new"), "").unwrap();
         run("add new").await;
         run("commit -qm new").await;
-        // What was listed before is not listed again.
+        // Commits listed before are not listed again.
         known.names = Arc::default();
         assert_eq!((names(&mut known).await.as_str(), known.tips.len()), ("new", tips + 1));
     }

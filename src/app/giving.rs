@@ -64,7 +64,7 @@ pub(super) async fn give(
     Ok(Some((grant, told)))
 }
 
-/// What the person wrote, or the proposal of that number.
+/// Returns the pattern that the user wrote, or that of the proposal with this number.
 fn pattern(asked: &SuspensionRecord, wanted: &str) -> Result<String, Failure> {
     let Ok(number) = wanted.trim().parse::<usize>() else { return Ok(wanted.trim().to_owned()) };
     let question = Question::of(&asked.ticket.suspension);

@@ -16,7 +16,7 @@ use crate::contract::record::GrantRecord;
 use crate::store::Store;
 use crate::tui::host::GrantRow;
 
-/// A grant and whether it holds.
+/// A grant and whether it is in effect.
 pub(super) struct GrantStatus {
     pub(super) grant: GrantRecord,
     /// `in force`, `expired`, `used up`, `revoked`.
@@ -25,7 +25,7 @@ pub(super) struct GrantStatus {
 
 const HOLDS: &str = "in force";
 
-/// The ledger: what holds first, then the rest when all are wanted; each newest first.
+/// Returns the grants: those in effect first, then the others if `all` is set; newest first in each group.
 pub(super) async fn rows(store: &Store, now_ms: u64, all: bool) -> Result<Vec<GrantStatus>, AppError> {
     let held = store.grants(now_ms).await?;
     let ids: HashSet<String> = held.iter().map(|grant| grant.id.clone()).collect();
@@ -172,7 +172,7 @@ pub(super) async fn run(command: GrantsCommand, foundation: &Foundation) -> Resu
     Ok(0)
 }
 
-/// The grant whose id begins so.
+/// Returns the grant whose id starts with this prefix.
 fn by_prefix<'r>(rows: &'r [GrantStatus], id: &str) -> Result<&'r GrantStatus, Failure> {
     let shown = visible_line(id);
     let mut found = rows.iter().filter(|row| !id.is_empty() && row.grant.id.starts_with(id));

@@ -18,9 +18,9 @@ use crate::plugins::permission::{
 };
 use crate::store::{ChangeKind, RecentCall, Store, StoreChange};
 
-/// Rows of the audit that are looked at for what a pattern would have matched.
+/// The number of audit rows searched for calls that a pattern would have matched.
 const HISTORY: u64 = 5_000;
-/// Different calls that a pattern is held against.
+/// The maximum number of distinct calls that a pattern is compared with.
 const CALLS: usize = 400;
 /// Matches that are shown.
 const SHOWN: usize = 8;
@@ -105,7 +105,7 @@ impl AppContext {
         catalog.tool(&asked.ticket.pending.name)?.descriptor().primary_argument
     }
 
-    /// What a pattern would have allowed of what was done in this project.
+    /// Returns the past calls of this project that a pattern would have allowed.
     pub(super) async fn preview_grant(
         &self,
         pasts: &CallHistory,
@@ -149,10 +149,11 @@ pub(super) fn check_pattern(
     rule.map(drop).map_err(|why| why.to_string().into())
 }
 
-/// Nothing sandboxed reaches aye's own files, and a command is not counted for what it can reach.
+/// Checks a grant that opens the sandbox: sandboxed commands never reach aye's own files, and what they can
+/// reach cannot be limited to a number of calls.
 ///
 /// # Errors
-/// A sentence for the person.
+/// A sentence for the user.
 pub(super) fn check_opening(paths: &Paths, request: &GrantRequest) -> Result<(), AppError> {
     let Some(opened) = SandboxGrant::of(&request.pattern) else { return Ok(()) };
     if matches!(request.end, GrantEnd::Uses(_)) {
@@ -233,7 +234,7 @@ fn ends_at(
     Ok((Some(at), None))
 }
 
-/// What was done in the project, read once for each question.
+/// The past calls of the project, read once for each question.
 #[derive(Default)]
 pub(super) struct CallHistory {
     last: Mutex<Option<Arc<Past>>>,
@@ -268,7 +269,7 @@ impl CallHistory {
     }
 }
 
-/// Whether this is the very call that is asked about: that it matches is known.
+/// Returns whether this is the very call the question is about: that it matches is known.
 fn is_of(asked: &SuspensionRecord, call: &RecentCall) -> bool {
     call.id.0 == asked.run_id && call.id.1 == asked.call_id
 }
@@ -336,7 +337,7 @@ fn preview(
         }
     }
     let (total, declined) = (matches.len(), matches.iter().filter(|row| row.declined > 0).count());
-    // What the person said no to must be seen.
+    // Calls that the user denied must be seen.
     matches.sort_by_key(|row| row.declined == 0);
     matches.truncate(SHOWN);
     GrantPreview { problem: None, matches, total, declined, of: past.calls.len() }

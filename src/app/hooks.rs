@@ -26,7 +26,7 @@ use crate::plugins::hooks::{
 };
 use crate::tools;
 
-/// More than this is no event.
+/// The maximum size of an event, in bytes.
 const MAX_EVENT: u64 = 10 << 20;
 
 /// The plugin with all hooks that hold here.
@@ -149,7 +149,7 @@ fn list(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
     let mut rows: Vec<(HookSpec, bool)> =
         in_force(foundation)?.into_iter().map(|hook| (hook, true)).collect();
     if !foundation.is_trusted {
-        // They are not used, so that what is wrong in them is nobody's problem yet.
+        // These hooks are not used, so errors in them do not matter yet.
         rows.extend(projects(foundation).unwrap_or_default().into_iter().map(|hook| (hook, false)));
     }
     if json {
@@ -243,7 +243,7 @@ async fn test(
     let mut ctx = PhaseContext::test_default().with_phase(hook.phase);
     ctx.tool = call;
     let cwd = &foundation.workspace.cwd;
-    // What is not given is as in an event of this phase.
+    // Members that are not given are as in an event of this phase.
     let mut told = event(hook, &ctx, &cwd.to_string_lossy());
     if let Some(object) = told.as_object_mut() {
         object.extend(given);

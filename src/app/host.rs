@@ -27,13 +27,13 @@ mod writing;
 
 pub(super) use threads::with_open_results;
 
-/// How long programs that were told of a question may go on when the terminal is left.
+/// How long programs notified of a question may keep running after the terminal is left.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
-/// After a change by another process, so long is waited for the ones that come with it.
+/// How long to wait after a change by another process for related ones.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// Where the terminal's events come from.
+/// The sender of the terminal's events.
 pub(super) type Events = UnboundedSender<HostEvent>;
 
 pub(super) struct TerminalHost {
@@ -49,12 +49,13 @@ pub(super) struct TerminalHost {
     /// The flags of this start.
     cli: Cli,
     watching: Vec<JoinHandle<()>>,
-    /// What serves the terminal since the folder was trusted.
+    /// The host that serves the terminal since the folder was trusted.
     next: OnceLock<Arc<TerminalHost>>,
 }
 
 impl TerminalHost {
-    /// Looks at the conversation that is shown from now on, and at what waits in all: to be called where tokio runs.
+    /// Creates the host and starts watching the conversation that is shown and all pending questions. Must be
+    /// called within tokio.
     pub(super) fn new(
         app: Arc<AppContext>,
         events: Events,
@@ -91,7 +92,7 @@ impl TerminalHost {
         }
     }
 
-    /// Ends what goes on in the background, in order.
+    /// Stops the background work in order.
     pub(super) async fn leave(&self) {
         self.app.mcp.manager.close().await;
         match self.next.get() {
@@ -103,8 +104,8 @@ impl TerminalHost {
     }
 }
 
-/// Tells the terminal when another process committed something that the inbox may show. Nothing is done while nothing is
-/// committed.
+/// Notifies the terminal when another process committed something that the inbox may show. Does nothing while
+/// nothing is committed.
 fn watch_inbox(app: &AppContext, events: &Events) -> Option<JoinHandle<()>> {
     let mut changes = match app.store.watch() {
         Ok(changes) => changes,
@@ -120,7 +121,7 @@ fn watch_inbox(app: &AppContext, events: &Events) -> Option<JoinHandle<()>> {
                 ChangeKind::Run | ChangeKind::Decision | ChangeKind::Anything => {}
                 ChangeKind::Owner | ChangeKind::Queue | ChangeKind::Grant => continue,
             }
-            // A run that is awake commits many times a second.
+            // An active run commits many times a second.
             let rest = async {
                 loop {
                     changes.next().await;

@@ -28,7 +28,7 @@ const SHARP: (u32, u32) = (960, 640);
 /// Why a file is not attached.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NotAttached {
-    /// There is no such file.
+    /// The file does not exist.
     Missing,
     /// It is something else than a picture.
     NoImage,
@@ -36,7 +36,7 @@ pub(super) enum NotAttached {
     Refused(String),
 }
 
-/// What a text of a path names.
+/// Returns the file that a path typed by the user refers to.
 fn place(app: &AppContext, path: &str) -> PathBuf {
     let workspace = &app.foundation.workspace;
     if let Some(rest) = path.strip_prefix("~/") {
@@ -70,8 +70,8 @@ pub(super) async fn attach_file(app: &AppContext, path: &str) -> Result<ImageRef
     Ok(image)
 }
 
-/// What a rule denies to the model it does not get this way either. Where a rule asks, the person who names the file has
-/// answered.
+/// Checks that a file may be attached: one that a rule denies to the model may not. Where a rule asks, the
+/// user has answered by naming the file.
 fn allowed(app: &AppContext, place: &Path, name: &str) -> Result<(), NotAttached> {
     let policy = app.permission.policy(&AgentSpec::new("default"));
     match policy.restriction(place, PathAccess::Read) {
@@ -82,7 +82,7 @@ fn allowed(app: &AppContext, place: &Path, name: &str) -> Result<(), NotAttached
     }
 }
 
-/// The same for the text of a file that a person names.
+/// Checks the same for the text of a file that a user names.
 pub(super) fn may_be_read(app: &AppContext, place: &Path, name: &str) -> Result<(), AppError> {
     match allowed(app, place, name) {
         Err(NotAttached::Refused(why)) => Err(why.into()),
@@ -117,7 +117,7 @@ async fn keep(app: &AppContext, image: &ImageRef, bytes: Vec<u8>) -> Result<(), 
     Ok(app.store.put_image(image, bytes, app.clock.now_ms()).await?)
 }
 
-/// What the terminal wants in its text.
+/// Reads what the terminal wants to attach.
 pub(super) async fn attach(app: &AppContext, what: Attach) -> Result<Attached, AppError> {
     match what {
         Attach::Path(path) => match attach_file(app, &path).await {
@@ -137,7 +137,8 @@ pub(super) async fn attach(app: &AppContext, what: Attach) -> Result<Attached, A
     }
 }
 
-/// The pictures that a text names with `@`, for those that were not attached before. What is no picture is words.
+/// Returns the images that a text mentions with `@` and that were not attached before. A mention that is not
+/// an image stays text.
 pub(super) async fn mentioned(app: &AppContext, text: &str) -> Result<Vec<ContentBlock>, AppError> {
     let mut blocks = Vec::new();
     for (_, path) in dropped::mentions(text) {
@@ -207,7 +208,7 @@ pub(super) async fn packed(app: &AppContext, image: &ImageRef) -> Result<Packed,
     made(app, image, |bytes| crate::picture::pack(bytes, SHARP)).await
 }
 
-/// A kept picture for a terminal that draws pixels where its cursor stands.
+/// Returns a stored image for a terminal that draws pixels at its cursor.
 pub(super) async fn plate(app: &AppContext, image: &ImageRef, canvas: Canvas) -> Result<Drawn, AppError> {
     made(app, image, move |bytes| crate::picture::draw(bytes, canvas)).await
 }

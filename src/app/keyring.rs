@@ -1,7 +1,8 @@
 //! Keys of providers in the system's keyring: the Secret Service, on macOS the keychain.
 //!
-//! The keyring is asked when a key is stored, first needed or removed, never at a start. It may wait for the user to
-//! unlock it, so each request has a thread of its own that nobody waits for when the work is called off.
+//! The keyring is accessed when a key is stored, first needed or removed, never at a start. It may wait for
+//! the user to unlock it, so each request has a thread of its own, which is left alone if the work is
+//! cancelled.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -86,7 +87,7 @@ impl Keyring {
         stored.map_err(|error| format!("the system keyring does not take the key: {}", cause(&error)))
     }
 
-    /// Removes a key, if there is one.
+    /// Removes a key, if it exists.
     pub(super) async fn remove(&self, name: &str) -> Result<(), String> {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         match self.act(name, Entry::delete_credential).await? {
@@ -95,7 +96,7 @@ impl Keyring {
         }
     }
 
-    /// Whether there is a keyring that answers. It is not unlocked.
+    /// Checks that a keyring responds, without unlocking it.
     pub(super) async fn reach(&self) -> Result<(), String> {
         match tokio::time::timeout(PROMPT, self.act("", |_| Ok(()))).await {
             Ok(reached) => reached.map(|_| ()),
@@ -103,7 +104,7 @@ impl Keyring {
         }
     }
 
-    /// Does one thing with an entry. The error says that there is no keyring.
+    /// Performs one operation on an entry. The outer error means that there is no keyring.
     async fn act<T: Send + 'static>(
         &self,
         name: &str,
@@ -150,7 +151,7 @@ pub(super) mod tests {
         (keyring, store, opened)
     }
 
-    /// What a machine without a desktop has.
+    /// Returns the keyring of a machine without a desktop.
     pub(in crate::app) fn without_service() -> Keyring {
         Keyring::opened_by(|| Err(Error::PlatformFailure("no session bus".into())))
     }

@@ -44,7 +44,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl StoredKey {
-    /// Reads a key's file; `None` when there is none.
+    /// Reads a key's file; returns `None` if it does not exist.
     fn read(file: &Path) -> Result<Option<Self>, String> {
         let Ok(about) = std::fs::metadata(file) else { return Ok(None) };
         if about.mode() & 0o077 != 0 {
@@ -137,8 +137,8 @@ async fn keep(file: &Path, base_url: &str, key: &str, keyring: Option<&Keyring>)
     stored.write(file)
 }
 
-/// Removes a key's file, and the key from the keyring when it is there. The file goes even if no keyring answers: aye
-/// does not use the key any more.
+/// Removes a key's file, and the key from the keyring if it is there. The file is removed even if no keyring
+/// responds: aye does not use the key any more.
 async fn forget(file: &Path, keyring: &Keyring) -> Result<(), String> {
     let stored = StoredKey::read(file).ok().flatten().filter(|stored| stored.keyring);
     std::fs::remove_file(file).map_err(|error| format!("cannot remove {}: {error}", file.display()))?;
@@ -177,7 +177,8 @@ pub(super) fn takers(foundation: &Foundation) -> Vec<ResolvedProvider> {
         .collect()
 }
 
-/// Where each key comes from, for `aye doctor`; `false` when a stored one cannot be used. The keyring is not unlocked.
+/// Returns the source of each key, for `aye doctor`, and `false` if a stored key cannot be used. The keyring
+/// is not unlocked.
 pub(super) async fn report(foundation: &Foundation) -> (bool, String) {
     let (mut is_well, mut rows) = (true, Vec::new());
     for source in key_sources(&foundation.loaded.settings, &foundation.env) {
@@ -203,8 +204,8 @@ pub(super) async fn report(foundation: &Foundation) -> (bool, String) {
     (is_well, words)
 }
 
-/// Tries a key and stores it: in the keyring if `in_keyring`, or if the last login of the provider stored it there. The
-/// sentence says what came of it.
+/// Checks a key and stores it: in the keyring if `in_keyring`, or if the last login of the provider stored it
+/// there. The returned sentence describes the result.
 pub(super) async fn log_in(
     foundation: &Foundation,
     name: &str,
@@ -251,7 +252,7 @@ pub(super) async fn log_in(
     ))
 }
 
-/// That a variable wins over the stored key, when it does.
+/// Returns the note that a variable takes precedence over the stored key, if one does.
 fn wins(foundation: &Foundation, provider: &ResolvedProvider) -> String {
     let set = provider.key_env.as_deref().filter(|name| foundation.env.has(name));
     set.map(|name| format!("; {name} is set and wins over it")).unwrap_or_default()
@@ -330,7 +331,7 @@ pub(super) async fn logout_command(name: Option<&str>, foundation: &Foundation) 
     Ok(0)
 }
 
-/// How typed characters are shown.
+/// How typed characters are displayed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Echo {
     Plain,
@@ -361,7 +362,7 @@ async fn ask(prompt: &str, echo: Echo) -> Result<Option<String>, Failure> {
         raw.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &raw).map_err(Failure::failed)?;
     }
-    // Nobody waits for the thread: a read of a terminal cannot be called off.
+    // The thread is not waited for: a read from a terminal cannot be cancelled.
     let (send, line) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || send.send(read_line(echo)));
     tokio::select! {

@@ -38,7 +38,7 @@ use crate::runtime::AgentRuntime;
 use crate::tools;
 use crate::tools::exec::ExecRequest;
 
-/// Sentences that nobody listened to yet.
+/// The maximum number of pending messages.
 const MAX_UNHEARD: usize = 50;
 
 /// The servers of an app.
@@ -50,12 +50,12 @@ pub(super) struct Mcp {
     wait: Duration,
 }
 
-/// Who is to know that the prompts of servers are others.
+/// The callback for changes to the prompts of servers.
 type Changed = Arc<Mutex<Option<Box<dyn Fn() + Send + Sync>>>>;
 
 type Listener = Box<dyn Fn(String) + Send + Sync>;
 
-/// What servers have to say to the person, kept until somebody listens.
+/// Messages of servers to the user, stored until a listener is set.
 #[derive(Default)]
 struct PendingNotices {
     state: Mutex<(Vec<String>, Option<Listener>)>,
@@ -93,7 +93,7 @@ impl Mcp {
     ) -> Self {
         let servers = servers(foundation, foundation.is_trusted);
         warnings.extend(servers.problems);
-        // What the client brings comes first: where two have one name, the session asked for this one.
+        // The client's servers come first: of two with the same name, the session asked for this one.
         let usable = foundation.client_servers.iter().cloned().chain(servers.usable).collect();
         let told = Arc::new(PendingNotices::default());
         let changed: Changed = Arc::default();
@@ -179,14 +179,15 @@ impl Mcp {
         let _ = self.manager.ready(self.wait).await;
     }
 
-    /// The same as [`Mcp::ready`] where nobody reads stderr.
+    /// Does the same as [`Mcp::ready`] where nobody reads stderr.
     pub(super) async fn ready_quietly(&self) {
         self.manager.start();
         let _ = self.manager.ready(self.wait).await;
     }
 }
 
-/// All servers of the configuration; those of the project in a trusted folder, or when somebody only looks.
+/// Returns all configured servers; those of the project only if the folder is trusted or the servers are only
+/// listed.
 fn servers(foundation: &Foundation, with_project: bool) -> Servers {
     let workspace = &foundation.workspace;
     let files = if with_project { server_files(&workspace.cwd, &workspace.root) } else { Vec::new() };
@@ -238,7 +239,7 @@ fn spawn(
 const FORMAT: u32 = 1;
 const MAX_FILE: u64 = 16 << 20;
 
-/// What was agreed to: one private file beside the list of trusted folders.
+/// The agreed tools: one private file next to the list of trusted folders.
 struct AgreedTools {
     path: PathBuf,
     is_kept: bool,

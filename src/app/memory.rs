@@ -88,7 +88,7 @@ async fn carry_out(command: MemoryCommand, store: &Store, foundation: &Foundatio
             for id in &ids {
                 match notes.remove(id).await {
                     Ok(note) => removed.push(note),
-                    // Named twice, or removed by somebody else in this moment.
+                    // The note was named twice, or removed by somebody else at the same moment.
                     Err(MemoryError::NoSuchNote { .. }) => {}
                     Err(error) => return Err(failed(error)),
                 }
@@ -114,7 +114,7 @@ fn given(text: String) -> Result<String, Failure> {
         return Ok(text);
     }
     let mut bytes = Vec::new();
-    // One byte more than fits is enough to be told so.
+    // One byte more than the limit is enough to detect that the text is too long.
     let most = u64::try_from(MAX_TEXT).unwrap_or(u64::MAX) + 1;
     std::io::stdin()
         .lock()
@@ -161,7 +161,7 @@ async fn list(notes: &Notes, foundation: &Foundation, all: bool, json: bool) -> 
     put(&visible(&text(&places)))
 }
 
-/// What is remembered here: a title, the key, the notes.
+/// Returns the memory that applies here: a title, the key and the notes for each scope.
 async fn here(notes: &Notes, foundation: &Foundation) -> Result<Vec<(String, String, Memory)>, MemoryError> {
     let places = places(foundation);
     let project = format!("about this project, {}", foundation.paths.display(places.project()));
@@ -213,7 +213,7 @@ fn origin(note: &Note) -> String {
     visible_line(&line).into_owned()
 }
 
-/// `/memory`, with the words behind it.
+/// Returns the page of `/memory` with its arguments.
 pub(super) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> {
     let foundation = &app.foundation;
     let notes = places(foundation).access(Arc::clone(app.runtime.profiles()));

@@ -12,11 +12,11 @@ use crate::tui::host::MentionRow;
 
 const THREAD: &str = "thread:";
 const SKILL: &str = "skill:";
-/// So many of each are offered.
+/// The maximum completions of each kind.
 const OFFERED: usize = 20;
-/// So many of the last characters of an id name a conversation.
+/// The number of characters from the end of an id that identify a conversation.
 const SHORT: usize = 8;
-/// The latest messages of a conversation that are looked at.
+/// The maximum number of messages read from the end of a conversation.
 const MESSAGES: usize = 2_000;
 /// More of a conversation than this does not go with a message: its end counts most.
 const MOST: usize = 24 << 10;
@@ -54,7 +54,8 @@ pub(super) async fn complete(app: &AppContext, query: &str) -> Vec<MentionRow> {
     rows
 }
 
-/// What to look for among the things of a kind: all of it behind the kind's own word, else only what says something.
+/// Returns what to search for among the items of a kind: everything after the kind's prefix, else the query
+/// if it is specific enough.
 fn wanted<'a>(query: &'a str, kind: &str) -> Option<&'a str> {
     query.strip_prefix(kind).or_else(|| (query.chars().count() >= 3 && !query.contains('/')).then_some(query))
 }
@@ -63,7 +64,7 @@ fn fits(text: &str, query: &str) -> bool {
     text.to_lowercase().contains(&query.to_lowercase())
 }
 
-/// What goes with a text that names skills and conversations.
+/// Returns the blocks to add for the skills and conversations that a text mentions.
 pub(super) async fn attached(app: &AppContext, text: &str) -> Result<Vec<ContentBlock>, AppError> {
     let mut blocks = Vec::new();
     for word in text.split_whitespace() {

@@ -83,7 +83,7 @@ pub(crate) use error::AppError;
 /// Why a start or a command ended, and with which exit status.
 #[derive(Debug)]
 pub struct Failure {
-    /// The sentence for the person.
+    /// The sentence for the user.
     pub message: String,
     /// 1 failed, 2 usage, 3 waiting, 4 blocked, 75 provider unavailable, ...
     pub exit: u8,
@@ -109,12 +109,12 @@ pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", crate::contract::display::visible(text));
 }
 
-/// Writes to stdout; what could not be written is a failure, except that nobody wants to read any more.
+/// Writes to stdout; fails if the text cannot be written, except if nobody reads the output any more.
 pub(crate) fn put(text: &str) -> Result<(), Failure> {
     put_or_stop(text).map(drop)
 }
 
-/// The same; `false` when nobody wants to read any more, so that a long text can end there.
+/// Does the same; returns `false` if nobody reads the output any more, so that a long text can end there.
 fn put_or_stop(text: &str) -> Result<bool, Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -194,8 +194,8 @@ fn exit_of(result: Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// A file that may not grow any further is an error that is told, as a full disk is, not a signal that kills. The same
-/// number on Linux and macOS.
+/// The signal for a file at its size limit, handled so that the write fails with an error, as on a full disk,
+/// instead of the signal killing the program. The number is the same on Linux and macOS.
 const SIGXFSZ: i32 = 25;
 
 async fn dispatch(cli: Cli, env: Env) -> ExitCode {

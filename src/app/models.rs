@@ -30,11 +30,11 @@ use crate::llm::{
 
 /// How long a local server may take to answer.
 const PROBE: Duration = Duration::from_millis(200);
-/// How long a start waits for the list of a server, when nobody named a model.
+/// How long a start waits for a server's list if no model was named.
 const START: Duration = Duration::from_secs(3);
 /// How long a list may take that nothing waits for.
 pub(super) const PATIENT: Duration = Duration::from_secs(8);
-/// How much of a local server's answer is read.
+/// The maximum bytes read of a local server's answer.
 const MAX_LIST: usize = 1 << 20;
 /// A list that is younger is not fetched again in the background.
 const FRESH_MS: u64 = 10 * 60_000;
@@ -48,7 +48,8 @@ pub(super) async fn choose(foundation: &Foundation) -> Result<ModelSelection, Fa
     choose_by(foundation, &foundation.loaded.settings).await.map_err(Failure::usage)
 }
 
-/// Why nobody can answer before somebody logs in; `None` when there is a model, or something else is wrong.
+/// Returns why no model can answer until the user logs in; `None` if there is a model, or if the problem is
+/// another one.
 pub(super) async fn needs_login(foundation: &Foundation) -> Option<String> {
     let settings = &foundation.loaded.settings;
     match choose_by(foundation, settings).await {
@@ -101,7 +102,7 @@ async fn listed_for_start(foundation: &Foundation, provider: &ResolvedProvider) 
     let mut kept = Kept::load(foundation);
     let is_local = candidate.base_url.starts_with("http://");
     let known = kept.hit(&candidate);
-    // A server of one's own may serve another model today.
+    // The user's own server may serve another model today.
     if let Some((_, hit)) = known.clone().filter(|(age, _)| !is_local && *age < START_FRESH_MS) {
         return Some(hit);
     }
@@ -154,7 +155,7 @@ fn adapter_of(wire: Wire) -> WireFormat {
     }
 }
 
-/// What all servers offer that can be asked.
+/// The models offered by all servers that can be queried.
 #[derive(Default)]
 pub(super) struct AllOffers {
     pub(super) hits: Vec<ProbeHit>,
@@ -162,7 +163,7 @@ pub(super) struct AllOffers {
     pub(super) refused: Vec<String>,
 }
 
-/// What is kept of earlier answers; nothing is asked.
+/// Returns the models from cached lists, without a query.
 pub(super) fn kept_offers(foundation: &Foundation) -> Vec<ProbeHit> {
     let kept = Kept::load(foundation);
     let all = resolve_providers(&foundation.loaded.settings, &foundation.env);
@@ -177,7 +178,7 @@ pub(super) async fn all_offers(foundation: &Foundation, is_patient: bool) -> All
     let providers = resolve_providers(&foundation.loaded.settings, &foundation.env);
     let usable: Vec<&ResolvedProvider> = providers.iter().filter(|provider| provider.is_set_up()).collect();
     let asked = usable.iter().map(|provider| {
-        // A server of one's own may serve another model by now, and answers at once.
+        // The user's own server may serve another model by now, and answers at once.
         let is_local = provider.base_url.starts_with("http://");
         let known =
             kept.hit(&provider.candidate()).filter(|(age, _)| is_patient && !is_local && *age < FRESH_MS);
@@ -285,7 +286,8 @@ async fn models_of(candidate: &ProbeCandidate) -> Option<Vec<OfferedModel>> {
     if head.split_whitespace().nth(1) != Some("200") {
         return None;
     }
-    // A chunked body of a server that answers 1.0 with 1.1: the JSON stands between its braces all the same.
+    // A server that answers an HTTP/1.0 request with 1.1 may send a chunked body: the JSON is between its
+    // braces all the same.
     let body = &body[body.find('{')?..=body.rfind('}')?];
     let list: serde_json::Value = serde_json::from_str(body).ok()?;
     offers_in(&list).map(|found| found.into_iter().map(offered).collect())
@@ -314,7 +316,7 @@ pub(super) fn executor(selection: &ModelSelection, foundation: &Foundation) -> A
     })
 }
 
-/// Where the key of a model is.
+/// The place where the key of a model is stored.
 enum KeyPlace {
     Nowhere,
     /// It came with the environment.
@@ -323,11 +325,11 @@ enum KeyPlace {
     Stored(PathBuf, Keyring),
 }
 
-/// A model behind an HTTP API with what belongs to this program: its key, and the effort that the user set.
+/// A model behind an HTTP API, with this program's parts: the key, and the effort that the user set.
 struct ModelExecutor {
     config: ProviderConfig,
     key: KeyPlace,
-    /// Whether it may reason: others refuse a request that asks for it.
+    /// Whether the model supports reasoning: others reject a request for it.
     reasons: bool,
     effort: Effort,
     /// The client, and the key that it was made with.
@@ -426,7 +428,7 @@ impl LlmExecutor for ModelExecutor {
     }
 }
 
-/// The lines of `aye models`: what needs a key stands below the rest.
+/// Renders the lines of `aye models`: models that need a key are below the others.
 pub(super) fn listing(rows: &[ListedModel]) -> String {
     let (usable, rest): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.usable);
     let lines = |rows: &[&ListedModel]| {

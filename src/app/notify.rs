@@ -24,15 +24,15 @@ use crate::contract::terms::Notify;
 
 /// How long a program may take.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How many run at once.
+/// The maximum number of programs that run at once.
 const AT_ONCE: usize = 4;
-/// What is kept of its words for the log.
+/// The maximum bytes of a program's stderr kept for the log.
 const MAX_WORDS: usize = 4 << 10;
 
-/// Where the store is, when the person chose another place for it.
+/// The variable with the store's location, if the user chose another one.
 const AYE_HOME: &str = "AYE_HOME";
 
-/// Who hears of the first failure.
+/// The callback for the first failure.
 type Complain = Box<dyn Fn(String) + Send + Sync>;
 
 /// Clones are the same.
@@ -48,7 +48,7 @@ struct NotifierState {
     variables: BTreeMap<OsString, OsString>,
     tasks: Mutex<JoinSet<()>>,
     room: Semaphore,
-    /// Taken by the first failure: it is said once.
+    /// Taken by the first failure, so that only that one is reported.
     complain: Mutex<Option<Complain>>,
 }
 
@@ -70,7 +70,7 @@ impl Notifier {
         }
     }
 
-    /// Says where the first failure is told; stderr when nobody says.
+    /// Sets where the first failure is reported; stderr by default.
     pub(super) fn complain_to(&self, complain: impl Fn(String) + Send + Sync + 'static) {
         let mut slot = self.shared.complain.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.is_some() {
@@ -78,7 +78,7 @@ impl Notifier {
         }
     }
 
-    /// What sends to webhooks.
+    /// Returns the sender of webhooks.
     pub(super) fn webhooks(&self) -> &Webhooks {
         &self.shared.webhooks
     }
@@ -125,7 +125,7 @@ impl Notifier {
         }
     }
 
-    /// Waits until the programs that were started have ended, so long at most; what is left is stopped.
+    /// Waits until the started programs have ended, for at most `limit`; stops those that are left.
     pub(super) async fn settle(&self, limit: Duration) {
         let mut tasks =
             std::mem::take(&mut *self.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner));
@@ -207,7 +207,7 @@ async fn converse(
     let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
     let write = async {
         if let Some(mut stdin) = stdin {
-            // Who does not want to read it need not.
+            // A program need not read its input.
             let _ = stdin.write_all(&json).await;
             let _ = stdin.shutdown().await;
         }
@@ -215,7 +215,7 @@ async fn converse(
     let read = async {
         let Some(mut stderr) = stderr else { return };
         let mut bytes = [0; 1024];
-        // All is read, so that a full pipe stops nobody; the beginning is kept.
+        // All output is read, so that a full pipe blocks no program; the start of it is kept.
         while let Ok(count @ 1..) = stderr.read(&mut bytes).await {
             if told.len() < MAX_WORDS {
                 told.push_str(&String::from_utf8_lossy(&bytes[..count]));
@@ -229,7 +229,8 @@ async fn converse(
         tokio::select! {
             status = &mut wait => {
                 if !all_read {
-                    // Its last words may be still on their way; who else holds the pipe is not waited for.
+                    // The program's last output may still be on its way; other processes that hold the pipe
+                    // are not waited for.
                     let _ = tokio::time::timeout(Duration::from_millis(100), &mut read).await;
                 }
                 return status;
@@ -240,7 +241,7 @@ async fn converse(
     }
 }
 
-/// A program and what it started: nothing of it is left behind.
+/// A program and the processes it started: none of them is left running.
 struct Group(Option<Pid>);
 
 impl Drop for Group {

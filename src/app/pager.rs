@@ -10,15 +10,16 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::{Failure, put_or_stop};
 use crate::config::Env;
 
-/// What `less` does unless `LESS` says otherwise: nothing is paged that fits, colours stay, the screen is not cleared.
+/// The options of `less` unless `LESS` is set: text that fits is not paged, colours stay, the screen is not
+/// cleared.
 const LESS: &str = "FRX";
 
-/// Where a list goes.
+/// The output of a list.
 pub(super) struct Pager {
     /// The command of a pager, until one is needed.
     program: Option<String>,
     rows: usize,
-    /// What fits on the screen so far.
+    /// The lines so far, while they fit on the screen.
     held: String,
     started: Option<Started>,
 }
@@ -39,12 +40,12 @@ impl Pager {
         Pager { program, rows, held: String::new(), started: None }
     }
 
-    /// Whether the list is read as it comes, so that it need not be complete at once.
+    /// Returns whether the list is read as it is written, so that it need not be complete at once.
     pub(super) fn is_paged(&self) -> bool {
         self.program.is_some() || self.started.is_some()
     }
 
-    /// Writes lines; `false` when nobody wants to read any more.
+    /// Writes lines; returns `false` if nobody reads the output any more.
     pub(super) fn write(&mut self, text: &str) -> Result<bool, Failure> {
         if let Some(started) = &mut self.started {
             let Some(input) = started.child.stdin.as_mut() else { return Ok(false) };
@@ -79,7 +80,7 @@ impl Pager {
     }
 }
 
-/// `PAGER`, or `less` when there is one; an empty `PAGER` or `cat` is none.
+/// Returns `PAGER`, or `less` if it exists; an empty `PAGER` or `cat` means no pager.
 fn program(env: &Env) -> Option<String> {
     match env.var("PAGER").map(str::trim) {
         Some("" | "cat") => None,

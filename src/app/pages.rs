@@ -5,8 +5,8 @@ use crate::app::AppError;
 use crate::contract::ids::ThreadId;
 use crate::tui::host::TextPage;
 
-/// The page of a command, with the words behind it. Text from elsewhere stands in it as it is: the terminal makes it
-/// visible.
+/// Returns the page of a command with its arguments. Text from other sources is included unchanged: the
+/// terminal makes it visible.
 pub(super) async fn page(
     app: &AppContext,
     thread: Option<&ThreadId>,

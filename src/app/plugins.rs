@@ -1,4 +1,5 @@
-//! What the plugins of an agent registered, and their configuration with its origin: `/plugins` and `aye doctor`.
+//! The plugins of an agent: what they registered, and their configuration with its origin, for `/plugins` and
+//! `aye doctor`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +22,7 @@ use crate::tui::host::TextPage;
 #[derive(Debug, Serialize)]
 pub(super) struct SectionRow {
     name: String,
-    /// Where it stands; nothing when it is not given.
+    /// Where the section is set; `None` if it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,9 +34,9 @@ pub(super) struct SectionRow {
 pub(super) struct PluginRow {
     name: &'static str,
     active: bool,
-    /// Whether no agent may do without it.
+    /// Whether every agent must use the plugin.
     guard: bool,
-    /// How many hooks it has at each phase.
+    /// The number of hooks in each phase.
     hooks: BTreeMap<String, usize>,
     keys: Vec<&'static str>,
     actions: Vec<String>,
@@ -45,7 +46,7 @@ pub(super) struct PluginRow {
     sections: Vec<SectionRow>,
 }
 
-/// The plugins of an agent, in the order in which they are asked.
+/// Returns the plugins of an agent, in the order in which they run.
 pub(super) fn rows(app: &AppContext, agent: &ResolvedAgent) -> Vec<PluginRow> {
     let row = |plugin: &std::sync::Arc<dyn Plugin>| {
         let name = plugin.descriptor().name;

@@ -29,7 +29,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let prompt = cli.prompt.as_deref().filter(|p| !p.trim().is_empty());
     let text = compose::with_piped(prompt, piped);
     let schema = answer_schema(cli.json_schema.as_deref())?;
-    // What is wrong with the settings is said before anything starts.
+    // Invalid settings are reported before anything starts.
     on_ask(&foundation, None)?;
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
     let app = AppContext::build(foundation, cli).await?;
@@ -79,7 +79,8 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     options.typed = typed_answers(&app.foundation, on_ask)?;
     let code = headless::run(&app.runtime, job, &options, &app.clock).await;
     moved::note(&app).await;
-    // Last: neither a request nor an answer waits for it. What it does not get to is for the next start.
+    // Pruning comes last, so that neither a request nor an answer waits for it. What is left over is for the
+    // next start.
     let prune = super::store::prune_by_setting(&app.store, &app.foundation);
     let _ = tokio::time::timeout(MAX_PRUNE, prune).await;
     app.mcp.manager.close().await;
@@ -89,7 +90,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// What the answer must match.
+/// Reads the schema that the answer must match.
 fn answer_schema(file: Option<&Path>) -> Result<Option<Arc<AnswerSchema>>, Failure> {
     let Some(file) = file else { return Ok(None) };
     let wrong = |why: String| Failure::usage(format!("--json-schema {}: {why}", file.display()));
@@ -109,7 +110,7 @@ struct ClientTool {
     parameters: Option<serde_json::Value>,
 }
 
-/// The tools that whoever called aye carries out.
+/// Reads the tools that the caller of aye runs.
 fn client_tools(file: Option<&Path>) -> Result<Vec<ToolDescriptor>, Failure> {
     let Some(file) = file else { return Ok(Vec::new()) };
     let wrong = |why: &dyn std::fmt::Display| {
@@ -139,14 +140,15 @@ fn client_tools(file: Option<&Path>) -> Result<Vec<ToolDescriptor>, Failure> {
     tools.into_iter().map(tool).collect()
 }
 
-/// Says which files of the folder are not used because nobody trusted it.
+/// Reports which files of the folder are not used because they are not trusted.
 pub(super) fn notice_untrusted(foundation: &Foundation) {
     if let Some(notice) = TrustAssessment::ignored_notice(&foundation.untrusted) {
         say(&notice);
     }
 }
 
-/// How a headless run writes and what it does about calls that may have run.
+/// Returns the options of a headless run: its output format, and how calls with an unknown outcome are
+/// handled.
 pub(super) fn options(
     app: &AppContext,
     format: OutputFormatArg,
@@ -174,13 +176,14 @@ pub(super) fn options(
     }
 }
 
-/// What happens to the questions of the agent that is talked to.
+/// Returns how questions of the current agent are handled.
 pub(super) fn on_ask_of(app: &AppContext) -> Result<AskPolicy, Failure> {
     on_ask(&app.foundation, app.agents.hitl(&app.agents.current()))
 }
 
-/// What happens to questions. Without a store nothing outlives the process, so they are denied unless somebody waits
-/// for them. A flag decides before the agent's file, which decides before the settings.
+/// Returns how questions are handled. Without a store nothing outlives the process, so questions are denied
+/// unless somebody waits for them. A flag takes precedence over the agent's file, which takes precedence over
+/// the settings.
 fn on_ask(foundation: &Foundation, hitl: Option<HitlMode>) -> Result<AskPolicy, Failure> {
     let is_flag = matches!(foundation.loaded.provenance.origin("on_ask"), Some(Origin::Flag(_)));
     match hitl.filter(|_| !is_flag) {
@@ -207,7 +210,7 @@ fn on_ask(foundation: &Foundation, hitl: Option<HitlMode>) -> Result<AskPolicy, 
     })
 }
 
-/// The terminal of this process, when nobody else can answer what it waits for.
+/// Opens the terminal of this process for typed answers, if nobody else can give the answers it waits for.
 fn typed_answers(foundation: &Foundation, on_ask: AskPolicy) -> Result<Option<Arc<TypedAnswers>>, Failure> {
     if !(foundation.is_ephemeral && matches!(on_ask, AskPolicy::Wait(_))) {
         return Ok(None);
@@ -220,8 +223,8 @@ fn typed_answers(foundation: &Foundation, on_ask: AskPolicy) -> Result<Option<Ar
     })
 }
 
-/// What a pipe or a file on stdin holds; `None` when there is neither, or nothing in it. A terminal, a socket or a
-/// device is not read: it might never end.
+/// Returns the content of a pipe or a file on stdin; `None` if stdin is neither, or is empty. A terminal, a
+/// socket or a device is not read: it might never end.
 pub(super) fn piped() -> Result<Option<String>, Failure> {
     let Ok(meta) = std::fs::metadata("/dev/stdin") else { return Ok(None) };
     if !(meta.file_type().is_fifo() || meta.is_file()) {
@@ -236,10 +239,11 @@ pub(super) fn piped() -> Result<Option<String>, Failure> {
     Ok((!text.trim().is_empty()).then_some(text))
 }
 
-/// How long a pipe may stay open until it is said what the program waits for.
+/// How long a pipe may stay open before the program reports what it is waiting for.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// Reads stdin to its end. A pipe that stays open looks like a program that hangs, so it says what it waits for.
+/// Reads stdin to its end. A pipe that stays open makes the program appear to hang, so it reports what it is
+/// waiting for.
 fn read_stdin(is_pipe: bool) -> std::io::Result<Vec<u8>> {
     let read = || {
         let mut bytes = Vec::new();
@@ -250,7 +254,7 @@ fn read_stdin(is_pipe: bool) -> std::io::Result<Vec<u8>> {
     }
     let (done, ended) = mpsc::channel();
     std::thread::spawn(move || {
-        // Nobody listens any more only when the program ends.
+        // The receiver is gone only when the program ends.
         let _ = done.send(read());
     });
     let gone = |_| std::io::Error::other("its reader ended");

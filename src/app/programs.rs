@@ -76,7 +76,7 @@ impl ProjectPrograms {
     }
 }
 
-/// What a program of a project is kept to here.
+/// Returns the profile that is enforced here for a program of a project.
 fn held_profile(
     sandbox: &Sandbox,
     profile: Profile,
@@ -91,7 +91,7 @@ fn held_profile(
     }
 }
 
-/// What the hooks and servers of a project can reach, as a sentence for the question of trust.
+/// Returns what the hooks and servers of a project can reach, as a sentence for the trust question.
 pub(super) fn reach(foundation: &Foundation) -> &'static str {
     let sandbox = &foundation.loaded.settings.sandbox;
     match (sandbox.enabled, sandbox.allows_missing) {

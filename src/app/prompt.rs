@@ -9,7 +9,7 @@ use crate::contract::workspace::Workspace;
 const AYE: &str = include_str!("prompt.md");
 const RULES: &str = include_str!("prompt_rules.md");
 
-/// What all agents of a workspace read after the words about themselves.
+/// The part of the prompt shared by all agents of a workspace, after the agent's own.
 #[derive(Clone, Debug)]
 pub(super) struct Common {
     text: String,

@@ -23,7 +23,7 @@ use crate::runtime::{RunRequest, RuntimeError};
 use crate::store::{JobFilter, JobLookup, OutboxRow, OutboxStatus, Store, StoreError, SuspensionFilter};
 use crate::tui::host::TextPage;
 
-/// A message of so many bytes may be larger than a model's window.
+/// From this size in bytes on, a message may be larger than a model's context window.
 const LARGE: usize = 16 << 10;
 
 pub(super) async fn run(command: QueueCommand, foundation: &Foundation, cli: &Cli) -> Result<u8, Failure> {
@@ -106,8 +106,8 @@ async fn check_size(
     }
 }
 
-/// What is said: the prompt, with what is piped in as its context; and what was typed, where the model reads something
-/// else.
+/// Returns the message: the prompt, with piped input as its context; and the text as typed, if the model
+/// reads something else.
 fn text(prompt: Option<&str>, foundation: &Foundation) -> Result<(String, Option<String>), Failure> {
     let piped = print::piped()?;
     let is_alone = piped.is_none();
@@ -140,7 +140,7 @@ async fn new_thread(
     Ok(thread.id)
 }
 
-/// What a person is told of a job besides its own words.
+/// The state of a job as shown to the user, in addition to the job's own text.
 pub(super) struct JobState {
     word: &'static str,
     note: String,
@@ -210,7 +210,7 @@ fn object(job: &MailboxJob, standing: &JobState) -> Value {
     object
 }
 
-/// What is not over, and what was given up.
+/// The jobs that are not done, and the dead ones.
 const OPEN: [MailboxJobStatus; 3] =
     [MailboxJobStatus::Queued, MailboxJobStatus::Claimed, MailboxJobStatus::DeadLetter];
 

@@ -21,13 +21,13 @@ use crate::tui::thread_actions::{RewindPoint, RewindPoints, RewindPreview, Rewou
 
 /// Characters of a message that are named in sentences.
 const NAMED: usize = 40;
-/// So many files are shown with what changed in them.
+/// The maximum number of files shown with their changes.
 const SHOWN_FILES: usize = 200;
 
 /// As many of the latest messages of a conversation are places to go back to.
 const LISTED: usize = 10_000;
 
-/// The snapshots of the folder, unless nothing is kept of it.
+/// Returns the snapshots of the folder, unless none are stored.
 pub(super) fn snapshots_of(foundation: &Foundation, clock: &Arc<dyn Clock>) -> Option<FolderSnapshots> {
     let settings = &foundation.loaded.settings.snapshots;
     if !settings.enabled || foundation.is_ephemeral {
@@ -46,7 +46,8 @@ pub(super) fn snapshots_of(foundation: &Foundation, clock: &Arc<dyn Clock>) -> O
     Some(FolderSnapshots::new(foundation.workspace.root.clone(), without, objects, limits, Arc::clone(clock)))
 }
 
-/// The places of a conversation: before each message of the person, and behind each step whose calls all have results.
+/// Returns the rewind points of a conversation: before each message of the user, and after each step whose
+/// calls all have results.
 pub(super) fn points_of(messages: &[StoredMessage]) -> Vec<RewindPoint> {
     let mut points = Vec::new();
     for (i, stored) in messages.iter().enumerate() {
@@ -75,7 +76,7 @@ pub(super) fn points_of(messages: &[StoredMessage]) -> Vec<RewindPoint> {
     points
 }
 
-/// What a step did, in a line.
+/// Summarizes a step on one line.
 fn words_of(message: &Message) -> String {
     let said = message.text();
     let said = said.trim().lines().next().unwrap_or_default();
@@ -95,7 +96,7 @@ fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// What goes back of the files.
+/// The effect of a rewind on files.
 enum Files {
     /// Nothing was changed since.
     Same,
@@ -174,7 +175,7 @@ impl AppContext {
         }))
     }
 
-    /// What the person said right behind a place.
+    /// Returns the user's message right after a point.
     async fn said_behind(&self, thread: &ThreadId, keep: u64) -> Result<Option<String>, AppError> {
         let next = self.store.messages_before(thread, keep.saturating_add(2), 1).await?;
         Ok(points_of(&next).into_iter().find(|point| point.is_message).map(|point| point.text))
@@ -214,7 +215,7 @@ impl AppContext {
         Ok(preview)
     }
 
-    /// Nobody may be at work in a conversation that is left.
+    /// Ensures that nothing is active in a conversation that is being left, and cancels its waiting run.
     async fn be_free(&self, thread: &ThreadId, sink: Arc<dyn EventSink>) -> Result<(), AppError> {
         if self.runtime.is_awake(thread) {
             return Err("interrupt the run first, then rewind".into());
@@ -343,7 +344,7 @@ impl AppContext {
         fork_at(&self.store, thread, keep, is_rewind, now).await
     }
 
-    /// A new conversation of the beginning of one.
+    /// Forks a conversation: copies its start to a new one.
     pub(super) async fn fork(&self, thread: &ThreadId, keep: Option<u64>) -> Result<Rewound, AppError> {
         let said = match keep {
             Some(keep) => self.said_behind(thread, keep).await?,
@@ -356,7 +357,8 @@ impl AppContext {
         Ok(Rewound { thread: id, text: said, words, failed: Vec::new() })
     }
 
-    /// What is different now from how it was before the first step of a conversation that may have changed files.
+    /// Returns the differences from the state before the first step of a conversation that may have changed
+    /// files.
     pub(super) async fn changes(&self, thread: &ThreadId, wanted: &str) -> Result<Changes, AppError> {
         let kept = self.store.snapshots(thread).await?;
         let own = self.own_snapshots()?;
@@ -395,7 +397,7 @@ fn did(what: RewindTarget, plan: Option<&RestorePlan>) -> String {
     }
 }
 
-/// A copy of a conversation's beginning, to be made.
+/// Prepares a copy of the start of a conversation.
 async fn fork_at(
     store: &Store,
     thread: &ThreadId,

@@ -1,10 +1,11 @@
 //! Removes keys from what other processes can read of this one.
 //!
-//! The kernel shows the environment a process was started with in `/proc/PID/environ` for as long as it runs,
-//! whatever it does with its variables later. So a program that finds secrets in its environment restarts itself
-//! without them and passes them over a socket that only the new process has. They are in no environment then, and not
-//! in the socket either once they were read. Memory is guarded by `PR_SET_DUMPABLE`, and against root's own commands
-//! by removing their `CAP_SYS_PTRACE` (`tools/exec/supervisor.rs`).
+//! The kernel shows the environment a process was started with in `/proc/PID/environ` for as long as the
+//! process runs, whatever it does with its variables later. So a program that finds secrets in its
+//! environment restarts itself without them and passes them over a socket that only the new process has. The
+//! secrets are then in no environment, and no longer in the socket once they have been read. Memory is
+//! protected by `PR_SET_DUMPABLE`, and against root's own commands by removing their `CAP_SYS_PTRACE`
+//! (`tools/exec/supervisor.rs`).
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -16,14 +17,14 @@ use std::process::Command;
 
 use crate::tools::exec::{holds_password, is_secret};
 
-/// What the handed over descriptor is called.
+/// The name of the descriptor that is handed over.
 const NAME: &str = "aye-secrets";
 const NAMES: &str = "LISTEN_FDNAMES";
 /// The variables that say where the descriptor is, in systemd's words.
 const HANDOVER: &[&str] = &[NAMES, "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDS_FIRST_FD"];
 /// Bytes that fit into the socket on every system; with more, everything stays where it is.
 const MAX_BYTES: usize = 128 << 10;
-/// Values of this many characters may be keys, whatever their variable is called.
+/// Values of at least this many characters may be keys, whatever their variable is called.
 const KEY_LENGTH: usize = 24;
 
 type Variables = BTreeMap<OsString, OsString>;
@@ -47,7 +48,8 @@ pub(super) fn variables(args: &[OsString]) -> Variables {
     all
 }
 
-/// Whether other processes must not see a variable. What libraries read from the environment by themselves stays there.
+/// Returns whether a variable must be hidden from other processes. Variables that libraries read from the
+/// environment on their own stay there.
 fn is_to_hide(name: &OsStr, value: &OsStr) -> bool {
     let upper = name.to_string_lossy().to_uppercase();
     if upper.starts_with("AYE_") || upper.ends_with("_PROXY") || value.is_empty() {
@@ -90,7 +92,8 @@ fn start_again(args: &[OsString], secret: &Variables, public: Variables) -> std:
     Err(command.exec())
 }
 
-/// What the process of before handed over; nothing when somebody else set the variables.
+/// Returns the variables that the previous process handed over; empty if something else set the handover
+/// variables.
 fn received() -> Variables {
     let socket = listenfd::ListenFd::from_env().take_unix_datagram(0).ok().flatten();
     let read = |socket: UnixDatagram| {

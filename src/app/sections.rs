@@ -13,7 +13,7 @@ pub(super) const TABLE: &str = "sections";
 /// Sections of the settings that hold for every agent, joined with its own, with the list that is joined.
 pub(super) const FOR_ALL: [(&str, &str); 2] = [("permission", "rules"), ("stop", "conditions")];
 
-/// Whether a section of the settings holds for every agent.
+/// Returns whether a section of the settings applies to every agent.
 pub(super) fn holds_for_all(key: &str) -> bool {
     FOR_ALL.iter().any(|(known, _)| *known == key)
 }
@@ -24,7 +24,7 @@ pub(super) fn with_sections(spec: AgentSpec, foundation: &Foundation) -> AgentSp
     sections.iter().fold(spec, |spec, (name, tree)| spec.with_section(name, tree.json.clone()))
 }
 
-/// Looks whether each plugin can use its section. Sections that nobody reads are warned of.
+/// Checks that each plugin can use its section. Returns warnings about sections that no plugin reads.
 pub(super) fn check(runtime: &AgentRuntime, foundation: &Foundation) -> Result<Vec<String>, Failure> {
     if foundation.loaded.settings.sections.is_empty() {
         return Ok(Vec::new());
@@ -60,8 +60,9 @@ fn placed(error: &ResolveError, provenance: &Provenance) -> String {
     }
 }
 
-/// The part of a section that a complaint is about, as a JSON pointer: complaints begin with it, as `/rules/0` or
-/// `rules[0]`. What is no part leads nowhere, and then the place of the section itself is the right one.
+/// Returns the part of a section that an error is about, as a JSON pointer: errors start with it, as
+/// `/rules/0` or `rules[0]`. If the error starts with something else, the pointer leads nowhere, and the
+/// place of the section itself is the right one.
 pub(super) fn pointer_of(message: &str) -> String {
     let part = message.split_once(": ").map_or("", |(part, _)| part).trim_start_matches('/');
     format!("/{}", part.replace('[', "/").replace(']', "").replace('.', "/"))

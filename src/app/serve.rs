@@ -24,10 +24,10 @@ pub(super) use inside::ServerInside;
 use program::Served;
 use tokens::TokenFiles;
 
-/// What `--bind` begins with for a socket.
+/// The prefix of `--bind` for a socket.
 const UNIX: &str = "unix:";
 
-/// Who hears of what goes wrong beside a request.
+/// The callback for problems outside a request.
 type Complain = Arc<dyn Fn(String) + Send + Sync>;
 
 /// `aye serve`.
@@ -42,7 +42,7 @@ pub(super) async fn run(args: ServeArgs, foundation: Foundation, cli: &Cli) -> R
     for warning in &server.warnings {
         say(&format!("aye: {warning}"));
     }
-    // Before anybody is told that it serves, and may stop it.
+    // Signals are handled before the server is announced: it may be stopped from then on.
     let status = tokio::spawn(stopped(signals, server.closing.clone()));
     say(&server.told(std::io::stderr().is_terminal()));
     server.ended().await.map_err(Failure::failed)?;
@@ -131,7 +131,7 @@ impl RunningServer {
         })
     }
 
-    /// Where it serves, and how to sign in: a new code each time.
+    /// Returns where the server serves, and how to sign in: with a new code each time.
     fn told(&self, has_picture: bool) -> String {
         // Writing into a string cannot fail.
         let mut text = format!("serving on {}\n", self.place);
@@ -194,7 +194,7 @@ pub(super) async fn mcp(foundation: Foundation, cli: &Cli) -> Result<u8, Failure
 
 fn signals() -> Vec<Signal> {
     let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-    // Without a handler the signal ends the program, which loses nothing that was told.
+    // Without a handler the signal ends the program, which loses nothing already reported.
     kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect()
 }
 

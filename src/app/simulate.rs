@@ -113,7 +113,7 @@ pub(super) async fn suggestions(
     Ok(0)
 }
 
-/// What it means, in words.
+/// Describes the difference.
 fn words(difference: Difference) -> &'static str {
     match difference {
         Difference::AllowsDeclined => "you denied it; these rules would allow it",

@@ -3,7 +3,7 @@
 use super::Failure;
 use crate::contract::span::parse_span;
 
-/// The time that `--since` names, in Unix milliseconds: so long ago, a day, or a moment.
+/// Returns the time given with `--since` in Unix milliseconds: an age, a day, or a point in time.
 pub(super) fn since(text: Option<&str>, now_ms: u64) -> Result<Option<u64>, Failure> {
     let Some(text) = text else { return Ok(None) };
     match ago(text).map(|ago| now_ms.saturating_sub(ago)).or_else(|| moment(text)) {
@@ -16,8 +16,8 @@ pub(super) fn since(text: Option<&str>, now_ms: u64) -> Result<Option<u64>, Fail
     }
 }
 
-/// The time that `--at` names, in Unix milliseconds: so long from now, the next time that the clock shows it, a day or a
-/// moment.
+/// Returns the time given with `--at` in Unix milliseconds: a delay, the next time the clock shows it, a day,
+/// or a point in time.
 pub(super) fn at(text: &str, now_ms: u64) -> Result<u64, Failure> {
     let from_now = || ago(text).map(|time| now_ms.saturating_add(time));
     from_now().or_else(|| of_clock(text, now_ms)).or_else(|| moment(text)).ok_or_else(|| {
@@ -54,7 +54,8 @@ fn ago(text: &str) -> Option<u64> {
 fn moment(text: &str) -> Option<u64> {
     let stamp = match text.parse::<jiff::Timestamp>() {
         Ok(stamp) => stamp,
-        // A day begins where the person is. A time without a zone is refused: it would be read as the day alone.
+        // A day starts in the local time zone. A time without a zone is rejected: it would be read as the day
+        // alone.
         Err(_) if text.len() == "2026-11-21".len() => {
             text.parse::<jiff::civil::Date>().ok()?.to_zoned(super::zone()).ok()?.timestamp()
         }

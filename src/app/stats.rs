@@ -21,7 +21,7 @@ use crate::contract::spec::Price;
 use crate::contract::statistics::{Tally, TallyKind};
 use crate::tui::host::TextPage;
 
-/// What was done by one model, with one tool, or on one day.
+/// The statistics of one model, one tool, or one day.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct StatsRow {
     /// Answers of models.
@@ -43,7 +43,7 @@ struct StatsRow {
     tool_ms: u64,
     /// Questions that were answered.
     questions: u64,
-    /// How long they waited for their answers.
+    /// How long the questions waited for their answers.
     waited_ms: u64,
 }
 
@@ -140,7 +140,7 @@ impl Stats {
     }
 }
 
-/// The day of a moment, where the person is.
+/// Returns the day of a point in time, in the given time zone.
 fn day(at: u64, zone: &jiff::tz::TimeZone) -> String {
     let at = i64::try_from(at).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     at.map(|at| at.to_zoned(zone.clone()).date().to_string()).unwrap_or_default()
@@ -161,7 +161,7 @@ pub(super) async fn run(args: StatsArgs, foundation: &Foundation) -> Result<u8, 
     Ok(0)
 }
 
-/// `/stats`, with the words behind it: a time, and `model`, `tool` or `day`.
+/// Returns the page of `/stats` with its arguments: a time, and `model`, `tool` or `day`.
 pub(super) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> {
     let mut by = None;
     let mut time = None;
@@ -252,7 +252,7 @@ fn text(stats: &Stats, by: Option<StatsBy>) -> String {
     out
 }
 
-/// The cells of a row behind its name.
+/// Returns the cells of a row after its name.
 type Cells = fn(&StatsRow) -> Vec<String>;
 
 fn of_model(row: &StatsRow) -> Vec<String> {

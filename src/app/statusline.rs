@@ -13,7 +13,7 @@ use crate::tui::status::Segment;
 
 /// How long the command may take.
 const LIMIT: Duration = Duration::from_secs(3);
-/// What is kept of its complaints.
+/// The maximum bytes of its error output kept.
 const MAX_WORDS: usize = 4 << 10;
 /// Characters of the line.
 const MAX_LINE: usize = 500;
@@ -60,9 +60,9 @@ pub(super) async fn run(foundation: &Foundation, json: String) -> Result<String,
     Ok(line.trim_end().chars().take(MAX_LINE).collect())
 }
 
-/// The branch that is checked out in a repository, or the beginning of the commit. Two small files are read.
+/// Returns the branch checked out in a repository, or the start of the commit. Reads two small files.
 pub(super) fn branch(root: &Path) -> Option<String> {
-    // A repository of somebody else may have a FIFO there.
+    // A repository from somebody else may have a FIFO there.
     let read = |file: &Path| String::from_utf8(crate::walk::read_regular(file, 4096)?).ok();
     let git = root.join(".git");
     let folder = if git.is_dir() {

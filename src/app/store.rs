@@ -35,7 +35,7 @@ async fn backup(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
     put(&format!("{}\n", visible_line(&file.to_string_lossy())))
 }
 
-/// What is wrong with a store, a line for each thing.
+/// Returns the faults of a store, one line each.
 async fn faults(store: &Store) -> Result<Vec<String>, Failure> {
     let mut found = store.check().await.map_err(Failure::failed)?;
     for row in store.threads(None).await.map_err(Failure::failed)? {
@@ -171,7 +171,7 @@ async fn restore(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
     Ok(())
 }
 
-/// That calls of a copy may have run since it was made.
+/// Returns the note that calls of a copy may have run since the copy was made.
 pub(super) fn may_have_run(calls: u64, copy: &str) -> String {
     let calls = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
     format!("{calls} may have run since the {copy}; each outcome is unknown and needs your decision")

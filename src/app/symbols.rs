@@ -15,13 +15,13 @@ use crate::contract::display::visible_line;
 use crate::tui::highlight::symbols::{Symbol, extent, find};
 use crate::tui::host::MentionRow;
 
-/// Larger files are not looked at.
+/// The maximum size of files that are searched, in bytes.
 const MAX_BYTES: u64 = 256 << 10;
-/// Of a project no more files are looked at.
+/// The maximum number of files searched in a project.
 const MAX_FILES: usize = 5_000;
-/// A list takes no longer; what was found by then is there the next time.
+/// The maximum time for a list; results found by then are available the next time.
 const MAX_TIME: Duration = Duration::from_millis(300);
-/// How many are offered.
+/// The maximum number of completions.
 const OFFERED: usize = 50;
 /// A shorter name fits too much of a project.
 const SHORTEST: usize = 2;
@@ -67,7 +67,7 @@ impl Symbols {
         rows.into_iter().map(|(_, row)| row).take(OFFERED).collect()
     }
 
-    /// What a file defines; nothing when the name does not stand in it.
+    /// Returns the definitions in a file; empty if the file does not contain the name.
     fn of_file(&self, place: &Path, name: &str, end: Instant) -> Arc<[Symbol]> {
         let none = || Arc::from(Vec::new());
         let Some(changed) = changed(place) else { return none() };
@@ -83,7 +83,7 @@ impl Symbols {
         let file = place.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let found = find(&file, &text, || Instant::now() < end).unwrap_or_default();
         let found: Arc<[Symbol]> = found.into();
-        // What was cut short is looked at again.
+        // A search that was cut short is done again the next time.
         if Instant::now() < end {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             if known.len() >= MAX_FILES {
@@ -95,7 +95,7 @@ impl Symbols {
     }
 }
 
-/// When a file was changed that is small enough to be looked at.
+/// Returns when a file was changed, if it is small enough to be searched.
 fn changed(place: &Path) -> Option<SystemTime> {
     let meta = place.metadata().ok().filter(|meta| meta.is_file() && meta.len() <= MAX_BYTES)?;
     meta.modified().ok()
@@ -129,7 +129,8 @@ fn named(text: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// The lines of the definitions that a text names. What is no file or defines nothing of the name is words.
+/// Returns the lines of the definitions that a text mentions. A mention stays text if it is not a file, or if
+/// the file does not define the name.
 pub(super) async fn attached(
     app: &AppContext,
     symbols: &Arc<Symbols>,
@@ -196,7 +197,7 @@ mod tests {
         assert!(of("#s").is_empty() && of("a.rs").is_empty() && of("gone.rs#x").is_empty());
         let found = definitions(&symbols, &dir.path().join("a.rs"), "a.rs", "restart");
         assert_eq!(found, ["[`restart` of a.rs, lines 2 to 4]\n\nfn restart() {\n    start();\n}"]);
-        // A file that was changed is looked at again.
+        // A file that was changed is read again.
         put("a.rs", "\n\nfn restart() {}\n");
         let later = SystemTime::now() + Duration::from_secs(5);
         let file = std::fs::File::options().write(true).open(dir.path().join("a.rs")).expect("it is there");

@@ -124,7 +124,7 @@ fn draw(
     let screen = command.draw(whole);
     let line: String =
         format!(" {} · Ctrl-] returns to aye", visible_line(id)).chars().take(usize::from(columns)).collect();
-    // What the command clears may reach this line.
+    // Clearing by the command may reach this line, so it is drawn after the screen.
     let line = format!("\x1b7\x1b[{rows};1H\x1b[7m{line}\x1b[K\x1b[0m\x1b8");
     write(&format!("\x1b[?2026h{screen}{line}\x1b[?2026l"))
 }

@@ -168,7 +168,7 @@ fn command_object(command: &CommandRecord) -> Value {
 
 fn about_command(command: &CommandRecord, now: u64) -> String {
     let seconds = command.ended_at.unwrap_or(now).saturating_sub(command.started_at) as f64 / 1000.0;
-    // Nobody knows when one ended that died with its process.
+    // When a command ended that died with its process is unknown.
     let time =
         if command.end == Some(CommandEnd::Unknown) { String::new() } else { format!(" · {seconds:.1}s") };
     format!("command · {}{time}", command.word())
@@ -192,7 +192,7 @@ fn command_shown(command: &CommandRecord, output: &str, now: u64) -> String {
     text
 }
 
-/// The task whose id begins so.
+/// Returns the task whose id starts with this prefix.
 fn find<'a>(tasks: &'a [TaskRecord], id: &str) -> Result<&'a TaskRecord, AppError> {
     let fits = |task: &&TaskRecord| {
         !id.is_empty() && (task.child.task_id().starts_with(id) || task.child.thread_id.as_str() == id)
@@ -276,7 +276,7 @@ fn shown(task: &TaskRecord, said: &str, now: u64) -> String {
     text
 }
 
-/// What it said last.
+/// Returns the task's last answer.
 async fn said(store: &Store, task: &TaskRecord) -> Result<Option<String>, crate::store::StoreError> {
     let last = store.last_answer(&task.child.thread_id, None).await?;
     Ok(last.map(|message| message.text()))

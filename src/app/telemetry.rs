@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::foundation::Foundation;
 use crate::phase::Plugin;
 
-/// The way to the collector, if there is one.
+/// The connection to the collector, if there is one.
 #[derive(Clone, Default)]
 pub(super) struct Telemetry {
     #[cfg(feature = "otel")]
     otlp: Option<(crate::plugins::observe::Otlp, bool)>,
 }
 
-/// The address of the collector, and where it stands.
+/// Returns the URL of the collector, and where it is set.
 fn endpoint(foundation: &Foundation) -> Option<(String, &'static str)> {
     let set = |name: &str| foundation.env.var(name).map(str::trim).filter(|value| !value.is_empty());
     if set("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
@@ -25,7 +25,7 @@ fn endpoint(foundation: &Foundation) -> Option<(String, &'static str)> {
 }
 
 impl Telemetry {
-    /// The way to the collector of this start. What keeps it from being used is a warning.
+    /// Connects to the collector for this start. A problem that prevents the connection becomes a warning.
     #[cfg(feature = "otel")]
     pub(super) fn start(foundation: &mut Foundation) -> Self {
         use crate::plugins::observe::Otlp;
@@ -61,7 +61,7 @@ impl Telemetry {
         Self::default()
     }
 
-    /// The plugin that measures, when somebody wants to hear it.
+    /// Returns the plugin that measures runs, if a collector receives the data.
     #[cfg(feature = "otel")]
     pub(super) fn plugin(&self) -> Option<Arc<dyn Plugin>> {
         use crate::plugins::observe::ObservabilityPlugin;

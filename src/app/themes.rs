@@ -8,7 +8,7 @@ use crate::app::AppError;
 use crate::config::{set_text, unset, write_private};
 use crate::tui::theme::{AUTO, Background, Depth, Theme, ThemeChoice, ThemeError, ThemeRow};
 
-/// How many files of the person's own are listed.
+/// The maximum number of the user's own files listed.
 const MAX_OWN: usize = 200;
 
 fn depth(foundation: &Foundation) -> Depth {
@@ -45,7 +45,7 @@ fn embedded(name: &str) -> Option<(String, String)> {
     Some((format!("themes/{name}.toml"), (*text).to_owned()))
 }
 
-/// The theme that the settings begin with.
+/// Returns the default theme of the settings.
 pub(super) fn default_theme() -> Theme {
     let read =
         embedded("default").and_then(|(file, text)| Theme::parse("default", &file, &text, embedded).ok());
@@ -57,7 +57,7 @@ fn find(foundation: &Foundation, name: &str, depth: Depth) -> Result<Option<Them
     ThemeChoice::find(name, depth, |name| own(foundation, name).or_else(|| embedded(name)))
 }
 
-/// The file and text of a theme of the person's own.
+/// Returns the file and text of a theme of the user.
 fn own(foundation: &Foundation, name: &str) -> Option<(String, String)> {
     // A name is a name, not a path.
     let is_plain = !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.');
@@ -83,12 +83,13 @@ pub(super) fn chosen(foundation: &Foundation) -> Result<ThemeChoice, Failure> {
     })
 }
 
-/// What is behind the text, when a variable tells it.
+/// Returns the background, if a variable indicates it.
 pub(super) fn background(foundation: &Foundation) -> Option<Background> {
     foundation.env.var("COLORFGBG").and_then(Background::of_colorfgbg)
 }
 
-/// All that can be chosen: `auto`, those of the person, the embedded ones, and pairs of which the background chooses.
+/// Returns all themes that can be selected: `auto`, those of the user, the embedded ones, and pairs from
+/// which the background selects.
 pub(super) fn list(foundation: &Foundation) -> Vec<ThemeRow> {
     let depth = depth(foundation);
     let row = |name: &str, detail: &str| {
@@ -136,7 +137,7 @@ pub(super) fn keep(foundation: &Foundation, key: &str, value: Option<&str>) -> R
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(wrong(&error).into()),
     };
-    // A link to a file that is kept elsewhere stays a link.
+    // A link to a file stored elsewhere stays a link.
     let file = file.canonicalize().unwrap_or_else(|_| file.clone());
     let changed = match value {
         Some(value) => set_text(&text, key, value),

@@ -83,12 +83,12 @@ impl Pieces {
         Pieces { at: page.offset, left: page.limit }
     }
 
-    /// How many rows are wanted next.
+    /// Returns the number of rows to request next.
     fn next(&self) -> usize {
         self.left.map_or(PAGE, |left| left.min(PAGE))
     }
 
-    /// So many came; `false`: there are no more.
+    /// Counts the rows received. Returns `false` if there are no more.
     fn came(&mut self, rows: usize) -> bool {
         let wanted = self.next();
         self.at += rows;
@@ -159,7 +159,8 @@ fn matches(found: &[Match]) -> String {
     out
 }
 
-/// Adds what was said since the last search to the index. Where that cannot be written the search reads it instead.
+/// Adds messages written since the last search to the index. If the index cannot be written, the search reads
+/// these messages instead.
 async fn bring_up_to_date(store: &Store) -> Result<(), Failure> {
     let missing = store.unindexed_messages().await.map_err(Failure::failed)?;
     if missing > MANY {

@@ -36,7 +36,7 @@ async fn name(app: &AppContext, thread: &ThreadId) -> Result<bool, AppError> {
         return Ok(false);
     }
     let messages = app.store.messages_from(thread, 0, BEGINNING).await?;
-    // A first line that says it all in a few words, and nothing behind it, is name enough.
+    // A first line that is short and has nothing after it is a sufficient title.
     let of_person = messages.iter().filter(|message| message.role == Role::User).count();
     let answered = messages.iter().any(|message| message.role == Role::Assistant);
     let first = app.store.thread(thread).await?.map(|thread| thread.title).unwrap_or_default();
@@ -59,7 +59,7 @@ async fn name(app: &AppContext, thread: &ThreadId) -> Result<bool, AppError> {
     Ok(app.store.rename_thread(thread, &title, NamedBy::Model).await?)
 }
 
-/// Bytes of the beginning of a conversation that are looked at, as they are stored.
+/// The maximum bytes read from the start of a conversation, as they are stored.
 const BEGINNING: usize = 1 << 20;
 /// Characters of a first line that is a name.
 const ENOUGH: usize = 50;

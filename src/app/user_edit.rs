@@ -27,8 +27,8 @@ use crate::state::Snapshot;
 use crate::store::{Store, SuspensionFilter};
 use crate::tui::host::Review;
 
-/// What the rules and the tool say of edited arguments, as they are now. Nothing is decided by it: the gate judges the
-/// call again before it runs.
+/// Returns the current verdict of the rules and the tool's check on edited arguments. This decides nothing:
+/// the gate judges the call again before it runs.
 ///
 /// # Errors
 /// A sentence: the arguments cannot be used.
@@ -64,7 +64,7 @@ pub(super) async fn review(
     Ok(Review { ruling, words, files, payload })
 }
 
-/// A call as it would be when the person had said yes.
+/// Creates the context the call would have if the user had approved it.
 fn context(suspension: &SuspensionRecord) -> ToolCallContext {
     ToolCallContext {
         call_id: suspension.call_id.to_string(),
@@ -82,7 +82,7 @@ fn context(suspension: &SuspensionRecord) -> ToolCallContext {
         profile: None,
         activity_sink: None,
         cancellation: tokio_util::sync::CancellationToken::new(),
-        // A person looked at the file: that this process's model never read it does not matter.
+        // The user has seen the file, so it does not matter that this process's model never read it.
         resume: Some(ToolCallResume {
             decision_id: "review".into(),
             action: ResumeDecisionAction::Resume,
@@ -102,7 +102,8 @@ fn context(suspension: &SuspensionRecord) -> ToolCallContext {
     }
 }
 
-/// Whether a call only looks, as the rules said when the question was asked. What is not known does more.
+/// Returns whether a call only reads, according to the rules when the question was asked. An unknown risk
+/// counts as more.
 fn only_reads(suspension: &SuspensionRecord) -> bool {
     suspension.ticket.suspension.risk() == Some(Risk::Reads)
 }
@@ -126,8 +127,8 @@ pub(super) async fn open_permissions(
     Ok(found)
 }
 
-/// A yes with other arguments: given as JSON, or written in the person's editor. What changes and what the rules say of
-/// it is told first.
+/// Returns an approval with other arguments: given as JSON, or written in the user's editor. The changes and
+/// the verdict of the rules are shown first.
 pub(super) async fn edited(
     suspension: &SuspensionRecord,
     given: Option<String>,
@@ -225,7 +226,8 @@ fn json_problem(error: &serde_json::Error) -> String {
     text.rsplit_once(" at line ").map_or(text.clone(), |(words, _)| words.to_owned())
 }
 
-/// What differs between two sets of arguments, for a person: a line for each side, longer texts as a difference of lines.
+/// Describes the differences between two sets of arguments for the user: a line for each side, longer texts
+/// as a diff.
 pub(super) fn difference(original: &Value, edited: &Value) -> String {
     let none = Map::new();
     let (before, after) = (original.as_object().unwrap_or(&none), edited.as_object().unwrap_or(&none));

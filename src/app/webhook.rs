@@ -1,5 +1,5 @@
-//! Webhooks: new questions, and what became of them, as signed messages to other programs. A message stands in the store
-//! until it was taken or given up. A link in it shows the card and never answers.
+//! Webhooks: new questions and their outcomes, as signed messages to other programs. A message stays in the
+//! store until it is accepted or given up. A link in it shows the card and never answers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,18 +26,18 @@ use crate::tools::public_client;
 const LIMIT: Duration = Duration::from_secs(10);
 /// Attempts until a message is given up: about six hours.
 const ATTEMPTS: u32 = 12;
-/// The pause behind the first attempt, doubled each time, and the longest.
+/// The pause after the first attempt, doubled each time, and the longest pause.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_hours(1));
-/// Characters of a text that a person reads on a phone.
+/// The maximum characters of a text that users read on a phone.
 const SHORT: usize = 500;
 /// Bytes of the file of the key.
 const MAX_KEY: u64 = 1 << 10;
-/// What a message to a webhook has before its name.
+/// The prefix before a webhook's name in the target of a message.
 const TARGET: &str = "webhook:";
-/// What a push notification of A2A has before its task and the id of its address.
+/// The prefix before the task and the address id in the target of an A2A push notification.
 const PUSH: &str = "a2a:";
 
-/// What happened to a question.
+/// An event of a question.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum QuestionNews {
     Asked,
@@ -64,11 +64,11 @@ struct Inner {
     env: Env,
     paths: Paths,
     store: Store,
-    /// Where the page is reached.
+    /// The URL of the page.
     page: Mutex<Option<String>>,
     /// Hosts that push notifications may go to although they are not public.
     push_hosts: Vec<String>,
-    /// Somebody waits for the next attempt.
+    /// Whether a task waits for the next attempt.
     waits: AtomicBool,
 }
 
@@ -86,7 +86,7 @@ impl Webhooks {
         }))
     }
 
-    /// What is wrong with the settings.
+    /// Returns the problems in the settings.
     pub(super) fn problems(&self) -> Vec<String> {
         let wrong = |(name, webhook): (&String, &WebhookSettings)| {
             let why = usable(webhook).err()?;
@@ -105,18 +105,18 @@ impl Webhooks {
         self.0.key(self.0.named.get(name)?).ok()
     }
 
-    /// Whether a question goes to webhooks at all.
+    /// Returns the names of the webhooks that a question goes to; empty if there are none.
     pub(super) fn wants(question: &SuspensionRecord) -> Vec<String> {
         let notify = question.ticket.suspension.parameters.get("notify").map(Notify::read_all);
         let names = notify.into_iter().flatten().flatten();
         names.filter_map(|one| if let Notify::Webhook(name) = one { Some(name) } else { None }).collect()
     }
 
-    /// Writes a message for each of those webhooks and sends what is due. What is not taken is tried again in the
-    /// background while this process lives, and by other processes after it.
+    /// Stores a message for each of those webhooks and sends what is due. A message that is not accepted is
+    /// retried in the background while this process lives, and by other processes after it.
     ///
     /// # Errors
-    /// What cannot be sent at all, for the person.
+    /// What cannot be sent at all, for the user.
     pub(super) async fn tell(
         &self,
         names: Vec<String>,
@@ -226,7 +226,7 @@ impl Inner {
             serde_json::from_str(&target.config).map_err(|error| (error.to_string(), true))?;
         let (client, url) =
             public_client(&config.url, &self.push_hosts).map_err(|why| (why.to_string(), true))?;
-        // Who named no secret knows none to compare with.
+        // A receiver that named no secret has none to compare with.
         let key = match config.token.as_bytes() {
             [] => self.key(&WebhookSettings::default()).map_err(|why| (why, false))?,
             token => token.to_vec(),
@@ -285,7 +285,7 @@ impl Inner {
             .ok_or_else(|| format!("{} holds no key of at least 16 characters", self.paths.display(&file)))
     }
 
-    /// What a receiver reads.
+    /// Returns the body of the message to a receiver.
     fn body(&self, webhook: &WebhookSettings, question: &SuspensionRecord, news: QuestionNews) -> Value {
         let card = QuestionCard::of(question, None);
         let page = self.page.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -345,7 +345,7 @@ impl Inner {
                 let link = link.map_or_else(String::new, |link| format!("\n{link}"));
                 json!({
                     "content": format!("**{title}**\n{summary}\n{why}{link}"),
-                    // What a model wrote calls nobody.
+                    // Text written by a model must not mention anyone.
                     "allowed_mentions": { "parse": [] },
                 })
             }
@@ -375,7 +375,7 @@ async fn answered(request: reqwest::RequestBuilder) -> Result<(), (String, bool)
     Err((format!("it answered {status}"), !comes_again))
 }
 
-/// What a receiver can answer.
+/// Returns the answers that a receiver can give.
 fn options(card: &QuestionCard) -> Vec<&'static str> {
     match card.kind {
         crate::server::QuestionKind::Permission => vec!["approve", "deny", "request_changes"],

@@ -37,11 +37,11 @@ pub(super) use consumer::Consumer;
 use report::WorkReport;
 pub(super) use signals::Signals;
 
-/// So many changes are taken together before one look at the store.
+/// The maximum changes combined into one read of the store.
 const BULK: usize = 64;
-/// So many jobs of dead workers are taken over at a time.
+/// The maximum jobs of dead workers taken over at a time.
 const SWEEP: usize = 100;
-/// How long to wait before a job is tried again that somebody else was quicker with.
+/// How long to wait before retrying a job that another process was faster to take.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(args: WorkArgs, foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
@@ -60,11 +60,11 @@ pub(super) async fn run(args: WorkArgs, foundation: Foundation, cli: &Cli) -> Re
     Ok(worker.signals.status().unwrap_or_else(|| worker.report.exit()))
 }
 
-/// What became of a job.
+/// The result of working on a job.
 enum Served {
     /// Its worker did what it could with it.
     Done,
-    /// Somebody else was quicker: it is as it was.
+    /// Another process was faster: the job is unchanged.
     Busy,
     /// A second signal came.
     BrokenOff,
@@ -144,7 +144,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes over what dead workers left, and looks at what there is to do.
+    /// Takes over the jobs of dead workers, and returns the next work.
     async fn look(&mut self) -> Result<NextWork, StoreError> {
         let now = self.now();
         let me = self.me.clone();
@@ -161,7 +161,7 @@ impl Worker {
         self.mailbox.outlook(now, move |lease| runtime.is_kept_out_by(lease)).await
     }
 
-    /// Waits until there is a reason to look.
+    /// Waits until there is a reason to check for work.
     async fn wait(&mut self, outlook: &NextWork, briefly: bool) {
         let runtime = &self.here.runtime;
         let leases = outlook.held.iter().cloned();
@@ -253,8 +253,8 @@ impl Worker {
                 () = tokio::time::sleep(self.config.lease_renewal_interval) => {
                     let now = self.here.clock.now_ms();
                     let kept = self.mailbox.extend_lease(&job.job_id, &token, now, self.config.lease_ms).await;
-                    // A claim that is lost is no reason to stop: the lease of the thread says who may go on, and the
-                    // job ends with the run whoever claims it.
+                    // A lost claim is no reason to stop: the lease of the thread determines who may continue,
+                    // and the job ends with the run, whoever claims it.
                     if !matches!(kept, Ok(true)) {
                         tracing::warn!(job = %job.job_id, ?kept, "the claim of a job was not renewed");
                     }
@@ -263,7 +263,7 @@ impl Worker {
         }
     }
 
-    /// Says what became of a job.
+    /// Records and reports the result of a job.
     async fn settle(
         &mut self,
         job: &MailboxJob,
@@ -287,7 +287,7 @@ impl Worker {
                 | TerminationReason::Blocked(_)
                 | TerminationReason::Cancelled => None,
             },
-            // Nothing was begun. Whoever is in the way, or was quicker, is told of by the store.
+            // Nothing was started. The store will report the process that is in the way or was faster.
             Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NotFree { .. }) => {
                 self.give_back(job).await?;
                 return Ok(Served::Busy);
@@ -335,7 +335,7 @@ impl Worker {
         Ok(Served::Done)
     }
 
-    /// Queues a job as it was. One that ended with its run, or that somebody else claimed, is left alone.
+    /// Queues a job as it was. A job that ended with its run, or that another worker claimed, is left alone.
     async fn give_back(&self, job: &MailboxJob) -> Result<(), Failure> {
         let token = job.claim_token.as_deref().unwrap_or_default();
         match self.mailbox.give_back(&job.job_id, token, self.now()).await {
@@ -371,7 +371,7 @@ async fn heard(bell: &mut ChangeSubscription) {
     }
 }
 
-/// Whether a job was given up.
+/// Returns whether a job is dead.
 fn is_dead(left: Option<&MailboxJob>) -> bool {
     left.is_some_and(|job| job.status == MailboxJobStatus::DeadLetter)
 }

@@ -60,7 +60,7 @@ pub struct InboxArgs {
     pub page: PageArgs,
 }
 
-/// What follows a decision.
+/// The options for resuming after a decision.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct ThenArgs {
     /// Resume the run here at once, as `aye -r ID -p` does
@@ -103,7 +103,7 @@ pub struct ApproveArgs {
     /// The rule to grant as well.
     #[command(flatten)]
     pub granting: GrantFlags,
-    /// What follows the decision.
+    /// The options for resuming after the decision.
     #[command(flatten)]
     pub then: ThenArgs,
 }
@@ -137,7 +137,7 @@ pub struct DenyArgs {
     /// Only calls of this conversation
     #[arg(long, value_name = "ID", requires = "rest", conflicts_with = "ids")]
     pub thread: Option<String>,
-    /// What follows the decision.
+    /// The options for resuming after the decision.
     #[command(flatten)]
     pub then: ThenArgs,
 }
@@ -151,7 +151,7 @@ pub struct ModifyArgs {
     /// Feedback for the model: what to change
     #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
     pub feedback: String,
-    /// What follows the decision.
+    /// The options for resuming after the decision.
     #[command(flatten)]
     pub then: ThenArgs,
 }
@@ -168,7 +168,7 @@ pub struct AnswerArgs {
     /// Comment for the model
     #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
     pub comment: Option<String>,
-    /// What follows the decision.
+    /// The options for resuming after the decision.
     #[command(flatten)]
     pub then: ThenArgs,
 }

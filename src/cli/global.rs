@@ -28,7 +28,7 @@ pub struct Global {
     #[arg(long, value_name = "NAME", global = true)]
     pub agent: Option<String>,
 
-    /// What happens to calls that no rule decides
+    /// How to handle calls that no rule decides
     #[arg(long, value_name = "MODE", global = true, value_parser = ["ask", "accept-edits", "auto", "plan", "yolo"])]
     pub permission_mode: Option<String>,
 
@@ -85,7 +85,7 @@ pub struct Global {
 }
 
 impl Global {
-    /// The settings that these flags stand for; own flags beat `--config`.
+    /// Returns the settings that these flags represent; dedicated flags take precedence over `--config`.
     pub fn flags(&self) -> Flags {
         let mut flags = Flags::default();
         for assignment in &self.config {
@@ -140,7 +140,7 @@ fn amount(text: &str) -> Result<f64, String> {
 pub(super) fn split_patterns(values: &[String]) -> Vec<String> {
     let mut patterns: Vec<String> = Vec::new();
     for value in values {
-        // A regex may hold blanks and commas, and what is one pattern by itself is not looked into.
+        // A regex may contain spaces and commas, so a value that is one pattern on its own is not split.
         if value.trim_start().starts_with('/') {
             patterns.push(value.trim().to_owned());
             continue;

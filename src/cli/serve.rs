@@ -9,7 +9,7 @@ use super::JsonFlag;
 /// `aye serve ...`
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
-    /// What to do; without it, serve.
+    /// The subcommand; without one, serve.
     #[command(subcommand)]
     pub command: Option<ServeCommand>,
     /// Address and port, or unix:PATH
@@ -24,7 +24,7 @@ pub struct ServeArgs {
     /// Key of the certificate, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Serve a public address without TLS: whoever sees the traffic can use its token
+    /// Serve a public address without TLS: anyone who sees the traffic can use its token
     #[arg(long)]
     pub insecure_bind: bool,
 }
@@ -42,9 +42,9 @@ pub enum ServeCommand {
 pub enum TokenCommand {
     /// Make a token and print it once
     Add {
-        /// What to call it
+        /// Name of the token
         name: String,
-        /// What it allows
+        /// Scopes of the token
         #[arg(long, value_enum, value_delimiter = ',', default_values = ["read", "chat", "decide"])]
         scope: Vec<ScopeArg>,
     },
@@ -57,7 +57,7 @@ pub enum TokenCommand {
     },
 }
 
-/// What a token allows.
+/// A scope of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ScopeArg {
     /// See conversations, questions and the audit

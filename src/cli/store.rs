@@ -13,8 +13,8 @@ use super::time::span;
 pub enum StoreCommand {
     /// Write a copy of the store to a new file; safe while aye runs
     ///
-    /// It holds conversations, questions, grants, the queue and the audit; not settings, and not the files of
-    /// snapshots.
+    /// The copy contains conversations, questions, grants, the queue and the audit; not settings, and not the
+    /// files of snapshots.
     Backup {
         /// The file, which must not exist yet
         file: PathBuf,

@@ -21,13 +21,14 @@ use crate::mcp::{
 use crate::phase::{Plugin, PluginDescriptor, PluginRegistrar};
 use crate::state::StateError;
 
-/// How long a call may take without a word from the server.
+/// How long a call may take without a message from the server.
 const CALL: Duration = Duration::from_mins(1);
-/// How long it may take until a server can be used.
+/// How long a server may take to become usable.
 const START: Duration = Duration::from_secs(30);
 /// Lists are not read again more often.
 const MIN_REFRESH: Duration = Duration::from_secs(1);
-/// What a server's process gets of the program's environment; keys of other services are not its business.
+/// The environment variables passed on to a server's process; keys of other services are none of its
+/// business.
 const PASSED_ON: [&str; 12] = [
     "PATH",
     "HOME",
@@ -103,14 +104,14 @@ impl McpServerConnectionConfig {
         self
     }
 
-    /// How long a call may take without a word from the server; a minute without it.
+    /// Sets how long a call may take without a message from the server; the default is one minute.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// How long it may take until the server can be used; half a minute without it.
+    /// Sets how long the server may take to become usable; the default is half a minute.
     #[must_use]
     pub fn with_start_timeout(mut self, timeout: Duration) -> Self {
         self.start_timeout = timeout;
@@ -218,7 +219,7 @@ impl McpToolRegistryManager {
         self.registry.clone()
     }
 
-    /// Reads the lists of all servers again now. Servers that tell of their changes are listened to without it.
+    /// Reads the lists of all servers again now. Servers that report their changes do not need this.
     pub fn refresh(&self) {
         self.manager.refresh();
     }
@@ -238,7 +239,7 @@ impl McpToolRegistryManager {
         self.set_refresh(Some(task.abort_handle()));
     }
 
-    /// Ends what [`McpToolRegistryManager::start_periodic_refresh`] began.
+    /// Stops the refresh that [`McpToolRegistryManager::start_periodic_refresh`] started.
     pub fn stop_periodic_refresh(&self) {
         self.set_refresh(None);
     }
@@ -273,7 +274,7 @@ fn surroundings(registry: &McpToolRegistry) -> Surroundings {
             Box::pin(async { Ok(program) })
         }),
         offer: Arc::new(move |source, tools| {
-            // What is of no one server, the tools for resources, is not a server's tool.
+            // Tools that belong to no single server, those for resources, are not tools of a server.
             if source.contains(':') {
                 registry.tools().insert(source.to_owned(), tools);
             }

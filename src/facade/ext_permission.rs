@@ -16,10 +16,11 @@ use crate::phase::{ConfigSchema, Plugin, PluginDescriptor, PluginRegistrar};
 use crate::plugins::permission as inner;
 use crate::state::{JsonValue, StateError};
 
-/// Judges each tool call by the rules in the agent's section `permission`; what no rule decides is asked.
+/// Judges each tool call by the rules in the agent's section `permission`; asks about calls that no rule
+/// decides.
 ///
-/// Paths of file tools are taken relative to the working directory of the process. A program that has rules of its
-/// own, or grants, uses [`crate::plugins::permission::PermissionPlugin`].
+/// Paths of file tools are resolved relative to the working directory of the process. A program that has
+/// rules or grants of its own uses [`crate::plugins::permission::PermissionPlugin`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PermissionPlugin;
 
@@ -64,7 +65,7 @@ impl Plugin for PermissionPlugin {
     }
 }
 
-/// Where a rule holds. Rules of files and of code hold wherever they are read.
+/// The scope of a rule. Rules from files and code apply wherever they are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PermissionRuleScope {
@@ -79,9 +80,9 @@ pub enum PermissionRuleScope {
 pub struct PermissionRuleEntry {
     /// The pattern.
     pub tool: String,
-    /// What the rule does.
+    /// The effect of the rule.
     pub behavior: ToolPermissionBehavior,
-    /// Where it holds.
+    /// The scope of the rule.
     #[serde(default)]
     pub scope: PermissionRuleScope,
 }
@@ -90,7 +91,7 @@ pub struct PermissionRuleEntry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PermissionRulesConfig {
-    /// What happens to calls that no rule matches.
+    /// The behaviour for calls that no rule matches.
     pub default_behavior: ToolPermissionBehavior,
     /// The rules.
     #[serde(default)]

@@ -1,4 +1,5 @@
-//! The book's names for programs that embed aye, where the book has them. What a name does is said where it points to.
+//! The book's names for programs that embed aye, where the book has them. Each name is documented at its
+//! definition.
 
 #[cfg(feature = "mcp")]
 pub mod ext_mcp;
@@ -11,7 +12,7 @@ pub mod ext_skills {
     pub use crate::plugins::skills::*;
 }
 
-/// What a model is told after tool calls.
+/// Reminders for the model after tool calls.
 pub mod ext_reminder {
     pub use crate::plugins::reminder::*;
 }
@@ -25,7 +26,7 @@ pub mod ext_generative_ui {
 pub mod ext_deferred_tools {
     pub use crate::plugins::deferred_tools::*;
 
-    /// What is kept of it.
+    /// The stored state.
     pub mod state {
         pub use crate::plugins::deferred_tools::{
             AgentToolPriors, DeferToolAction, DeferralRegistry, DeferralState, DeferralStateValue,
@@ -34,14 +35,14 @@ pub mod ext_deferred_tools {
     }
 }
 
-/// What runs took.
+/// Measurements of runs.
 pub mod ext_observability {
     pub use crate::plugins::observe::*;
 }
 
-/// What comes with the runtime.
+/// The extensions included in the runtime.
 pub mod extensions {
-    /// A run that goes on as another agent.
+    /// Handoffs: a run that continues as another agent.
     pub mod handoff {
         pub use crate::plugins::handoff::*;
     }
@@ -57,7 +58,7 @@ pub mod registry_spec {
     pub use crate::contract::spec::*;
 }
 
-/// What is registered, and what comes of resolving it.
+/// The registered items, and the agents resolved from them.
 pub mod registry {
     pub use crate::contract::spec::{ModelEntry, ModelSpec};
     pub use crate::runtime::{AgentResolver, Catalog, ResolveError, ResolvedAgent};
@@ -68,7 +69,7 @@ pub mod model {
     pub use crate::state::model::*;
 }
 
-/// Where threads and runs are kept.
+/// The stores of threads and runs.
 pub mod stores {
     pub use crate::contract::storage::{RunStore, ThreadRunStore, ThreadStore};
     pub use crate::store::{FileStore, InMemoryMailboxStore, InMemoryStore, Store};
@@ -80,7 +81,7 @@ pub mod loop_runner {
     pub use crate::runtime::loop_runner::*;
 }
 
-/// How a runtime is put together.
+/// The builder of a runtime.
 pub mod builder {
     pub use crate::runtime::{AgentRuntimeBuilder, BuildError};
 }
@@ -95,7 +96,7 @@ pub mod agent {
     }
 }
 
-/// What the plugins of an agent registered, and how tool calls are executed.
+/// The items that the plugins of an agent registered, and the execution of tool calls.
 pub mod execution {
     pub use crate::contract::executor::{DecisionReplayPolicy, ToolExecutionMode};
     pub use crate::phase::ExecutionEnv;

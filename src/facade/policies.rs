@@ -1,5 +1,5 @@
-//! Policies: when a run ends although the model would go on, how a failed request is tried again, and how much of a
-//! conversation fits into one.
+//! Policies: when a run ends although the model would continue, how a failed request is retried, and how much
+//! of a conversation fits into one.
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ impl MaxRoundsPlugin {
     /// The plugin's name.
     pub const NAME: &'static str = "stop-condition:max-rounds";
 
-    /// So many inferences; 0 is no limit.
+    /// Creates the plugin with a limit of `rounds` inferences; 0 means no limit.
     pub fn new(rounds: usize) -> Self {
         let policies: Vec<Arc<dyn StopPolicy>> = vec![Arc::new(MaxRoundsPolicy::new(rounds))];
         Self(StopConditionPlugin { name: Self::NAME, ..StopConditionPlugin::new(policies) })

@@ -1,4 +1,4 @@
-//! What most programs that embed aye name: `use aye::prelude::*`.
+//! The names used by most programs that embed aye: `use aye::prelude::*`.
 
 pub use super::agent::state::{AddContextMessage, ExcludeTool, IncludeOnlyTools, SetInferenceOverride};
 pub use crate::contract::context_message::ContextMessage;

@@ -1,4 +1,4 @@
-//! Pictures for terminals that draw them where their cursor stands: as a file in a sequence of iTerm2, or as sixels.
+//! Images for terminals that draw them at their cursor: as a file in an iTerm2 sequence, or as sixels.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,8 @@ const SMALL: (u32, u32) = (160, 96);
 const SHARP: u32 = 16;
 /// No picture has more pixels than these each way.
 const MOST: (u32, u32) = (1920, 1280);
-/// A sequence is not longer: some terminals, and what stands before them, drop longer ones.
+/// The maximum length of a sequence in bytes: some terminals, and programs in front of them, drop longer
+/// ones.
 const MOST_BYTES: usize = 1 << 20;
 
 /// The picture as a terminal takes it, in whole cells.
@@ -56,7 +57,7 @@ pub fn draw(bytes: &[u8], canvas: Canvas) -> Result<Drawn, String> {
     }
 }
 
-/// What has a terminal draw a file in so many cells.
+/// Returns the sequence that makes a terminal draw a file in this many cells.
 fn file_sequence(file: &[u8], columns: u16, rows: u16) -> Vec<u8> {
     let text = STANDARD.encode(file);
     let head = format!(
@@ -101,7 +102,7 @@ mod tests {
     /// The colour of each pixel that was drawn.
     type Seen = HashMap<(usize, usize), [u8; 3]>;
 
-    /// What a terminal makes of sixels: the size that it is told, and the colour of each pixel that is drawn.
+    /// Returns what a terminal makes of sixels: the declared size, and the colour of each pixel drawn.
     fn seen(bytes: &[u8]) -> ((u32, u32), Seen) {
         let text = std::str::from_utf8(bytes).unwrap();
         let body = text.strip_prefix("\u{1b}P0;1;0q").unwrap().strip_suffix("\u{1b}\\").unwrap();

@@ -23,13 +23,14 @@ use scale::Scaler;
 const MOST_INTERLACED: u64 = 16_000_000;
 /// A progressive picture is read so often at most.
 const MOST_SCANS: usize = 64;
-/// What a decoder may take beside the picture itself.
+/// The maximum memory of a decoder in addition to the image itself, in bytes.
 const MEMORY: usize = 256 << 20;
 
-/// The picture in at most so many pixels, with its shape. An animated one stands still.
+/// Decodes the image to at most this many pixels, preserving its shape. An animated image becomes a still
+/// one.
 ///
 /// # Errors
-/// Why it cannot be shown, as a sentence that begins with "it".
+/// Why the image cannot be shown, as a sentence that starts with "it".
 pub fn decode(bytes: &[u8], most: (u32, u32)) -> Result<Pixels, String> {
     let image = ImageRef::of("", bytes).map_err(|error| error.to_string())?;
     let (width, height) = fitting((image.width, image.height), most);

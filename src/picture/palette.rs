@@ -1,8 +1,8 @@
-//! The few colours that stand for all of a picture: its colours are cut at their middle until there are enough parts.
+//! Reduces an image to a few colours: its colours are split in the middle until there are enough parts.
 
 use std::ops::Range;
 
-/// Colours are told apart by so many bits each.
+/// The bits of each channel by which colours are distinguished.
 const BITS: u32 = 5;
 const BINS: usize = 1 << (3 * BITS);
 
@@ -21,11 +21,11 @@ impl Bin {
     }
 }
 
-/// The colours, and which one stands for which.
+/// The colours of the table, and the colour that represents each other one.
 pub(super) struct ColourTable {
     pub(super) colours: Vec<[u8; 3]>,
     of: Vec<Option<u8>>,
-    /// Some stand for colours that are not alike.
+    /// Whether some entries represent colours that differ.
     pub(super) is_coarse: bool,
 }
 
@@ -34,13 +34,13 @@ fn bin(red: u8, green: u8, blue: u8) -> usize {
     (part(red) << (2 * BITS)) | (part(green) << BITS) | part(blue)
 }
 
-/// Whether a pixel is seen.
+/// Returns whether a pixel is visible.
 pub(super) fn is_seen(alpha: u8) -> bool {
     alpha >= 128
 }
 
 impl ColourTable {
-    /// At most so many colours (and no more than 256) for these pixels.
+    /// Creates a table of at most `most` colours (and no more than 256) for these pixels.
     pub(super) fn of(rgba: &[u8], most: usize) -> ColourTable {
         let mut bins = vec![Bin::default(); BINS];
         for pixel in rgba.chunks_exact(4).filter(|pixel| is_seen(pixel[3])) {
@@ -84,7 +84,7 @@ impl ColourTable {
         palette
     }
 
-    /// The number of the colour that stands for one: of the picture, or the nearest one.
+    /// Returns the number of the entry that represents a colour: one from the image, or the nearest one.
     pub(super) fn number(&mut self, [red, green, blue]: [u8; 3]) -> u8 {
         let at = bin(red, green, blue);
         if let Some(number) = self.of[at] {
@@ -107,14 +107,14 @@ fn range(bins: &[Bin], channel: usize) -> Range<usize> {
     parts.clone().min().unwrap_or(0)..parts.max().unwrap_or(0)
 }
 
-/// How much is gained when this part is cut: many pixels, or very different ones.
+/// Returns how much is gained by splitting this part: more for many pixels, and for very different ones.
 fn weight(bins: &[Bin]) -> u64 {
     let count: u64 = bins.iter().map(|bin| bin.count).sum();
     let widest = (0..3).map(|channel| range(bins, channel).len() as u64).max().unwrap_or(0);
     count.isqrt() * widest * widest
 }
 
-/// Sorts a part along its widest channel, and tells where its middle is: on both sides is something.
+/// Sorts a part along its widest channel, and returns the index of its middle: neither side is empty.
 fn cut(bins: &mut [Bin]) -> usize {
     let widest = (0..3).max_by_key(|channel| range(bins, *channel).len()).unwrap_or(0);
     bins.sort_by_key(|bin| (bin.part(widest), bin.at));

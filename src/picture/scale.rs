@@ -1,4 +1,4 @@
-//! Makes a picture smaller while its rows come: each pixel is the mean of those that it stands for.
+//! Scales an image down while its rows arrive: each pixel is the mean of those it represents.
 
 use crate::contract::image::Pixels;
 
@@ -9,7 +9,7 @@ pub(super) struct Scaler {
     y: u32,
     /// The row that is being made: sums of red, green and blue, each times its opacity, of opacity, and how many.
     sums: Vec<[u64; 5]>,
-    /// How many rows are made.
+    /// The number of finished rows.
     made: u32,
     rgba: Vec<u8>,
 }

@@ -8,7 +8,7 @@ use crate::contract::image::Pixels;
 /// Rows of pixels that a band has.
 pub(super) const BAND: u32 = 6;
 
-/// The sequence. What is not seen of the picture is left as it is on the screen.
+/// Returns the sequence. Invisible pixels of the image leave the screen unchanged.
 pub(super) fn encode(pixels: &Pixels, most_colours: usize) -> Vec<u8> {
     let (width, height) = (pixels.width as usize, pixels.height as usize);
     let mut palette = ColourTable::of(&pixels.rgba, most_colours);
@@ -54,8 +54,8 @@ pub(super) fn encode(pixels: &Pixels, most_colours: usize) -> Vec<u8> {
     out
 }
 
-/// What the colours of pixels missed so far, for those beside and below them (as Floyd and Steinberg had it): few
-/// colours make no steps then.
+/// The colour errors of pixels so far, passed on to those beside and below them (Floyd–Steinberg dithering):
+/// few colours then cause no visible steps.
 struct Spread {
     here: Vec<[i32; 3]>,
     below: Vec<[i32; 3]>,

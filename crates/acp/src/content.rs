@@ -1,4 +1,4 @@
-//! What clients send: parts of prompts, and MCP servers.
+//! Content sent by clients: parts of prompts, and MCP servers.
 
 use std::collections::BTreeMap;
 use std::path::Path;

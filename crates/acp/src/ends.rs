@@ -10,7 +10,7 @@ use aye_runtime::{AgentRunResult, RuntimeError};
 
 use super::host::Refusal;
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug)]
 pub(crate) struct RunEnd {
     pub(crate) termination: TerminationReason,
@@ -33,12 +33,12 @@ impl RunEnd {
         Self { termination: TerminationReason::Cancelled, stop_reason: None, code: None }
     }
 
-    /// Whether what is queued may start.
+    /// Returns whether queued messages may start.
     pub(crate) fn went_well(&self) -> bool {
         matches!(self.termination, TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested)
     }
 
-    /// What the user has to be told, if the stop reason does not say it.
+    /// Returns the text to show to the user, if the stop reason does not already say it.
     pub(crate) fn words(&self) -> Option<String> {
         match &self.termination {
             TerminationReason::Stopped(reason) => {

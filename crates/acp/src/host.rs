@@ -1,4 +1,4 @@
-//! What only the program knows: how to build itself for a folder, and what it has stored.
+//! The parts that only the program can provide: building itself for a folder, and listing what it has stored.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use aye_runtime::{AgentRuntime, DecideError};
 /// Why the program refuses a request, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No model can be used before somebody logs in.
+    /// No model can be used before the user logs in.
     NoModel(String),
     /// The request is wrong.
     Invalid(String),
@@ -29,7 +29,7 @@ pub enum Refusal {
 pub struct ClientServer {
     /// Its name.
     pub name: String,
-    /// How it is reached.
+    /// The transport of the server.
     pub transport: ServerTransport,
 }
 
@@ -61,9 +61,9 @@ pub enum PromptPart {
 pub struct PromptCommand {
     /// Its name, without the slash.
     pub name: String,
-    /// What it does.
+    /// The description of the command.
     pub description: String,
-    /// What is written after it.
+    /// A hint for the text after the command's name.
     pub hint: Option<String>,
 }
 
@@ -95,7 +95,7 @@ pub trait EditorHost: Send + Sync {
 /// The program in one folder, for one session.
 #[async_trait]
 pub trait FolderHost: Send + Sync {
-    /// What runs its agents.
+    /// Returns the runtime of the folder's agents.
     fn runtime(&self) -> &AgentRuntime;
 
     /// The folder.
@@ -116,7 +116,7 @@ pub trait FolderHost: Send + Sync {
     /// Commands that a prompt may start with.
     fn commands(&self) -> Vec<PromptCommand>;
 
-    /// What the user should know before the first prompt.
+    /// Returns warnings for the user to read before the first prompt.
     fn warnings(&self) -> Vec<String>;
 
     /// The models that can be used here, the current one among them.

@@ -1,8 +1,8 @@
 //! The front end for editors: the Agent Client Protocol (ACP), version 1, as JSON-RPC lines over two streams.
 //!
-//! A session is a conversation. A prompt is a run, or several, and ends when nothing of it is left to do; a question is
-//! asked inside the open prompt, and an answer from elsewhere counts as the client's does. Questions outlive the
-//! connection.
+//! A session is a conversation. A prompt is one run or several, and ends when none of its work is left. A
+//! question is asked inside the active prompt, and an answer from elsewhere counts like one from the client.
+//! Questions outlive the connection.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
 mod content;

@@ -1,4 +1,4 @@
-//! What a client may choose for a session: the permission mode and the model.
+//! The options that a client may set for a session: the permission mode and the model.
 
 use agent_client_protocol::Error;
 use agent_client_protocol::v1::schema as acp;

@@ -17,7 +17,7 @@ use aye_core::contract::suspension::{ACTION_UNKNOWN_OUTCOME, Answer};
 pub(crate) const REJECT: &str = "reject";
 /// Characters of the name of an option.
 const MAX_NAME: usize = 120;
-/// An enumeration with more entries than this is no list of options.
+/// The maximum number of entries of an enumeration that is shown as options.
 const MAX_OPTIONS: usize = 12;
 
 /// An answer that a client may choose.
@@ -83,14 +83,14 @@ pub(crate) fn offered(asked: &SuspensionRecord, project: &Path) -> Vec<OfferedAn
     offers
 }
 
-/// What the client's choice decides; an id that was not offered denies.
+/// Returns the answer for the option that the client chose; an id that was not offered denies.
 pub(crate) fn chosen(offers: &[OfferedAnswer], id: Option<&str>) -> Answer {
     let offer = id.and_then(|id| offers.iter().find(|offer| offer.id == id));
     let reject = || offers.iter().find(|offer| offer.id == REJECT);
     offer.or_else(reject).map_or_else(|| Answer::no(None), |offer| offer.choice.clone())
 }
 
-/// How to answer with text that no option holds; `None` when the options hold every answer.
+/// Explains how to answer with text that no option contains; `None` if the options cover every answer.
 pub(crate) fn other_way(asked: &SuspensionRecord) -> Option<String> {
     let schema = asked.ticket.suspension.response_schema.as_ref()?;
     let is_unknown = asked.ticket.suspension.action == ACTION_UNKNOWN_OUTCOME;
@@ -125,7 +125,7 @@ pub(crate) fn form_of(asked: &SuspensionRecord) -> Option<(String, acp::Elicitat
     Some((message, schema))
 }
 
-/// What a form that came back decides; one that was not filled in denies.
+/// Returns the answer of a completed form; a form that was not filled in denies.
 pub(crate) fn filled(action: acp::ElicitationAction) -> Answer {
     match action {
         acp::ElicitationAction::Accept(accepted) => {

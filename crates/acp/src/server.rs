@@ -21,7 +21,7 @@ use super::host::{EditorHost, FolderHost};
 use super::options::{MODE, MODEL, mode, modes, options};
 use super::session::{AcpSession, ClientAbilities};
 
-/// Sessions that one answer to `session/list` holds.
+/// The maximum number of sessions in one answer to `session/list`.
 const PAGE: usize = 50;
 
 /// Why a client could not be served any longer.
@@ -83,7 +83,7 @@ macro_rules! answers {
             let tasks = server.tasks.clone();
             tasks.spawn(async move {
                 let result = server.$method(request, client).await;
-                // Nobody waits for the answer of a connection that is closed.
+                // A closed connection no longer waits for its answer.
                 let _ = responder.respond_with_result(result);
             });
             Ok(())
@@ -417,7 +417,7 @@ fn timestamp(at_ms: u64) -> Option<String> {
     at.map(|at| at.to_string())
 }
 
-/// Enters a mode that a client may enter, and tells the client.
+/// Enters a mode that a client may enter, and notifies the client.
 fn enter(session: &AcpSession, name: &str) -> Result<(), Error> {
     let mode = mode(name, session.host.mode())?;
     session.host.set_mode(mode).map_err(refusal)?;
@@ -426,7 +426,7 @@ fn enter(session: &AcpSession, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a client may show of a session besides its messages.
+/// Sends what a client may show of a session besides its messages.
 fn introduce(session: &AcpSession) {
     let commands = session.host.commands().into_iter().map(|command| {
         let input = command

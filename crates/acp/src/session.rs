@@ -31,10 +31,10 @@ use super::updates::UpdateEncoder;
 
 /// Calls whose outcome is unknown become questions.
 const UNKNOWN: UnknownPolicy = UnknownPolicy::Ask;
-/// How long a run with a pending question may take to come to rest after the client is gone.
+/// The time that a run with a pending question may take to settle after the client is gone.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
-/// What a client shows beside messages and permission requests.
+/// The features of a client beside messages and permission requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClientAbilities {
     pub(crate) has_notices: bool,
@@ -47,7 +47,7 @@ pub(crate) struct AcpSession {
     pub(crate) host: Arc<dyn FolderHost>,
     client: ConnectionTo<Client>,
     encoder: Mutex<UpdateEncoder>,
-    /// Held by the open prompt.
+    /// Locked by the active prompt.
     turn: tokio::sync::Mutex<()>,
     /// Cancels the open prompt.
     cancel: Mutex<CancellationToken>,
@@ -105,20 +105,20 @@ impl AcpSession {
     }
 
     fn encode(&self, of: impl FnOnce(&mut UpdateEncoder) -> Vec<SessionUpdate>) {
-        // Sent while the encoder is held: updates leave in the order in which they were made.
+        // The updates are sent under the encoder's lock, so they leave in the order in which they were made.
         let mut encoder = held(&self.encoder);
         let updates = of(&mut encoder);
         self.send(updates);
     }
 
-    /// Prepares a run, and tells the user what that brought up.
+    /// Prepares a run, and notifies the user of what the preparation reported.
     async fn prepare(&self) {
         for text in self.host.prepare().await {
             self.tell(&text);
         }
     }
 
-    /// Tells the user something that is not of the conversation.
+    /// Shows the user a notice that is not part of the conversation.
     pub(crate) fn tell(&self, text: &str) {
         self.encode(|encoder| vec![encoder.notice(text)]);
     }
@@ -190,7 +190,7 @@ impl AcpSession {
         end
     }
 
-    /// Asks the client whatever the conversation has to ask, until told to stop.
+    /// Asks the client every question of the conversation, until stopped.
     async fn ask_until(self: Arc<Self>, stop: CancellationToken, cancel: CancellationToken) {
         let mut changes = match self.runtime().store().watch() {
             Ok(changes) => changes,
@@ -228,7 +228,8 @@ impl AcpSession {
         Ok(open)
     }
 
-    /// Asks what is pending and was not asked, and takes back what is no longer pending.
+    /// Asks the pending questions that have not been asked yet, and cancels the requests of those that are no
+    /// longer pending.
     async fn ask_open(self: &Arc<Self>, cancel: &CancellationToken) {
         let open = match self.open_questions().await {
             Ok(open) => open,
@@ -274,7 +275,7 @@ impl AcpSession {
         self.look.notify_one();
     }
 
-    /// What the client chooses; `None` if it did not answer.
+    /// Returns the client's choice, or `None` if the client did not answer.
     async fn ask_permission(
         &self,
         question: &SuspensionRecord,
@@ -317,7 +318,8 @@ impl AcpSession {
         Some(answer.map_or_else(|_| Answer::no(None), |response| questions::filled(response.action)))
     }
 
-    /// Sends a question; `None` if it was taken back or the client is gone, which answers nothing.
+    /// Sends a question. Returns `None`, which answers nothing, if the question was withdrawn or the client
+    /// is gone.
     async fn send_question<R: JsonRpcRequest>(
         &self,
         request: R,
@@ -349,7 +351,7 @@ impl AcpSession {
             Ok(outcome) => {
                 // The same question may be asked again, if what it was about has changed.
                 held(&self.asked).remove(&question.id);
-                // Whoever was faster is right: what the row says is carried out.
+                // The first decision wins: the stored one is carried out.
                 tracing::debug!(question = %question.id, ?outcome, "decided");
                 true
             }
@@ -397,7 +399,7 @@ impl Turn<'_> {
                 let request = RunRequest::new(thread.clone(), vec![message]);
                 self.see_through(runtime.run(request, self.sink())).await?
             }
-            // What is pending is asked first, so that nothing is lost; the message starts after it.
+            // The pending questions are asked first, so that nothing is lost; the message starts after them.
             Some(run) => {
                 let queued = runtime.enqueue(thread, vec![message]).await.map_err(|e| runtime_error(&e))?;
                 let end = self.carry_through(&run.id).await?;
@@ -437,7 +439,7 @@ impl Turn<'_> {
             }
             let next = runtime.next_wanted(thread).await.map_err(|e| internal(e.to_string()))?;
             let Some(next) = next else {
-                // What works in the background may still have to ask.
+                // Background work may still have questions.
                 let open = self.session.open_questions().await.map_err(failed)?;
                 if self.cancel.is_cancelled() || (open.is_empty() && before.is_empty()) {
                     return Ok(None);
@@ -448,7 +450,7 @@ impl Turn<'_> {
                 continue;
             };
             match self.start(runtime.run(RunRequest::queued(next), self.sink())).await {
-                // Somebody else started it, or it was taken back.
+                // Another driver started the message, or the message was withdrawn.
                 Err(RuntimeError::NotQueued { .. }) => {}
                 Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NotFree { .. }) => {
                     return Ok(None);

@@ -341,7 +341,7 @@ fn title_of(name: &str, arguments: &Value) -> String {
     if name == "Bash" || *name == *summary { summary } else { format!("{name} {summary}") }
 }
 
-/// What kind of call a tool's is.
+/// Returns the kind of a tool's calls.
 fn kind_of(name: &str) -> ToolKind {
     match name {
         "Read" => ToolKind::Read,
@@ -366,7 +366,7 @@ fn locations(arguments: &Value, cwd: &Path) -> Vec<acp::ToolCallLocation> {
     file.map(|path| acp::ToolCallLocation::new(path).line(line)).collect()
 }
 
-/// What a call of Edit or Write says that it changes.
+/// Returns the change that the arguments of an Edit or Write call describe.
 fn diffs_of(name: &str, arguments: &Value, cwd: &Path) -> Vec<acp::ToolCallContent> {
     let text = |key: &str| arguments.get(key).and_then(Value::as_str).map(str::to_owned);
     let (old, new) = match name {
@@ -378,7 +378,7 @@ fn diffs_of(name: &str, arguments: &Value, cwd: &Path) -> Vec<acp::ToolCallConte
     vec![acp::ToolCallContent::Diff(acp::Diff::new(path, new).old_text(old))]
 }
 
-/// What a question shows that its call would change, the files as a whole.
+/// Returns the changes that a question's call would make, with whole files.
 fn previewed(files: Vec<FilePreview>) -> Vec<acp::ToolCallContent> {
     let diff = |file: FilePreview| {
         Some(acp::ToolCallContent::Diff(acp::Diff::new(file.path, file.new_text?).old_text(file.old_text)))
@@ -396,7 +396,7 @@ fn contents(text: &str, diffs: Vec<acp::ToolCallContent>) -> Vec<acp::ToolCallCo
     text.into_iter().chain(diffs).collect()
 }
 
-/// Where the last `max` bytes of a text start.
+/// Returns where the last `max` bytes of a text start.
 fn tail(text: &str, max: usize) -> usize {
     let from = text.len().saturating_sub(max);
     (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())

@@ -1,4 +1,4 @@
-//! Changes one key of a settings file and leaves every other byte of it as the person wrote it.
+//! Changes one key of a settings file and leaves every other byte as the user wrote it.
 
 use toml::de::DeTable;
 
@@ -8,7 +8,7 @@ pub enum SettingsEditError {
     /// The file is not TOML: the parser's words.
     #[error("{0}")]
     Syntax(String),
-    /// There is no place where the key could be set.
+    /// No position was found where the key could be set.
     #[error("cannot insert `{key}` into it")]
     NotInserted {
         /// The key.
@@ -39,13 +39,13 @@ pub fn set_text(settings: &str, key: &str, value: &str) -> Result<String, Settin
         text.replace_range(old.span(), &literal);
         return Ok(text);
     }
-    // Before the first table: what stands behind its head would belong to it.
+    // The key goes before the first table: after a table's header it would belong to that table.
     let line = format!("{key} = {literal}\n");
     let mut at = 0;
     for row in settings.split_inclusive('\n') {
         if row.trim_start().starts_with('[') {
             let candidate = format!("{}{line}{}", &settings[..at], &settings[at..]);
-            // A row of a list may begin like a table.
+            // A line of a multi-line list may start like a table, so the result is checked.
             if is_set(&candidate, key, value) {
                 return Ok(candidate);
             }
@@ -71,7 +71,7 @@ pub fn unset(settings: &str, key: &str) -> Result<String, SettingsEditError> {
         return Ok(settings.to_owned());
     };
     let (start, end) = (name.span().start, old.span().end);
-    // A comment behind it spoke of it.
+    // A comment after the value describes the key, so the comment is removed too.
     let end = settings[end..].find('\n').map_or(settings.len(), |at| end + at + 1);
     let text = format!("{}{}", &settings[..start], &settings[end..]);
     let is_gone = DeTable::parse(&text)

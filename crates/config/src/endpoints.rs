@@ -1,4 +1,5 @@
-//! Where requests can go: providers with their settings, their addresses in one form, and local servers to look for.
+//! The destinations of requests: providers with their settings, their normalised URLs, and local servers to
+//! probe.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,15 +17,15 @@ pub struct ProbeCandidate {
     pub adapter: Adapter,
     /// Address with the slash at its end.
     pub base_url: String,
-    /// What to ask with GET: an answer of status 200 lists its models, as Ollama (`models[].name`) or as OpenAI
-    /// (`data[].id`) does.
+    /// The URL to GET: a response with status 200 lists the models, either as Ollama (`models[].name`) or as
+    /// OpenAI (`data[].id`) does.
     pub models_url: String,
 }
 
 /// A server that listed its models: one that was found on this machine, or the one at a provider's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeHit {
-    /// Who answered.
+    /// The candidate that answered.
     pub candidate: ProbeCandidate,
     /// Its models, as it lists them.
     pub models: Vec<OfferedModel>,
@@ -50,31 +51,33 @@ pub struct ResolvedProvider {
     pub name: String,
     /// Wire form.
     pub adapter: Adapter,
-    /// Address with the slash at its end; empty when nobody gave one.
+    /// The base URL, ending in a slash; empty if none is configured.
     pub base_url: String,
-    /// Whether somebody gave an address, in settings or environment.
+    /// Whether the settings or the environment set the URL.
     pub is_base_url_set: bool,
-    /// The variable that holds its key, or would.
+    /// The variable that contains the key, or would if it were set.
     pub key_env: Option<String>,
-    /// Whether there is a key: that variable is set, or a key is stored.
+    /// Whether a key exists: the variable is set, or a key is stored.
     pub has_key: bool,
-    /// Whether the key is a stored one, because the variable is not set.
+    /// Whether the key is the stored one, because the variable is not set.
     pub is_key_stored: bool,
     pub(super) built_in: Option<&'static BuiltInProvider>,
 }
 
 impl ResolvedProvider {
-    /// Whether a request can be sent: an address, and a key unless the server is one's own.
+    /// Returns whether a request can be sent: the URL is known, and so is a key unless the server needs none.
     pub fn is_usable(&self) -> bool {
         !self.base_url.is_empty() && (self.has_key || !self.needs_key())
     }
 
-    /// Whether it is worth choosing without being named: a local server only counts when somebody gave its address.
+    /// Returns whether to choose the provider when none is named: a local server only counts if its URL was
+    /// configured.
     pub fn is_set_up(&self) -> bool {
         self.is_usable() && (self.has_key || self.is_base_url_set)
     }
 
-    /// Whether somebody gave an address that is not the provider's own: what is served there, only that server knows.
+    /// Returns whether the configured URL is not the provider's own: only the server at that URL knows its
+    /// models.
     pub(super) fn is_elsewhere(&self) -> bool {
         let is_own = |built_in: &BuiltInProvider| {
             built_in.base_url == self.base_url && !built_in.default_model.is_empty()
@@ -93,7 +96,7 @@ impl ResolvedProvider {
         }
     }
 
-    /// How to get at its key: what to set, or to run.
+    /// Returns how to supply the provider's key: the variable to set, or the command to run.
     pub fn key_advice(&self) -> String {
         match (&self.key_env, self.built_in) {
             (Some(key_env), Some(built_in)) if !built_in.key_envs.is_empty() => {
@@ -162,7 +165,7 @@ fn ollama_url(env: &Env) -> Option<String> {
     let host = env.var("OLLAMA_HOST")?.trim();
     let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
     let authority = rest.split('/').next().unwrap_or_default();
-    // What the server listens on is not always what a client can connect to.
+    // A client cannot always connect to the address that the server listens on.
     let authority = authority.replacen("0.0.0.0", "127.0.0.1", 1);
     let has_port = authority
         .rsplit_once(':')
@@ -190,16 +193,16 @@ pub fn normalise_base_url(adapter: Adapter, url: &str) -> String {
     match adapter {
         // Its own SDKs take the address without the version, ours with it.
         Adapter::Anthropic if !path.ends_with("v1") => format!("{url}/v1/"),
-        // Nobody serves chat completions at the root of a host.
+        // No server offers chat completions at the root of a host.
         Adapter::OpenAi | Adapter::OpenAiResponses if path.is_empty() => format!("{url}/v1/"),
         Adapter::Gemini if path.is_empty() => format!("{url}/v1beta/"),
-        // Ollama's own form stands at the root, its OpenAI form at /v1.
+        // Ollama's native API is at the root, its OpenAI-compatible API at /v1.
         Adapter::Ollama if path == "v1" => format!("{}/", url.trim_end_matches("/v1")),
         _ => format!("{url}/"),
     }
 }
 
-/// Whether it is the address of OpenAI's own service, in whatever region.
+/// Returns whether a URL is that of OpenAI's own service, in any region.
 fn is_openai(url: &str) -> bool {
     let rest = url.trim().split_once("://").map_or(url.trim(), |(_, rest)| rest);
     let host = rest.split(['/', ':', '?']).next().unwrap_or_default().to_ascii_lowercase();

@@ -1,4 +1,5 @@
-//! What the process was started with, as a value, so that nothing below `app.rs` reads the environment.
+//! The environment that the process was started with, as a value, so that only the application itself reads
+//! the real environment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -43,7 +44,7 @@ impl Env {
         *self.stored.write().unwrap_or_else(PoisonError::into_inner) = providers;
     }
 
-    /// Whether a key of this provider is stored. The key itself is read when a model is first needed.
+    /// Returns whether a key of this provider is stored. The key itself is read when a model is first needed.
     pub fn has_stored_key(&self, provider: &str) -> bool {
         self.stored.read().unwrap_or_else(PoisonError::into_inner).contains(provider)
     }
@@ -53,7 +54,7 @@ impl Env {
         self.vars.get(name).map(String::as_str).filter(|value| !value.trim().is_empty())
     }
 
-    /// Whether a variable is set to something.
+    /// Returns whether a variable is set and not empty.
     pub fn has(&self, name: &str) -> bool {
         self.var(name).is_some()
     }
@@ -63,7 +64,7 @@ impl Env {
         self.vars.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The home directory, when there is one.
+    /// Returns the home directory, if there is one.
     pub fn home(&self) -> Option<&Path> {
         self.home.as_deref()
     }

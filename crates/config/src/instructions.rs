@@ -1,4 +1,4 @@
-//! `AGENTS.md`: what the user and the project tell every agent.
+//! `AGENTS.md`: the instructions of the user and the project for every agent.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use aye_core::contract::display::visible_line;
 pub const MAX_INSTRUCTIONS: usize = 32 * 1024;
 /// A file that is larger than this is not even opened.
 const MAX_FILE: u64 = 4 << 20;
-/// In each folder the first of these that is there is taken.
+/// The names of instruction files; in each folder, the first one that exists is used.
 const NAMES: [&str; 3] = ["AGENTS.override.md", "AGENTS.md", "CLAUDE.md"];
 
 /// The text of one file.
@@ -17,9 +17,9 @@ const NAMES: [&str; 3] = ["AGENTS.override.md", "AGENTS.md", "CLAUDE.md"];
 pub struct InstructionFile {
     /// The file.
     pub path: PathBuf,
-    /// Its text, or the beginning of it with a note.
+    /// The file's text, or its start with a note.
     pub text: String,
-    /// Whether something was cut off.
+    /// Whether the text was truncated.
     pub is_cut: bool,
 }
 
@@ -28,12 +28,12 @@ pub struct InstructionFile {
 pub struct Instructions {
     /// The files in the order in which the model reads them.
     pub files: Vec<InstructionFile>,
-    /// What could not be read, one line each.
+    /// The read errors, one line each.
     pub warnings: Vec<String>,
 }
 
 impl Instructions {
-    /// The text for the system prompt; empty when there is none.
+    /// Returns the text for the system prompt; empty if there are no instructions.
     pub fn prompt(&self) -> String {
         let section = |file: &InstructionFile| {
             let path = file.path.to_string_lossy();
@@ -42,7 +42,7 @@ impl Instructions {
         self.files.iter().map(section).collect::<Vec<_>>().join("\n")
     }
 
-    /// What the status line says; `None` when there are no instructions.
+    /// Returns the text for the status line, or `None` if there are no instructions.
     pub fn status(&self) -> Option<String> {
         let name =
             |file: &InstructionFile| file.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -56,7 +56,8 @@ impl Instructions {
     }
 }
 
-/// The repository's root: the nearest folder upwards that has a `.git`; the folder itself when there is none.
+/// Returns the repository's root: the nearest folder upwards that contains a `.git`, or the folder itself if
+/// none does.
 pub fn repository_root(cwd: &Path) -> PathBuf {
     let has_git = |folder: &&Path| folder.join(".git").symlink_metadata().is_ok();
     cwd.ancestors().find(has_git).unwrap_or(cwd).to_path_buf()

@@ -76,7 +76,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Where a value or a problem comes from.
+/// The origin of a value or a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Built in.
@@ -114,9 +114,9 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {message}")]
 pub struct Problem {
-    /// Where it stands.
+    /// The location of the problem.
     pub origin: Origin,
-    /// What is wrong and what would be right.
+    /// The problem and the expected value.
     pub message: String,
 }
 
@@ -246,7 +246,7 @@ impl SettingsLayer {
         self.problems.push(Problem { origin, message });
     }
 
-    /// Adds one key from outside of a file; `raw` is TOML, or bare text where a text is wanted.
+    /// Adds one key from outside a file; `raw` is TOML, or a bare string where a string is expected.
     pub(crate) fn add(&mut self, key: Key, raw: &str, origin: Origin) {
         match Self::entry(key, raw, &origin) {
             Ok(entry) => self.entries.push(entry),
@@ -472,7 +472,7 @@ fn check(value: &DeValue<'_>, kind: ValueKind) -> Result<Value, String> {
             // The text may hold a password, so it is not repeated in the message.
             text(&is_plain_url).map_err(|found| if value.is_str() { "this string".to_owned() } else { found })
         }
-        // Somebody who puts the key itself here must not read it again on the screen.
+        // If the user put the key itself here, the message must not show it.
         ValueKind::EnvName => text(&is_env_name)
             .map_err(|found| if value.is_str() { "the value itself".to_owned() } else { found }),
         ValueKind::Duration => match value {
@@ -576,7 +576,7 @@ fn is_plain_url(text: &str) -> bool {
 }
 
 fn is_env_name(text: &str) -> bool {
-    // Long runs of mixed letters are keys and not names; a name that people use is upper case or snake case.
+    // A long run of mixed letters is a key, not a name; a variable name is in upper snake case.
     text.len() <= 64
         && text.starts_with(|c: char| c.is_ascii_uppercase() || c == '_')
         && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')

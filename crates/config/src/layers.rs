@@ -38,21 +38,21 @@ impl Flags {
         self
     }
 
-    /// Adds a flag that stands for one key, such as `--model`; it beats `--config` when it is added later.
+    /// Adds a flag for one key, such as `--model`; the flag overrides `--config` if it is added later.
     pub fn set(&mut self, flag: &str, key: &str, value: &str) -> &mut Self {
         self.layer.add(Key::of(key), value, Origin::Flag(flag.to_owned()));
         self
     }
 }
 
-/// Where the layers come from.
+/// The sources of the layers.
 #[derive(Clone, Debug)]
 pub struct Sources<'a> {
     /// The user's file; it may be missing.
     pub user: &'a Path,
     /// The project's files, the repository's root first; they may be missing.
     pub project: &'a [PathBuf],
-    /// Whether the person trusts the opened folder.
+    /// Whether the user trusts the opened folder.
     pub is_trusted: bool,
     /// Variables.
     pub env: &'a Env,
@@ -65,7 +65,7 @@ pub struct Sources<'a> {
 pub struct Loaded {
     /// The effective settings.
     pub settings: Settings,
-    /// Where each value came from.
+    /// The origin of each value.
     pub provenance: Provenance,
     /// One line each for the status line or stderr.
     pub warnings: Vec<Problem>,
@@ -96,7 +96,7 @@ pub struct ProvenanceRow {
     pub key: String,
     /// The value as TOML.
     pub value: String,
-    /// Where it comes from.
+    /// The origin of the value.
     pub origin: Origin,
 }
 
@@ -117,13 +117,13 @@ impl Provenance {
         self.entries.iter().map(row).collect()
     }
 
-    /// Where one value comes from, by its dotted key; `None` when nobody set it.
+    /// Returns the origin of a value by its dotted key, or `None` if the value is not set.
     pub fn origin(&self, key: &str) -> Option<&Origin> {
         self.entries.get(&Key::of(key)).map(|(_, origin)| origin)
     }
 
-    /// Where a value of `[table.NAME]` comes from, or the part of it that a JSON pointer leads to; the place of the
-    /// nearest part above it when the part itself has none.
+    /// Returns the origin of a value of `[table.NAME]`, or of the part that a JSON pointer leads to. A part
+    /// without a location has that of the nearest part above it.
     pub fn origin_in(&self, table: &str, name: &str, pointer: &str) -> Option<Origin> {
         let (value, origin) = self.entries.get(&Key(vec![table.to_owned(), name.to_owned()]))?;
         let place = match value {
@@ -138,7 +138,7 @@ impl Provenance {
         })
     }
 
-    /// Where a table comes from that one file alone may write, by the parts of its name.
+    /// Returns the origin of a table that only one file may define, by the parts of its name.
     pub fn origin_of_table(&self, parts: &[&str]) -> Option<&Origin> {
         let is_below = |key: &Key| key.0.len() > parts.len() && key.0.iter().zip(parts).all(|(a, b)| a == b);
         self.entries.iter().find(|(key, _)| is_below(key)).map(|(_, (_, origin))| origin)
@@ -163,8 +163,9 @@ pub(crate) fn defaults() -> Vec<LayerEntry> {
 /// Reads and joins all layers.
 ///
 /// # Errors
-/// All problems of the user's file, of a trusted project's files, of the environment and of the flags. What is wrong in
-/// the files of a folder that is not trusted is ignored with a warning, so that a clone cannot keep aye from starting.
+/// All problems of the user's file, of a trusted project's files, of the environment and of the flags.
+/// Problems in the files of an untrusted folder only cause a warning, so that a clone cannot keep aye from
+/// starting.
 pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigError> {
     let mut joined: BTreeMap<Key, (Value, Origin)> = BTreeMap::new();
     let mut warnings = Vec::new();

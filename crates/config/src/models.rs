@@ -1,5 +1,5 @@
-//! Which model answers: flag, settings, keys, a local server, or the demo model. No network here: what a probe found is
-//! handed in as data.
+//! Selects the model that answers: from flag, settings, keys, a local server, or the demo model. This module
+//! does no network access: probe results are passed in as data.
 
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ pub use list::{ListedModel, list_models};
 /// Name of the built-in scripted model and of its provider.
 pub const DEMO: &str = "demo";
 
-/// Where a request goes, and what is known about who answers.
+/// The destination of a request, and the known properties of the model that answers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelSelection {
     /// Name of the provider.
@@ -33,9 +33,9 @@ pub struct ModelSelection {
     pub adapter: Adapter,
     /// Address with the slash at its end; empty for the demo model.
     pub base_url: String,
-    /// Variable that holds the key; `None` when none is needed or none is set.
+    /// The variable that contains the key; `None` if no key is needed or no variable is set.
     pub api_key_env: Option<String>,
-    /// Whether the key is the one that a login stored.
+    /// Whether the key is the one stored by a login.
     pub is_key_stored: bool,
     /// The name that the provider knows.
     pub model: String,
@@ -45,9 +45,9 @@ pub struct ModelSelection {
     pub max_output: u64,
     /// Prices of a million tokens, when they are known.
     pub price: Option<Price>,
-    /// Whether it can reason, when that is known.
+    /// Whether the model can reason, if known.
     pub reasoning: Option<bool>,
-    /// Whether the window is a guess: neither settings nor table nor server name it.
+    /// Whether the context window is a guess: settings, table and server do not specify it.
     #[serde(skip)]
     pub is_guess: bool,
     /// Why it was chosen, for the status line and `aye doctor`.
@@ -65,21 +65,21 @@ impl ModelSelection {
         if self.is_demo() { DEMO.to_owned() } else { format!("{}/{}", self.provider, self.model) }
     }
 
-    /// Whether it is the built-in scripted model.
+    /// Returns whether this is the built-in scripted model.
     pub fn is_demo(&self) -> bool {
         self.adapter == Adapter::Demo
     }
 }
 
-/// Why there is no model to ask.
+/// The reason why no model can be selected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
     /// The provider is known and has no key.
     #[error("model `{model}` ({origin}) needs a key: {advice}")]
     NoKey {
-        /// What was asked for.
+        /// The requested model.
         model: String,
-        /// Who asked.
+        /// The origin of the request.
         origin: String,
         /// The variable to set, or the login to run.
         advice: String,
@@ -91,7 +91,7 @@ pub enum SelectError {
     NoBaseUrl {
         /// The provider.
         provider: String,
-        /// Who asked.
+        /// The origin of the request.
         origin: String,
     },
     /// `[models.NAME]` names a provider that is not there.
@@ -101,29 +101,29 @@ pub enum SelectError {
          `{model}`"
     )]
     NoSuchProvider {
-        /// What was asked for.
+        /// The requested model.
         model: String,
-        /// Who asked.
+        /// The origin of the request.
         origin: String,
         /// The unknown provider.
         provider: String,
         /// The near one, or those that are known.
         known: String,
     },
-    /// Nobody serves it.
+    /// No provider serves the model.
     #[error(
         "no provider for model `{model}` ({origin}); run `aye login`, set one of {key_envs}, set \
          OPENAI_BASE_URL for your own server, or start Ollama; `aye models` lists available models"
     )]
     NoProvider {
-        /// What was asked for.
+        /// The requested model.
         model: String,
-        /// Who asked.
+        /// The origin of the request.
         origin: String,
         /// The variables.
         key_envs: String,
     },
-    /// `provider/` without a model, and there is no default.
+    /// `provider/` without a model, and the provider has no default.
     #[error("no model given; write {provider}/NAME, or set `model` in your config.toml")]
     NoModel {
         /// The provider.
@@ -131,7 +131,7 @@ pub enum SelectError {
     },
 }
 
-/// Whether a probe could change the choice, so that the others need not wait for one.
+/// Returns whether a probe could change the choice; otherwise the caller need not wait for one.
 pub fn needs_probe(settings: &Settings, env: &Env) -> bool {
     match &settings.model {
         None => !resolve_providers(settings, env).iter().any(ResolvedProvider::is_set_up),
@@ -142,8 +142,8 @@ pub fn needs_probe(settings: &Settings, env: &Env) -> bool {
     }
 }
 
-/// The provider whose server has to be asked for its models, because nobody names one and its address is not the usual
-/// one, or it has no usual model.
+/// Returns the provider whose server must list its models, because no model is named and the server's URL is
+/// not the usual one or the provider has no default model.
 pub fn wants_list(settings: &Settings, env: &Env) -> Option<ResolvedProvider> {
     let provider = match settings.model.as_deref() {
         None => {
@@ -161,11 +161,11 @@ pub fn wants_list(settings: &Settings, env: &Env) -> Option<ResolvedProvider> {
     (provider.is_elsewhere() || !has_default).then_some(provider)
 }
 
-/// Chooses the model: `settings.model` (flag, environment or file), else the first provider with a key, else a local
-/// server that answered, else the demo model.
+/// Chooses the model: `settings.model` (flag, environment or file), else the first provider with a key, else
+/// a local server that answered, else the demo model.
 ///
 /// # Errors
-/// When a model was asked for that nobody can serve. Without such a wish there is always an answer.
+/// If a model was requested that no provider can serve. Without a request, a model is always found.
 pub fn select_model(
     settings: &Settings,
     provenance: &Provenance,
@@ -209,7 +209,7 @@ struct Chooser<'a> {
 }
 
 impl Chooser<'_> {
-    /// A model that somebody asked for.
+    /// Selects a model by its requested name.
     fn named(&self, name: &str) -> Result<ModelSelection, SelectError> {
         let why = |how: &str| format!("{}: {how}", self.origin);
         // A table that only says how large `provider/model` is makes no other model of it.
@@ -237,7 +237,8 @@ impl Chooser<'_> {
         self.bare(name, name)
     }
 
-    /// A server that takes models of any vendor: at an address that somebody set, or one that sells nothing else.
+    /// Returns a server that serves models of any vendor: one with a configured URL, or one that sells
+    /// nothing else.
     fn gateway(&self) -> Option<ResolvedProvider> {
         let is_gateway = |provider: &ResolvedProvider| {
             provider.is_set_up()
@@ -300,7 +301,8 @@ impl Chooser<'_> {
         }
     }
 
-    /// A name without a provider: a model or family that we know, else whoever is set up, an address before a key.
+    /// Resolves a name without a provider: to the provider of a known model or family, else to any provider
+    /// that is set up, one with a URL before one with a key.
     fn bare(&self, asked: &str, model: &str) -> Result<ModelSelection, SelectError> {
         let all = resolve_providers(self.settings, self.env);
         let has_it = |provider: &&ResolvedProvider| {
@@ -369,7 +371,7 @@ impl Chooser<'_> {
         })
     }
 
-    /// Nobody asked for a model.
+    /// Selects a model when none was requested.
     fn unnamed(&self) -> ModelSelection {
         let mut silent = None;
         for provider in
@@ -445,7 +447,7 @@ impl Chooser<'_> {
 
     fn at_hit(&self, asked: &str, hit: &ProbeHit, model: &str, why: String) -> ModelSelection {
         let ProbeCandidate { provider, adapter, base_url, .. } = &hit.candidate;
-        // Servers list `qwen3:latest` for what people call `qwen3`; their own spelling is the safe one.
+        // Servers list `qwen3:latest` where users write `qwen3`; the server's own spelling is the safe one.
         let offered = hit.models.iter().find(|known| same_model(&known.id, model));
         let exact = offered.map_or(model, |offered| offered.id.as_str());
         let resolved = resolve(self.settings, self.env, provider);
@@ -497,7 +499,7 @@ impl Chooser<'_> {
                 .and_then(|own| own.max_output)
                 .or(offered.and_then(|offered| offered.max_output))
                 .unwrap_or(known.max_output),
-            // One's own machine sends no bill, whatever the model is called.
+            // The user's own machine sends no bill, whatever the model is called.
             price: own.and_then(|own| own.price).or(known.price.filter(|_| !is_free)),
             reasoning: known.reasoning,
             is_guess: own_window.is_none() && offered_window.is_none() && !known.is_exact,
@@ -523,7 +525,8 @@ fn shown(text: &str) -> String {
     visible_line(text).chars().take(120).collect()
 }
 
-/// That the provider of a model lists it no more, with its closest successor; nothing where it does, or is not known to.
+/// Returns a note that a model's provider no longer lists it, with the closest successor. Returns nothing if
+/// the provider lists the model, or is not known to list any.
 pub fn gone(current: &ModelSelection, hits: &[ProbeHit]) -> Option<String> {
     let hit = hits.iter().find(|hit| hit.candidate.base_url == current.base_url && !hit.models.is_empty())?;
     // Names such as `-latest`, and those without the date that a list has, are not in every list.
@@ -543,20 +546,20 @@ pub fn gone(current: &ModelSelection, hits: &[ProbeHit]) -> Option<String> {
     Some(format!("{} does not list it{next}", current.provider))
 }
 
-/// Where the key of a provider comes from.
+/// The origin of a provider's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySource {
     /// The provider.
     pub provider: String,
-    /// The variable that holds its key, or would.
+    /// The variable that contains the key, or would if it were set.
     pub variable: Option<String>,
-    /// Whether that variable is set: it wins over a stored key.
+    /// Whether that variable is set; it overrides a stored key.
     pub is_set: bool,
     /// Whether a key is stored.
     pub is_stored: bool,
 }
 
-/// Where the key of each provider comes from that has one.
+/// Returns the origin of the key of each provider that has one.
 pub fn key_sources(settings: &Settings, env: &Env) -> Vec<KeySource> {
     let source = |provider: ResolvedProvider| KeySource {
         is_set: provider.has_key && !provider.is_key_stored,

@@ -1,4 +1,4 @@
-//! Where aye keeps its files, computed from an [`Env`], and the way private files are made.
+//! The locations of aye's files, computed from an [`Env`], and the way private files are created.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read as _, Write};
@@ -13,11 +13,11 @@ use super::layer::Origin;
 pub struct Paths {
     /// User settings: `config.toml`, `permissions.yaml`, `AGENTS.md`, `skills/`, `themes/`.
     pub config_dir: PathBuf,
-    /// What must not be lost: the database.
+    /// The folder for data that must not be lost: the database.
     pub data_dir: PathBuf,
-    /// What may be lost but is worth keeping: trust, history, logs.
+    /// The folder for data that may be lost but is worth keeping: trust, history, logs.
     pub state_dir: PathBuf,
-    /// What can be made again.
+    /// The folder for data that can be recreated.
     pub cache_dir: PathBuf,
     /// The home directory that `~` means in messages and rules; absent when only `AYE_HOME` is known.
     pub home: Option<PathBuf>,
@@ -88,7 +88,7 @@ impl Paths {
         self.config_dir.join("permissions.yaml")
     }
 
-    /// What the user's models are reminded of after tool calls.
+    /// Returns the file of reminders that the user's models get after tool calls.
     pub fn reminders_file(&self) -> PathBuf {
         self.config_dir.join("reminders.json")
     }
@@ -108,12 +108,12 @@ impl Paths {
         self.data_dir.join("snapshots.db")
     }
 
-    /// Where long tool output is kept for the model to read.
+    /// Returns the folder of long tool output, kept for the model to read.
     pub fn output_dir(&self) -> PathBuf {
         self.data_dir.join("output")
     }
 
-    /// What is written in the terminal and not sent.
+    /// Returns the folder of drafts: text written in the terminal and not sent.
     pub fn drafts_dir(&self) -> PathBuf {
         self.state_dir.join("drafts")
     }
@@ -133,7 +133,7 @@ impl Paths {
         self.state_dir.join("trust.json")
     }
 
-    /// What tools of servers were agreed to.
+    /// Returns the file that lists the trusted tools of MCP servers.
     pub fn agreed_tools_file(&self) -> PathBuf {
         self.state_dir.join("mcp-tools.json")
     }
@@ -163,7 +163,7 @@ impl Paths {
         self.data_dir.join("serve-tokens.json")
     }
 
-    /// What servers said the last time about their models.
+    /// Returns the file of the models that servers last listed.
     pub fn offers_file(&self) -> PathBuf {
         self.cache_dir.join("models.json")
     }
@@ -175,7 +175,7 @@ impl Paths {
 
     /// Creates the folders that aye writes to, each with mode 0700 whatever the umask.
     ///
-    /// The settings folder is only read, so it is left as it is.
+    /// The settings folder is only read, so its mode is left as it is.
     pub fn create(&self) -> Result<(), PrivateFileError> {
         for dir in [&self.data_dir, &self.state_dir, &self.cache_dir] {
             create_private_dir(dir)?;
@@ -212,7 +212,8 @@ pub fn create_private_dir(dir: &Path) -> Result<(), PrivateFileError> {
     Ok(())
 }
 
-/// Why a file could not be read as text. The words go on after the file's name.
+/// The reason why a file could not be read as text. The message continues a sentence that starts with the
+/// file's name.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadTextError {
     /// It is a folder, a pipe or another thing without a text.
@@ -236,7 +237,7 @@ pub enum ReadTextError {
 }
 
 impl ReadTextError {
-    /// What is wrong in that file: a line, or the file as a whole.
+    /// Returns the location of the problem in that file: a line, or the file as a whole.
     pub(crate) fn origin(&self, path: &Path) -> Origin {
         let line = match self {
             Self::NotText { line } => *line,
@@ -246,14 +247,14 @@ impl ReadTextError {
     }
 }
 
-/// Reads a regular UTF-8 file up to a size; `None` when there is none.
+/// Reads a regular UTF-8 file up to a size; `None` if the file does not exist.
 ///
 /// # Errors
-/// What is wrong with the file.
+/// The problem with the file.
 pub fn read_private(path: &Path, max: u64) -> Result<Option<String>, ReadTextError> {
     let is_missing =
         |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
-    // Looked at before it is opened: opening a pipe would wait for its other end.
+    // The file's type is checked before opening: opening a pipe would wait for its other end.
     match path.metadata() {
         Ok(meta) if meta.is_file() => {}
         Ok(_) => return Err(ReadTextError::NotAFile),
@@ -290,7 +291,7 @@ pub fn write_private(path: &Path, content: &[u8]) -> Result<(), PrivateFileError
         fs::File::open(dir)?.sync_all()
     };
     write().map_err(|source| {
-        // The rename did not happen, so the temporary file is all there is to clean up.
+        // The rename did not happen, so only the temporary file needs to be removed.
         let _ = fs::remove_file(&temporary);
         fail("write")(source)
     })

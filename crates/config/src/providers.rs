@@ -15,13 +15,13 @@ pub struct BuiltInProvider {
     pub key_envs: &'static [&'static str],
     /// Variable that may hold another address.
     pub base_url_env: Option<&'static str>,
-    /// Model to use when only the key says what is wanted; empty when there is no sensible one.
+    /// The model to use when only the key selects the provider; empty if there is no sensible one.
     pub default_model: &'static str,
-    /// How its model names begin, to find the provider of a bare name.
+    /// The prefixes of the provider's model names, for finding the provider of a bare name.
     pub prefixes: &'static [&'static str],
 }
 
-/// In the order in which keys are looked for.
+/// The built-in providers, in the order in which their keys are looked up.
 pub const PROVIDERS: &[BuiltInProvider] = &[
     BuiltInProvider {
         name: "anthropic",
@@ -151,9 +151,9 @@ pub const PROVIDERS: &[BuiltInProvider] = &[
     },
 ];
 
-/// The window of a model that nobody knows; small, so that what is sent fits in most.
+/// The context window of an unknown model; small, so that a request fits most models.
 pub(crate) const UNKNOWN_CONTEXT_WINDOW: u64 = 128_000;
-/// The answer of a model that nobody knows.
+/// The maximum output of an unknown model.
 pub(crate) const UNKNOWN_MAX_OUTPUT: u64 = 8_192;
 
 /// The provider of a name.

@@ -1,8 +1,8 @@
-//! Settings as people may see them: what may be a secret is left out. A `${NAME}` that stands for one is shown.
+//! Settings as users may see them: possible secrets are left out. A `${NAME}` in place of a secret is shown.
 
 use super::layer::{Key, Value};
 
-/// Stands for what is left out.
+/// The placeholder for redacted text.
 const REDACTED: &str = "(redacted)";
 
 /// A value without the secrets in it.

@@ -5,7 +5,7 @@ use std::fmt;
 use aye_core::contract::inference::ReasoningEffort;
 use aye_core::contract::near::{distance, is_near};
 
-/// What a leaf of the settings holds.
+/// The kind of value of a leaf of the settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ValueKind {
     /// Any text that is not blank.
@@ -34,13 +34,13 @@ pub(crate) enum ValueKind {
     Url,
     /// The name of an environment variable, never its value.
     EnvName,
-    /// How long a question stays open: `30m`, `2h`, `never`.
+    /// The time until a question expires: `30m`, `2h`, `never`.
     Expiry,
-    /// Who is told that a question waits: words, and tables with a command.
+    /// The recipients of notifications about pending questions: words, and tables with a command.
     NotifyList,
-    /// What happens to questions when nobody is there; `wait=` takes a duration.
+    /// The handling of questions when no user is available; `wait=` takes a duration.
     OnAsk,
-    /// Any value: whoever reads it looks at it.
+    /// Any value: the code that reads the value checks it.
     Any,
 }
 
@@ -97,7 +97,7 @@ fn time(ms: u64) -> String {
     }
 }
 
-/// What the settings file of a project may do with a key.
+/// What a project's settings file may do with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProjectMay {
     /// Nothing, trusted or not: endpoints and keys are the user's alone (CVE-2026-21852).
@@ -110,7 +110,7 @@ pub(crate) enum ProjectMay {
     Tighten,
 }
 
-/// One key that holds a value.
+/// One key with a value.
 #[derive(Debug)]
 pub(crate) struct SchemaLeaf {
     pub kind: ValueKind,
@@ -125,7 +125,7 @@ pub(crate) enum SchemaNode {
     Table(Fields),
     /// A table whose keys are names that the user chooses.
     Named(Fields),
-    /// The same, with one value behind each name.
+    /// A table with one value for each name that the user chooses.
     Each(SchemaLeaf),
 }
 
@@ -139,11 +139,11 @@ const fn each(kind: ValueKind, project: ProjectMay, doc: &'static str) -> Schema
     SchemaNode::Each(SchemaLeaf { kind, project, doc })
 }
 
-/// How tokens of MCP servers are obtained, as OAuth names it.
+/// The grants for obtaining tokens of MCP servers, in OAuth's terms.
 const LOGIN_GRANTS: &[&str] = &["authorization_code", "client_credentials"];
 pub(crate) const PERMISSION_MODES: &[&str] = &["plan", "ask", "accept-edits", "auto", "yolo"];
 pub(crate) const SANDBOX_MISSING: &[&str] = &["ask", "allow"];
-/// What a limit does.
+/// The actions at a limit.
 pub(crate) const ON_LIMIT: &[&str] = &["stop", "ask"];
 pub(crate) const TOOL_EXECUTIONS: &[&str] = &["sequential", "parallel_batch_approval", "parallel_streaming"];
 /// Bodies that receivers of webhooks read.
@@ -481,7 +481,7 @@ pub(crate) const ROOT: Fields = &[
     ),
 ];
 
-/// Values that hold when nobody says otherwise, in the form of a settings file.
+/// The default values, in the form of a settings file.
 pub(crate) const DEFAULTS: &str = r#"
 permission_mode = "ask"
 max_turns = 100
@@ -545,7 +545,7 @@ images = "auto"
 editing = "emacs"
 "#;
 
-/// What stands at a path, if anything does.
+/// Returns the node at a path, if one exists.
 pub(crate) fn find<S: AsRef<str>>(path: &[S]) -> Option<&'static SchemaNode> {
     let (first, rest) = path.split_first()?;
     let mut node = &ROOT.iter().find(|(name, _)| *name == first.as_ref())?.1;
@@ -565,7 +565,7 @@ pub(crate) fn find<S: AsRef<str>>(path: &[S]) -> Option<&'static SchemaNode> {
     Some(node)
 }
 
-/// The leaf at a path, if there is one.
+/// Returns the leaf at a path, if one exists.
 pub(crate) fn find_leaf<S: AsRef<str>>(path: &[S]) -> Option<&'static SchemaLeaf> {
     if let [table, _] = path
         && let Some(SchemaNode::Each(leaf)) = find(std::slice::from_ref(table))
@@ -573,13 +573,14 @@ pub(crate) fn find_leaf<S: AsRef<str>>(path: &[S]) -> Option<&'static SchemaLeaf
         return Some(leaf);
     }
     match find(path)? {
-        // A path that ends at the user's own name is a table, whatever it holds.
+        // A path that ends in a user-chosen name is a table, whatever the table contains.
         SchemaNode::Leaf(leaf) => Some(leaf),
         SchemaNode::Table(_) | SchemaNode::Named(_) | SchemaNode::Each(_) => None,
     }
 }
 
-/// What the reader may have meant by an unknown key: a neighbour that is spelled alike, else the same word elsewhere.
+/// Suggests a replacement for an unknown key: a neighbour with a similar spelling, else the same word
+/// elsewhere.
 pub(crate) fn suggest(siblings: Fields, key: &str) -> Option<String> {
     let close = |name: &&'static str| is_near(name, key);
     let neighbour =

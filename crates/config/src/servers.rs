@@ -33,13 +33,13 @@ const MAX_SERVERS: usize = 100;
 /// The servers that can be used, and why others cannot.
 #[derive(Clone, Debug, Default)]
 pub struct Servers {
-    /// The person's own first, then the project's; each by name.
+    /// The user's own servers first, then the project's; each group by name.
     pub usable: Vec<ServerConfig>,
     /// One sentence each, with the file and line.
     pub problems: Vec<String>,
 }
 
-/// What one file says about a server, before variables are filled in.
+/// A server's entry in one file, before variables are expanded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Written {
     pub name: String,
@@ -57,7 +57,7 @@ pub(super) struct Written {
     pub disabled: bool,
 }
 
-/// What one file says about the login at a server.
+/// The login part of a server's entry in one file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WrittenLogin {
     pub client_id: Option<String>,
@@ -90,7 +90,7 @@ impl<'de> Deserialize<'de> for Pairs<'de> {
     }
 }
 
-/// A text and its file, to say where something stands.
+/// A text and its file, for reporting locations.
 struct Text<'a> {
     path: &'a Path,
     text: &'a str,
@@ -252,7 +252,7 @@ fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, Stri
             "timeout" => found.timeout = Some(millis()?),
             "startTimeout" | "startup_timeout_ms" => found.start_timeout = Some(millis()?),
             "disabled" => found.disabled = value.get() == "true",
-            // What other programs keep beside it grants nothing here.
+            // The fields that other programs keep beside these grant nothing here.
             _ => {}
         }
     }
@@ -361,8 +361,9 @@ fn fill(text: &str, value: &mut dyn FnMut(&str, Option<&str>) -> Option<String>)
 }
 
 impl Written {
-    /// The command line or the address, the names of variables and headers behind it. The user's own files may hold
-    /// keys there, which are left out; of a project's file all is shown, because it is what the user agrees to.
+    /// Returns the command line or the URL, followed by the names of variables and headers. The user's own
+    /// files may contain keys there, which are left out; a project's file is shown in full, because the user
+    /// agrees to exactly that text.
     fn shown(&self, is_own: bool) -> String {
         let mut text = match (&self.command, &self.url) {
             (Some(command), _) => {
@@ -408,7 +409,8 @@ impl Written {
         let mut parts =
             serde_json::json!([self.command, self.args, self.env, self.cwd, self.url, self.headers]);
         let WrittenLogin { client_id, client_secret, port, scopes, grant } = &self.login;
-        // Where nothing is said of a login, what was agreed to before there was one stays as it is.
+        // Without login settings, the digest stays the same as before logins existed, so that earlier trust
+        // still applies.
         if let Some(parts) = parts.as_array_mut()
             && (client_id.is_some() || client_secret.is_some() || port.is_some() || !scopes.is_empty())
         {
@@ -522,9 +524,9 @@ pub fn server_files(cwd: &Path, root: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// All servers: the person's own, and in a trusted folder those of the project. Nothing is started.
+/// Loads all servers: the user's own and, in a trusted folder, those of the project. Starts none of them.
 ///
-/// `project` are the files of [`server_files`], or none in a folder that is not trusted.
+/// `project` contains the files of [`server_files`], or nothing in an untrusted folder.
 pub fn load_servers(
     settings: &BTreeMap<String, ServerSettings>,
     defaults: &McpSettings,
@@ -614,8 +616,8 @@ impl Servers {
     }
 }
 
-/// What a project's `.mcp.json` would start, one line a server, for the person who is asked to trust it, and whether it
-/// may start a program.
+/// Returns what a project's `.mcp.json` would start, one line per server, for the user who is asked to trust
+/// the file, and whether the file may start a program.
 pub(super) fn summary(path: &Path, text: &str) -> (String, bool) {
     let (servers, problems) = parse(path, text);
     let mut lines: Vec<String> = servers

@@ -47,15 +47,15 @@ pub fn tool_execution(word: &str) -> Option<ToolExecutionMode> {
     }
 }
 
-/// How images of a conversation are shown.
+/// The way images of a conversation are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Images {
     /// In pixels where the terminal draws them, else in half blocks.
     #[default]
     Auto,
-    /// As files in sequences of iTerm2, whatever the terminal says.
+    /// As files in iTerm2 sequences, whatever the terminal reports.
     Iterm2,
-    /// As sixels, whatever the terminal says.
+    /// As sixels, whatever the terminal reports.
     Sixel,
     /// In half blocks.
     Blocks,
@@ -63,7 +63,7 @@ pub enum Images {
     Off,
 }
 
-/// How much of the terminal is used.
+/// The part of the terminal that is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScreenMode {
     /// Below the shell's prompt, in the terminal's own scrollback.
@@ -98,7 +98,7 @@ macro_rules! words {
     };
 }
 
-/// A word that is none of the choices.
+/// A word that is not one of the choices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid {what} `{}`", word.escape_debug())]
 pub struct UnknownWord {
@@ -127,17 +127,17 @@ words!(
     Off = "off"
 );
 
-/// What happens to a question of a headless run.
+/// The handling of a headless run's question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnAsk {
-    /// Suspend when the conversation is kept, else wait.
+    /// Suspends if the conversation is stored; otherwise waits.
     #[default]
     Auto,
     /// The run ends for now, and the question stays.
     Suspend,
     /// It is declined at once.
     Deny,
-    /// The process waits for an answer, so long at most.
+    /// The process waits for an answer, at most this long.
     Wait(Option<Duration>),
 }
 
@@ -174,11 +174,11 @@ impl FromStr for OnAsk {
 /// `[providers.NAME]`: what the user says about a provider; absent parts come from the built-in one of that name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderSettings {
-    /// Wire form; chat completions when nobody says otherwise.
+    /// The wire format; chat completions unless set.
     pub adapter: Option<Adapter>,
     /// Address of the server.
     pub base_url: Option<String>,
-    /// Variable that holds the key; absent for servers that need none.
+    /// The variable that contains the key; absent for servers that need none.
     pub api_key_env: Option<String>,
 }
 
@@ -187,13 +187,13 @@ pub struct ProviderSettings {
 pub struct WebhookSettings {
     /// The URL. It may be a secret itself, as those of Slack and Discord are.
     pub url: Option<String>,
-    /// Which body the receiver reads.
+    /// The body format that the receiver reads.
     pub format: WebhookFormat,
     /// Variable with the key of the signature; a key beside the store when absent.
     pub secret_env: Option<String>,
 }
 
-/// Which body the receiver of a webhook reads.
+/// The body format that the receiver of a webhook reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WebhookFormat {
     /// Everything, for programs.
@@ -229,7 +229,7 @@ pub struct ModelSettings {
     pub context_window: Option<u64>,
     /// Tokens of one answer.
     pub max_output: Option<u64>,
-    /// What it costs.
+    /// The model's price.
     pub price: Option<Price>,
 }
 
@@ -264,7 +264,7 @@ pub struct StopSettings {
     pub consecutive_errors: Option<u32>,
     /// Cost of one run.
     pub max_budget_usd: Option<f64>,
-    /// A limit asks whether the run goes on instead of ending it.
+    /// Whether a limit asks before the run continues, instead of ending it.
     pub asks_on_limit: bool,
     /// Repetitions of the same calls.
     pub loop_detection: Option<u64>,
@@ -279,7 +279,7 @@ pub struct StopSettings {
 pub struct TelemetrySettings {
     /// The collector.
     pub endpoint: Option<String>,
-    /// Whether it is told contents too.
+    /// Whether telemetry includes contents.
     pub content: bool,
 }
 
@@ -293,11 +293,11 @@ pub struct ContextSettings {
 /// `[mcp]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct McpSettings {
-    /// How long a call may take without a word from the server.
+    /// The time a call may take without a message from the server.
     pub timeout: Duration,
-    /// How long a server may take until it can be used.
+    /// The time a server may take to become usable.
     pub start_timeout: Duration,
-    /// How long a headless run waits for servers before it begins.
+    /// The time a headless run waits for servers before it starts.
     pub wait: Duration,
 }
 
@@ -310,7 +310,7 @@ pub struct ServerSettings {
     pub args: Vec<String>,
     /// Its variables.
     pub env: BTreeMap<String, String>,
-    /// Where it runs.
+    /// The working directory of the server.
     pub cwd: Option<String>,
     /// The address, instead of a program.
     pub url: Option<String>,
@@ -322,22 +322,22 @@ pub struct ServerSettings {
     pub oauth_client_secret: Option<String>,
     /// The port of this machine that the browser comes back to.
     pub oauth_port: Option<u64>,
-    /// What is asked for.
+    /// The OAuth scopes to request.
     pub oauth_scopes: Vec<String>,
-    /// How its tokens are obtained, as OAuth names it.
+    /// The grant for obtaining tokens, in OAuth's terms.
     pub oauth_grant: Option<String>,
     /// See [`McpSettings::timeout`].
     pub timeout: Option<Duration>,
     /// See [`McpSettings::start_timeout`].
     pub start_timeout: Option<Duration>,
-    /// Whether it is used at all.
+    /// Whether the server is used at all.
     pub enabled: bool,
 }
 
 /// `[snapshots]`. Sizes are in MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotSettings {
-    /// Whether files are kept before a step changes them.
+    /// Whether files are saved before a step changes them.
     pub enabled: bool,
     /// Larger files are left out.
     pub max_file: u64,
@@ -352,13 +352,13 @@ pub struct SnapshotSettings {
 pub struct SandboxSettings {
     /// Whether the kernel enforces profiles.
     pub enabled: bool,
-    /// What commands may read besides the project.
+    /// The paths that commands may read besides the project.
     pub readable: Vec<String>,
-    /// What commands may change besides the project.
+    /// The paths that commands may change besides the project.
     pub writable: Vec<String>,
-    /// What commands may reach over the network.
+    /// The domains that commands may reach over the network.
     pub domains: Vec<DomainPattern>,
-    /// Whether what the rules allow runs without a question where the machine cannot enforce its profile.
+    /// Whether calls that the rules allow run without a question if the machine cannot enforce their profile.
     pub allows_missing: bool,
 }
 
@@ -381,38 +381,38 @@ pub struct ServeSettings {
 /// `[threads]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadSettings {
-    /// Whether a model names conversations.
+    /// Whether a model generates the titles of conversations.
     pub titles: bool,
-    /// Which one; the one that answers when `None`.
+    /// The model for titles; the one that answers if `None`.
     pub title_model: Option<String>,
-    /// How long conversations stay after their last change; for ever when `None`.
+    /// The time that conversations are kept after their last change; for ever if `None`.
     pub keep: Option<Duration>,
 }
 
 /// `[tui]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TuiSettings {
-    /// Whether the mouse is taken from the terminal.
+    /// Whether aye captures the terminal's mouse events.
     pub mouse: bool,
-    /// Whether a waiting question rings.
+    /// Whether a pending question rings the terminal bell.
     pub bell: bool,
     /// Whether the model's reasoning is shown.
     pub show_reasoning: bool,
-    /// Whether text is written with the keys of vi.
+    /// Whether text is edited with vi keys.
     pub vim: bool,
-    /// What the status line shows, when somebody chose it.
+    /// The status line's items, if the user chose them.
     pub status: Option<Vec<String>>,
     /// A program that writes the status line.
     pub status_command: Vec<String>,
-    /// Whether the title of the window says what goes on.
+    /// Whether the window title shows the current activity.
     pub title: bool,
-    /// Whether progress is shown beside the name of the window.
+    /// Whether progress is shown beside the window title.
     pub progress: bool,
-    /// Whether nothing moves by itself.
+    /// Whether animations are off.
     pub reduced_motion: bool,
-    /// Whether the terminal is written for a screen reader.
+    /// Whether output is written for a screen reader.
     pub screen_reader: bool,
-    /// How images are shown.
+    /// The way images are shown.
     pub images: Images,
 }
 
@@ -421,23 +421,23 @@ pub struct TuiSettings {
 pub struct Settings {
     /// The model that was asked for, as `name` or `provider/name`.
     pub model: Option<String>,
-    /// How hard models think before they answer; their own way when nobody says otherwise.
+    /// The models' reasoning effort; the model's own default unless set.
     pub effort: Option<ReasoningEffort>,
-    /// The agent that people talk to; the built-in one when nobody says otherwise.
+    /// The agent that users talk to; the built-in one unless set.
     pub agent: Option<String>,
-    /// What happens to calls that no rule decides.
+    /// The handling of calls that no rule decides.
     pub permission_mode: PermissionMode,
     /// Inferences in one run; `None` is "no limit".
     pub max_turns: Option<u32>,
     /// Order of the calls of one answer.
     pub tool_execution: ToolExecutionMode,
-    /// What happens to a question of a headless run.
+    /// The handling of a headless run's question.
     pub on_ask: OnAsk,
     /// Name of the theme.
     pub theme: String,
-    /// How much of the terminal is used.
+    /// The part of the terminal that is used.
     pub screen: ScreenMode,
-    /// How long a process may stay silent until another one may go on with its thread.
+    /// The time a process may stay silent before another one may take over its thread.
     pub lease: Duration,
     /// Providers by name.
     pub providers: BTreeMap<String, ProviderSettings>,
@@ -453,19 +453,19 @@ pub struct Settings {
     pub stop: StopSettings,
     /// Jobs that are queued, and those who work on them.
     pub mailbox: MailboxConfig,
-    /// How the model's window is used.
+    /// The use of the model's context window.
     pub context: ContextSettings,
-    /// On which terms questions are asked that no rule has terms for.
+    /// The terms of questions for which no rule sets terms.
     pub questions: Terms,
-    /// Where telemetry is sent.
+    /// The destination of telemetry.
     pub telemetry: TelemetrySettings,
     /// Tool servers in general.
     pub mcp: McpSettings,
     /// Tool servers by name.
     pub mcp_servers: BTreeMap<String, ServerSettings>,
-    /// How files are kept, to go back to.
+    /// The snapshots of files, for rewinding.
     pub snapshots: SnapshotSettings,
-    /// What the kernel keeps commands to.
+    /// The limits that the kernel enforces on commands.
     pub sandbox: SandboxSettings,
     /// The server.
     pub serve: ServeSettings,
@@ -475,7 +475,7 @@ pub struct Settings {
     pub tui: TuiSettings,
     /// Agents by name; who reads them checks them.
     pub agents: BTreeMap<String, Tree>,
-    /// Configuration of plugins, for the agent that people talk to.
+    /// The configuration of plugins, for the agent that users talk to.
     pub sections: BTreeMap<String, Tree>,
 }
 
@@ -620,15 +620,15 @@ impl Settings {
 /// A setting, as the manual describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingDoc {
-    /// Its key; `NAME` stands for a name that the user chooses.
+    /// The key; `NAME` is a placeholder for a name that the user chooses.
     pub key: String,
     /// The values it takes.
     pub values: String,
     /// Its default, as TOML; without one, nothing is set.
     pub default: Option<String>,
-    /// What the settings file of a project may do with it.
+    /// What a project's settings file may do with the key.
     pub project: &'static str,
-    /// What it is for.
+    /// The purpose of the key.
     pub doc: &'static str,
 }
 

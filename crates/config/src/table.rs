@@ -15,7 +15,8 @@ static TABLE: &str = include_str!("models.jsonl");
 const MAKERS: [&str; 8] =
     ["anthropic", "openai", "google", "deepseek", "xai", "mistral", "moonshotai", "zai"];
 
-/// Families of open weights that people serve themselves, under names of their own: prefix, window, answer.
+/// Families of open-weight models that users serve themselves, under names of their own: prefix, context
+/// window, maximum output.
 const OPEN_WEIGHTS: [(&str, u64, u64); 3] =
     [("gpt-oss", 131_072, 32_768), ("llama", 131_072, 8_192), ("qwen", 32_768, 8_192)];
 
@@ -29,7 +30,7 @@ pub(crate) struct TableModel {
     pub id: String,
     /// Wire format of the provider for this model.
     pub wire: String,
-    /// Whether the model can reason before it answers.
+    /// Whether the model can reason before answering.
     pub reasoning: bool,
     /// Kinds of input: `text`, `image`.
     pub input: Vec<String>,
@@ -56,7 +57,7 @@ pub(crate) struct Dollars {
 }
 
 impl Dollars {
-    /// The price, when there is one: no price is better than a wrong sum.
+    /// Returns the price, if there is one: no price is better than a wrong sum.
     fn price(self) -> Option<Price> {
         (self.input > 0.0 || self.output > 0.0).then_some(Price {
             input: self.input,
@@ -66,7 +67,7 @@ impl Dollars {
     }
 }
 
-/// What is known about a model.
+/// The known properties of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KnownModel {
     /// Tokens that fit in one request.
@@ -75,9 +76,9 @@ pub struct KnownModel {
     pub max_output: u64,
     /// Dollars per million tokens, where they are certain.
     pub price: Option<Price>,
-    /// Whether the model can reason; `None` when only its family is known.
+    /// Whether the model can reason; `None` if only the model's family is known.
     pub reasoning: Option<bool>,
-    /// Whether it is this very model, not one of its family.
+    /// Whether the row is for this exact model, not another one of its family.
     pub is_exact: bool,
 }
 
@@ -99,7 +100,7 @@ impl KnownModel {
         Self { reasoning: Some(reasoning), ..self }
     }
 
-    /// What a model of the same family is likely to have.
+    /// Returns the likely properties of a model of the same family.
     fn like(row: &TableModel) -> Self {
         Self { context_window: row.context, max_output: row.max_output, ..Self::UNKNOWN }
     }
@@ -142,14 +143,14 @@ pub fn models_of(provider: &str) -> impl Iterator<Item = &'static str> {
     rows().filter(move |row| row.provider == name).map(|row| row.id)
 }
 
-/// What is known about a model at a provider; names of gateways such as `vendor/model` are known by their last part
-/// too.
+/// Returns the known properties of a model at a provider. A gateway's name such as `vendor/model` also
+/// matches by its last part.
 pub(crate) fn known_model(provider: &str, model: &str) -> KnownModel {
     let own = name_in_table(provider);
     let of_own = || rows().filter(move |row| row.provider == own);
     let of_makers = || rows().filter(|row| MAKERS.contains(&row.provider));
     let bare = last_part(model).to_ascii_lowercase();
-    // The price of a maker holds where its models are passed on, not where another vendor serves them by itself.
+    // A maker's price applies where its models are passed on, not where another vendor serves them itself.
     let has_own = of_own().next().is_some();
     let same = of_own().find(|row| row.id.eq_ignore_ascii_case(model));
     let same = same.or_else(|| version_of(of_own(), model));
@@ -186,7 +187,7 @@ fn version_of(rows: impl Iterator<Item = Row>, model: &str) -> Option<Row> {
     rows.filter(|row| is_version_of(model, row.id)).max_by_key(|row| row.id.len())
 }
 
-/// Whether a name is a dated or moving version of a model: `-20250929`, `-2024-08-06`, `-latest`.
+/// Returns whether a name is a dated or moving version of a model: `-20250929`, `-2024-08-06`, `-latest`.
 pub(crate) fn is_version_of(name: &str, model: &str) -> bool {
     name.strip_prefix(model).is_some_and(|rest| {
         let digits = rest.bytes().filter(u8::is_ascii_digit).count();
@@ -208,7 +209,7 @@ pub fn known_price(id: &str) -> Option<Price> {
     known_model(provider, model).price
 }
 
-/// Whether a name is that of a model to talk with; lists of providers also hold others.
+/// Returns whether a name is that of a chat model; providers' lists also contain others.
 pub fn can_chat(provider: &str, model: &str) -> bool {
     const OTHER: [&str; 23] = [
         "embed",
@@ -274,7 +275,7 @@ impl Name {
     }
 }
 
-/// What a model costs, for comparisons only.
+/// Returns the price of a model's output, for comparisons only.
 fn class_of(model: &str) -> Option<f64> {
     let bare = last_part(model);
     let row = rows().find(|row| row.id == model || last_part(row.id) == bare)?.parse()?;

@@ -1,4 +1,4 @@
-//! Values of any shape, with the places of their parts: what settings hold for somebody else.
+//! Values of any shape with the locations of their parts, for settings that other code reads.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,12 +15,12 @@ use super::layer::{Origin, describe, whole};
 pub struct Tree {
     /// The value as JSON; a date is its text.
     pub json: Json,
-    /// Line and column of each part in its file, by JSON pointer; empty when it stands in none.
+    /// The line and column of each part in the file, by JSON pointer; empty if the value is not from a file.
     places: BTreeMap<String, (usize, usize)>,
 }
 
 impl Tree {
-    /// A value that stands in no file.
+    /// Returns a value that is not from a file.
     pub fn of(json: Json) -> Self {
         Self { json, places: BTreeMap::new() }
     }
@@ -112,7 +112,7 @@ fn write_toml(json: &Json, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// A value as JSON, or what it holds that has no place there.
+/// Converts a value to JSON, or returns the part that JSON cannot represent.
 pub(super) fn json_of(value: &DeValue<'_>) -> Result<Json, String> {
     let wrong = || describe(value);
     Ok(match value {

@@ -1,4 +1,4 @@
-//! Which folders a person trusts, and what in a folder needs trust at all.
+//! The folders that the user trusts, and the parts of a folder that need trust at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,7 +18,8 @@ use aye_core::contract::display::{shortened, visible_line};
 
 const FORMAT: u32 = 1;
 const MAX_STORE: u64 = 16 << 20;
-/// A larger file of a project is hashed by its beginning and its size, so that no folder can make a start slow.
+/// The maximum number of bytes of a project's file that are hashed. A larger file is hashed by its start, its
+/// size and the time of its last write, so that no folder can make startup slow.
 const MAX_HASHED: u64 = 4 << 20;
 const MAX_SKILL_FOLDERS: usize = 2000;
 const MAX_SKILL_DEPTH: usize = 4;
@@ -35,28 +36,29 @@ const SKILL_ROOTS: [&str; 3] = [".agents/skills", ".aye/skills", ".claude/skills
 pub struct TrustItem {
     /// The file or the skill's folder.
     pub path: PathBuf,
-    /// What it would do, for the person who is asked.
+    /// What the item would do, for the user who is asked.
     pub summary: String,
-    /// Whether aye starts programs that it names: hooks and MCP servers.
+    /// Whether aye starts programs that the item names: hooks and MCP servers.
     pub starts: bool,
-    /// SHA-256 of the content, hex: trust holds for what was seen. Empty when it could not be taken; then each start asks.
+    /// The SHA-256 of the content, in hex: trust applies to the content that the user saw. Empty if the
+    /// content could not be hashed; then each start asks.
     pub hash: String,
 }
 
-/// What a folder would grant or run.
+/// The parts of a folder that would grant or run something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustAssessment {
     /// The opened folder, links resolved.
     pub folder: PathBuf,
-    /// Empty when there is nothing to ask about.
+    /// The items that need trust; empty if there is nothing to ask about.
     pub items: Vec<TrustItem>,
 }
 
 impl TrustAssessment {
-    /// Looks at a folder and at those above it up to the repository's root. Nothing is run and nothing granted.
+    /// Assesses a folder and those above it up to the repository's root. Nothing is run and nothing granted.
     ///
     /// # Errors
-    /// When the folder itself cannot be resolved.
+    /// If the folder itself cannot be resolved.
     pub fn of(folder: &Path, repository: &Path) -> io::Result<Self> {
         let folder = folder.canonicalize()?;
         let repository = repository.canonicalize()?;
@@ -84,7 +86,7 @@ impl TrustAssessment {
         Ok(Self { folder, items })
     }
 
-    /// What a headless run says on stderr about the things it does not use.
+    /// Returns the notice that a headless run writes to stderr about the items that it does not use.
     pub fn ignored_notice(missing: &[TrustItem]) -> Option<String> {
         let names: Vec<_> =
             missing.iter().map(|item| visible_line(&item.path.to_string_lossy()).into_owned()).collect();
@@ -96,7 +98,7 @@ impl TrustAssessment {
         })
     }
 
-    /// Whether there is nothing that needs trust.
+    /// Returns whether nothing needs trust.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
@@ -114,7 +116,7 @@ fn hash_file(path: &Path) -> Option<String> {
     hash.update(size.to_le_bytes());
     hash.update(&bytes);
     if size > MAX_HASHED {
-        // Behind the beginning only the time of the last write tells of a change.
+        // After the hashed start of the file, only the time of the last write reveals a change.
         let written = path.metadata().and_then(|meta| meta.modified()).ok()?;
         hash.update(written.duration_since(std::time::UNIX_EPOCH).ok()?.as_nanos().to_le_bytes());
     }
@@ -147,7 +149,8 @@ fn rules_item(path: &Path) -> Option<TrustItem> {
     Some(TrustItem { path: path.to_path_buf(), summary, starts: false, hash })
 }
 
-/// Commands that run by themselves: all of them are shown, and trust holds for the files that they name, too.
+/// Returns the item of a hooks file, whose commands run without being called: all of them are shown, and
+/// trust covers the files that they name, too.
 fn hooks_item(folder: &Path, repository: &Path) -> Option<TrustItem> {
     let path = folder.join(".aye/hooks.toml");
     let text_hash = hash_file(&path)?;
@@ -227,13 +230,13 @@ fn config_item(path: &Path) -> Option<TrustItem> {
         .filter(needs_trust)
         .map(|entry| format!("{} = {}", entry.key, entry.value))
         .collect();
-    // A file that names servers in a way that cannot be read is asked about all the same.
+    // A file that names servers in an unreadable way still needs trust.
     let starts = layer.problems.iter().filter(|problem| problem.message.contains("`mcp"));
     says.extend(starts.map(|problem| visible_line(&problem.message).into_owned()));
     if says.is_empty() {
         return None;
     }
-    // What would be started is never what is left out.
+    // A server that would be started is never left out of the summary.
     let (mut shown, mut rest): (Vec<_>, Vec<_>) =
         says.into_iter().partition(|line| line.starts_with("mcp_servers"));
     rest.truncate(8);
@@ -341,7 +344,8 @@ fn skill_item(dir: &Path) -> Option<TrustItem> {
     let scripts = fs::read_dir(dir.join("scripts")).map_or(0, Iterator::count);
     let asks_for_tools = {
         let front = text.split("---").nth(1).unwrap_or(&text);
-        // A backslash can spell the key in another way; it is asked about rather than taken apart here.
+        // A backslash can spell the key in another way; such a file needs trust rather than being parsed
+        // here.
         front.contains("allowed-tools") || front.contains('\\')
     };
     if scripts == 0 && !asks_for_tools {
@@ -393,7 +397,7 @@ fn hash_folder(dir: &Path) -> Option<String> {
 /// Why the list of trusted folders cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// It is there and cannot be read as what it should be.
+    /// The file exists and cannot be read in its format.
     #[error("{}: {message}; move it away to start with an empty list", path.display())]
     Unreadable {
         /// The file.
@@ -418,7 +422,7 @@ struct StoreFile {
 struct TrustedFolder {
     /// When it was last said, RFC 3339.
     since: String,
-    /// What was seen then: path and hash.
+    /// The items that the user saw: path and hash.
     items: BTreeMap<PathBuf, String>,
 }
 
@@ -457,10 +461,11 @@ impl TrustStore {
         Ok(write_private(&self.path, &text)?)
     }
 
-    /// What of an assessment the person has not yet agreed to, new and changed things. Empty means trusted.
+    /// Returns the items of an assessment that the user has not yet trusted, new and changed ones. Empty
+    /// means trusted.
     ///
     /// # Errors
-    /// [`TrustError::Unreadable`]; the caller must then treat the folder as not trusted.
+    /// [`TrustError::Unreadable`]; the caller must then treat the folder as untrusted.
     pub fn missing(&self, assessment: &TrustAssessment) -> Result<Vec<TrustItem>, TrustError> {
         if assessment.is_empty() {
             return Ok(Vec::new());
@@ -477,8 +482,8 @@ impl TrustStore {
         Ok(assessment.items.iter().filter(|item| !is_known(item)).cloned().collect())
     }
 
-    /// Whether the person agreed to all that the folder would grant or run, as it is now. A folder that would do
-    /// nothing of the kind needs no trust, so its harmless settings count.
+    /// Returns whether the user trusts everything that the folder would grant or run, in its current state. A
+    /// folder that would do neither needs no trust, so its harmless settings apply.
     ///
     /// # Errors
     /// As [`TrustStore::missing`].
@@ -486,7 +491,7 @@ impl TrustStore {
         Ok(self.missing(assessment)?.is_empty())
     }
 
-    /// Remembers that the person agreed to what was assessed.
+    /// Records that the user trusts the assessed items.
     pub fn trust(&self, assessment: &TrustAssessment) -> Result<(), TrustError> {
         let mut folders = self.read()?;
         let items = assessment.items.iter().map(|item| (item.path.clone(), item.hash.clone())).collect();

@@ -2,13 +2,13 @@
 
 use jiff::tz::TimeZone;
 
-/// Where the machine's zone is, on every Unix.
+/// The file of the machine's time zone, on every Unix.
 const LOCALTIME: &str = "/etc/localtime";
 
-/// The zone that times are shown in: that of `TZ` when it `is_told`, else the machine's.
+/// Returns the time zone for displayed times: that of `TZ` if it `is_told`, else the machine's.
 ///
-/// jiff's own way to it looks through the whole database of zones first, to learn this one's name: at each start, some
-/// 40 folders that nobody needs.
+/// jiff's own lookup first scans the whole zone database to find this zone's name: at each start, some 40
+/// folders that nothing needs.
 pub fn local_zone(is_told: bool) -> TimeZone {
     let own = (!is_told).then(|| std::fs::read(LOCALTIME).ok()).flatten();
     own.and_then(|data| TimeZone::tzif("Local", &data).ok()).unwrap_or_else(TimeZone::system)

@@ -6,7 +6,7 @@
 #[cfg(feature = "failpoints")]
 pub use armed::{arm, failpoint};
 
-/// A place where a test build may be told to die. This build does not.
+/// Marks a place where a test build may be made to die. This build does nothing.
 #[cfg(not(feature = "failpoints"))]
 #[inline]
 pub fn failpoint(_name: &str) {}
@@ -26,8 +26,8 @@ mod armed {
 
     static ARMED: OnceLock<Armed> = OnceLock::new();
 
-    /// Arms one place: `name` for the first time it is reached, `name:3` for the third; `stop:name` stops there until
-    /// somebody lets it go on. Only the first call counts.
+    /// Arms one place: `name` for the first time the place is reached, `name:3` for the third; `stop:name`
+    /// stops the process there until it is continued. Only the first call counts.
     pub fn arm(place: String) {
         let (place, signal) = match place.strip_prefix("stop:") {
             Some(place) => (place.to_owned(), Signal::STOP),

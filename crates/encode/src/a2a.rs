@@ -61,7 +61,7 @@ impl A2aTaskState {
     }
 }
 
-/// Who sends a message.
+/// The sender of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the wire format names them")]
 pub enum A2aRole {
@@ -84,7 +84,7 @@ pub struct A2aPart {
     /// Bytes as base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw: Option<String>,
-    /// Where bytes are.
+    /// The location of the bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Structured data.
@@ -93,7 +93,7 @@ pub struct A2aPart {
     /// Name of a file.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub filename: String,
-    /// What the bytes are.
+    /// The media type of the bytes.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub media_type: String,
 }
@@ -117,7 +117,7 @@ pub struct A2aMessage {
     /// The task.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub task_id: String,
-    /// Who sends it.
+    /// The sender.
     pub role: A2aRole,
     /// The pieces.
     pub parts: Vec<A2aPart>,
@@ -126,13 +126,13 @@ pub struct A2aMessage {
     pub metadata: Option<Value>,
 }
 
-/// Where a task stands.
+/// The status of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct A2aTaskStatus {
     /// The state.
     pub state: A2aTaskState,
-    /// What the agent says about it.
+    /// The agent's message about the status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<A2aMessage>,
     /// Since when, RFC 3339.
@@ -158,7 +158,7 @@ pub struct A2aTask {
     pub id: String,
     /// The thread.
     pub context_id: String,
-    /// Where it stands.
+    /// The current status.
     pub status: A2aTaskStatus,
     /// Its results.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -190,9 +190,9 @@ pub struct A2aArtifactUpdate {
     pub context_id: String,
     /// The piece.
     pub artifact: A2aArtifact,
-    /// Whether it follows the pieces before it.
+    /// Whether this piece is appended to the previous ones.
     pub append: bool,
-    /// Whether it is the last one.
+    /// Whether this is the last piece.
     pub last_chunk: bool,
 }
 
@@ -255,7 +255,7 @@ pub fn task(
     A2aTask { id: names.task, context_id: names.context, status, artifacts, history }
 }
 
-/// What a task and its context are called.
+/// The ids of a task and its context.
 #[derive(Clone, Debug)]
 struct TaskNames {
     task: String,
@@ -299,7 +299,7 @@ impl TaskNames {
     }
 }
 
-/// The questions: each as text for people, and as data for programs.
+/// Returns the pending questions, each as text for users and as data for programs.
 fn asked(tickets: &[&SuspendTicket]) -> Vec<A2aPart> {
     let waiting = tickets.iter().filter(|ticket| !ticket.is_served());
     let part = |ticket: &&SuspendTicket| {
@@ -321,14 +321,14 @@ fn asked(tickets: &[&SuspendTicket]) -> Vec<A2aPart> {
 
 /// Encodes the events of a run as the stream of its task: first the task, then updates.
 ///
-/// Before a `RunFinish` that says the run waits, pass the pending questions to [`expect`](Self::expect), because some may
-/// have been asked before this stream began.
+/// Before a `RunFinish` that reports a waiting run, pass the pending questions to [`expect`](Self::expect),
+/// because some may have been asked before this stream started.
 #[derive(Clone, Debug)]
 pub struct A2aEncoder {
     names: TaskNames,
     is_started: bool,
     is_finished: bool,
-    /// Id of the answer that is said, and whether a piece of it was sent.
+    /// The id of the answer being streamed, and whether a piece of it was sent.
     answer: Option<(String, bool)>,
     answers: u64,
     tickets: Vec<SuspendTicket>,
@@ -347,7 +347,7 @@ impl A2aEncoder {
         }
     }
 
-    /// Begins the stream with a task that is known already, such as one that a client subscribes to.
+    /// Starts the stream with a task that already exists, such as one that a client subscribes to.
     pub fn begin(&mut self, task: A2aTask) -> Vec<A2aResponse> {
         self.is_started = true;
         self.is_finished = task.status.state.is_terminal();

@@ -131,7 +131,7 @@ pub enum AgUiEvent {
     },
 }
 
-/// How a run ended that did not fail.
+/// The outcome of a run that did not fail.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase", rename_all_fields = "camelCase")]
 pub enum AgUiOutcome {
@@ -264,10 +264,10 @@ enum ArgsStage {
 
 /// Encodes the events of a run as AG-UI events.
 ///
-/// Send every event through [`encode`](Self::encode). Before a `RunFinish` that says the run waits, pass the pending
-/// questions of the thread to [`expect`](Self::expect), because some may have been asked before this stream began. The
-/// stream is over when [`is_finished`](Self::is_finished) says so; one that has to end earlier is closed with
-/// [`fail`](Self::fail).
+/// Send every event through [`encode`](Self::encode). Before a `RunFinish` that reports a waiting run, pass
+/// the pending questions of the thread to [`expect`](Self::expect), because some may have been asked before
+/// this stream started. The stream ends when [`is_finished`](Self::is_finished) returns true; close one that
+/// has to end earlier with [`fail`](Self::fail).
 #[derive(Clone, Debug)]
 pub struct AgUiEncoder {
     thread_id: String,
@@ -614,7 +614,7 @@ impl AgUiEncoder {
             let value = json!({"messageId": message, "activityType": kind, "content": content});
             return custom("activity_snapshot", value);
         }
-        // What does not replace the one before it stands beside it. An id is that of one message only.
+        // A snapshot that does not replace the previous one is a message of its own, and ids must be unique.
         let mut message_id = format!("{message}:{kind}");
         if replace == Some(false) {
             self.ids += 1;
@@ -642,7 +642,7 @@ fn result_of(call: &str, content: String) -> AgUiEvent {
     }
 }
 
-/// Whether a client takes the operations: it drops the whole stream at one that it does not.
+/// Returns whether a client accepts the operations: a single invalid one makes it drop the whole stream.
 fn is_json_patch(operations: &[Value]) -> bool {
     let is_pointer = |operation: &Value, name: &str| {
         operation.get(name).and_then(Value::as_str).is_some_and(|path| {

@@ -110,7 +110,7 @@ pub struct UiData {
     pub id: Option<String>,
     /// The data.
     pub data: Value,
-    /// Whether only listeners receive it, and the message does not keep it.
+    /// Whether the part is only sent to listeners and not kept in the message.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub transient: bool,
 }
@@ -152,8 +152,8 @@ enum CallStage {
 
 /// Encodes the events of a run as one UI message stream.
 ///
-/// Send every event through [`encode`](Self::encode). The stream is over when [`is_finished`](Self::is_finished) says so;
-/// one that has to end earlier is closed with [`fail`](Self::fail).
+/// Send every event through [`encode`](Self::encode). The stream ends when [`is_finished`](Self::is_finished)
+/// returns true; close one that has to end earlier with [`fail`](Self::fail).
 #[derive(Clone, Debug, Default)]
 pub struct AiSdkEncoder {
     message_id: Option<String>,
@@ -184,7 +184,7 @@ impl AiSdkEncoder {
         }
     }
 
-    /// An encoder for a stream that begins with replayed events, which have no `RunStart`.
+    /// Creates an encoder for a stream that starts with replayed events, which have no `RunStart`.
     pub fn replaying(run_id: impl Into<String>) -> Self {
         Self { message_id: Some(run_id.into()), ..Self::default() }
     }
@@ -259,7 +259,7 @@ impl AiSdkEncoder {
                 out.push(transient("messages-snapshot", json!(messages)));
             }
             AgentEvent::ActivitySnapshot { message_id, activity_type, content, replace } => {
-                // What does not replace the one before it stands beside it.
+                // A snapshot that does not replace the previous one is a part of its own.
                 let mut id = format!("{message_id}:{activity_type}");
                 if *replace == Some(false) {
                     self.parts += 1;

@@ -13,9 +13,9 @@ pub struct ClientAnswer {
     pub suspension_id: SuspensionId,
     /// Approve or deny.
     pub action: ResumeDecisionAction,
-    /// The payload; `null` when there is none.
+    /// The payload; `null` if there is none.
     pub result: Value,
-    /// What the user wrote beside it.
+    /// The user's comment on the decision.
     pub reason: Option<String>,
     /// The arguments to run with instead, when the user edited them.
     pub arguments: Option<Value>,
@@ -65,7 +65,7 @@ impl ClientAnswer {
 pub struct ClientRequestError {
     /// Member of the request that is wrong.
     pub field: &'static str,
-    /// What is wrong, and what to do.
+    /// A description of the problem and its remedy.
     pub message: String,
 }
 

@@ -1,8 +1,8 @@
-//! What a headless run does about its questions: leave them, decline them, or wait until somebody answers.
+//! The ways a headless run handles its questions: leave them, deny them, or wait for an answer.
 //!
-//! Waiting is an open socket and nothing else: the store tells of what others commit, and a timer ends it when a time
-//! was given. What is true always stands in the store, so a question that was answered, expired or closed by anybody
-//! moves the run on, and a run that another process went on with is followed to its end.
+//! Waiting needs only an open socket: the store reports the commits of other processes, and a timer ends the
+//! wait if a limit was given. The store always has the truth, so a question that was answered, expired or
+//! closed by anyone lets the run continue, and a run that another process resumed is followed to its end.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,18 +29,18 @@ use aye_runtime::{
     stop_reason_of,
 };
 
-/// What happens to questions.
+/// The handling of questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskPolicy {
     /// The run ends for now; the questions stay in the store.
     Suspend,
-    /// Each is declined at once, and the run goes on.
+    /// Each question is denied at once, and the run continues.
     Deny,
-    /// The process stays until somebody answers, or until this time is over: then they end as expired.
+    /// The process waits for an answer, up to this long if a limit is given; then the questions expire.
     Wait(Option<Duration>),
 }
 
-/// Where the work stands when it is broken off.
+/// The result of the waiting run, for the case that the process is interrupted.
 #[derive(Debug, Default)]
 pub(super) struct WaitingRun(Mutex<Option<AgentRunResult>>);
 
@@ -55,12 +55,12 @@ impl WaitingRun {
     }
 }
 
-/// What came of a job, and what became of its questions on the way.
+/// The result of a job, including the outcomes of its questions.
 pub(super) struct SessionResult {
     pub(super) result: AgentRunResult,
-    /// Declined because nobody can be asked.
+    /// Questions denied because no user is available.
     pub(super) denied: Vec<SuspensionId>,
-    /// The answer as the JSON that was wanted, or what is wrong with it; `None` when none was wanted or there is no
+    /// The answer as the requested JSON, or the errors in it; `None` if no JSON was requested or there is no
     /// answer.
     pub(super) output: Option<Result<Value, Vec<String>>>,
 }
@@ -72,7 +72,7 @@ pub(super) struct HeadlessSession<'a> {
     pub(super) clock: &'a Arc<dyn Clock>,
     pub(super) standing: &'a WaitingRun,
     pub(super) thread: ThreadId,
-    /// The questions that were told, each with the moment at which this process gives up on it.
+    /// The announced questions, each with the moment at which this process gives up on it.
     pub(super) told: BTreeMap<SuspensionId, Option<Instant>>,
 }
 
@@ -145,13 +145,13 @@ impl HeadlessSession<'_> {
         for id in questions {
             let resume = Answer::no(None).resume(self.clock.now_ms());
             let actor = Actor { channel: CHANNEL_POLICY.to_owned(), ..self.options.actor.clone() };
-            // Whoever was faster is right: what the row says is carried out.
+            // The first decision wins: the stored one is carried out.
             self.runtime.decide(id, resume, actor).await.map_err(|e| RuntimeError::Store(e.to_string()))?;
         }
         Ok(())
     }
 
-    /// Waits until one of the questions is not open any more, whoever did it.
+    /// Waits until one of the questions is no longer pending, whoever closed it.
     async fn wait(&mut self, result: &AgentRunResult, limit: Option<Duration>) -> Result<(), RuntimeError> {
         self.announce(result, limit);
         let moments = result.waiting.iter().filter_map(|question| {
@@ -207,7 +207,7 @@ impl HeadlessSession<'_> {
         }
     }
 
-    /// Goes on with the run, or follows it to its end when another process does.
+    /// Resumes the run, or follows it to its end if another process resumes it.
     async fn go_on(&mut self, before: &AgentRunResult) -> Result<AgentRunResult, RuntimeError> {
         let events = self.printer.events();
         let follower = HeadlessFollower { standing: self.standing, before, is_told: AtomicBool::new(false) };
@@ -215,7 +215,7 @@ impl HeadlessSession<'_> {
         match self.runtime.carry_on(&self.thread, &before.run_id, sink, unknown, &follower).await? {
             CarriedOn::Elsewhere(run) => self.ended_elsewhere(before, &run).await,
             CarriedOn::Here(result) => {
-                // Others went on with it, and left new questions.
+                // Other processes resumed the run and left new questions.
                 let is_new = result.waiting.iter().any(|question| !self.told.contains_key(&question.id));
                 if is_new && self.printer.events() == events {
                     self.tell_again(&result).await?;
@@ -225,7 +225,7 @@ impl HeadlessSession<'_> {
         }
     }
 
-    /// What came of a run that another process drove to its end.
+    /// Returns the result of a run that another process drove to its end.
     async fn ended_elsewhere(
         &self,
         before: &AgentRunResult,
@@ -268,8 +268,8 @@ impl HeadlessSession<'_> {
         Ok(result)
     }
 
-    /// What a run came to that was over before this process could go on with it. Scripts that answer and resume cannot
-    /// know whether another process was faster.
+    /// Returns the result of a run that was done before this process could resume it. Scripts that answer and
+    /// resume cannot know whether another process was faster.
     pub(super) async fn over_already(
         &self,
         thread: &ThreadId,
@@ -283,7 +283,7 @@ impl HeadlessSession<'_> {
     }
 }
 
-/// Keeps what a signal leaves behind, and says once that another process drives the run.
+/// Records the result to return after a signal, and reports once that another process drives the run.
 struct HeadlessFollower<'a> {
     standing: &'a WaitingRun,
     before: &'a AgentRunResult,
@@ -322,7 +322,7 @@ fn finished(result: &AgentRunResult) -> AgentEvent {
     }
 }
 
-/// Says what became of a question that this process waited for.
+/// Reports the outcome of a question that this process waited for.
 fn tell_answer(question: &SuspensionRecord) {
     let id = visible_line(question.id.as_str());
     match (question.status, &question.decision, &question.decided_by) {

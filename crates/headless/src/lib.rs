@@ -70,41 +70,41 @@ pub enum OutputFormat {
     StreamJson,
 }
 
-/// What is to be done.
+/// The work of a headless session.
 #[derive(Debug)]
 pub enum Job {
     /// Say something.
     Run(RunRequest),
-    /// Go on with what waits or was left, and begin what is queued behind it.
+    /// Resume what is waiting or was interrupted, then start the messages queued after it.
     Resume(ThreadId),
-    /// Go on after an answer was stored; a run that another process drives is left to it.
+    /// Resume after an answer was stored; a run that another process drives is left to that process.
     Answered(ThreadId),
-    /// Say something without closing questions: when some are open it is queued behind them.
+    /// Send a message without closing questions: while some are pending, the message is queued after them.
     Behind(RunRequest),
 }
 
-/// How.
+/// The options of a headless session.
 #[derive(Clone)]
 pub struct Options {
     /// Form of stdout.
     pub format: OutputFormat,
-    /// What happens to calls that may have run.
+    /// The policy for calls that may have run.
     pub unknown: UnknownPolicy,
-    /// What happens to questions.
+    /// The policy for questions.
     pub on_ask: AskPolicy,
     /// Whether the store outlives the process.
     pub is_kept: bool,
-    /// Who declines under [`AskPolicy::Deny`]; the channel becomes `policy`.
+    /// The actor of automatic denials; its channel becomes `policy`.
     pub actor: Actor,
-    /// Where answers are typed; without it they come from other terminals.
+    /// The terminal in which answers are typed; without it, they come from other terminals.
     pub typed: Option<Arc<TypedAnswers>>,
-    /// Whether stdout is a terminal, so that foreign control characters are made visible in text too.
+    /// Whether stdout is a terminal, so that foreign control characters are also made visible in text.
     pub clean: bool,
-    /// What the answer must match.
+    /// The schema that the answer must match.
     pub schema: Option<Arc<AnswerSchema>>,
 }
 
-/// How long the process stays for a summary that is being written when its answer is out.
+/// The time that the process waits for an unfinished summary after printing its answer.
 const LAST_SUMMARY: Duration = Duration::from_mins(1);
 
 /// Writes events as they come: lines of JSON to stdout, or progress to stderr.
@@ -117,7 +117,7 @@ struct Printer {
 }
 
 impl Printer {
-    /// How many events came so far.
+    /// Returns the number of events so far.
     fn events(&self) -> u64 {
         self.seq.load(Ordering::Relaxed)
     }
@@ -141,7 +141,7 @@ impl Printer {
         jiff::Timestamp::from_millisecond(at).map(|t| t.to_string()).unwrap_or_default()
     }
 
-    /// Writes to stdout. After the first failure nothing more is written; a reader that went away is no failure.
+    /// Writes to stdout. After the first failure nothing more is written; a closed reader is not a failure.
     #[expect(clippy::disallowed_methods, reason = "this front end prints")]
     fn put(&self, text: &str) {
         if self.broken.load(Ordering::Relaxed) {
@@ -321,7 +321,7 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
     signal.unwrap_or(code)
 }
 
-/// Ends what this process runs in the background of a conversation, and says so.
+/// Stops this process's background commands of a conversation, and reports them.
 pub async fn end_commands(runtime: &AgentRuntime, thread: &ThreadId) {
     match runtime.end_commands(thread).await {
         Ok(ended) => {
@@ -334,7 +334,7 @@ pub async fn end_commands(runtime: &AgentRuntime, thread: &ThreadId) {
     }
 }
 
-/// Who goes on, or went on, with a run that somebody else was faster to take up.
+/// Returns a note on who resumes or finished a run that another process took up first.
 fn left_to_others(error: &RuntimeError) -> Option<String> {
     match error {
         RuntimeError::ThreadAlreadyRunning { pid, .. } => Some(format!("process {pid} resumes it")),
@@ -433,7 +433,7 @@ fn finish(printer: &Printer, attended: &SessionResult, options: &Options, signal
         note(&format!("stopped: {}", visible(reason.detail.as_deref().unwrap_or(&reason.code))));
     } else if let TerminationReason::Blocked(reason) = &result.termination {
         if options.format == OutputFormat::Text && !result.response.trim().is_empty() {
-            // What was said before it ended is not an answer, but it may say why.
+            // Text produced before the run ended is not an answer, but may explain the end.
             note(&visible(result.response.trim_end()));
         }
         note(&format!("blocked: {}", visible(reason)));
@@ -471,7 +471,8 @@ fn break_off(
     code
 }
 
-/// The answer of a run as text. What was said before one broke off or waits is not its answer.
+/// Prints the answer of a run as text. Text produced before a run was interrupted or started to wait is not
+/// its answer.
 fn answer(printer: &Printer, result: &AgentRunResult, options: &Options) {
     let is_answer = matches!(exit_code(result).0, exit::DONE | exit::LIMIT | exit::EXPIRED);
     let text = result.response.trim_end();

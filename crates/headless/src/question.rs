@@ -1,4 +1,4 @@
-//! A question that waits, as the person at this process reads it: what it is about, and how to answer it from anywhere.
+//! A pending question as shown to the user of this process: its subject, and how to answer it from anywhere.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use aye_core::contract::question::Question;
 use aye_core::contract::record::SuspensionRecord;
 use aye_core::contract::schema::{answer_command, example, form};
 
-/// What is said of a question.
+/// The data shown for a question.
 pub(super) struct QuestionView<'a> {
     record: &'a SuspensionRecord,
     tool: Cow<'a, str>,
@@ -45,7 +45,7 @@ impl<'a> QuestionView<'a> {
         [yes, format!("aye deny {id} --reason TEXT")]
     }
 
-    /// What is asked and why.
+    /// Returns the subject of the question and the reason for it.
     pub(super) fn about(&self) -> String {
         let mut text = format!(
             "waiting for a decision: {}\n  {} {}",

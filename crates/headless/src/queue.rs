@@ -1,4 +1,5 @@
-//! Messages that wait behind what a conversation does: put there with `--keep-waiting`, begun behind a run that ended.
+//! Messages queued after a conversation's current work: added with `--keep-waiting`, started after a run has
+//! ended.
 
 use serde_json::json;
 
@@ -11,16 +12,17 @@ use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::record::{QueuedMessage, SuspensionRecord};
 use aye_runtime::{AgentRuntime, RunRequest, RuntimeError};
 
-/// A message that could not begin yet.
+/// A message that could not start yet.
 pub(super) struct DeferredMessage {
     message: QueuedMessage,
     /// The questions it waits for.
     waiting: Vec<SuspensionRecord>,
-    /// The process that is awake on the conversation.
+    /// The process that is active on the conversation.
     driver: Option<u32>,
 }
 
-/// Queues what is to be said. `None`: nothing is in its way, and it begins when the conversation is gone on with.
+/// Queues the message of a request. Returns `None` if nothing blocks the message: it starts when the
+/// conversation is resumed.
 pub(super) async fn put_behind(
     runtime: &AgentRuntime,
     request: RunRequest,
@@ -32,7 +34,7 @@ pub(super) async fn put_behind(
     Ok((!waiting.is_empty() || driver.is_some()).then_some(DeferredMessage { message, waiting, driver }))
 }
 
-/// Says that a message is queued, and behind what.
+/// Reports that a message is queued, and after what.
 pub(super) fn tell(printer: &Printer, behind: &DeferredMessage) -> u8 {
     let thread = &behind.message.thread_id;
     let reason = match (behind.waiting.len(), behind.driver) {
@@ -59,8 +61,8 @@ pub(super) fn tell(printer: &Printer, behind: &DeferredMessage) -> u8 {
     exit::WAITING
 }
 
-/// Does the job, and behind one that went well, or when there was nothing to go on with, begins what is queued, one
-/// message after the other. Each result that is not the last is told by `between`.
+/// Does the job. If it succeeded, or there was nothing to resume, starts the queued messages one after the
+/// other. Each result except the last is passed to `between`.
 pub(super) async fn attend<'a>(
     runtime: &AgentRuntime,
     thread: &ThreadId,
@@ -80,7 +82,7 @@ pub(super) async fn attend<'a>(
         if !goes_on {
             return last;
         }
-        // What works in the background says so by a message when it is done.
+        // Background tasks send a message when they are done.
         runtime.mind_tasks(thread).await?;
         runtime.finish_tasks(thread).await;
         let Some(next) = runtime.next_wanted(thread).await? else {
@@ -93,16 +95,16 @@ pub(super) async fn attend<'a>(
             return last;
         };
         match desk().attend(Job::Run(RunRequest::queued(next))).await {
-            // Somebody else began it, or it was taken back.
+            // Another process started it, or it was withdrawn.
             Err(RuntimeError::NotQueued { .. }) => {}
-            // Another process is awake now, or a question waits: it is their matter when the rest begins.
+            // Another process is active now, or a question is pending; they decide when the rest starts.
             Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NotFree { .. }) if last.is_ok() => {
                 return last;
             }
             Ok(mut done) => {
                 if let Ok(before) = last {
                     between(&before);
-                    // What became of questions counts for the whole job.
+                    // The outcomes of questions count for the whole job.
                     done.denied.splice(0..0, before.denied);
                     done.result.expired.splice(0..0, before.result.expired);
                 }

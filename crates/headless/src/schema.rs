@@ -10,14 +10,14 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::message::{Message, Visibility};
 use aye_runtime::{RunRequest, RuntimeError};
 
-/// How often the model may repair an answer.
+/// The number of attempts the model has to repair an answer.
 const REPAIRS: usize = 2;
 /// Maximum errors that are reported of one answer.
 const MAX_ERRORS: usize = 20;
 /// Maximum characters of one of them: each may quote a part of the answer.
 const MAX_ERROR: usize = 300;
 
-/// What an answer must match.
+/// The schema that an answer must match.
 #[derive(Debug)]
 pub struct AnswerSchema {
     validator: jsonschema::Validator,
@@ -62,7 +62,7 @@ impl AnswerSchema {
         Ok(Self { validator, text: schema.to_string() })
     }
 
-    /// What the model reads beside the task.
+    /// Returns the instruction that the model reads along with the task.
     pub fn instruction(&self) -> Message {
         let text = format!(
             "The final answer to this task must be one JSON value that matches the JSON Schema below, and \
@@ -132,7 +132,7 @@ impl AnswerSchema {
             ));
             let request = RunRequest::new(thread.clone(), vec![self.repair(&errors)]);
             let mut next = Box::pin(desk().attend(Job::Run(request))).await?;
-            // What the whole job took, and what became of its questions.
+            // Usage, steps and the outcomes of questions cover the whole job.
             next.result.usage.add(&done.result.usage);
             next.result.steps += done.result.steps;
             next.result.expired.splice(0..0, done.result.expired);

@@ -1,5 +1,5 @@
-//! What ends a job early: signals, and a reader of stdout that goes away. The first one cancels the run and lets it write
-//! down where it stands, a second one ends the program at once.
+//! Reasons to end a job early: signals, and a closed reader of stdout. The first one cancels the run and lets
+//! it save its state, a second one ends the program at once.
 
 use std::future::Future;
 use std::os::fd::AsFd as _;
@@ -63,7 +63,7 @@ async fn next(signals: &mut [(Signal, u8)]) -> u8 {
 pub(super) async fn reader_gone() {
     let Some(stdout) = watched_stdout() else { return std::future::pending().await };
     loop {
-        // Any space that becomes free wakes it, which is as often as somebody reads.
+        // Any freed space wakes this task, which is as often as the reader reads.
         let Ok(mut ready) = stdout.ready(Interest::WRITABLE).await else {
             return std::future::pending().await;
         };

@@ -1,6 +1,6 @@
-//! Answers typed in the terminal of a headless run: only this process can see the questions of a conversation in
-//! memory. Nothing is read from the terminal before there is a question, so that what a user types for the shell
-//! stays there and a background job is not stopped by the kernel.
+//! Answers typed in the terminal of a headless run: only this process can see the questions of an in-memory
+//! conversation. Nothing is read from the terminal before there is a question, so that text typed for the
+//! shell stays there and the kernel does not stop a background job.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -53,14 +53,14 @@ impl TypedAnswers {
             Some(schema) => format!("answer, {} (Ctrl-D denies): ", visible_line(&form(schema))),
         };
         let mut lines = self.lines.lock().await;
-        // What was typed before the question was shown answers nothing.
+        // Text typed before the question was shown is not an answer to it.
         let _ = tcflush(&self.terminal, QueueSelector::IFlush);
         let lines = lines.get_or_insert_with(|| self.lines());
         while lines.try_recv().is_ok() {}
         let mut text = format!("{}\n{}{prompt}", QuestionView::of(question).about(), whole(question));
         let (action, result) = loop {
             let _ = (&self.terminal).write_all(text.as_bytes());
-            // After Ctrl-D nobody types any more.
+            // No more input follows Ctrl-D.
             let Some(line) = lines.recv().await else { break (ResumeDecisionAction::Cancel, Value::Null) };
             match answer(&line, schema) {
                 Some(answer) => break answer,
@@ -81,7 +81,7 @@ fn whole(question: &SuspensionRecord) -> String {
     visible(&call).lines().map(|line| format!("    {line}\n")).collect::<Vec<_>>().concat()
 }
 
-/// What a line says; `None` when that is nothing.
+/// Parses a line into an answer; `None` if the line is not one.
 fn answer(line: &str, schema: Option<&Value>) -> Option<(ResumeDecisionAction, Value)> {
     let line = line.trim();
     let Some(schema) = schema else {
@@ -97,7 +97,7 @@ fn answer(line: &str, schema: Option<&Value>) -> Option<(ResumeDecisionAction, V
     let required = schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let result = match (serde_json::from_str(line), required) {
         (Ok(value @ Value::Object(_)), _) => value,
-        // One text is asked for: it needs no braces.
+        // The question asks for a single string, which needs no braces.
         (_, [Value::String(name)]) => json!({name: line}),
         (Ok(value), _) => value,
         (Err(_), _) => json!(line),

@@ -20,7 +20,7 @@ use aye_core::contract::message::{Message, Role};
 /// More is not kept for the next request: then it is nearly all pictures.
 const KEPT: usize = 4 << 20;
 
-/// What the server behind an address is known to want or to refuse.
+/// The known requirements and restrictions of the server at a URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Habits {
     /// OpenAI itself.
@@ -47,7 +47,7 @@ impl Habits {
     }
 }
 
-/// What stands before the messages: what does not change comes first, for the cache of the provider.
+/// The part of the body before the messages: stable fields come first, for the provider's cache.
 #[derive(Serialize)]
 struct Head<'a> {
     model: &'a str,
@@ -57,7 +57,7 @@ struct Head<'a> {
     tools: Vec<Offer<'a>>,
 }
 
-/// What stands behind the messages.
+/// The part of the body after the messages.
 #[derive(Serialize)]
 struct Tail {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,14 +151,14 @@ struct Called<'a> {
     arguments: String,
 }
 
-/// The messages of a request as they were sent. The next request of the conversation begins with them, and encoding
-/// them again would cost more with each turn.
+/// The messages of a request as they were sent. The conversation's next request starts with the same
+/// messages, and encoding them again would cost more with each turn.
 #[derive(Debug)]
 struct Encoded {
     habits: Habits,
     /// The tools that were offered: calls of others have other names.
     tools: Vec<String>,
-    /// What was encoded.
+    /// The messages that were encoded.
     messages: Vec<Arc<Message>>,
     shaper: Shaper,
     /// The first message that was sent.
@@ -174,7 +174,7 @@ impl Encoded {
         Self { habits, tools, messages, shaper, first: None, items: Vec::new() }
     }
 
-    /// Whether a request begins with exactly this.
+    /// Returns whether a request starts with exactly these messages.
     fn begins(&self, habits: Habits, request: &InferenceRequest) -> bool {
         let reads_same = |(known, said): (&Arc<Message>, &Arc<Message>)| {
             Arc::ptr_eq(known, said)
@@ -189,7 +189,7 @@ impl Encoded {
             && self.messages.iter().zip(&request.messages).all(reads_same)
     }
 
-    /// Adds as much of a request as all later ones begin with.
+    /// Adds the part of a request with which all later requests start.
     fn extend(&mut self, request: &InferenceRequest) -> serde_json::Result<()> {
         let new = &request.messages[self.messages.len()..];
         let new = &new[..joint(new)];
@@ -201,7 +201,7 @@ impl Encoded {
     }
 }
 
-/// Builds request bodies, and remembers what the last one began with.
+/// Builds request bodies, and remembers the start of the last one.
 #[derive(Debug, Default)]
 pub(super) struct ChatBodies(Mutex<Option<Encoded>>);
 
@@ -277,7 +277,7 @@ fn tail(request: &InferenceRequest, habits: Habits, key: impl FnOnce() -> String
             Some(ReasoningEffort::Medium) => Some("medium"),
             Some(ReasoningEffort::High) => Some("high"),
             Some(ReasoningEffort::Max) => Some("xhigh"),
-            // There is no field for it here.
+            // There is no field for a budget here.
             Some(ReasoningEffort::Budget(_)) | None => None,
         },
         prompt_cache_key: (request.enable_prompt_cache && habits.openai).then(key),
@@ -322,7 +322,7 @@ fn said(messages: &[Arc<Message>], habits: Habits) -> Vec<Said<'_>> {
     out
 }
 
-/// Results hold text only; their pictures come in a message of the user behind them.
+/// Adds the pictures of tool results as a user message after them, since results can only contain text.
 fn show<'a>(pictures: &mut Vec<Part<'a>>, out: &mut Vec<Said<'a>>) {
     if pictures.is_empty() {
         return;

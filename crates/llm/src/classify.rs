@@ -1,7 +1,7 @@
-//! What went wrong, as one sentence of one kind.
+//! Classifies errors: each becomes one sentence of one kind.
 //!
-//! The kind decides what happens next (wait, repeat, compact, give up), the sentence is what the person reads: who
-//! said it, and what. No key is ever in it.
+//! The kind decides what happens next (wait, retry, compact, give up); the sentence is shown to the user: who
+//! reported the error, and what it was. It never contains a key.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub const HAS_NO_MODEL: &str = " has no model ";
 /// The longest piece of a foreign text in one of our sentences, in characters.
 const MAX_SHOWN: usize = 600;
 
-/// Who was asked.
+/// The model and the server that a request goes to.
 #[derive(Clone, Debug)]
 pub(super) struct ModelEndpoint {
     pub(super) provider: String,
@@ -165,7 +165,7 @@ impl ModelEndpoint {
     /// A piece of the answer that cannot be read.
     pub(super) fn bad_frame(&self, frame: &str, error: &serde_json::Error) -> InferenceExecutionError {
         if error.is_eof() {
-            // Half a piece is what a cut leaves behind.
+            // An incomplete chunk means that the connection was cut.
             return self.cut();
         }
         InferenceExecutionError::Provider(format!(
@@ -216,7 +216,7 @@ impl ModelEndpoint {
         ))
     }
 
-    /// What the HTTP client says.
+    /// Converts an error of the HTTP client.
     pub(super) fn transport(&self, error: &reqwest::Error) -> InferenceExecutionError {
         let mut causes = Vec::new();
         let mut cause: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(error);
@@ -256,7 +256,7 @@ impl ModelEndpoint {
         InferenceExecutionError::Network(format!("the connection to {} broke: {why}", self.provider))
     }
 
-    /// What genai says. The status of a streaming request hides in a box inside its error.
+    /// Converts an error of genai. The status of a streaming request is hidden in a box inside genai's error.
     pub(super) fn genai(&self, error: genai::Error, limits: (Duration, Duration)) -> InferenceExecutionError {
         use genai::Error;
         match error {
@@ -360,7 +360,7 @@ pub(super) fn looks_like_html(body: &str) -> bool {
     start.starts_with("<!doctype html") || start.starts_with("<html")
 }
 
-/// Hides what looks like a key of any provider, whole or partly masked.
+/// Hides anything that looks like a key of any provider, whole or partly masked.
 fn hide_keys(text: &str) -> String {
     text.split(' ')
         .map(|word| {
@@ -375,7 +375,7 @@ fn hide_keys(text: &str) -> String {
         .join(" ")
 }
 
-/// How long the provider wants to be left alone. A value that makes no sense is as none.
+/// Returns how long the provider asks to wait. An invalid value counts as none.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     if let Some(millis) = headers.get("retry-after-ms").and_then(|value| value.to_str().ok())
         && let Some(wait) = seconds(millis)

@@ -1,6 +1,6 @@
-//! Our request in the words of each provider.
+//! Converts our request to the format of each provider.
 //!
-//! [`prepare`] does what all of them need; what only one needs stands in the function of its wire form.
+//! [`prepare`] does what all of them need; what only one needs is done in the function of its wire format.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ use aye_core::contract::tool::ToolDescriptor;
 pub struct PreparedMessages {
     /// System texts, in order.
     pub system: Vec<String>,
-    /// User, assistant and tool messages: it begins with a user, never has two users in a row, does not end with an
-    /// assistant, and each call has its result right behind it.
+    /// User, assistant and tool messages: the list starts with a user message, never has two user messages in
+    /// a row, does not end with an assistant message, and each call has its result directly after it.
     pub messages: Vec<Arc<Message>>,
 }
 
@@ -49,12 +49,12 @@ pub(super) fn system_texts(request: &InferenceRequest) -> Vec<String> {
     request.system.iter().filter_map(ContentBlock::as_text).map(str::to_owned).collect()
 }
 
-/// What is known of a conversation that is brought into shape piece by piece.
+/// The state of a conversation that is shaped piece by piece.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shaper {
     /// System texts at its start, in order.
     pub(super) system: Vec<String>,
-    /// Who spoke last.
+    /// The role of the last message.
     last: Option<Role>,
 }
 
@@ -120,15 +120,16 @@ impl Shaper {
         messages
     }
 
-    /// What a conversation has to end with when it does not end with a user or a result.
+    /// Returns the message with which a conversation has to end if it does not end with a user message or a
+    /// result.
     pub(super) fn end(&self) -> Option<Arc<Message>> {
         let is_open = self.last.is_none_or(|last| last == Role::Assistant);
         is_open.then(|| Arc::new(Message::user("Continue.")))
     }
 }
 
-/// The last place where a conversation can be shaped in two pieces that are what the whole would be: behind an answer or
-/// a result, where no call waits for one.
+/// Returns the last position at which a conversation can be shaped in two pieces with the same result as
+/// shaping the whole: after an answer or a result, where no call is without its result.
 pub(super) fn joint(messages: &[Arc<Message>]) -> usize {
     let ordered = &messages[..repair::ordered(messages)];
     let ends = |message: &Arc<Message>| match message.role {
@@ -139,7 +140,7 @@ pub(super) fn joint(messages: &[Arc<Message>]) -> usize {
     ordered.iter().rposition(ends).map_or(0, |at| at + 1)
 }
 
-/// Whether an assistant's message has anything that is sent. Thoughts alone are not.
+/// Returns whether an assistant's message has content to send. Thoughts alone do not count.
 fn says(message: &Message) -> bool {
     let is_said = |block: &ContentBlock| match block {
         ContentBlock::Text { .. } => !is_blank(block),
@@ -186,8 +187,8 @@ fn wire_id(adapter: WireFormat, id: &str) -> String {
     format!("call_{}", &sha256_hex(id)[..24])
 }
 
-/// One word for conversations that share their beginning, so that a provider sends them where the beginning is
-/// cached.
+/// Returns one key for all conversations with the same start, so that a provider routes them to where that
+/// start is cached.
 pub(super) fn cache_key(system: &[String], tools: &[ToolDescriptor], first: Option<&Message>) -> String {
     let mut hash = Sha256::new();
     for text in system {
@@ -202,7 +203,7 @@ pub(super) fn cache_key(system: &[String], tools: &[ToolDescriptor], first: Opti
     format!("aye-{}", &hex(&hash.finalize())[..32])
 }
 
-/// Whether genai would cut the end of this name off and send it as an effort.
+/// Returns whether genai would strip the end of this model name and send it as an effort.
 fn ends_like_an_effort(model: &str) -> bool {
     const EFFORTS: [&str; 8] = ["none", "zero", "minimal", "low", "medium", "high", "xhigh", "max"];
     model.rsplit_once('-').is_some_and(|(_, last)| EFFORTS.contains(&last))
@@ -221,7 +222,7 @@ fn effort(adapter: WireFormat, effort: ReasoningEffort) -> genai::chat::Reasonin
     }
 }
 
-/// Whether a model takes parameters about thinking; the others refuse a request that has one.
+/// Returns whether a model accepts parameters about thinking; the others refuse a request that has one.
 pub(super) fn thinks(adapter: WireFormat, model: &str, request: &InferenceRequest) -> bool {
     if request.overrides.reasoning_effort.is_some_and(|effort| effort != ReasoningEffort::None) {
         return true;
@@ -261,8 +262,8 @@ pub(super) fn options(
     if let Some(level) = overrides.reasoning_effort {
         options = options.with_reasoning_effort(effort(adapter, level));
     } else if ends_like_an_effort(model) {
-        // Saying an effort keeps genai from looking for one in the name, and these two send nothing: a budget means
-        // nothing to Responses, and zero is the absence of every field for the others.
+        // Setting an effort keeps genai from searching the name for one, and these two values send nothing: a
+        // budget means nothing to Responses, and zero omits every field for the others.
         options = options.with_reasoning_effort(match adapter {
             WireFormat::OpenAiResponses => genai::chat::ReasoningEffort::Budget(0),
             WireFormat::Anthropic | WireFormat::Gemini | WireFormat::Ollama | WireFormat::OpenAi => {
@@ -275,7 +276,7 @@ pub(super) fn options(
         }
     }
     if model.contains("::") {
-        // What stands before "::" is a provider to genai; the body is merged last.
+        // genai reads the text before "::" as a provider; the body is merged last.
         options = options.with_extra_body(json!({"model": model}));
     }
     if adapter == WireFormat::OpenAiResponses && request.enable_prompt_cache {
@@ -321,8 +322,8 @@ pub(super) fn chat_request(
         messages.push(show(pictures));
     }
     mark_last(marks, &mut messages);
-    // Where the request before this one ended: what was written into the cache then is found again, also when words
-    // that plugins added at its end are gone by now.
+    // Mark the end of the previous request: its cache entry is then found again, even if text that plugins
+    // added at its end is gone by now.
     let end = messages.len().saturating_sub(1);
     let answered = messages[..end].iter().rposition(|message| message.role == ChatRole::Assistant);
     mark_last(marks, &mut messages[..answered.unwrap_or(0)]);
@@ -364,7 +365,7 @@ fn user_part(block: &ContentBlock) -> Option<ContentPart> {
     }
 }
 
-/// What a model reads in the place of a picture whose bytes do not go with the request.
+/// Returns the text that a model reads in place of an image whose bytes are not sent with the request.
 pub(super) fn unseen(image: &ImageRef) -> String {
     format!("[image omitted from this request: {image}]")
 }
@@ -465,7 +466,7 @@ fn show(pictures: Vec<ContentPart>) -> ChatMessage {
     ChatMessage::new(ChatRole::User, MessageContent::from_parts(parts))
 }
 
-/// What stands before pictures that belong to tool results.
+/// The text before images that belong to tool results.
 pub(super) const PICTURES: &str = "Images from the tool results above:";
 
 /// A message without what only front ends read of it: a result would be copied with its whole text twice.

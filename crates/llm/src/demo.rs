@@ -46,7 +46,7 @@ impl DemoExecutor {
     }
 }
 
-/// What the model says next.
+/// The model's next reply.
 #[derive(Debug, PartialEq)]
 enum Reply {
     Text(String),
@@ -61,8 +61,8 @@ impl Reply {
 
 fn reply(request: &InferenceRequest) -> Reply {
     let messages = repair::repair(request.messages.clone());
-    // What follows the last thing the person said is what came of it. What plugins add for the model alone is not
-    // what the person said.
+    // The messages after the user's last one are its results. Messages that plugins add only for the model do
+    // not come from the user.
     let last_user = messages.iter().rposition(|message| {
         message.role == Role::User && message.visibility == aye_core::contract::message::Visibility::All
     });
@@ -81,7 +81,7 @@ fn greeting() -> String {
     format!("Hello! I am the **demo model** that comes with aye: offline and scripted.\n\n{HELP}")
 }
 
-/// The text after a command word, whatever the case of the word.
+/// Returns the text after a command word, ignoring the case of the word.
 fn after<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     let head = text.get(..word.len())?;
     let rest = &text[word.len()..];
@@ -89,7 +89,7 @@ fn after<'a>(text: &'a str, word: &str) -> Option<&'a str> {
 }
 
 fn first(said: &str, request: &InferenceRequest) -> Reply {
-    // What was piped in beside the prompt is context, not part of a file's name or a command.
+    // Text piped in along with the prompt is context, not part of a file name or a command.
     let said = said.split_once("\n\n<stdin>").map_or(said, |(prompt, _)| prompt).trim();
     let reply = understand(said);
     // A tool that is not offered (plan mode, a rule) cannot be called.
@@ -123,7 +123,7 @@ fn understand(said: &str) -> Reply {
         return Reply::call(format!("Let me read {}.", code(file)), "Read", json!({"file_path": file}));
     }
     if let Some(word) = after(said, "search for").or_else(|| after(said, "search")) {
-        // A word, not a pattern: a person who types `a.b` means just that.
+        // Search for a literal string, not a pattern: a user who types `a.b` means exactly that.
         let args = json!({"pattern": regex::escape(word), "output_mode": "content"});
         return Reply::call(format!("Let me search for {}.", code(word)), "Grep", args);
     }
@@ -162,7 +162,7 @@ fn understand(said: &str) -> Reply {
     ))
 }
 
-/// What the model says about a result.
+/// Returns the model's comment on a result.
 fn about(result: &Message, calls: &[&ToolCall]) -> String {
     let id = result.tool_call_id.as_deref().unwrap_or_default();
     let call = calls.iter().find(|call| call.id == id);
@@ -289,7 +289,8 @@ impl LlmExecutor for DemoExecutor {
         let fold = stream(&request)?;
         Ok(futures::stream::unfold(fold, |mut fold| async move {
             let event = fold.next_event()?;
-            // Each piece is a turn of its own for whoever reads, as with a model that is far away.
+            // Yield after each piece, so that readers receive the pieces one at a time, as from a remote
+            // model.
             tokio::task::yield_now().await;
             Some((Ok(event), fold))
         })

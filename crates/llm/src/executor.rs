@@ -1,4 +1,4 @@
-//! Models behind an HTTP API.
+//! Models accessed over an HTTP API.
 
 mod environment;
 
@@ -28,10 +28,11 @@ use aye_core::contract::executor::{
 };
 use aye_core::contract::inference::StreamResult;
 
-/// Asks models over HTTP: chat completions and responses of OpenAI, Anthropic, Gemini, Ollama.
+/// Requests answers from models over HTTP: chat completions and responses of OpenAI, Anthropic, Gemini,
+/// Ollama.
 ///
-/// Nothing is connected and no client is built before the first request. One executor keeps one pool of connections,
-/// so it is shared rather than made anew.
+/// No connection is made and no client is built before the first request. One executor keeps one connection
+/// pool, so share it rather than creating another.
 #[derive(Debug)]
 pub struct GenaiExecutor {
     /// `None` asks genai for provider, address and key of each model.
@@ -83,7 +84,7 @@ impl GenaiExecutor {
         Ok(self.genai.get_or_init(|| client))
     }
 
-    /// Where a request goes, and the name of the model there.
+    /// Returns the destination of a request, and the model's name there.
     async fn target(&self, model: &str) -> Result<(Destination, String), InferenceExecutionError> {
         let Some(config) = &self.config else { return self.environment(model).await };
         let base = config.base_url.as_deref().unwrap_or(config.adapter.default_base_url());
@@ -97,7 +98,8 @@ impl GenaiExecutor {
             base_url: shown_url(&base),
             key: config.api_key.clone(),
         };
-        // A server of one's own may want no key; the official ones always do, and asking without one only takes time.
+        // A custom server may need no key; the official ones always do, and a request without a key only
+        // wastes time.
         if origin.key.is_none() && config.base_url.is_none() && config.adapter != WireFormat::Ollama {
             return Err(origin.no_key());
         }
@@ -181,7 +183,7 @@ fn kind_of(adapter: WireFormat) -> AdapterKind {
     }
 }
 
-/// An address as people may see it: without user, password and query, where keys can stand.
+/// Returns a URL that is safe to show: without user, password and query, which may contain keys.
 fn shown_url(url: &reqwest::Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
@@ -218,7 +220,7 @@ fn headers(origin: &ModelEndpoint) -> Result<HeaderMap, InferenceExecutionError>
     Ok(headers)
 }
 
-/// Where the frames of an answer come from.
+/// The source of an answer's frames.
 enum Source {
     Own(Box<Frames>),
     Genai {
@@ -246,8 +248,8 @@ impl Source {
                             return Err(origin.genai(error, *timeouts));
                         }
                         Some(Err(error)) => {
-                            // genai could not read a frame. That frame is in the queue, where we make up our own
-                            // mind about it; without one it is the request that failed.
+                            // genai could not read a frame. If that frame is in the queue, our own decoder
+                            // judges it; if the queue is empty, the request itself failed.
                             if raw.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
                                 return Err(origin.genai(error, *timeouts));
                             }
@@ -263,9 +265,10 @@ impl Source {
     }
 }
 
-/// How long a connection may take to end an answer whose last word was read, so that it can be used again.
+/// The time a connection has to finish an answer after its last word was read, so that the connection can be
+/// reused.
 const LAST_BYTES: Duration = Duration::from_secs(1);
-/// How long the next piece may take after a reason to stop, where nothing but the end of the stream says that the
+/// The longest wait for the next piece after a stop reason, if only the end of the stream shows that the
 /// answer is complete: not every server closes the connection.
 const LAST_WORD: Duration = Duration::from_secs(10);
 
@@ -329,8 +332,9 @@ impl Answering {
 }
 
 impl Drop for Answering {
-    /// Reads what is left behind the last word of an answer, which is nothing that counts: a connection that is
-    /// dropped before its end is closed, and the next request would pay for a new one, with its TLS.
+    /// Reads the rest of the stream after the last word of an answer, which contains nothing of interest: a
+    /// connection dropped before its end is closed, and the next request would pay for a new one, with its
+    /// TLS.
     fn drop(&mut self) {
         if self.over || !self.fold.is_finished() {
             return;

@@ -1,7 +1,8 @@
 //! Folds the facts of one streamed answer into events and the whole answer.
 //!
-//! Everything a provider can get wrong about a call is settled here, so that nothing behind this point has to doubt:
-//! ids are unique in the thread, names hold no control characters, arguments are an object or the call says why not.
+//! Everything a provider can get wrong about a call is settled here, so later code can rely on it: ids are
+//! unique in the thread, names contain no control characters, and arguments are an object or the call states
+//! why not.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -26,7 +27,7 @@ const MAX_ID: usize = 256;
 const MAX_DETAIL: usize = 300;
 const MAX_NAME: usize = 128;
 
-/// How a provider says which call a piece belongs to.
+/// The way a provider identifies the call that a piece belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CallKey {
     /// By a number of its own.
@@ -37,7 +38,7 @@ pub enum CallKey {
 
 #[derive(Debug, Default)]
 struct CallDraft {
-    /// What the provider called it; only for recognising its pieces.
+    /// The provider's id, only used to recognise the call's pieces.
     raw_id: String,
     id: String,
     name: String,
@@ -66,8 +67,8 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// An empty answer of `model`. `used_ids` are the call ids of the thread so far: a provider that counts its calls
-    /// anew in each answer must not get a call bound to an old decision or result.
+    /// Creates an empty answer of `model`. `used_ids` are the call ids of the thread so far: with a provider
+    /// that restarts its numbering in each answer, a call must not be bound to an old decision or result.
     pub fn new(model: impl Into<String>, used_ids: impl IntoIterator<Item = String>) -> Self {
         Self {
             model: model.into(),
@@ -88,17 +89,17 @@ impl Fold {
         self.out.pop_front()
     }
 
-    /// Whether the answer is complete; whatever comes after that is ignored.
+    /// Returns whether the answer is complete; anything that comes after that is ignored.
     pub fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// Whether the provider said why it stopped.
+    /// Returns whether the provider gave a reason for stopping.
     pub fn has_stop_reason(&self) -> bool {
         self.stop_reason.is_some()
     }
 
-    /// Whether anything was answered yet.
+    /// Returns whether the answer is still empty.
     pub fn is_empty(&self) -> bool {
         self.content.is_empty() && self.calls.is_empty()
     }
@@ -143,7 +144,7 @@ impl Fold {
             return Ok(());
         }
         self.grow(text.len())?;
-        // A signature closes the block it stands in: what comes after it is another thought.
+        // A signature closes its block: what follows it is another thought.
         if let Some(ContentBlock::Thinking { thinking, signature: None }) = self.content.last_mut() {
             thinking.push_str(text);
         } else {
@@ -153,7 +154,7 @@ impl Fold {
         Ok(())
     }
 
-    /// A new thinking block begins, also when the last one was never signed.
+    /// Starts a new thinking block, even if the last one was never signed.
     pub fn begin_thinking(&mut self) {
         if !self.finished {
             self.content.push(ContentBlock::Thinking { thinking: String::new(), signature: None });
@@ -192,7 +193,7 @@ impl Fold {
         Ok(())
     }
 
-    /// A piece of a call: whatever of id, name and arguments came along.
+    /// Adds a piece of a call, with any of id, name and arguments.
     ///
     /// # Errors
     /// [`InferenceExecutionError::InvalidRequest`] past [`MAX_CALLS`].
@@ -217,7 +218,7 @@ impl Fold {
             && !draft.started
             && let Some(id) = id
         {
-            // The id came after the first piece; nobody has seen the stand-in yet.
+            // The id arrived after the first piece; the placeholder id has not been emitted yet.
             id.clone_into(&mut draft.raw_id);
             draft.id = take_id(&mut self.used_ids, id);
         }
@@ -249,7 +250,7 @@ impl Fold {
         Ok(())
     }
 
-    /// Which draft a piece belongs to; `None` opens another one.
+    /// Returns the draft that a piece belongs to; `None` means that the piece starts another one.
     fn find(&self, key: &CallKey, id: Option<&str>, name: Option<&str>) -> Option<usize> {
         let at = match key {
             CallKey::Index(index) => *self.by_index.get(index)?,
@@ -337,7 +338,7 @@ impl Fold {
         }
     }
 
-    /// Ends the answer as withheld, with the provider's own word for the cause when there is one.
+    /// Ends the answer as withheld, with the provider's stated reason if it gave one.
     pub fn withhold(&mut self, reason: StopReason, detail: Option<&str>) {
         if self.finished {
             return;
@@ -348,7 +349,7 @@ impl Fold {
         }
     }
 
-    /// What was used; a later report replaces the fields it has.
+    /// Records the token usage; a later report replaces the fields it has.
     pub fn usage(&mut self, usage: TokenUsage) {
         if self.finished || usage == TokenUsage::default() {
             return;
@@ -401,7 +402,7 @@ impl Fold {
                 signatures: draft.signatures,
             });
         }
-        // What says "tools" and asks for none is an end; taken by its word it would be a loop.
+        // A stop reason of "tools" without calls is a normal end; taken literally, it would cause a loop.
         let stop_reason = match self.stop_reason {
             Some(StopReason::ToolUse) if tool_calls.is_empty() => Some(StopReason::EndTurn),
             Some(StopReason::EndTurn) | None if !tool_calls.is_empty() => Some(StopReason::ToolUse),
@@ -448,7 +449,7 @@ fn clean_name(raw: &str) -> (String, Option<String>) {
         return (short, Some(format!("the tool name is longer than {MAX_NAME} bytes")));
     }
     if let Some(bad) = name.chars().find(|c| is_hidden(*c)) {
-        // The stand-in can never be the name of a real tool: no tool is called "..._".
+        // The placeholder can never be the name of a real tool: no tool is called "..._".
         let shown: String = name.chars().map(|c| if is_hidden(c) { '_' } else { c }).collect();
         let problem = format!("the tool name contains the invisible character U+{:04X}", u32::from(bad));
         return (format!("invalid_{shown}"), Some(problem));
@@ -471,7 +472,7 @@ pub fn parse_arguments(text: &str) -> Result<Value, ArgumentsError> {
     if text.is_empty() || text == "null" {
         return Ok(Value::Object(Map::new()));
     }
-    // Looked at before the parser, so that no parser's own recursion has to be trusted.
+    // Check this before parsing, so that no parser's recursion has to be trusted.
     if depth_of(text) > MAX_DEPTH {
         return Err(ArgumentsError::TooDeep);
     }
@@ -514,8 +515,8 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// A JSON value in which no object names a key twice: which of the two a tool would see, and which one the person was
-/// shown, would be chance.
+/// A JSON value in which no object has a duplicate key: it would be chance which of the two values a tool
+/// uses and which one the user was shown.
 struct Unique(Value);
 
 impl<'de> serde::Deserialize<'de> for Unique {

@@ -14,7 +14,8 @@ use aye_core::contract::executor::InferenceRequest;
 use aye_core::contract::inference::ReasoningEffort;
 use aye_core::contract::message::{Message, Role};
 
-/// What Gemini 3 and newer accept in place of the proof of a call that has none, such as one of another provider.
+/// The value that Gemini 3 and newer accept in place of the proof of a call that has none, such as one of
+/// another provider.
 const NO_PROOF: &str = "skip_thought_signature_validator";
 
 /// The path below the base URL, without its query.
@@ -99,7 +100,7 @@ fn thinking_of(model: &str, effort: ReasoningEffort) -> Option<(String, Value)> 
     Some(("thinkingBudget".into(), json!(budget)))
 }
 
-/// Whether it is a model of the third generation or a later one.
+/// Returns whether the model is of the third generation or later.
 fn is_third(model: &str) -> bool {
     let generation =
         model.split("gemini-").nth(1).and_then(|rest| rest.split(['.', '-']).next()?.parse().ok());
@@ -185,7 +186,7 @@ fn user_part(block: &ContentBlock) -> Option<Value> {
 fn model_parts(message: &Message, wants_proofs: bool) -> Vec<Value> {
     let own = |proof: &str| WireFormat::Gemini.unmark(proof).map(str::to_owned);
     let mut parts = Vec::new();
-    // The proof of a text or a call that has none of its own stands before it.
+    // A text, or a call without a proof of its own, takes the proof that precedes it.
     let mut pending: Option<String> = None;
     for block in &message.content {
         match block {

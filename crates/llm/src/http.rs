@@ -35,14 +35,14 @@ impl LazyClient {
     }
 }
 
-/// A client for the provider at `base`; for any provider without one.
+/// Builds a client for the provider at `base`, or for any provider if there is no base.
 ///
-/// - The certificates that come with the program are added to the machine's: without them reqwest refuses to work,
-///   even for plain http, on a machine that has none.
-/// - Redirects are followed on the same host only: a key in a header of its own (`x-api-key`) would otherwise go to
-///   whatever host an answer names.
+/// - The certificates that come with the program are added to the machine's: without them reqwest refuses to
+///   work, even for plain http, on a machine that has none.
+/// - Redirects are followed on the same host only: a key in a custom header (`x-api-key`) would otherwise go
+///   to any host that a response names.
 /// - No compression: a stream gains nothing from it, and a small answer cannot unpack into a huge one.
-/// - A server on this machine is never asked through a proxy, and one without TLS costs no certificates.
+/// - A server on this machine is never accessed through a proxy, and one without TLS loads no certificates.
 pub(super) fn build(base: Option<&reqwest::Url>) -> reqwest::Result<reqwest::Client> {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // Another thread may have been faster, with the same result.
@@ -82,7 +82,7 @@ fn finish(builder: reqwest::ClientBuilder) -> reqwest::Result<reqwest::Client> {
         .build()
 }
 
-/// The frames of one answer that is asked for without genai.
+/// The frames of one answer that is requested without genai.
 pub(super) struct Frames {
     bytes: BoxStream<'static, reqwest::Result<bytes::Bytes>>,
     parser: Option<SseParser>,
@@ -136,7 +136,7 @@ pub(super) async fn send(
 async fn read_some(response: reqwest::Response, limit: Duration) -> String {
     let mut body = Vec::new();
     let mut bytes = response.bytes_stream();
-    // An error is not waited for as long as an answer, and not for each of its pieces anew.
+    // An error body gets less time than an answer, with one deadline for all of its pieces.
     let until = tokio::time::Instant::now() + limit.min(Duration::from_secs(10));
     while body.len() < 64 << 10 {
         match tokio::time::timeout_at(until, bytes.next()).await {
@@ -174,8 +174,8 @@ impl Frames {
                     if !parser.saw_field() {
                         return self.no_stream();
                     }
-                    // Only the word "end" counts without the empty line after it: of anything else nobody knows
-                    // whether it is all of it.
+                    // Only the end marker counts without the empty line after it: any other frame may be
+                    // incomplete.
                     frames.extend(parser.unfinished().filter(|frame| frame.trim() == "[DONE]"));
                 }
             }

@@ -1,8 +1,8 @@
 //! Models: the genai executor, the scripted and the demo model.
 //!
-//! What arrives from a provider passes four small stations: bytes become frames (`sse`, or genai's transport), frames
-//! become facts (`decode`), facts become events and one whole answer (`fold`), and what goes wrong becomes one
-//! sentence of one kind (`classify`). What goes out is made by `convert`.
+//! Input from a provider passes four small stages: bytes become frames (`sse`, or genai's transport), frames
+//! become facts (`decode`), facts become events and one whole answer (`fold`), and errors become one sentence
+//! of one kind (`classify`). Requests are built by `convert`.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
 mod chat_body;

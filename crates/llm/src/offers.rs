@@ -17,13 +17,13 @@ const MAX_LIST: usize = 8 << 20;
 pub struct ProviderModel {
     /// The name that the provider knows.
     pub id: String,
-    /// Tokens that fit in one request, when the provider says so.
+    /// The number of tokens that fit in one request, if the provider states it.
     pub context_window: Option<u64>,
-    /// Tokens of one answer, when the provider says so.
+    /// The maximum tokens of one answer, if the provider states it.
     pub max_output: Option<u64>,
 }
 
-/// Why there is no list.
+/// The reason there is no list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OffersError {
     /// The provider does not accept the key.
@@ -157,8 +157,8 @@ fn cause(error: &reqwest::Error) -> String {
     inner.to_string()
 }
 
-/// The models of an answer, in every form that is known: `data[].id`, `models[].name`, or a list by itself. Models that
-/// the server itself calls no chat models are left out.
+/// Returns the models of a response in any known form: `data[].id`, `models[].name`, or a bare list. Models
+/// that the server itself does not call chat models are left out.
 pub fn offers_in(answer: &Value) -> Option<Vec<ProviderModel>> {
     let rows =
         answer.as_array().or_else(|| answer.get("data").or_else(|| answer.get("models"))?.as_array())?;

@@ -1,4 +1,4 @@
-//! Who is asked: a provider, its wire form, its address, its key.
+//! The provider of a model: its wire format, its URL, its key.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl WireFormat {
         Self::ALL.into_iter().find(|adapter| adapter.as_str() == name)
     }
 
-    /// Where it is asked when no address is given.
+    /// Returns the URL used if none is given.
     pub fn default_base_url(self) -> &'static str {
         match self {
             Self::OpenAi | Self::OpenAiResponses => "https://api.openai.com/v1/",
@@ -84,17 +84,17 @@ impl WireFormat {
 pub struct ProviderConfig {
     /// Its name, for messages.
     pub name: String,
-    /// What it speaks.
+    /// The wire format.
     pub adapter: WireFormat,
-    /// Where it is; a slash at the end makes no difference, and a bare host means the usual path on it.
+    /// The base URL; a trailing slash makes no difference, and a bare host means the usual path on it.
     pub base_url: Option<String>,
     /// Its key; none for servers that want none.
     pub api_key: Option<SecretString>,
-    /// How long until the headers of an answer have to be there.
+    /// The time limit for the headers of an answer.
     pub header_timeout: Duration,
-    /// How long the pause between two pieces of an answer may be.
+    /// The longest pause allowed between two pieces of an answer.
     pub read_timeout: Duration,
-    /// How long a whole answer may take: a stream that trickles never pauses for long.
+    /// The time limit for a whole answer: a stream that trickles never pauses for long.
     pub answer_timeout: Duration,
 }
 
@@ -119,7 +119,7 @@ impl ProviderConfig {
         self
     }
 
-    /// Sets the key; an empty one is none.
+    /// Sets the key; an empty key counts as none.
     #[must_use]
     pub fn with_api_key(mut self, key: impl Into<String>) -> Self {
         let key: String = key.into();
@@ -161,7 +161,7 @@ pub fn normalise_base_url(adapter: WireFormat, base_url: &str) -> Result<reqwest
     }
     url.set_fragment(None);
     let mut path = url.path().trim_end_matches('/').to_owned();
-    // People copy the whole address of the endpoint.
+    // Users often copy the whole URL of the endpoint.
     let endpoints = match adapter {
         WireFormat::OpenAi => &["/chat/completions"][..],
         WireFormat::OpenAiResponses => &["/responses"],

@@ -1,4 +1,4 @@
-//! A model that says what it was told to say: for tests and for those who embed the library.
+//! A model with scripted answers, for tests and for programs that embed the library.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +29,7 @@ enum ScriptStep {
     Hang,
 }
 
-/// One answer, made of steps. It ends well when nothing else is said.
+/// One answer, made of steps. It ends normally unless a step ends it otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScriptedReply {
     steps: Vec<ScriptStep>,
@@ -100,7 +100,7 @@ impl ScriptedReply {
         self.then(ScriptStep::Cut)
     }
 
-    /// Never goes on from here; only dropping the stream ends it.
+    /// Hangs from here on; only dropping the stream ends the answer.
     #[must_use]
     pub fn hang(self) -> Self {
         self.then(ScriptStep::Hang)
@@ -140,7 +140,8 @@ struct Inner {
 }
 
 impl ScriptedExecutor {
-    /// These answers, in order. A request too many is an error that says so.
+    /// Creates a model that gives these answers, in order. One request too many returns an error that reports
+    /// this.
     pub fn new(answers: impl IntoIterator<Item = ScriptedReply>) -> Self {
         Self::build(answers.into_iter().collect(), None)
     }
@@ -156,7 +157,7 @@ impl ScriptedExecutor {
         }
     }
 
-    /// Adds an answer behind the others.
+    /// Adds an answer after the others.
     pub fn push(&self, answer: impl Into<ScriptedReply>) {
         self.inner.answers.lock().unwrap_or_else(PoisonError::into_inner).push_back(answer.into());
     }
@@ -166,7 +167,7 @@ impl ScriptedExecutor {
         self.inner.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many answers nobody asked for yet.
+    /// Returns the number of answers not requested yet.
     pub fn remaining(&self) -> usize {
         self.inner.answers.lock().unwrap_or_else(PoisonError::into_inner).len()
     }

@@ -4,7 +4,7 @@
 //! the size of an event, loses the first event after a byte order mark, and takes a CR and LF that arrive in two
 //! pieces for an empty line.
 
-/// The longest frame, in bytes: the longest arguments, escaped, and what stands around them.
+/// The maximum length of a frame, in bytes: the longest arguments, escaped, and the text around them.
 const MAX_FRAME: usize = 10 << 20;
 
 /// A frame was longer than is accepted.
@@ -20,7 +20,7 @@ pub(super) struct SseParser {
     /// The last byte was a CR, so that an LF right after it belongs to the same line end.
     after_cr: bool,
     started: bool,
-    /// Anything that looks like server-sent events was seen.
+    /// Whether anything that resembles server-sent events was seen.
     saw_field: bool,
 }
 
@@ -99,8 +99,8 @@ impl SseParser {
         self.data.clear();
     }
 
-    /// What stands in the buffers when the stream ends. By the specification an event without its empty line is
-    /// dropped; servers that forget it after their last word are the reason to look at all.
+    /// Returns the event left in the buffers when the stream ends. By the specification an event without its
+    /// empty line is dropped; this method exists for servers that forget the line after their last word.
     pub(super) fn unfinished(mut self) -> Option<String> {
         let mut frames = Vec::new();
         if !self.line.is_empty() {
@@ -110,7 +110,7 @@ impl SseParser {
         frames.pop()
     }
 
-    /// Whether anything looked like server-sent events.
+    /// Returns whether anything resembled server-sent events.
     pub(super) fn saw_field(&self) -> bool {
         self.saw_field
     }

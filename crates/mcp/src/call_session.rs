@@ -1,4 +1,4 @@
-//! One call of a tool from its beginning to its result, with what the server asks in between.
+//! One tool call from its start to its result, with the server's questions in between.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use aye_core::contract::tool::ToolCallContext;
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 /// A call that asks more often is answered with a no.
 const MAX_QUESTIONS: usize = 10;
-/// How often a call may be sent again with answers.
+/// Maximum times a call is sent again with answers.
 const MAX_ROUNDS: usize = 10;
 
-/// Dropping it tells the server that nobody waits for the result.
+/// A call in progress. Dropping it notifies the server that its result is no longer needed.
 pub(super) struct CallSession {
     client: Arc<Client>,
     params: CallToolRequestParams,
@@ -39,15 +39,15 @@ pub(super) struct CallSession {
     reported: Option<Instant>,
 }
 
-/// Where an answer goes.
+/// The destination of an answer.
 pub(super) enum ReplyRoute {
-    /// To a request that the server holds open.
+    /// To a request that the server keeps open.
     Now(oneshot::Sender<ElicitResult>),
     /// Along with the call, when it is sent again.
     Later(String),
 }
 
-/// What became of it.
+/// The next event of a call: its result, or a question.
 #[expect(clippy::large_enum_variant, reason = "one at a time, and taken apart at once")]
 pub(super) enum ElicitationReply {
     Result(Result<ServerResult, CallError>),
@@ -69,7 +69,8 @@ impl CallSession {
         }
     }
 
-    /// Hands an answer to whoever asked. A question that was taken back meanwhile takes none.
+    /// Sends an answer to its requester. If the question was withdrawn in the meantime, the answer is
+    /// dropped.
     pub(super) fn answer(&mut self, reply: ReplyRoute, answer: ElicitResult) {
         match reply {
             ReplyRoute::Now(sender) => drop(sender.send(answer)),
@@ -79,7 +80,7 @@ impl CallSession {
         }
     }
 
-    /// Begins the call or goes on with it, until it is over or a person is asked.
+    /// Starts or resumes the call, until it is done or has a question for the user.
     pub(super) async fn go_on(&mut self, ctx: &ToolCallContext) -> ElicitationReply {
         loop {
             if let Some((key, question)) = self.waiting.pop_front() {
@@ -117,7 +118,7 @@ impl CallSession {
         }
     }
 
-    /// Takes what the server wants to know before it goes on.
+    /// Stores the questions that the server needs answered before it continues.
     fn take_wanted(&mut self, wanted: InputRequiredResult) -> Result<(), CallError> {
         self.rounds += 1;
         if self.rounds > MAX_ROUNDS {

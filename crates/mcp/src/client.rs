@@ -33,12 +33,12 @@ use aye_core::contract::server::{ServerConfig, ServerTransport, streamable_url};
 pub(super) const MAX_MESSAGE: usize = 16 << 20;
 /// Characters of an error of the other side.
 const MAX_ERROR: usize = 400;
-/// What a program said before it ended may take a moment to arrive.
+/// The time that a program's last output may take to arrive after the program has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// What is read of a server's standard error in one connection is not endless.
+/// Maximum bytes read from a server's standard error in one connection.
 const MAX_STDERR: usize = 4 << 20;
 
-/// What a server says of itself. Shown, never believed.
+/// A server's description of itself. Shown, never trusted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Info {
     pub(super) protocol: String,
@@ -57,9 +57,9 @@ pub(super) struct Client {
     pub(super) ended: CancellationToken,
     pub(super) info: Info,
     child: Mutex<Option<tokio::process::Child>>,
-    /// Whether the program is ended by its supervisor.
+    /// Whether a supervisor ends the program.
     is_supervised: bool,
-    /// What the program needs as long as it runs.
+    /// A value that the program needs as long as it runs.
     kept: Mutex<Box<dyn Any + Send>>,
 }
 
@@ -69,13 +69,13 @@ pub enum CallError {
     /// The server refused it, in its words.
     #[error("{0}")]
     Refused(String),
-    /// Nothing came for so long.
+    /// Nothing arrived for this long.
     #[error("no answer for {} s", .0.as_secs_f64())]
     Timeout(Duration),
     /// The connection ended.
     #[error("the connection ended")]
     Gone,
-    /// The answer is none.
+    /// The answer is invalid.
     #[error("an invalid answer: {0}")]
     Nonsense(String),
     /// It was cancelled here.
@@ -83,7 +83,7 @@ pub enum CallError {
     Cancelled,
 }
 
-/// A text of the other side for a person or a model: one line, bounded.
+/// Returns text of the other side for a user or a model: one line, bounded.
 pub(super) fn words_of(text: &str) -> String {
     visible_line(&shortened(text.trim(), MAX_ERROR)).into_owned()
 }
@@ -264,7 +264,7 @@ impl Client {
         }
     }
 
-    /// Asks for something that may take long: as long as the server reports progress, it may go on.
+    /// Sends a request that may take long: it may continue as long as the server reports progress.
     pub(super) async fn open(
         &self,
         request: ClientRequest,
@@ -298,8 +298,8 @@ impl Client {
         })
     }
 
-    /// Hears of changed lists where a server tells them only to those who ask: the revision of 2026-07-28. Ends with the
-    /// connection.
+    /// Subscribes to list changes on servers that report them to subscribers only: the revision of
+    /// 2026-07-28. Ends with the connection.
     pub(super) async fn hear_changes(&self) {
         if !self.info.is_modern {
             return self.ended.cancelled().await;
@@ -343,12 +343,12 @@ impl Client {
         if let Some(mut child) = child
             && !self.is_supervised
         {
-            // It is killed when it is dropped; so it may end by itself first.
+            // The child is killed when dropped, so let it exit on its own first.
             let _ = tokio::time::timeout(Duration::from_secs(1), child.wait()).await;
         }
     }
 
-    /// How the program ended, when it did.
+    /// Describes how the program ended, if it did.
     pub(super) async fn how_it_ended(&self) -> String {
         let child = self.child.lock().expect("no panic while it is held").take();
         let mut text = match child {

@@ -1,4 +1,4 @@
-//! What servers give as content, as results for the model: bounded, and with a word for what is left out.
+//! Converts content from servers to results for the model: bounded, with a note about anything left out.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ const MAX_IMAGE: usize = 5 << 20;
 /// Types that providers take.
 const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// What was taken of a list of content.
+/// The parts taken from a list of content.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     pub(super) text: String,
@@ -120,7 +120,7 @@ pub(super) fn tool_result(id: &str, server: &str, tool: &str, result: CallToolRe
     let is_error = result.is_error == Some(true);
     for block in result.content {
         content.block(block);
-        // What is far beyond the bound need not be kept until the end.
+        // Text far beyond the limit need not be kept until the end.
         if content.text.len() > 4 * MAX_TEXT {
             content.bounded();
         }

@@ -1,5 +1,5 @@
-//! What a server asks the person while it works on a call: read, bounded, made into a form, and the answer held against
-//! what the server wants before it is sent.
+//! Questions that a server asks the user during a call. A question is read, bounded and made into a form, and
+//! its answer is checked against the server's schema before it is sent.
 
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
 use serde_json::{Map, Value, json};
@@ -9,20 +9,20 @@ use super::client::words_of;
 use aye_core::contract::schema::example;
 use aye_core::contract::suspension::ToolCallResume;
 
-/// What stands on the buttons, as the form's answer names them.
+/// The names of the buttons in the form's answer.
 const SEND: &str = "accept";
 const DECLINE: &str = "decline";
 /// A form with more is refused.
 const MAX_FIELDS: usize = 20;
 const MAX_CHOICES: usize = 50;
-/// Characters of choices that stand beside the name of their field.
+/// Maximum characters of choices that are shown beside the name of their field.
 const MAX_BESIDE: usize = 40;
 const MAX_MESSAGE: usize = 4000;
 const MAX_NAME: usize = 64;
 const MAX_FORM: usize = 32 * 1024;
 /// One answer.
 const MAX_ANSWER: usize = 64 * 1024;
-/// Ids of surfaces begin so.
+/// The prefix of surface ids.
 const SURFACE: &str = "mcp:";
 
 /// A question of a server, and where its answer goes.
@@ -31,7 +31,7 @@ pub(super) struct PendingElicitation {
     pub(super) reply: oneshot::Sender<ElicitResult>,
 }
 
-/// A question that can be put to a person.
+/// A question that can be shown to a user.
 #[derive(Clone, Debug)]
 pub(super) struct Elicitation {
     message: String,
@@ -75,10 +75,10 @@ pub(super) fn surface_id() -> String {
 }
 
 impl Elicitation {
-    /// Reads what a server asks.
+    /// Reads a server's question.
     ///
     /// # Errors
-    /// A sentence: why nobody is asked that.
+    /// A sentence that explains why the user is not asked.
     pub(super) fn read(asked: ElicitRequestParams) -> Result<Self, String> {
         let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = asked else {
             return Err("this client supports forms only".to_owned());
@@ -150,7 +150,7 @@ impl Elicitation {
         format!("the server {} asks: {}", words_of(server), words_of(&self.message))
     }
 
-    /// The shape of the form's answer. What it lets through is looked at again.
+    /// Returns the schema of the form's answer. Answers that match it are checked again.
     pub(super) fn response_schema(&self, id: &str) -> Value {
         let properties: Map<String, Value> =
             self.fields.iter().map(|field| (field.name.clone(), field.loose(&self.schema))).collect();
@@ -179,10 +179,10 @@ impl Elicitation {
         })
     }
 
-    /// What goes to the server.
+    /// Returns the answer to send to the server.
     ///
     /// # Errors
-    /// A sentence: what is wrong with the answer. Nothing of it may be sent.
+    /// A sentence that explains what is wrong with the answer. No part of it may be sent.
     pub(super) fn answer(&self, payload: &Value) -> Result<ElicitResult, String> {
         if payload.pointer("/userAction/name").and_then(Value::as_str) != Some(SEND) {
             return Ok(declined());
@@ -237,7 +237,7 @@ impl Field {
             FieldKind::Text | FieldKind::Number | FieldKind::Flag | FieldKind::Several(_) => String::new(),
         };
         let mut about = text("description");
-        // Where they are short they are still there while one of them is written.
+        // Short choices beside the name stay visible while one of them is typed.
         let beside = if names.chars().count() <= MAX_BESIDE { names.as_str() } else { "" };
         if beside.is_empty() && !names.is_empty() {
             let gap = if about.is_empty() { "" } else { " " };
@@ -292,7 +292,7 @@ impl Field {
         }
     }
 
-    /// What the form may hold for it, with an example that the server would take.
+    /// Returns the schema of the field's value in the form, with an example that the server would accept.
     fn loose(&self, schema: &Value) -> Value {
         let mut loose = self.kind_of_value();
         if self.is_required
@@ -324,7 +324,7 @@ impl Field {
         }
     }
 
-    /// What the server gets for what stands in the form; nothing when nothing was put in.
+    /// Converts a value of the form to the server's value; nothing if nothing was entered.
     fn value(&self, put: &Value) -> Option<Value> {
         match (&self.kind, put) {
             (FieldKind::Flag, put) => Some(if put.is_null() { json!(false) } else { put.clone() }),

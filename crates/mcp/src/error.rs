@@ -23,12 +23,12 @@ pub enum McpServerError {
         /// The names of those that are configured.
         known: Vec<String>,
     },
-    /// It failed, and is not tried again by itself.
+    /// The server failed and is not retried automatically.
     #[error("the server {server} is unavailable: {why}")]
     Unavailable {
         /// The server.
         server: String,
-        /// How it failed.
+        /// The reason for the failure.
         why: String,
     },
     /// It takes nothing before a user logs in.
@@ -50,13 +50,13 @@ pub enum McpServerError {
     NotConnected {
         /// The server.
         server: String,
-        /// Where it stands.
+        /// The server's state.
         state: String,
     },
     /// The program ends.
     #[error("aye is exiting")]
     Exiting,
-    /// It was asked, and there is no result.
+    /// The request to the server has no result.
     #[error("the server {server}: {error}")]
     Call {
         /// The server.
@@ -78,12 +78,12 @@ pub enum McpServerError {
     /// The prompt or the resource has no content.
     #[error("it is empty")]
     Empty,
-    /// There is nothing to agree to.
+    /// There is nothing to trust.
     #[error("the server {server} offers no tools: {state}")]
     NoTools {
         /// The server.
         server: String,
-        /// Where it stands.
+        /// The server's state.
         state: String,
     },
     /// Its tools were not shown to the user yet.
@@ -94,7 +94,7 @@ pub enum McpServerError {
         /// Its name as it can be typed.
         typed: String,
     },
-    /// What was agreed to is not known.
+    /// What the user trusts is unknown.
     #[error(transparent)]
     Store(#[from] KeepError),
 }
@@ -107,12 +107,12 @@ fn there_are(known: &[String]) -> String {
     }
 }
 
-/// That a login is needed, and how.
+/// Returns a message that a login is needed, and how to log in.
 pub(super) fn needs_login(name: &str) -> String {
     format!("needs login: {}", login_command(name))
 }
 
-/// Why what is kept for a server was not read or changed. The words are those of the store.
+/// The reason a server's stored data was not read or changed. The message is that of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
     /// It cannot be read: then it counts as nothing.
@@ -129,7 +129,7 @@ pub enum KeepError {
     NotLocked(#[source] ForeignError),
 }
 
-/// Why there is no connection to a server.
+/// The reason there is no connection to a server.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
     #[error("{0}")]
@@ -153,7 +153,7 @@ pub(super) enum ConnectError {
     NoTools(#[from] CallError),
 }
 
-/// Why a URL is no part of a login.
+/// The reason a URL cannot be part of a login.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginUrlError {
     /// It has no host, or a name and a password.
@@ -172,7 +172,7 @@ pub enum LoginUrlError {
     },
 }
 
-/// Why nobody is logged in at a server, or out.
+/// The reason a login or logout failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
     /// The configuration contains a header that takes the place of a login.
@@ -181,7 +181,7 @@ pub enum LoginError {
     /// The server is a program of this machine.
     #[error("it is a local program without a login")]
     IsProgram,
-    /// There is no login that a user takes part in.
+    /// The login is automatic and needs no user.
     #[error("aye logs in automatically with its client id and secret; `aye mcp test` checks it")]
     Automatic,
     /// The URL of the server is not one.
@@ -205,7 +205,7 @@ pub enum LoginError {
     /// The login was not found in time.
     #[error("its login could not be found within {} s", .0.as_secs())]
     NotFound(Duration),
-    /// Nothing came for so long.
+    /// Nothing arrived for this long.
     #[error("no answer for {} s", .0.as_secs())]
     Timeout(Duration),
     /// No request can be made.
@@ -220,15 +220,15 @@ pub enum LoginError {
     /// The port that the browser returns to is taken.
     #[error("cannot listen on port {port} of 127.0.0.1: {error}")]
     Port {
-        /// The port; 0 stands for any.
+        /// The port; 0 means any.
         port: u16,
         /// Why.
         error: io::Error,
     },
-    /// What is stored is not a login.
+    /// The stored data is not a login.
     #[error("its stored login cannot be read; log in again")]
     Unreadable,
-    /// What is stored was written by another version.
+    /// The stored login was written by another version.
     #[error("its stored login was written by another version of aye; log in again")]
     OtherVersion,
     /// The login has no stored form.
@@ -239,7 +239,7 @@ pub enum LoginError {
     Store(#[from] KeepError),
 }
 
-/// Why nobody took the tokens back.
+/// The reason tokens were not revoked.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RevokeError {
     #[error("it is no longer configured")]

@@ -1,4 +1,5 @@
-//! What servers say about the use of their tools, as far as it was agreed to: for the model, bounded and named as theirs.
+//! Servers' instructions for the use of their tools, as far as the user trusts them: for the model, bounded
+//! and attributed to their server.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

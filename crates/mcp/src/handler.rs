@@ -1,4 +1,4 @@
-//! What a server may say and ask by itself, and what becomes of it.
+//! Handles the notifications and requests that a server sends on its own initiative.
 #![expect(deprecated, reason = "servers of earlier revisions ask for models and roots, and send logs")]
 
 use std::collections::{HashMap, VecDeque};
@@ -23,7 +23,7 @@ use aye_core::contract::display::visible_line;
 /// Lines of a server that are kept, and characters of each.
 const MAX_LINES: usize = 50;
 const MAX_LINE: usize = 500;
-/// A server's errors are told the person no more often.
+/// Minimum interval between notifications to the user about a server's errors.
 const TOLD_EVERY: Duration = Duration::from_secs(30);
 
 /// One report of progress.
@@ -34,15 +34,15 @@ pub(super) struct ProgressReport {
     pub(super) message: Option<String>,
 }
 
-/// Who waits for a call.
+/// The receiver of a call's reports and questions.
 struct Listener {
-    /// Those that began earlier have smaller ones.
+    /// The order of the calls: earlier calls have smaller numbers.
     number: u64,
     progress: mpsc::Sender<ProgressReport>,
     asked: Option<mpsc::Sender<PendingElicitation>>,
 }
 
-/// What a connection's handler and its owner both know.
+/// The state shared by a connection's handler and its owner.
 pub(super) struct ConnectionState {
     server: String,
     tell: Tell,
@@ -50,17 +50,18 @@ pub(super) struct ConnectionState {
     pub(super) changed: Notify,
     is_changed: AtomicBool,
     calls: Mutex<HashMap<ProgressToken, Listener>>,
-    /// How many calls are on their way out and not listened to yet: a server may ask before its call is known here.
+    /// The number of calls being sent that nothing listens to yet: a server may ask before its call is known
+    /// here.
     opening: watch::Sender<usize>,
-    /// How many calls were listened to.
+    /// The number of calls listened to so far.
     count: AtomicU64,
     lines: Mutex<VecDeque<String>>,
     told: Mutex<Option<Instant>>,
-    /// How often the server asked for the model.
+    /// The number of times the server asked to use the model.
     refused: AtomicU64,
     /// Its standard error was read to the end.
     pub(super) quiet: tokio_util::sync::CancellationToken,
-    /// It takes nothing before a person logs in.
+    /// Signals that the server accepts nothing before a user logs in.
     pub(super) wants_login: tokio_util::sync::CancellationToken,
 }
 
@@ -103,7 +104,7 @@ impl ConnectionState {
         lines.iter().skip(lines.len().saturating_sub(count)).cloned().collect()
     }
 
-    /// Listens to the progress of one call, and to what is asked meanwhile.
+    /// Listens to the progress of one call, and to questions asked during it.
     pub(super) fn listen(
         &self,
         token: ProgressToken,
@@ -117,18 +118,20 @@ impl ConnectionState {
         (reports, questions)
     }
 
-    /// Says that a call is about to be sent, until the value is dropped: it is to be listened to before that.
+    /// Registers a call that is about to be sent, until the returned value is dropped: the call must be
+    /// listened to before that.
     pub(super) fn opens(&self) -> Opening<'_> {
         self.opening.send_modify(|count| *count += 1);
         Opening(self)
     }
 
-    /// Puts a question to the call that it must be from: the protocol does not say which, so it is the oldest one that
-    /// has time for it. `false` when there is none.
+    /// Passes a question to the call that it must belong to: the protocol does not name the call, so it is
+    /// the oldest one that can take a question. Returns `false` if there is none.
     async fn ask(&self, mut asked: PendingElicitation) -> bool {
         let mut opening = self.opening.subscribe();
         loop {
-            // Looked at first: what is listened to by the time that nothing is on its way is found.
+            // Read the count first: every call that is listened to by the time the count is zero is then
+            // found.
             let is_any_opening = *opening.borrow_and_update() > 0;
             match self.put(asked) {
                 None => return true,
@@ -141,7 +144,7 @@ impl ConnectionState {
         }
     }
 
-    /// Gives a question back that nobody has time for.
+    /// Returns the question if no call can take it.
     fn put(&self, mut asked: PendingElicitation) -> Option<PendingElicitation> {
         let mut takers: Vec<(u64, mpsc::Sender<PendingElicitation>)> =
             held(&self.calls).values().filter_map(|call| Some((call.number, call.asked.clone()?))).collect();
@@ -161,19 +164,19 @@ impl ConnectionState {
         held(&self.calls).remove(token);
     }
 
-    /// Says that the lists may be others; however often it is said, they are read once.
+    /// Records that the lists may have changed; however often this is called, the lists are read once.
     pub(super) fn note_change(&self) {
         self.is_changed.store(true, Ordering::Release);
         self.changed.notify_one();
     }
 
-    /// Whether the lists may be others since this was asked for the last time.
+    /// Returns whether the lists may have changed since the last call.
     pub(super) fn take_change(&self) -> bool {
         self.is_changed.swap(false, Ordering::AcqRel)
     }
 
-    /// Tells the person that nobody is sent to the address that a server would have them open: what is done there is done
-    /// with whoever is logged in there, for a stranger.
+    /// Notifies the user that a URL which a server wanted them to open was refused: what they do there, they
+    /// would do for a stranger, with whatever account is logged in there.
     pub(super) fn note_refused(&self, asked: &ElicitRequestParams) {
         if let ElicitRequestParams::UrlElicitationParams { url, .. } = asked {
             let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
@@ -205,7 +208,7 @@ impl Drop for Opening<'_> {
 
 pub(super) struct Handler {
     pub(super) shared: std::sync::Arc<ConnectionState>,
-    /// What is said when the server asks what is worked on; only a program of this machine is told.
+    /// The reply to a server that asks for the working folder; only a program of this machine gets one.
     pub(super) root: Option<String>,
 }
 
@@ -225,7 +228,7 @@ impl ClientHandler for Handler {
         _: CreateMessageRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        // It would spend the person's money on a stranger's words.
+        // This would spend the user's money on a stranger's prompt.
         if self.shared.refused.fetch_add(1, Ordering::Relaxed) == 0 {
             (self.shared.tell)(format!("refused: MCP server {} asked to use your model", self.shared.server));
         }
@@ -240,7 +243,7 @@ impl ClientHandler for Handler {
         self.shared.note_refused(&asked);
         let question = Elicitation::read(asked).map_err(|why| ErrorData::invalid_params(why, None))?;
         let (reply, answer) = oneshot::channel();
-        // A question that belongs to no call, or one of a flood, is nobody's.
+        // A question that belongs to no call, or is one of a flood, is declined.
         if !self.shared.ask(PendingElicitation { question, reply }).await {
             return Ok(declined());
         }
@@ -259,7 +262,7 @@ impl ClientHandler for Handler {
         let sender = held(&self.shared.calls).get(&progress.progress_token).map(|call| call.progress.clone());
         if let Some(sender) = sender {
             let message = progress.message.map(|text| text.chars().take(MAX_LINE).collect());
-            // A report that nobody had time for is of no use later.
+            // A report that cannot be delivered now is useless later.
             let _ =
                 sender.try_send(ProgressReport { done: progress.progress, total: progress.total, message });
         }

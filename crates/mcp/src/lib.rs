@@ -1,9 +1,10 @@
-//! Tool servers over the Model Context Protocol: connections, and what they offer as tools of ours.
+//! Model Context Protocol servers: connections, and the tools that they offer, as tools of ours.
 //!
-//! What a server says is hostile until shown otherwise: nothing that it sends is believed, everything is bounded, and
-//! whatever becomes of it stays its own problem. All connections live on one thread of their own ([`Manager`]), so that
-//! a server that floods costs no frame of the terminal. A tool is offered only while its name, its description and its
-//! schema are what a person agreed to (`pins.rs`); its annotations are shown and grant nothing.
+//! What a server sends is hostile until shown otherwise: none of it is trusted, everything is bounded, and
+//! any consequence stays the server's own problem. All connections live on a dedicated thread ([`Manager`]),
+//! so that a server that floods costs no frame of the terminal. A tool is offered only while its name, its
+//! description and its schema are those that a user trusted (`pins.rs`); its annotations are shown and grant
+//! nothing.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
 mod call_session;
@@ -61,13 +62,13 @@ pub struct ServerLaunch {
     pub program: String,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// Where it runs.
+    /// The working directory.
     pub cwd: PathBuf,
     /// Variables beside those that every program gets.
     pub env: BTreeMap<OsString, OsString>,
     /// The server's name.
     pub name: String,
-    /// What the kernel keeps it to.
+    /// The restrictions that the kernel enforces.
     pub profile: Profile,
     /// The domains that it may reach.
     pub domains: Vec<DomainPattern>,
@@ -77,9 +78,9 @@ pub struct ServerLaunch {
 pub struct ServerProgram {
     /// The command, with pipes for input, output and errors.
     pub command: Command,
-    /// Whether the process sees to it by itself that nothing is left of it once its input ends.
+    /// Whether the process itself ensures that nothing of it is left once its input ends.
     pub is_supervised: bool,
-    /// What has to exist as long as the program runs.
+    /// A value that must exist as long as the program runs.
     pub kept: Box<dyn Any + Send>,
 }
 
@@ -87,35 +88,35 @@ pub struct ServerProgram {
 pub type Spawn =
     Arc<dyn Fn(ServerLaunch) -> BoxFuture<'static, Result<ServerProgram, ForeignError>> + Send + Sync>;
 
-/// What is to be done with the tools of a source, which replace those that it had.
+/// A callback that receives the tools of a source, which replace its previous ones.
 pub type ToolSink = Arc<dyn Fn(&str, Vec<Arc<dyn Tool>>) + Send + Sync>;
 
-/// A sentence for the person.
+/// A callback that shows a sentence to the user.
 pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
 
-/// What connections need of the rest of the program.
+/// The parts of the program that connections need.
 #[derive(Clone)]
 pub struct Surroundings {
-    /// How programs are started.
+    /// The function that prepares a server's program.
     pub spawn: Spawn,
-    /// Who takes the tools.
+    /// The receiver of the tools.
     pub offer: ToolSink,
-    /// Who tells the person.
+    /// The function that notifies the user.
     pub tell: Tell,
-    /// What was agreed to.
+    /// The trusted tools.
     pub pins: Arc<dyn PinStore>,
-    /// Where logins are kept.
+    /// The storage of logins.
     pub logins: Arc<dyn LoginStore>,
-    /// Whether everything that servers offer is agreed to, for this start only.
+    /// Whether everything that servers offer is trusted, for this start only.
     pub agrees_to_all: bool,
-    /// Who is to know that the prompts are others.
+    /// The function to call when the prompts have changed.
     pub prompts_changed: Arc<dyn Fn() + Send + Sync>,
-    /// The folder that servers are told of when they ask what is worked on.
+    /// The folder reported to servers that ask for the working folder.
     pub root: PathBuf,
-    /// Calls that wait for a person's answer to their server.
+    /// Calls that wait for a user's answer to their server.
     pub questions: Questions,
     /// Receives the instructions of servers for the model.
     pub guidance: Guidance,
-    /// What time it is.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
 }

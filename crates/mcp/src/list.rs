@@ -18,11 +18,11 @@ use aye_core::contract::tool::{ToolClass, ToolDescriptor};
 
 const MAX_PAGES: usize = 100;
 const MAX_ITEMS: usize = 2000;
-/// What one tool may be, and all of a server together.
+/// The size limits of one tool, and of all tools of a server together.
 const MAX_DESCRIPTION: usize = 64 << 10;
 const MAX_SCHEMA: usize = 64 << 10;
 const MAX_TOOLS_BYTES: usize = 8 << 20;
-/// What the model reads of a description; a person sees all of it.
+/// The maximum length of a description as shown to the model; a user sees all of it.
 const SHOWN_DESCRIPTION: usize = 8 << 10;
 
 /// A tool of a server, as it was found.
@@ -30,10 +30,10 @@ const SHOWN_DESCRIPTION: usize = 8 << 10;
 pub(super) struct ServerTool {
     /// The name that the server gave it.
     pub(super) name: String,
-    /// What it says of itself in other words than its schema.
+    /// The tool's description of itself, apart from its schema.
     pub(super) description: String,
     pub(super) title: Option<String>,
-    /// Its hints, for a person: they grant nothing.
+    /// The tool's hints, for users only: they grant nothing.
     pub(super) hints: Option<String>,
     pub(super) schema: Value,
     /// SHA-256 of name, title, description and schema.
@@ -121,7 +121,7 @@ async fn pages<T: DeserializeOwned>(
     Ok((items, notes))
 }
 
-/// All tools, and what is to be said about those that were left out.
+/// Returns all tools, and messages about those that were left out.
 pub(super) async fn tools(
     client: &Client,
     part: &str,
@@ -243,7 +243,7 @@ fn found_of(id: String, part: &str, tool: &Described, schema: Value) -> ServerTo
     }
 }
 
-/// The same text for the same value, whatever the order of its keys.
+/// Returns the same text for the same value, whatever the order of its keys.
 fn canonical(value: &Value) -> String {
     fn sorted(value: &Value) -> Value {
         match value {
@@ -287,7 +287,7 @@ pub(super) async fn resources(client: &Client, limit: Duration) -> Result<Vec<Re
     Ok(pages(client, limit, list).await?.0)
 }
 
-/// What a resource holds.
+/// Reads the content of a resource.
 pub(super) async fn read_resource(
     client: &Arc<Client>,
     uri: &str,
@@ -308,7 +308,7 @@ pub(super) async fn read_resource(
     }
 }
 
-/// What a prompt says, its messages one after the other.
+/// Reads the content of a prompt, its messages one after the other.
 pub(super) async fn get_prompt(
     client: &Arc<Client>,
     name: &str,

@@ -1,9 +1,10 @@
-//! Logging in to servers elsewhere (OAuth 2.1), and staying logged in.
+//! Login to servers elsewhere (OAuth 2.1), and staying logged in.
 //!
-//! What is discovered, registered and exchanged is the protocol library's work. Here stands what it may be told and what
-//! it may reach (`http.rs`), how a person gets through it (`flow.rs`, `landing.rs`), what is kept of it (`kept.rs`), how it ends (`revoke.rs`), and
-//! how each request of a connection gets its token (`bearer.rs`). Tokens are good for one address and one issuer only; they leave this
-//! folder in requests to that address and in the text that a [`LoginStore`] keeps, and nowhere else.
+//! Discovery, registration and token exchange are the protocol library's work. This module decides what the
+//! library may be given and may reach (`http.rs`), how a user completes a login (`flow.rs` and the callback
+//! server), what is stored (`kept.rs`), how a login ends (`revoke.rs`), and how each request of a connection
+//! gets its token (`bearer.rs`). Tokens are valid for one URL and one issuer only; they leave this folder in
+//! requests to that URL and in the text stored by a [`LoginStore`], and nowhere else.
 
 mod bearer;
 mod callback;
@@ -24,12 +25,12 @@ use super::error::{KeepError, LoginError};
 use aye_core::contract::display::{shell_word, visible_line};
 use aye_core::contract::server::{LoginGrant, ServerConfig, ServerTransport};
 
-/// Where logins are kept: one text for each server, which nobody else reads.
+/// The storage of logins: one text for each server, which nothing else reads.
 pub trait LoginStore: Send + Sync {
-    /// What is kept; `None` when nothing is.
+    /// Returns the stored text; `None` if there is none.
     ///
     /// # Errors
-    /// Why it cannot be read: then it counts as nothing, and is not written over.
+    /// The reason the text cannot be read: the text then counts as missing, and is not overwritten.
     fn load(&self, scope: &str, server: &str) -> Result<Option<SecretString>, KeepError>;
 
     /// Keeps a text instead of the one before.
@@ -72,7 +73,8 @@ impl LoginStore for NoLogins {
     }
 }
 
-/// The address of a server that tokens can be got for: one elsewhere, whose `Authorization` nobody wrote down.
+/// Returns the URL of a server for which tokens can be obtained: one elsewhere, without a configured
+/// `Authorization` header.
 fn address(config: &ServerConfig) -> Option<&SecretString> {
     match &config.transport {
         ServerTransport::Http { url, headers, .. }
@@ -84,16 +86,17 @@ fn address(config: &ServerConfig) -> Option<&SecretString> {
     }
 }
 
-/// Whether aye logs in by itself, with the client id and its secret.
+/// Returns whether aye logs in automatically, with the client id and its secret.
 fn is_unattended(config: &ServerConfig) -> bool {
     matches!(&config.transport, ServerTransport::Http { login, .. }
         if login.grant == LoginGrant::ClientCredentials)
 }
 
-/// Where a server stands with its login, as far as is known without asking it; `None` where there can be none.
+/// Returns a server's login state, as far as it is known without asking the server; `None` if the server
+/// cannot have a login.
 ///
 /// # Errors
-/// What is kept cannot be read.
+/// The stored login cannot be read.
 pub fn login_state(config: &ServerConfig, store: &dyn LoginStore) -> Result<Option<LoginState>, LoginError> {
     match address(config) {
         Some(url) if !is_unattended(config) => kept::state(config, url, store).map(Some),

@@ -26,7 +26,7 @@ const BACKOFF: [Duration; 5] = [
     Duration::from_secs(5),
     Duration::from_secs(15),
 ];
-/// A connection that lasted so long was a good one: the next failure is the first again.
+/// A connection that lasted this long was stable: the next failure counts as the first again.
 const STABLE: Duration = Duration::from_mins(1);
 /// Changes of a list that come so close together are one.
 const GATHER: Duration = Duration::from_millis(200);
@@ -73,12 +73,12 @@ impl Manager {
         )
     }
 
-    /// Whether there is no server at all.
+    /// Returns whether there are no servers.
     pub fn is_empty(&self) -> bool {
         self.servers.all.is_empty()
     }
 
-    /// Starts all servers behind the caller's back. The second time it does nothing.
+    /// Starts all servers in the background. A second call does nothing.
     pub fn start(&self) {
         self.run(&self.servers.all);
     }
@@ -144,12 +144,12 @@ impl Manager {
         self.servers.all.iter().filter(|server| !is_settled(server)).map(|server| server.name()).collect()
     }
 
-    /// Whether there is a server of this name.
+    /// Returns whether a server with this name exists.
     pub fn knows(&self, name: &str) -> bool {
         self.servers.all.iter().any(|server| server.config.name == name)
     }
 
-    /// All servers for a person, nothing started.
+    /// Returns all servers as shown to a user, without starting any.
     pub fn views(&self) -> Vec<ServerView> {
         self.servers.all.iter().map(|server| server.view(false)).collect()
     }
@@ -158,7 +158,7 @@ impl Manager {
         self.servers.named(name)
     }
 
-    /// One server with all that its tools say: what is given here can be agreed to.
+    /// Returns one server with all details of its tools: only what this method returned can be trusted.
     ///
     /// # Errors
     /// There is no such server.
@@ -174,7 +174,7 @@ impl Manager {
         self.server(name)?.agree(&self.around)
     }
 
-    /// Tries a server again that failed, or starts it anew.
+    /// Retries a failed server, or restarts a running one.
     ///
     /// # Errors
     /// There is no such server.
@@ -183,7 +183,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Reads the lists of all servers again that are connected, behind the caller's back.
+    /// Reads the lists of all connected servers again, in the background.
     pub fn refresh(&self) {
         for server in &self.servers.all {
             server.refresh();
@@ -195,10 +195,11 @@ impl Manager {
         self.servers.all.iter().flat_map(|server| server.view(false).prompts).collect()
     }
 
-    /// What a prompt says, with words for its arguments in their order; the last one takes the rest.
+    /// Returns the content of a prompt, with words for its arguments in their order; the last argument takes
+    /// the rest.
     ///
     /// # Errors
-    /// There is no such server, or it does not give that.
+    /// There is no such server, or it does not provide the prompt.
     pub async fn prompt(
         &self,
         server: &str,
@@ -209,7 +210,7 @@ impl Manager {
         let client = server.client().await?;
         let mut known = server.view(false).prompts;
         if !known.iter().any(|prompt| prompt.name == name) {
-            // They are listed behind the connection's back; this may be faster.
+            // Prompts are listed in the background after connecting; this call may be faster.
             server.read_prompts(&client, &self.around).await;
             known = server.view(false).prompts;
         }
@@ -221,18 +222,18 @@ impl Manager {
         blocks(content.map_err(|error| McpServerError::Call { server: server.name(), error })?)
     }
 
-    /// The resources of a server, or of all: server, address, name, description.
+    /// Returns the resources of a server, or of all: server, URL, name, description.
     ///
     /// # Errors
-    /// There is no such server, or it does not give that.
+    /// There is no such server, or it does not provide them.
     pub async fn resources(&self, server: Option<&str>) -> Result<Vec<[String; 4]>, McpServerError> {
         self.servers.resources(server).await
     }
 
-    /// What a resource holds.
+    /// Returns the content of a resource.
     ///
     /// # Errors
-    /// There is no such server, or it does not give that.
+    /// There is no such server, or it does not provide the resource.
     pub async fn resource(&self, server: &str, uri: &str) -> Result<Vec<ContentBlock>, McpServerError> {
         blocks(self.servers.resource(server, uri).await?)
     }
@@ -288,7 +289,7 @@ fn arguments_of(prompt: &PromptView, words: &str) -> Result<Map<String, Value>, 
     if missing.is_empty() { Ok(found) } else { Err(McpServerError::MissingArguments(missing)) }
 }
 
-/// How a connection ended.
+/// The reason a connection ended.
 enum End {
     Stop,
     Again,
@@ -296,7 +297,7 @@ enum End {
     NeedsLogin,
 }
 
-/// Keeps one server connected until it is told to stop.
+/// Keeps one server connected until the stop token is cancelled.
 async fn keep(server: &Arc<Server>, all: &Arc<ServerSet>, around: &Surroundings, stop: &CancellationToken) {
     let mut failures = 0;
     let mut was_connected = false;
@@ -314,7 +315,7 @@ async fn keep(server: &Arc<Server>, all: &Arc<ServerSet>, around: &Surroundings,
                 server.withdraw(around);
                 (around.tell)(format!("MCP server {}: {}", server.name(), needs_login(&server.config.name)));
                 server.set_phase(ServerState::NeedsLogin);
-                // Only a person changes that.
+                // Only a user can change that.
                 tokio::select! {
                     () = stop.cancelled() => break,
                     () = server.again.notified() => {}
@@ -346,7 +347,7 @@ async fn keep(server: &Arc<Server>, all: &Arc<ServerSet>, around: &Surroundings,
     server.set_phase(ServerState::Stopped);
 }
 
-/// One connection from its beginning to its end.
+/// Runs one connection from its start to its end.
 async fn once(
     server: &Arc<Server>,
     all: &Arc<ServerSet>,
@@ -417,7 +418,7 @@ async fn serve(server: &Arc<Server>, around: &Surroundings, client: &Client) -> 
             server.read_prompts(client, around).await;
             tokio::time::sleep(pause).await;
             pause = if client.shared.take_change() {
-                // What came meanwhile is looked at once more, later and later.
+                // Changes that arrived in the meantime are read once more, after an ever longer pause.
                 client.shared.note_change();
                 (pause * 2).min(MAX_PAUSE)
             } else {
@@ -427,7 +428,7 @@ async fn serve(server: &Arc<Server>, around: &Surroundings, client: &Client) -> 
     };
     let refused = async {
         client.shared.wants_login.cancelled().await;
-        // The call that found out hears it from its own answer.
+        // The call that ran into this reports it with its own answer first.
         tokio::time::sleep(GATHER).await;
     };
     tokio::select! {

@@ -1,15 +1,15 @@
-//! Names of servers and tools that every provider takes: letters, digits, `_` and `-`, at most 64 in all.
+//! Names of servers and tools that every provider accepts: letters, digits, `_` and `-`, at most 64 in all.
 //!
-//! A tool is called `mcp__SERVER__TOOL`. The server's part has no `__`, so that the parts can be told apart, and is
-//! the same for no two servers: a rule over `mcp__SERVER__*` means one server.
+//! A tool is called `mcp__SERVER__TOOL`. The server's part contains no `__`, so that the parts can be told
+//! apart, and is unique: a rule over `mcp__SERVER__*` means one server.
 
 use std::collections::BTreeMap;
 
 use aye_core::contract::digest::sha256_hex;
 
-/// How every tool of a server begins.
+/// The prefix of every server's tools.
 pub const PREFIX: &str = "mcp__";
-/// What providers take.
+/// The maximum length accepted by providers.
 const MAX_ID: usize = 64;
 const MAX_SERVER: usize = 32;
 
@@ -44,7 +44,7 @@ pub fn server_part(name: &str) -> String {
     if part.len() > MAX_SERVER { shortened(part, name, MAX_SERVER) } else { part.to_owned() }
 }
 
-/// The names for the tools of one server, in their order; `None` for a tool whose name is there already.
+/// Returns the names for the tools of one server, in their order; `None` for a tool with a duplicate name.
 pub(crate) fn tool_ids(server_part: &str, names: &[&str]) -> Vec<Option<String>> {
     let begin = format!("{PREFIX}{server_part}__");
     let max = MAX_ID.saturating_sub(begin.len());
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(ids[4].as_deref(), Some("ok"));
         assert_eq!(ids[5], None, "the same name twice is one tool");
         assert_eq!(ids[7].as_deref(), Some("sp_ace"));
-        // Whatever the order, the names are the same.
+        // The names do not depend on the order.
         let back = tool_ids("s", &["a_b", "a/b", "a.b"]);
         assert_eq!(back[2].as_ref().map(|id| &id[8..]), ids[1].as_deref());
     }

@@ -1,5 +1,5 @@
-//! A request that is on its way. What comes of it comes step by step: between two steps it may be left alone for as
-//! long as a person thinks, and the time does not count.
+//! A request in flight. Its events arrive step by step: between two steps the request may be left alone for
+//! as long as a user thinks, and that time does not count.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use super::handler::{ConnectionState, ProgressReport};
 /// However much progress a call makes, it has an end.
 pub(super) const MAX_CALL: Duration = Duration::from_hours(1);
 
-/// What happened next.
+/// The next event of a request.
 #[expect(clippy::large_enum_variant, reason = "one at a time, and taken apart at once")]
 pub(super) enum CallEvent {
     Progress(ProgressReport),
@@ -26,18 +26,18 @@ pub(super) enum CallEvent {
     Done(Result<ServerResult, CallError>),
 }
 
-/// Dropping it tells the server that nobody waits for the answer.
+/// A request in flight. Dropping it notifies the server that its answer is no longer needed.
 pub(super) struct OpenCall {
     pub(super) rx: oneshot::Receiver<Result<ServerResult, ServiceError>>,
     pub(super) progress: mpsc::Receiver<ProgressReport>,
     pub(super) asked: mpsc::Receiver<PendingElicitation>,
     pub(super) ended: CancellationToken,
     pub(super) guard: CancelGuard,
-    /// An answer that came, behind a report that came before it.
+    /// An answer that has arrived, kept until a report that arrived before it is returned.
     pub(super) answer: Option<Result<ServerResult, CallError>>,
-    /// So long the server may be silent.
+    /// The longest time that the server may be silent.
     pub(super) limit: Duration,
-    /// So long it may take in all.
+    /// The time that the request may take in all.
     pub(super) left: Duration,
 }
 
@@ -55,7 +55,7 @@ impl OpenCall {
                     Ok(answer) => answer.map_err(call_error),
                     Err(_) => Err(CallError::Gone),
                 };
-                // What was reported before the answer came is told before it.
+                // A report that arrived before the answer is returned before it.
                 match self.progress.try_recv() {
                     Ok(report) => {
                         self.answer = Some(answer);
@@ -79,7 +79,7 @@ impl OpenCall {
     }
 }
 
-/// Tells the server that nobody waits for a request any more, unless it was answered.
+/// Notifies the server that a request is no longer needed, unless it was answered.
 pub(super) struct CancelGuard {
     pub(super) peer: Peer<RoleClient>,
     pub(super) shared: Arc<ConnectionState>,

@@ -1,5 +1,5 @@
-//! Calls that stay open while their server's question waits for a person. A server's question lives as long as its
-//! connection: what is kept here ends with the process, and an answer that comes later finds nothing.
+//! Calls that stay open while their server's question waits for a user. A server's question lives as long as
+//! its connection: everything stored here ends with the process, and a later answer finds nothing.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::call_session::{CallSession, ReplyRoute};
 use super::elicitation::Elicitation;
 
-/// So long a call is kept open for a person.
+/// The longest time that a call is kept open for a user.
 pub(super) const KEPT: Duration = Duration::from_hours(1);
 
-/// A call that waits for a person.
+/// A call that waits for a user.
 pub(super) struct WaitingCall {
     pub(super) run: String,
     pub(super) talk: CallSession,
@@ -28,7 +28,7 @@ impl Questions {
         edit(&mut self.0.lock().expect("no panic while it is held"))
     }
 
-    /// Keeps a call until somebody takes it, for a while at most.
+    /// Keeps a call until it is taken, for a limited time.
     pub(super) fn park(&self, surface: String, parked: WaitingCall) {
         let known = Arc::downgrade(&self.0);
         self.edit(|all| all.insert(surface.clone(), parked));
@@ -44,15 +44,16 @@ impl Questions {
         self.edit(|all| all.remove(surface))
     }
 
-    /// Nobody answers the questions of this run any more: their servers are told so.
+    /// Drops the calls of this run, because nobody answers their questions any more: their servers are
+    /// notified.
     pub fn forget(&self, run: &str) {
-        // What is dropped here tells its server, which must not happen while the lock is held.
+        // Dropping a call notifies its server, which must not happen while the lock is held.
         let gone: Vec<WaitingCall> =
             self.edit(|all| all.extract_if(|_, parked| parked.run == run).map(|(_, p)| p).collect());
         drop(gone);
     }
 
-    /// How many wait.
+    /// Returns the number of waiting calls.
     pub fn count(&self) -> usize {
         self.edit(|all| all.len())
     }

@@ -1,4 +1,4 @@
-//! One server: where it stands, what it offers, what of that is agreed to.
+//! One server: its state, its offers, and which of them are trusted.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use aye_core::contract::display::visible_line;
 use aye_core::contract::server::{ServerConfig, ServerScope};
 use aye_core::contract::tool::Tool;
 
-/// Where a server stands.
+/// The state of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerState {
     /// Nothing was done yet.
@@ -33,81 +33,81 @@ pub enum ServerState {
     Failed {
         /// A sentence.
         why: String,
-        /// Whether it is tried again by itself.
+        /// Whether the server is retried automatically.
         again: bool,
     },
-    /// It takes nothing before a person logs in.
+    /// The server accepts nothing before a user logs in.
     NeedsLogin,
     /// It was stopped.
     Stopped,
 }
 
-/// A tool for a person.
+/// A tool as shown to a user.
 #[derive(Clone, Debug)]
 pub struct ToolView {
     /// The name that the model calls.
     pub id: String,
     /// The name that the server gave it.
     pub name: String,
-    /// What the server says it does, whole.
+    /// The server's description of the tool, in full.
     pub description: String,
     /// Its title, when it has another one.
     pub title: Option<String>,
-    /// What the server says about its effects; nothing follows from it.
+    /// The server's statement about the tool's effects; it has no consequences.
     pub hints: Option<String>,
     /// The schema of its arguments.
     pub schema: serde_json::Value,
-    /// How it stands to what was agreed to.
+    /// The tool's status compared with the trusted one.
     pub standing: PinStatus,
-    /// Whether the model may call it.
+    /// Whether the model may call the tool.
     pub is_offered: bool,
 }
 
-/// A prompt for a person.
+/// A prompt as shown to a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromptView {
     /// The server.
     pub server: String,
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub description: String,
     /// Its arguments in their order, and whether each is needed.
     pub arguments: Vec<(String, bool)>,
 }
 
-/// A server for a person.
+/// A server as shown to a user.
 #[derive(Clone, Debug)]
 pub struct ServerView {
     /// Its name, as it was written.
     pub name: String,
     /// The name as it can be typed.
     pub typed: String,
-    /// Who wrote it down.
+    /// The scope of its configuration.
     pub scope: ServerScope,
-    /// Where that stands.
+    /// The location of its configuration.
     pub place: String,
     /// Its command line or address.
     pub shown: String,
-    /// Where it stands.
+    /// Its state.
     pub phase: ServerState,
-    /// What it calls itself, and the protocol's revision.
+    /// Its name for itself, and the protocol's revision.
     pub about: String,
-    /// What it says about its use.
+    /// Its instructions for its use.
     pub instructions: Option<String>,
-    /// Whether the model reads that.
+    /// Whether the model reads the instructions.
     pub is_guiding: bool,
     /// Its tools.
     pub tools: Vec<ToolView>,
     /// Its prompts.
     pub prompts: Vec<PromptView>,
-    /// Whether it has resources.
+    /// Whether the server has resources.
     pub has_resources: bool,
-    /// What was left out, and why.
+    /// Everything that was left out, with the reasons.
     pub notes: Vec<String>,
     /// The last lines that it wrote or logged.
     pub lines: Vec<String>,
-    /// How long it took until it could be used.
+    /// The time that the server took to become usable.
     pub took: Option<Duration>,
 }
 
@@ -118,15 +118,15 @@ struct Now {
     prompts: Vec<PromptView>,
     notes: Vec<String>,
     took: Option<Duration>,
-    /// What it says about its use.
+    /// The server's instructions for its use.
     instructions: String,
-    /// How that stands to what was agreed to, and whether the model may read it.
+    /// The status of the instructions compared with the trusted ones, and whether the model may read them.
     guiding: (PinStatus, bool),
-    /// What of the tools a person saw: only that can be agreed to.
+    /// The tools that a user saw: only these can be trusted.
     seen: BTreeMap<String, String>,
-    /// The hash of the instructions that a person saw with them.
+    /// The hash of the instructions that a user saw with the tools.
     seen_instructions: Option<String>,
-    /// What the person was told about; the same is not told twice.
+    /// The last notification shown to the user; the same one is not repeated.
     told: String,
 }
 
@@ -134,14 +134,14 @@ pub(super) struct Server {
     pub(super) config: ServerConfig,
     pub(super) part: String,
     now: Mutex<Now>,
-    /// Counts the changes of where it stands.
+    /// Counts the state changes.
     pub(super) moved: watch::Sender<u64>,
-    /// Wakes a server that is not tried again by itself.
+    /// Wakes a server that is not retried automatically.
     pub(super) again: Notify,
     pub(super) last: Mutex<Option<Arc<super::handler::ConnectionState>>>,
 }
 
-/// The servers of one app, for whoever looks for one by name.
+/// The servers of one app, for lookup by name.
 pub(super) struct ServerSet {
     pub(super) all: Vec<Arc<Server>>,
     has_resources: AtomicBool,
@@ -152,7 +152,7 @@ impl ServerSet {
         Self { all, has_resources: AtomicBool::new(false) }
     }
 
-    /// Whether this is the first server that has resources.
+    /// Records that a server has resources, and returns whether it is the first.
     pub(super) fn begins_with_resources(&self) -> bool {
         !self.has_resources.swap(true, Ordering::AcqRel)
     }
@@ -274,10 +274,10 @@ impl Server {
         self.set_phase(ServerState::Connected);
     }
 
-    /// The connection, when there is one; while it is being made, that is waited for.
+    /// Returns the connection if there is one; waits while it is being made.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason there is none.
     pub(super) async fn client(&self) -> Result<Arc<Client>, McpServerError> {
         let mut moved = self.moved.subscribe();
         let wait = async {
@@ -340,7 +340,7 @@ impl Server {
         }
     }
 
-    /// Whether exactly this tool is offered now.
+    /// Returns whether exactly this tool is offered now.
     pub(super) fn offers(&self, name: &str, hash: &str) -> bool {
         self.now()
             .tools
@@ -359,13 +359,13 @@ impl Server {
     ) {
         let hash = sha256_hex(instructions);
         let scope = self.config.scope.key();
-        // What a client brings is agreed to with its session, and kept nowhere.
+        // Servers that a client brings are trusted with its session, and stored nowhere.
         let is_of_client = self.config.scope == ServerScope::Client;
         let pinned = if is_of_client { Ok(None) } else { around.pins.load(&scope, &self.config.name) };
         let agrees = around.agrees_to_all || is_of_client;
         let mut problem = None;
         let pinned = match pinned {
-            // The person's own server was agreed to by a version that did not pass instructions on.
+            // The user's own server was trusted by a version that did not pass instructions on.
             Ok(Some(mut pinned))
                 if self.config.scope == ServerScope::User && pinned.instructions.is_none() =>
             {
@@ -374,7 +374,7 @@ impl Server {
                 pinned
             }
             Ok(Some(pinned)) => pinned,
-            // The person wrote the server down: what it has at first is what they wanted.
+            // The user configured the server: its initial tools are what they wanted.
             Ok(None) if self.config.scope == ServerScope::User => {
                 let pinned = Pinned {
                     config: self.config.digest.clone(),
@@ -390,7 +390,7 @@ impl Server {
                 Pinned::default()
             }
         };
-        // The person's own file may change as the person likes; a project's changes with the project.
+        // Users may change their own file as they like; a project's file changes with the project.
         let digest = match self.config.scope {
             ServerScope::User => pinned.config.clone(),
             ServerScope::Project(_) | ServerScope::Client => self.config.digest.clone(),
@@ -446,7 +446,7 @@ impl Server {
                 PinStatus::Agreed | PinStatus::New | PinStatus::Changed => {}
             }
         }
-        // Beside tools of a server that nobody agreed to at all, its instructions need no word of their own.
+        // If none of a server's tools are trusted yet, its instructions need no separate notice.
         let instructions = match now.guiding {
             (_, true) => None,
             _ if now.instructions.trim().is_empty() => None,
@@ -484,7 +484,8 @@ impl Server {
         }
     }
 
-    /// The person sees the tools as they are now.
+    /// Returns the server as shown to a user. If the view is for consent, records that the user sees the
+    /// tools as they are now.
     pub(super) fn view(&self, is_for_consent: bool) -> ServerView {
         let mut now = self.now();
         if is_for_consent {

@@ -48,7 +48,7 @@ impl McpTool {
             client = self.server.client() => client.map_err(|error| ToolError::NotFound(error.to_string()))?,
             () = ctx.cancellation.cancelled() => return Err(ToolError::ExecutionFailed("cancelled".to_owned())),
         };
-        // It may have changed since it was offered; what a person agreed to is what is called.
+        // The tool may have changed since it was offered; only the one that a user trusted is called.
         if !self.server.offers(&self.name, &self.hash) {
             return Err(ToolError::NotFound(format!(
                 "the tool {} changed since the user trusted it. It was not called",
@@ -62,7 +62,7 @@ impl McpTool {
         Ok(CallSession::new(client, params, self.server.config.timeout))
     }
 
-    /// Makes a server's question one to the person, and keeps the call open for the answer.
+    /// Turns a server's question into one for the user, and keeps the call open for the answer.
     fn ask(
         &self,
         (talk, question, reply): (CallSession, Elicitation, ReplyRoute),
@@ -128,7 +128,7 @@ impl Tool for McpTool {
                 let payload = ctx.resume.as_ref().map_or(&Value::Null, |resume| &resume.result);
                 match question.answer(payload) {
                     Ok(answer) => talk.answer(reply, answer),
-                    // The server hears nothing of an answer that it did not ask for.
+                    // An answer that the server did not ask for is not sent to it.
                     Err(why) => {
                         let before = payload.get("dataModel").unwrap_or(&Value::Null);
                         return Ok(self.ask((talk, question, reply), Some((before, &why)), args, ctx));

@@ -13,8 +13,8 @@ use rmcp::transport::Transport;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// So many messages may come at once, and so many in a second after that. A server that says more waits: what it
-/// writes stays in its pipe.
+/// The number of messages that may arrive at once, and per second after that. A server that sends more has to
+/// wait: its output stays in its pipe.
 const BURST: f64 = 2000.0;
 const A_SECOND: f64 = 1000.0;
 

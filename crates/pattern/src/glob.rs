@@ -13,7 +13,7 @@ pub(super) struct GlobError {
     pub(super) message: String,
 }
 
-/// How blanks and quotes of the glob are read.
+/// The treatment of spaces and quotes in a glob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
     /// A plain text: a blank is a blank.
@@ -97,12 +97,13 @@ pub(super) fn to_regex(glob: &str, reading: Reading) -> Result<String, GlobError
     Ok(out)
 }
 
-/// What a text must begin with to be matched: what stands before the first character with a meaning.
+/// Returns the start that a text must have to match: the part of the glob before its first special character.
 pub(super) fn literal_start(glob: &str) -> &str {
     glob.find(['*', '?', '[', '{', '\\']).map_or(glob, |end| &glob[..end])
 }
 
-/// A glob of this many bytes translates to an expression that is neither too large nor too deep, whatever it holds.
+/// A glob of this many bytes translates to an expression that is neither too large nor too deep, whatever it
+/// contains.
 const ALWAYS_FINE: usize = 200;
 
 /// Compiles a glob, at its first use when it cannot go wrong.
@@ -134,7 +135,7 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// True when `text` holds a character that makes it a glob.
+/// Returns whether `text` contains a character that makes it a glob.
 pub fn is_glob(text: &str) -> bool {
     text.contains(['*', '?', '[', '{'])
 }
@@ -202,7 +203,7 @@ enum Quote {
     Mark,
 }
 
-/// Marks which characters stand in quotes. A quote that is never closed is an ordinary character.
+/// Marks the quoted characters. A quote that is never closed is an ordinary character.
 fn quoted(chars: &[char]) -> Vec<Quote> {
     let mut marks = vec![Quote::Outside; chars.len()];
     let mut i = 0;
@@ -228,9 +229,9 @@ fn quoted(chars: &[char]) -> Vec<Quote> {
     marks
 }
 
-/// The words at the front of a command glob that hold no wildcard, quotes taken off.
+/// Returns the leading words of a command glob that contain no wildcard, with quotes removed.
 ///
-/// A rule names a program, a flag or an inner command explicitly when it stands among these words.
+/// A rule names a program, a flag or an inner command explicitly if it is among these words.
 pub(super) fn literal_words(glob: &str) -> (Vec<String>, bool) {
     let chars: Vec<char> = glob.trim().chars().collect();
     let quotes = quoted(&chars);

@@ -41,7 +41,7 @@ impl LazyRegex {
         self.regex().is_match(text)
     }
 
-    /// False when no text that begins with `start` can be matched.
+    /// Returns false if no text that starts with `start` can match.
     pub fn could_match(&self, start: &str) -> bool {
         // The automaton dies as soon as nothing can follow. One that cannot be built rules nothing out.
         let Ok(dfa) = DFA::new(&self.0.source) else { return true };
@@ -64,7 +64,6 @@ impl LazyRegex {
         &self.0.source
     }
 
-    /// Whether it was compiled yet.
     #[cfg(test)]
     pub(super) fn is_compiled(&self) -> bool {
         self.0.compiled.get().is_some()

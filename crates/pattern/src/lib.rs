@@ -1,8 +1,8 @@
-//! Patterns over tool calls, and the taking apart of shell commands.
+//! Patterns over tool calls, and the parsing of shell commands.
 //!
-//! A [`Pattern`] names a tool and, when it likes, conditions on the call's arguments: `Read`, `mcp__*`,
-//! `Bash(git status *)`, `Edit(file_path ~ "src/**")`, `/mcp__(gh|gl)__.*/`. [`shell`] finds every simple command of a
-//! command line, so that a rule is held against its parts and never against one string.
+//! A [`Pattern`] names a tool and, optionally, conditions on the call's arguments: `Read`, `mcp__*`,
+//! `Bash(git status *)`, `Edit(file_path ~ "src/**")`, `/mcp__(gh|gl)__.*/`. [`shell`] finds every simple
+//! command of a command line, so that a rule is checked against its parts and never against one string.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
 mod glob;
@@ -49,7 +49,7 @@ impl PartialEq for Name {
     }
 }
 
-/// What a pattern asks of the arguments.
+/// A pattern's conditions on the arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Args {
     /// Nothing.
@@ -63,15 +63,15 @@ pub enum Args {
 /// One condition on the arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
-    /// Which values are looked at.
+    /// The values to check.
     pub path: ArgPath,
     /// Turns the answer round (`!=`, `!~`, `!=~`).
     pub negated: bool,
-    /// What they are compared with.
+    /// The matcher that they are compared with.
     pub matcher: Matcher,
 }
 
-/// How a value is compared.
+/// A comparison of a value.
 #[derive(Debug, Clone)]
 pub enum Matcher {
     /// The same text.
@@ -103,18 +103,18 @@ impl PartialEq for Matcher {
 }
 
 impl Matcher {
-    /// A glob, anchored at both ends.
+    /// Creates a matcher for a glob, anchored at both ends.
     ///
     /// # Errors
-    /// When the text is no glob; the error says where and what would be right.
+    /// The text is not a glob; the error reports where and what was expected.
     pub fn glob(text: &str) -> Result<Matcher, PatternError> {
         parse::glob(text)
     }
 
-    /// A regular expression, found anywhere.
+    /// Creates a matcher for a regular expression, which may match anywhere.
     ///
     /// # Errors
-    /// When the text is no regular expression, or is empty and would match everything.
+    /// The text is not a regular expression, or is empty and would match everything.
     pub fn regex(text: &str) -> Result<Matcher, PatternError> {
         parse::regex(text)
     }
@@ -149,7 +149,7 @@ impl Matcher {
         }
     }
 
-    /// The words at the front that are written out without a wildcard, and whether they are all there is.
+    /// Returns the leading words that contain no wildcard, and whether they are the whole pattern.
     pub fn literal_words(&self) -> (Cow<'_, [String]>, bool) {
         match self {
             Matcher::Glob { front: (words, all), .. } => (Cow::Borrowed(words), *all),
@@ -170,7 +170,7 @@ impl Matcher {
     }
 }
 
-/// How many of several values must match.
+/// The number of values that must match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantifier {
     /// One is enough: for deny and ask.
@@ -179,29 +179,29 @@ pub enum Quantifier {
     Every,
 }
 
-/// How narrow a pattern is. Says which of several matching rules is reported, never which wins.
+/// The narrowness of a pattern. It decides which of several matching rules is reported, never which one wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Specificity {
     /// 3 exact name, 2 glob, 1 regular expression.
     pub name: u8,
-    /// Whether the arguments matter.
+    /// Whether the pattern has conditions on the arguments.
     pub has_args: bool,
-    /// How many conditions there are.
+    /// The number of conditions.
     pub conditions: usize,
     /// The best operator: 3 exact, 2 glob, 1 regular expression, 0 none.
     pub operator: u8,
 }
 
-/// One value that a pattern looks at, handed to the test of [`Pattern::matches_by`].
+/// One value that a pattern checks, passed to the test of [`Pattern::matches_by`].
 #[derive(Debug, Clone, Copy)]
 pub struct Looked<'a> {
     /// The argument's name, when it is a top-level one.
     pub key: Option<&'a str>,
     /// Its comparison text.
     pub text: &'a str,
-    /// What it is compared with.
+    /// The matcher that the value is compared with.
     pub matcher: &'a Matcher,
-    /// Whether the condition is a negation.
+    /// Whether the condition is negated.
     pub negated: bool,
 }
 
@@ -221,8 +221,8 @@ impl Pattern {
         parse::parse(text, parse::RegexSource::Foreign)
     }
 
-    /// Reads a pattern that comes with the program: a test has compiled its regular expressions, so they are
-    /// compiled only when they are asked.
+    /// Reads a built-in pattern: a test has compiled its regular expressions, so they are compiled only when
+    /// they are first used.
     ///
     /// # Errors
     /// As [`Pattern::parse`], but a wrong regular expression panics at its first use.
@@ -230,7 +230,7 @@ impl Pattern {
         parse::parse(text, parse::RegexSource::Own)
     }
 
-    /// The pattern for exactly this tool, whatever its arguments.
+    /// Returns the pattern for exactly this tool, whatever its arguments.
     pub fn tool(name: &str) -> Pattern {
         Pattern { name: Name::literal(name), args: Args::Any }
     }
@@ -249,7 +249,7 @@ impl Pattern {
     pub fn matches_tool(&self, tool: &str) -> bool {
         match &self.name {
             Name::Exact(name) => name == tool,
-            // The beginning says no to most names, and costs no compiling.
+            // The literal start rejects most names, and costs no compiling.
             Name::Glob { text, regex } => tool.starts_with(glob::literal_start(text)) && regex.is_match(tool),
             Name::Regex { regex, .. } => regex.is_match(tool),
         }
@@ -268,7 +268,7 @@ impl Pattern {
         matches!(self.args, Args::Any)
     }
 
-    /// What is asked of the arguments.
+    /// Returns the conditions on the arguments.
     pub fn args(&self) -> &Args {
         &self.args
     }
@@ -300,7 +300,7 @@ impl Pattern {
         }
     }
 
-    /// How narrow the pattern is.
+    /// Returns the narrowness of the pattern.
     pub fn specificity(&self) -> Specificity {
         let name = match self.name {
             Name::Exact(_) => 3,

@@ -8,18 +8,18 @@ use super::{Args, Condition, LazyRegex, Matcher, Name, Pattern};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("pattern `{pattern}`, character {}: {message}", position + 1)]
 pub struct PatternError {
-    /// Where the trouble is, counted in characters from 0.
+    /// The position of the error, counted in characters from 0.
     pub position: usize,
-    /// What is wrong and what would be right.
+    /// The problem and what was expected instead.
     pub message: String,
     /// The text that was read.
     pub pattern: String,
 }
 
-/// Who wrote the regular expressions of a pattern.
+/// The author of a pattern's regular expressions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RegexSource {
-    /// Somebody: they are compiled now, so that a mistake is found now.
+    /// Someone else: they are compiled now, so that a mistake is found now.
     Foreign,
     /// We, and a test compiles them.
     Own,
@@ -47,12 +47,12 @@ pub(super) fn parse(text: &str, sources: RegexSource) -> Parsed<Pattern> {
     Ok(Pattern { name, args })
 }
 
-/// A glob that stands by itself.
+/// Parses a standalone glob.
 pub(super) fn glob(text: &str) -> Parsed<Matcher> {
     Parser { text, chars: Vec::new(), at: 0, sources: RegexSource::Foreign }.glob_matcher(text, 0)
 }
 
-/// A regular expression that stands by itself.
+/// Parses a standalone regular expression.
 pub(super) fn regex(text: &str) -> Parsed<Matcher> {
     let parser = Parser { text, chars: Vec::new(), at: 0, sources: RegexSource::Foreign };
     if text.is_empty() {
@@ -221,7 +221,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A condition, or nothing when what stands here does not have the form `path op quoted`.
+    /// Parses a condition; returns nothing if the text here does not have the form `path op quoted`.
     fn condition(&mut self) -> Parsed<Option<Condition>> {
         let Some(path) = self.path() else { return Ok(None) };
         self.blanks();

@@ -1,4 +1,4 @@
-//! The values of a call's arguments that a condition looks at, and their comparison text.
+//! The values of a call's arguments that a condition checks, and their comparison text.
 
 use serde_json::Value;
 use std::fmt;

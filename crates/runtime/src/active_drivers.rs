@@ -12,7 +12,7 @@ use aye_core::contract::storage::ThreadRunStore;
 use aye_core::contract::suspension::ToolCallResume;
 use aye_core::run::Fact;
 
-/// A stored decision on its way to the driver that is awake.
+/// A stored decision on its way to the active driver.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     pub(super) call: CallId,
@@ -38,17 +38,17 @@ struct Handle {
 pub(super) struct Live {
     handles: Mutex<HashMap<ThreadId, Handle>>,
     slots: Mutex<HashMap<ThreadId, Arc<tokio::sync::Mutex<()>>>>,
-    /// The ears of the drivers that are awake, which hold them.
+    /// The listener shared by the active drivers, which own it.
     listener: Mutex<Weak<ChangeListener>>,
 }
 
-/// The right of one driver to be awake on its thread; given back when dropped.
+/// The right of one driver to be active on its thread; released when dropped.
 pub(super) struct Slot {
     live: Arc<Live>,
     thread_id: ThreadId,
     pub(super) cancel: CancellationToken,
     pub(super) deliveries: mpsc::UnboundedReceiver<Delivery>,
-    /// Somebody else wrote something about a question: look at the rows.
+    /// Notified when another party wrote something about a question, so that the driver reads the rows.
     pub(super) nudge: Arc<Notify>,
     /// Changes when the user moves the commands that run to the background.
     pub(super) moves: watch::Sender<u64>,
@@ -57,7 +57,7 @@ pub(super) struct Slot {
 }
 
 impl Live {
-    /// Waits until no driver of this process is awake on the thread, then takes its place.
+    /// Waits until no driver of this process is active on the thread, then takes its place.
     pub(super) async fn enter(
         self: &Arc<Self>,
         thread_id: &ThreadId,
@@ -65,7 +65,7 @@ impl Live {
     ) -> Slot {
         let slot = {
             let mut slots = self.slots.lock().expect("no panic while slots are held");
-            // A slot nobody holds or waits for is only known to the map.
+            // A slot that no driver holds or waits for is referenced only by the map.
             slots.retain(|id, slot| id == thread_id || Arc::strong_count(slot) > 1);
             Arc::clone(slots.entry(thread_id.clone()).or_default())
         };
@@ -106,19 +106,19 @@ impl Live {
         opened
     }
 
-    /// Lets the drivers of these threads look at the rows of their questions.
+    /// Makes the drivers of these threads read the rows of their questions.
     pub(super) fn nudge(&self, of: impl Fn(&ThreadId) -> bool) {
         let handles = self.handles.lock().expect("no panic while handles are held");
         handles.iter().filter(|(thread, _)| of(thread)).for_each(|(_, handle)| handle.nudge.notify_one());
     }
 
-    /// Hands a stored decision to the driver that is awake; `false` when none is.
+    /// Passes a stored decision to the active driver; `false` if there is none.
     pub(super) fn deliver(&self, thread_id: &ThreadId, delivery: Delivery) -> bool {
         let handles = self.handles.lock().expect("no panic while handles are held");
         handles.get(thread_id).is_some_and(|handle| handle.deliveries.send(delivery).is_ok())
     }
 
-    /// Asks the driver that is awake to stop; `false` when none is.
+    /// Asks the active driver to stop; `false` if there is none.
     pub(super) fn cancel(&self, thread_id: &ThreadId) -> bool {
         let handles = self.handles.lock().expect("no panic while handles are held");
         handles.get(thread_id).is_some_and(|handle| {
@@ -130,7 +130,7 @@ impl Live {
     /// Moves the commands that run for the driver to the background; `false` when there are none.
     pub(super) fn move_to_background(&self, thread_id: &ThreadId) -> bool {
         let handles = self.handles.lock().expect("no panic while handles are held");
-        // Nobody listens but calls that can be moved.
+        // Only calls that can be moved subscribe.
         let moves =
             handles.get(thread_id).map(|handle| &handle.moves).filter(|moves| moves.receiver_count() > 0);
         moves.is_some_and(|moves| {
@@ -139,7 +139,7 @@ impl Live {
         })
     }
 
-    /// Whether a driver is awake on the thread.
+    /// Whether a driver is active on the thread.
     pub(super) fn is_awake(&self, thread_id: &ThreadId) -> bool {
         self.handles.lock().expect("no panic while handles are held").contains_key(thread_id)
     }

@@ -119,7 +119,7 @@ impl Driver {
         }
     }
 
-    /// How the run came out, once `drive` returned.
+    /// Returns the result of the run, once `drive` has returned.
     pub(super) async fn result(&mut self) -> Result<AgentRunResult, RuntimeError> {
         let waiting = self
             .machine

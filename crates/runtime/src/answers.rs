@@ -1,4 +1,5 @@
-//! Delivers decisions and expired deadlines to a driver: as rows of the store, whoever wrote them.
+//! Delivers decisions and expired deadlines to a driver, from the rows of the store, whichever process wrote
+//! them.
 
 use std::time::Duration;
 
@@ -62,12 +63,12 @@ impl Driver {
             .filter(|(_, _, at)| at.is_some_and(|at| at <= now))
             .map(|(_, id, _)| id.clone())
             .collect();
-        // Whatever their rows say, they are not waited for a second time.
+        // The driver does not wait for these questions again, whatever their rows say.
         self.overdue.extend(due);
         self.hear().await
     }
 
-    /// How long until the next question of this run ends by itself; `None` when none does.
+    /// Returns the time until the next question of this run expires; `None` if none does.
     pub(super) fn until_expiry(&self) -> Option<Duration> {
         let next = self
             .waiting()

@@ -1,5 +1,5 @@
-//! Commands in the background: programs that outlive the call that started them. Each belongs to its conversation and is
-//! kept by the process that started it; what it prints and how it ends is stored.
+//! Background commands: programs that outlive the call that started them. Each belongs to its conversation
+//! and is kept by the process that started it; its output and its end are stored.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -34,7 +34,7 @@ struct KeptCommand {
     thread: ThreadId,
     stop: CancellationToken,
     terminal: Option<Arc<dyn CommandTerminal>>,
-    /// Who learns of its end.
+    /// The destination of the report about the command's end.
     report: Mutex<CommandReport>,
     over: watch::Sender<bool>,
 }
@@ -89,7 +89,7 @@ impl CallBackground {
         CommandRecord::number_of(id).ok_or_else(|| Self::unknown(id))
     }
 
-    /// A command of this conversation, as it stands.
+    /// Returns the current record of a command of this conversation.
     async fn own(&self, id: &str) -> Result<CommandRecord, ToolError> {
         let found = self.shared.store.command(Self::number(id)?).await.map_err(|error| failed(&error))?;
         let own = found.filter(|record| record.thread_id == self.thread).ok_or_else(|| Self::unknown(id))?;
@@ -193,10 +193,10 @@ async fn keep(shared: Arc<RuntimeCore>, number: u64, kept: Arc<KeptCommand>, com
     shared.tasks.changed();
 }
 
-/// Hears of other processes that want a command to end. A wait that is dropped loses nothing.
+/// Receives requests of other processes to end a command. Dropping a wait loses nothing.
 struct StopWatch {
     changes: Option<Box<dyn ChangeFeed>>,
-    /// Something changed that was not looked at.
+    /// Whether a change has not been read yet.
     is_unread: bool,
 }
 
@@ -230,7 +230,8 @@ impl RuntimeCore {
         record
     }
 
-    /// Ends a command, in whichever process. Gives it as it stands then; `None`: there is no such command.
+    /// Ends a command, in whichever process it runs, and returns its record afterwards; `None` if there is no
+    /// such command.
     async fn end_command(
         &self,
         number: u64,
@@ -264,13 +265,13 @@ impl AgentRuntime {
         Ok(found.into_iter().map(|record| shared.as_it_stands(record)).collect())
     }
 
-    /// A command as it stands: one whose process is dead has ended.
+    /// Returns the current record of a command: one whose process is dead has ended.
     pub fn as_it_stands(&self, record: CommandRecord) -> CommandRecord {
         self.inner.shared.as_it_stands(record)
     }
 
-    /// Ends a command that runs in the background, in whichever process. Its conversation is told. `false`: there was
-    /// nothing to end.
+    /// Ends a background command, in whichever process it runs, and reports the end to its conversation.
+    /// Returns `false` if there was nothing to end.
     ///
     /// # Errors
     /// [`RuntimeError::Store`].
@@ -284,8 +285,8 @@ impl AgentRuntime {
         Ok(true)
     }
 
-    /// Ends the commands that this process keeps for a thread, and for those below it. The next run of each is told.
-    /// Gives what was ended.
+    /// Ends the commands that this process keeps for a thread, and for those below it. The next run of each
+    /// thread receives a report. Returns the ended commands.
     ///
     /// # Errors
     /// [`RuntimeError::Store`].
@@ -312,7 +313,8 @@ impl AgentRuntime {
         kept.terminal.clone().ok_or_else(|| NoTerminal::Without(id.to_owned()))
     }
 
-    /// Lets the commands that run in the foreground of a thread go on in the background. `false`: there are none here.
+    /// Moves the commands that run in the foreground of a thread to the background. Returns `false` if there
+    /// are none in this process.
     pub fn move_to_background(&self, thread: &ThreadId) -> bool {
         self.inner.live.move_to_background(thread)
     }

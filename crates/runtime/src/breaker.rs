@@ -11,11 +11,11 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CircuitBreakerConfig {
-    /// So many failures in a row open the circuit; 0 never opens it.
+    /// Number of consecutive failures that open the circuit; 0 never opens it.
     pub failure_threshold: u32,
-    /// How long it stays open before a probe is let through.
+    /// Time that the circuit stays open before a probe is let through.
     pub cooldown: Duration,
-    /// How many probes there may be at once.
+    /// Maximum number of concurrent probes.
     pub half_open_max: u32,
 }
 
@@ -30,7 +30,7 @@ struct Circuit {
     failures: u32,
     opened_at: Option<Instant>,
     probes: u32,
-    /// What the last failure said.
+    /// The message of the last failure.
     why: String,
 }
 
@@ -82,7 +82,7 @@ impl CircuitBreaker {
         Ok(Permit { breaker: Arc::clone(self), model: model.to_owned(), is_probe })
     }
 
-    /// Whether a model would be refused now.
+    /// Whether a request to the model would be refused now.
     pub fn is_open(&self, model: &str) -> bool {
         self.with(model, |circuit| circuit.opened_at.is_some_and(|at| at.elapsed() < self.config.cooldown))
     }

@@ -85,52 +85,54 @@ impl AgentRuntimeBuilder {
         Self::default()
     }
 
-    /// How to see to it that nothing runs any more of what a lost process had started. Without it, tools are taken to
-    /// die with their process.
+    /// Sets the handler that ensures that nothing started by a lost process still runs. Without a handler,
+    /// tools are assumed to die with their process.
     #[must_use]
     pub fn with_leftover_handler(mut self, leftover_handler: LeftoverHandler) -> Self {
         self.leftover_handler = Some(leftover_handler);
         self
     }
 
-    /// How long a driver may be silent until another process may take its thread over; 10 s without it.
+    /// Sets how long a driver may be silent before another process may take over its thread; the default is
+    /// 10 s.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// Who is told of each new question, when its row is there.
+    /// Sets the listener called for each new question, once its row is written.
     #[must_use]
     pub fn with_asked(mut self, asked: QuestionListener) -> Self {
         self.asked = Some(asked);
         self
     }
 
-    /// Brings the grants of the store into force: called before a run begins or goes on, and when a question is answered
-    /// with a grant. Another process may have given or revoked some.
+    /// Sets the loader that applies the grants of the store. The loader is called before a run starts or
+    /// resumes, and when a question is answered with a grant, because another process may have granted or
+    /// revoked some.
     #[must_use]
     pub fn with_grant_loader(mut self, load: GrantLoader) -> Self {
         self.grants = Some(load);
         self
     }
 
-    /// Adds a renderer: it shows questions, and is told when one was answered or expired.
+    /// Adds a renderer: it shows questions and is notified when one is answered or expires.
     #[must_use]
     pub fn with_renderer(mut self, renderer: Arc<dyn Renderer>) -> Self {
         self.renderers.push(renderer);
         self
     }
 
-    /// On which terms a tool's own questions to the person are asked. A question about a call whose outcome nobody knows
-    /// never expires: not answering it would hide that the call may have run.
+    /// Sets the terms of the questions that tools ask the user. A question about a call whose outcome is
+    /// unknown never expires: an expiry would hide that the call may have run.
     #[must_use]
     pub fn with_question_terms(mut self, terms: Terms) -> Self {
         self.question_terms = terms;
         self
     }
 
-    /// What keeps the files of the folder before a step changes them.
+    /// Sets the store that keeps the files of the folder before a step changes them.
     #[must_use]
     pub fn with_snapshots(mut self, snapshots: Arc<dyn Snapshots>) -> Self {
         self.snapshots = Some(snapshots);
@@ -192,7 +194,8 @@ impl AgentRuntimeBuilder {
         self.with_agent_spec(AgentSpec::new(name).with_endpoint(endpoint))
     }
 
-    /// How deep agents may set agents to work; 3 without it. `None` is no limit: then no agent may delegate to itself.
+    /// Sets how deep agents may nest subagents; the default is 3. `None` means no limit, but then no agent
+    /// may delegate to itself.
     #[must_use]
     pub fn with_delegation_depth(mut self, depth: Option<u32>) -> Self {
         self.catalog.delegation_depth = depth;
@@ -257,7 +260,7 @@ impl AgentRuntimeBuilder {
         self
     }
 
-    /// Lets all runs work on one engine, for callers that look at its state afterwards.
+    /// Makes all runs share one engine, for callers that inspect its state afterwards.
     #[must_use]
     pub(super) fn with_phases(mut self, phases: PhaseRuntime) -> Self {
         self.phases = Some(phases);

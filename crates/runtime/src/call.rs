@@ -84,7 +84,7 @@ impl Driver {
         if let Some(resume) = &resume {
             info = info.with_decision(resume.clone(), ticket.clone());
         }
-        // A person's own command line has a person's rights.
+        // The user's own command line has the user's rights.
         let own = self.machine.is_given().then_some(Profile::Outside);
         info.chosen = self.machine.call(id).and_then(|call| call.chosen).or(own);
         let report = match self.ask_plugins(id, &call, info).await? {
@@ -108,8 +108,8 @@ impl Driver {
         }
     }
 
-    /// What plugins say of a call. A grant that let it through is counted; when it turns out not to hold any more, the
-    /// call is judged again without it.
+    /// Asks the plugins to judge a call. A grant that allowed the call is counted; if the grant turns out to
+    /// be no longer in force, the call is judged again without it.
     async fn ask_plugins(
         &mut self,
         id: &CallId,
@@ -164,7 +164,7 @@ impl Driver {
         }
     }
 
-    /// The call with the arguments it runs with: a person's, when one gave others than the model.
+    /// Returns the call with the arguments it runs with: the user's, if the user edited those of the model.
     pub(super) fn effective_call(&self, id: &CallId) -> Result<ToolCall, RuntimeError> {
         let mut call = self.tool_call(id)?.clone();
         let Some(state) = self.machine.call(id) else { return Ok(call) };
@@ -181,9 +181,9 @@ impl Driver {
         Ok(call)
     }
 
-    /// What a model reads that calls a tool which the step does not offer.
+    /// Returns the message for a model that calls a tool which the step does not offer.
     fn not_offered(&self, name: &str) -> String {
-        /// So many tools are named.
+        /// Maximum number of tools named.
         const NAMED: usize = 50;
         if let Some(why) = self.inference.shape.why_not(name).filter(|_| self.agent.tools.contains_key(name))
         {
@@ -241,7 +241,7 @@ impl Driver {
         Ok(Gate::Suspend(ticket))
     }
 
-    /// Gives a question what its card shows, what its answer will be held against, and an id of its own.
+    /// Completes a question with what its card shows, the preconditions of its answer and a unique id.
     pub(super) async fn complete(
         &mut self,
         id: &CallId,
@@ -363,7 +363,7 @@ impl Driver {
         };
         let store = Arc::clone(&self.shared.store);
         let fence = self.lease.fence().clone();
-        // What led here and the intent are one commit.
+        // The changes that led to the call and its intent share one commit.
         let judged = std::mem::take(&mut self.unsaved.judged);
         let commands = std::mem::take(&mut self.unsaved.commands);
         let mut opened = Vec::new();
@@ -429,7 +429,7 @@ impl Driver {
         }));
     }
 
-    /// Takes a result: the state, the hooks behind it, the outcome row.
+    /// Handles a result: applies its state, runs the hooks after the call and records the outcome.
     pub(super) async fn executed(
         &mut self,
         id: CallId,
@@ -483,7 +483,7 @@ impl Driver {
         if result.is_success() {
             self.launch(&id, &call).await?;
         }
-        // Hooks looked at what the tool said; the model reads what the person did besides.
+        // The hooks saw only the tool's result; the model also reads what the user did.
         result.touched = self.touched(&id, CallProgress::Ran, None);
         let succeeded = result.is_success();
         let outcome = if succeeded { ToolCallOutcome::Succeeded } else { ToolCallOutcome::Failed };
@@ -494,7 +494,7 @@ impl Driver {
         Ok(Fact::Settled { call: id, outcome })
     }
 
-    /// Gives a tool's question to the person the terms of the settings, where it has none of its own.
+    /// Applies the configured terms to a question that a tool asks the user, unless the question has its own.
     pub(super) fn on_terms(&self, ticket: &mut SuspendTicket) {
         let terms = &self.shared.question_terms;
         let question = &mut ticket.suspension;
@@ -502,7 +502,7 @@ impl Driver {
             question.expires_at = terms.ends_at(self.shared.clock.now_ms());
         }
         if let Some(parameters) = question.parameters.as_object_mut() {
-            // What a tool says here is not what the person set: it could name a program to start.
+            // A tool's value is not the user's setting: it could name a program to start.
             parameters.remove("notify");
             parameters.extend(terms.notify_value().map(|notify| ("notify".to_owned(), notify)));
         }

@@ -34,9 +34,9 @@ pub struct Catalog {
     /// Tools that come and go while the program runs, such as those of servers, by who brings them. An id of
     /// [`Catalog::tools`] hides one of these.
     pub brought: BTreeMap<String, Vec<NamedTool>>,
-    /// What runs agents whose endpoint names it.
+    /// The backends of agents, by the name that an agent's endpoint uses.
     pub backends: BTreeMap<String, Arc<dyn AgentBackend>>,
-    /// How many runs may stand above one that an agent sets to work; `None` is any number.
+    /// Maximum number of runs above a subagent's run; `None` means no limit.
     pub delegation_depth: Option<u32>,
     /// Counts the changes of what is registered.
     pub revision: u64,
@@ -75,7 +75,7 @@ impl std::fmt::Debug for Catalog {
 }
 
 impl Catalog {
-    /// A tool, whoever brought it.
+    /// Returns a tool, whatever its source.
     pub fn tool(&self, id: &str) -> Option<&Arc<dyn Tool>> {
         self.tools.get(id).or_else(|| {
             self.brought.values().flatten().find_map(|(known, tool)| (known == id).then_some(tool))
@@ -139,7 +139,7 @@ impl AgentRuntime {
         });
     }
 
-    /// Replaces all the tools that `source` brings; runs that are awake have them from their next step on.
+    /// Replaces all tools from `source`; active runs use the new ones from their next step.
     pub fn set_tools(&self, source: &str, tools: Vec<Arc<dyn Tool>>) {
         let tools = tools.into_iter().map(|tool| (tool.descriptor().id, tool)).collect();
         self.inner.shared.change_catalog(|catalog| {

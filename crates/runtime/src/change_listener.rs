@@ -22,8 +22,8 @@ impl Drop for ChangeListener {
 }
 
 impl ChangeListener {
-    /// Hears from soon on: a driver that begins need not wait for it. What was committed before is not told, so as soon
-    /// as it hears, every driver looks at its rows once.
+    /// Opens the subscription in the background, so that a starting driver need not wait for it. Earlier
+    /// commits are not reported, so every driver reads its rows once as soon as the subscription is open.
     pub(super) fn open(store: &Arc<dyn ThreadRunStore>, live: &Arc<Live>) -> ChangeListener {
         let (store, live) = (Arc::clone(store), Arc::downgrade(live));
         ChangeListener { task: tokio::spawn(listen(store, live)) }
@@ -44,7 +44,7 @@ async fn listen(store: Arc<dyn ThreadRunStore>, live: Weak<Live>) {
         live.nudge(|_| true);
     }
     loop {
-        // A driver is awake: it may wait for an answer whose message was lost.
+        // A driver is active and may be waiting for a decision whose message was lost.
         let change = watch.next_or_check().await;
         let Some(live) = live.upgrade() else { return };
         match change.kind {

@@ -38,7 +38,7 @@ use aye_core::contract::suspension::{Actor, Answer, CHANNEL_CHILD, SuspendTicket
 use aye_core::failpoint::failpoint;
 use aye_core::run::{CallState, Closing, Fact};
 
-/// A task that ends with whoever waits for it.
+/// A task that is aborted when its waiter is dropped.
 struct Attached<T>(tokio::task::JoinHandle<T>);
 
 impl<T> Drop for Attached<T> {
@@ -49,25 +49,25 @@ impl<T> Drop for Attached<T> {
 
 type Ended = (CallId, Result<AgentRunResult, RuntimeError>);
 
-/// What a driver knows of the children that its calls wait for.
+/// A driver's view of the children that its calls wait for.
 #[derive(Default)]
 pub(super) struct Children {
     awake: FuturesUnordered<BoxFuture<'static, Ended>>,
     at_work: HashMap<CallId, (ThreadId, CancellationToken)>,
-    /// They wait for people; with the end of the first question that ends by itself.
+    /// Children that wait for users, with the earliest expiry of their questions.
     asleep: HashMap<CallId, (ThreadId, Option<u64>)>,
     /// Their end was written down.
     ended: HashSet<CallId>,
-    /// Begun by calls that do not wait for them; driven when the call's result is written down.
+    /// Children started by calls that do not wait for them; they are driven once the call's result is stored.
     launched: Vec<ThreadId>,
-    /// That the run waits, which is told when its children do too.
+    /// The event that the run waits, emitted when its children wait too.
     held: Option<AgentEvent>,
-    /// What to do about calls of children that may have run.
+    /// The policy for calls of children that may have run.
     pub(super) unknown: UnknownPolicy,
 }
 
 impl Children {
-    /// Whether one is at work.
+    /// Whether a child is active.
     pub(super) fn is_any_awake(&self) -> bool {
         !self.awake.is_empty()
     }
@@ -80,7 +80,7 @@ impl Children {
         }
     }
 
-    /// When the first question of a sleeping child ends by itself.
+    /// Returns the earliest expiry of the questions of waiting children.
     pub(super) fn next_expiry(&self) -> Option<u64> {
         self.asleep.values().filter_map(|(_, end)| *end).min()
     }
@@ -176,7 +176,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes what came of a child.
+    /// Handles the result of a child.
     pub(super) async fn child_returned(&mut self, (call, result): Ended) -> Result<(), RuntimeError> {
         let Some((thread, _)) = self.children.at_work.remove(&call) else { return Ok(()) };
         let Some(ticket) = self.open.tickets.get(&call).filter(|ticket| ticket.is_served()).cloned() else {
@@ -258,7 +258,8 @@ impl Driver {
         Ok(())
     }
 
-    /// That the run waits is not true for a person as long as a child of it works.
+    /// Withholds the event that the run waits: for the user this is not true while a child of the run still
+    /// works.
     pub(super) fn hold_finish(&mut self, event: AgentEvent) -> Option<AgentEvent> {
         match &event {
             AgentEvent::RunStart { .. } if self.children.held.take().is_some() => return None,
@@ -274,7 +275,7 @@ impl Driver {
         Some(event)
     }
 
-    /// All children wait for people, and so does the run.
+    /// Emits the withheld event, because all children wait for users and so does the run.
     pub(super) async fn fall_asleep(&mut self) {
         if let Some(event) = self.children.held.take() {
             self.sink.emit(event).await;
@@ -306,7 +307,7 @@ impl Driver {
         let superseded = matches!(closing, Closing::Superseded);
         let thread = self.record.thread_id.of_child(&self.record.id, call);
         runtime.end_child(thread.clone(), superseded).await?;
-        // What it used until then was used for this run.
+        // The child's usage so far counts towards this run.
         if let Some(run) = self.shared.store.latest_run(&thread).await? {
             self.record.usage.add(&run.usage);
         }
@@ -321,7 +322,7 @@ async fn store_end(
     payload: Value,
 ) -> Result<DecideOutcome, RuntimeError> {
     let now = shared.clock.now_ms();
-    // The same id for whoever finds the child ended.
+    // The id is the same for every process that finds the child ended.
     let decision_id = DecisionId::from(format!("end_{question}"));
     let resume = ToolCallResume { decision_id, ..Answer::yes(payload).resume(now) };
     let actor = Actor {
@@ -341,7 +342,7 @@ fn child_request(ticket: &SuspendTicket) -> ChildRequest {
     }
 }
 
-/// What a child that is over is, as its parent's results tell it.
+/// Returns the state of a finished child as its parent's results show it.
 async fn end_state(
     shared: &RuntimeCore,
     agent: &str,
@@ -364,7 +365,8 @@ async fn end_state(
     })
 }
 
-/// Adds what led to a message: an answer's own tokens, and those of the child behind a result.
+/// Adds the usage that led to a message: an answer's own tokens, and those of the child that produced a
+/// result.
 fn spent_on(message: &Message, spent: &mut Vec<ModelUsage>) {
     let Some(about) = &message.metadata else { return };
     if let (Some(model), Ok(usage)) = (about["model"].as_str(), TokenUsage::deserialize(&about["usage"])) {
@@ -376,8 +378,8 @@ fn spent_on(message: &Message, spent: &mut Vec<ModelUsage>) {
 }
 
 impl AgentRuntime {
-    /// Tells the call that waits for a child, which ended while nobody drove its parent: it goes on when its parent
-    /// does.
+    /// Stores the answer to the call that waits for a child which ended while its parent had no driver. The
+    /// call resumes when its parent does.
     pub(super) async fn answer_for(&self, child: &ChildRecord) -> Result<(), RuntimeError> {
         let shared = &self.inner.shared;
         let Some(run) =
@@ -404,14 +406,14 @@ impl AgentRuntime {
         Ok(())
     }
 
-    /// Makes the thread of a child, unless it is there.
+    /// Creates the thread of a child, unless it exists.
     async fn make_child(&self, child: ChildRecord) -> Result<ChildRecord, RuntimeError> {
         let title = format!("{}: {}", child.agent, title_of(&child.prompt));
         let shared = &self.inner.shared;
         Ok(shared.store.create_child(child, title, shared.cwd.clone()).await?)
     }
 
-    /// Drives a child until it is over or waits, whatever was done of it before.
+    /// Drives a child until it is done or waits, whatever progress it has already made.
     fn serve(
         self,
         child: ChildRecord,
@@ -424,7 +426,7 @@ impl AgentRuntime {
             let thread = child.thread_id.clone();
             loop {
                 let slot = self.enter(&thread).await;
-                // From here on the slot hears of a cancel itself.
+                // From here on the slot receives a cancel itself.
                 if stop.is_cancelled() {
                     return Err(RuntimeError::NothingToResume { thread_id: thread });
                 }
@@ -455,7 +457,7 @@ impl AgentRuntime {
         let Some(term) = self.driven_elsewhere(thread).await? else { return Ok(()) };
         tokio::select! {
             () = async { while !watch.next().await.concerns(thread) {} } => {}
-            // A process that dies rings no bell.
+            // A process that dies publishes no change.
             () = tokio::time::sleep(term.min(Duration::from_secs(1))) => {}
         }
         Ok(())
@@ -492,7 +494,7 @@ impl AgentRuntime {
             if let Some(remote) = self.remote_of(child) {
                 remote.forget().await;
             }
-            // Nobody goes on with its conversation.
+            // Nothing will continue the child's conversation.
             self.inner.shared.commands.end_below(thread, CommandReport::Known).await;
         }
         result
@@ -508,7 +510,7 @@ impl AgentRuntime {
         Ok(self.inner.shared.store.child(thread).await?.is_some_and(|child| child.stop))
     }
 
-    /// What came of a run that is over.
+    /// Returns the result of a finished run.
     async fn result_of(&self, run: RunRecord) -> Result<AgentRunResult, RuntimeError> {
         let store = &self.inner.shared.store;
         let said = store.last_answer(&run.thread_id, Some(&run.id)).await?;
@@ -528,7 +530,8 @@ impl AgentRuntime {
         })
     }
 
-    /// Ends the run of a child that nobody drives here any more; does nothing to one that is over or never began.
+    /// Ends the run of a child that no longer has a driver here; does nothing to a run that is done or never
+    /// started.
     pub(super) fn end_child(
         &self,
         thread: ThreadId,

@@ -18,9 +18,9 @@ use aye_core::state::StateError;
 
 /// As many bytes of messages are loaded at once.
 const CHUNK: usize = 1 << 20;
-/// Messages behind those that are read, so that the results of their calls are among them.
+/// Extra messages to read after the room is filled, so that the results of calls are included.
 const BEHIND: usize = 64;
-/// A summariser that cannot read so many tokens of a conversation at once is of no use.
+/// Minimum tokens of a conversation that a summariser must be able to read at once to be useful.
 const LEAST_ROOM: usize = 2000;
 
 /// Why no summary was made. Nothing changed.
@@ -32,7 +32,7 @@ pub enum CompactError {
     /// One is being made already.
     #[error("a summary of this conversation is already being written")]
     Busy,
-    /// There is no such conversation, or nothing was said in it.
+    /// The conversation does not exist or is empty.
     #[error("nothing to summarise yet")]
     Empty,
     /// Another process made one that reaches farther.
@@ -62,7 +62,7 @@ pub(super) struct Compaction {
     pub(super) agent_id: String,
     pub(super) agent: ResolvedAgent,
     pub(super) policy: ContextWindowPolicy,
-    /// What its tokens are added to.
+    /// The usage to which the summary's tokens are added.
     pub(super) bill: Arc<Mutex<TokenUsage>>,
     /// The summary that counts now.
     pub(super) existing: Option<Arc<SummaryRecord>>,
@@ -123,11 +123,11 @@ impl Compaction {
                 max_tokens: config.summary_max_tokens,
                 ..InferenceOverride::default()
             },
-            // It is asked once.
+            // The prompt is sent only once.
             enable_prompt_cache: false,
         };
         let result = agent.executor.execute(request).await?;
-        // It is paid whatever comes of it, and before anybody sees the summary.
+        // The usage is counted whatever the result, and before the summary is shown to anyone.
         if let Some(usage) = &result.usage {
             self.bill.lock().expect("no panic while it is held").add(usage);
         }
@@ -179,8 +179,8 @@ async fn load(
     Ok(History::part(outline, from, messages, apart))
 }
 
-/// Messages of a range, until they fill the room or the range ends. What a run adds behind the range meanwhile is not of
-/// it.
+/// Reads messages of a range until they fill the room or the range ends. Messages that a run adds after the
+/// range in the meantime are not part of it.
 pub(super) async fn read(
     store: &(impl ThreadStore + ?Sized),
     thread: &ThreadId,
@@ -252,7 +252,7 @@ impl AgentRuntime {
                         None => summary,
                         Some(earlier) => SummaryRecord {
                             messages: earlier.messages + summary.messages,
-                            // The summary before is among what the next one stands for.
+                            // The next summary also covers the earlier summary.
                             before_tokens: earlier.before_tokens + summary.before_tokens
                                 - earlier.after_tokens.min(summary.before_tokens),
                             ..summary

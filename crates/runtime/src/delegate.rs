@@ -34,10 +34,10 @@ pub use aye_core::contract::child::DELEGATION_DEPTH;
 /// The longest name of a tool that models take.
 const MAX_NAME: usize = 64;
 
-/// How a delegated run ended.
+/// The status of a finished delegated run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DelegateRunStatus {
-    /// It did what it should, as far as one can tell.
+    /// The agent completed its task, as far as can be determined.
     Completed,
     /// It did not; why.
     Failed(String),
@@ -47,14 +47,14 @@ pub enum DelegateRunStatus {
     Timeout,
 }
 
-/// What came of a delegated run.
+/// The result of a delegated run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelegateRunResult {
     /// The agent.
     pub agent_id: String,
-    /// How it ended.
+    /// The status at the end.
     pub status: DelegateRunStatus,
-    /// What it said last.
+    /// The agent's last answer.
     pub response: Option<String>,
     /// Inferences.
     pub steps: usize,
@@ -66,7 +66,7 @@ pub enum AgentBackendError {
     /// No such agent.
     #[error("unknown agent `{0}`")]
     AgentNotFound(String),
-    /// It did not begin, or nobody knows how it went on.
+    /// The run did not start, or its outcome is unknown.
     #[error("{0}")]
     ExecutionFailed(String),
 }
@@ -79,7 +79,7 @@ pub trait AgentBackend: Send + Sync {
     /// Runs an agent to its end.
     ///
     /// # Errors
-    /// [`AgentBackendError`]. A run that began and failed is a result.
+    /// [`AgentBackendError`]. A run that started and failed is a result.
     async fn execute(
         &self,
         agent_id: &str,
@@ -145,9 +145,9 @@ impl RuntimeCore {
     }
 }
 
-/// Runs agents of a runtime inside of the caller's future, each in a thread of its own. For programs that embed aye; a
-/// call of an agent is served another way, which outlives the process. A run that waits for a person is left as it is:
-/// it counts as failed here, and can be resumed in its thread.
+/// Runs agents of a runtime inside the caller's future, each in its own thread. For programs that embed aye;
+/// a call of an agent is served differently, in a way that outlives the process. A run that waits for a user
+/// is left as it is: it counts as failed here and can be resumed in its thread.
 pub struct LocalBackend {
     runtime: AgentRuntime,
 }
@@ -185,7 +185,7 @@ impl AgentBackend for LocalBackend {
     }
 }
 
-/// How a run that ended so is called.
+/// Returns the status of a run with this end.
 pub(super) fn status_of(termination: &TerminationReason) -> DelegateRunStatus {
     match ChildStatus::of_end(termination) {
         ChildStatus::Completed => DelegateRunStatus::Completed,
@@ -211,7 +211,8 @@ pub(super) fn why_of(termination: &TerminationReason) -> String {
     }
 }
 
-/// What the end of a child says to its parent: the payload of the decision, or the text of the message.
+/// Returns the report of a child's end to its parent: the payload of the decision, or the text of the
+/// message.
 pub(super) fn payload(agent: &str, host: Option<&str>, result: &AgentRunResult, state: &Value) -> Value {
     let status = ChildStatus::of_end(&result.termination);
     json!({
@@ -226,7 +227,7 @@ pub(super) fn payload(agent: &str, host: Option<&str>, result: &AgentRunResult, 
     })
 }
 
-/// The same for a child whose run could not even begin.
+/// Returns the same report for a child whose run could not start.
 pub(super) fn refused(agent: &str, why: &str) -> Value {
     json!({
         "agent": agent,
@@ -238,10 +239,10 @@ pub(super) fn refused(agent: &str, why: &str) -> Value {
     })
 }
 
-/// Who does what the tool is asked for.
+/// The party that serves a call of the tool.
 #[derive(Clone)]
 enum Serves {
-    /// An agent of this runtime; how many runs may stand above it.
+    /// An agent of this runtime, with the maximum number of runs above it.
     Here(Option<u32>),
     /// One that runs elsewhere; how long it may take.
     Elsewhere(Arc<dyn AgentBackend>, Duration),
@@ -254,7 +255,7 @@ pub struct AgentTool {
     serves: Serves,
 }
 
-/// The name of the tool for an agent. What models do not take in a name becomes `_`.
+/// Returns the name of the tool for an agent. Characters that models do not accept in a name become `_`.
 pub fn tool_name(agent: &str) -> String {
     let fits = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
     format!("agent_run_{agent}").chars().map(fits).take(MAX_NAME).collect()
@@ -263,7 +264,7 @@ pub fn tool_name(agent: &str) -> String {
 impl AgentTool {
     /// A tool for an agent of this runtime.
     pub fn local(spec: &AgentSpec, max_depth: Option<u32>) -> Self {
-        // Making a ticket is all the call does by itself, so it may be made again.
+        // The call itself only creates a ticket, so it may be repeated.
         let tool = Self::of(spec, ToolClass::Pure, Serves::Here(max_depth));
         match &spec.endpoint {
             Some(endpoint) => Self { descriptor: tool.descriptor.with_host(endpoint.host()), ..tool },
@@ -338,7 +339,7 @@ impl AgentTool {
     }
 }
 
-/// What the agent is for, behind its name.
+/// Returns the agent's purpose, to be appended to its name.
 fn about(spec: &AgentSpec) -> String {
     if let Some(told) = spec.description.as_deref().map(str::trim).filter(|told| !told.is_empty()) {
         return format!(": {}.", told.trim_end_matches('.'));
@@ -362,12 +363,12 @@ fn prompt_of(args: &Value) -> Result<&str, ToolError> {
     }
 }
 
-/// Whether the call is not to be waited for.
+/// Whether the call does not wait for its child.
 pub(super) fn is_background(args: &Value) -> bool {
     args.get("background").and_then(Value::as_bool) == Some(true)
 }
 
-/// What the model is told of a child that works in the background.
+/// Returns the result shown to the model for a child that works in the background.
 pub(super) fn begun(tool: &str, agent: &str, task: &str) -> ToolResult {
     let text = format!(
         "The subagent `{agent}` works in the background as task {task}. Its result comes as a message. \

@@ -1,4 +1,5 @@
-//! What a checkpoint stores of a run besides its messages: the machine, and what the machine does not know.
+//! The part of a run that a checkpoint stores besides its messages: the machine, and what the machine does
+//! not know.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,9 +19,9 @@ pub(crate) const FORMAT: u32 = 1;
 pub struct CallResult {
     /// The call.
     pub call: CallId,
-    /// How it ended.
+    /// The outcome of the call.
     pub outcome: ToolCallOutcome,
-    /// What the model reads.
+    /// The result that the model reads.
     pub result: ToolResult,
 }
 
@@ -36,14 +37,14 @@ pub struct RunDocument {
     pub step: CurrentStep,
 }
 
-/// One answer of the model, and what came of its calls so far.
+/// One answer of the model, and the results of its calls so far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CurrentStep {
     /// The calls, as the model asked for them.
     pub calls: Vec<ToolCall>,
     /// The results so far, in the order they came.
     pub results: Vec<CallResult>,
-    /// The results stand in the thread already.
+    /// Whether the results are already in the thread.
     pub recorded: bool,
     /// The model's message.
     pub message_id: MessageId,
@@ -60,7 +61,7 @@ impl CurrentStep {
         self.calls.iter().find(|call| call.id == id.as_str())
     }
 
-    /// What came of a call.
+    /// Returns the result of a call.
     pub fn result(&self, id: &CallId) -> Option<&CallResult> {
         self.results.iter().find(|result| result.call == *id)
     }
@@ -72,7 +73,7 @@ impl CurrentStep {
         self.recorded = calls.is_empty();
     }
 
-    /// Sets what came of a call, in place of an earlier result.
+    /// Sets the result of a call, replacing an earlier one.
     pub(crate) fn set_result(&mut self, result: CallResult) {
         self.remove_result(&result.call);
         self.results.push(result);
@@ -82,7 +83,6 @@ impl CurrentStep {
         self.results.retain(|result| result.call != *id);
     }
 
-    /// Whether every call has a result.
     pub(crate) fn is_whole(&self) -> bool {
         self.calls.iter().all(|call| self.results.iter().any(|result| result.call.as_str() == call.id))
     }
@@ -138,7 +138,7 @@ pub fn tool_message(result: &CallResult) -> Message {
     let mut message = Message::tool(result.call.as_str(), result.result.model_text());
     message.content.extend(result.result.images.iter().cloned());
     let mut stored = result.result.clone();
-    // The pictures stand in the message's content already.
+    // The images are already in the message's content.
     stored.images.clear();
     message.metadata = Some(serde_json::json!({"tool_result": stored, "outcome": result.outcome}));
     message

@@ -51,10 +51,10 @@ use aye_core::state::{
 };
 use tracing::Instrument as _;
 
-/// How long tools may take to end after a cancel before they are dropped.
+/// Time that tools have to end after a cancel before they are dropped.
 const ABORT_GRACE: Duration = Duration::from_secs(4);
 
-/// What is in flight came back.
+/// The result of work that was in flight.
 #[expect(
     clippy::large_enum_variant,
     reason = "one is made for each thing that comes back and taken apart at once"
@@ -65,7 +65,7 @@ pub(super) enum Done {
         call: CallId,
         output: Result<ToolOutput, ToolError>,
     },
-    /// A summary was made, or not: the model is asked once more.
+    /// The attempt at a summary has ended, with or without one: the model is asked again.
     Compacted,
     /// A tool was not started, because the thread is not surely this driver's any more.
     Kept(RuntimeError),
@@ -83,8 +83,8 @@ pub(super) struct LoadedRun {
 }
 
 impl LoadedRun {
-    /// A new run that begins with these messages, taken from the queue when they have a number there. When the last of
-    /// them asks for calls, they are what it is for.
+    /// Creates a new run that starts with these messages, taken from the queue if they have a number there.
+    /// If the last message asks for calls, the run serves those calls.
     pub(super) fn fresh(
         record: RunRecord,
         mode: ToolExecutionMode,
@@ -120,31 +120,31 @@ impl LoadedRun {
     }
 }
 
-/// What is known of calls that are not closed, besides what the machine knows.
+/// The driver's knowledge of calls that are not closed, besides what the machine knows.
 #[derive(Default)]
 pub(super) struct OpenCalls {
     /// Decisions that are being applied, until their call is closed or runs.
     pub(super) decisions: HashMap<CallId, ToolCallResume>,
     /// The question a call asked last, for closing its row and for the card.
     pub(super) tickets: HashMap<CallId, SuspendTicket>,
-    /// What calls are kept to when they run.
+    /// The limits that calls run under.
     pub(super) bounds: HashMap<CallId, CallBounds>,
     /// The output of calls that run.
     pub(super) outputs: HashMap<CallId, Arc<CallSink>>,
 }
 
-/// What a call is kept to when it runs.
+/// The limits that a call runs under.
 #[derive(Clone, Default)]
 pub(super) struct CallBounds {
     /// Git runs nothing that a repository names: see [`Judgement`](aye_core::contract::judgement::Judgement).
     pub(super) guards_git: bool,
-    /// What the kernel keeps it to, where it does.
+    /// The sandbox profile that the kernel enforces, if any.
     pub(super) profile: Option<Profile>,
-    /// What its grants add to that profile.
+    /// The access that the call's grants add to that profile.
     pub(super) opened: SandboxOpening,
 }
 
-/// One run that is awake.
+/// An active run.
 pub(super) struct Driver {
     pub(super) shared: Arc<RuntimeCore>,
     pub(super) lease: Arc<Lease>,
@@ -160,7 +160,7 @@ pub(super) struct Driver {
     /// Facts from outside, for when all that the last one led to is done: a checkpoint writes the machine as it is, and
     /// the machine must not be ahead of the rows that belong to it.
     pub(super) late: VecDeque<Fact>,
-    /// Questions whose time ran out while the driver was awake.
+    /// Questions that expired while the driver was active.
     pub(super) overdue: HashSet<SuspensionId>,
     pub(super) phases: PhaseRuntime,
     pub(super) history: History,
@@ -171,13 +171,13 @@ pub(super) struct Driver {
     pub(super) error_code: Option<String>,
     /// The questions that were closed as expired.
     pub(super) expired: Vec<SuspensionId>,
-    /// The questions that were answered or ended, until those who showed them are told.
+    /// Questions that were answered or closed and whose renderers have not been notified yet.
     pub(super) settled: Vec<SuspensionId>,
     pub(super) awake_since: u64,
     pub(super) saved_thread_state: BTreeMap<String, Value>,
-    /// What its thread serves, when it is a child's.
+    /// The call that the thread serves, if it belongs to a child.
     pub(super) lineage: Option<ChildRecord>,
-    /// What was kept before the step that runs.
+    /// The snapshot taken before the current step.
     pub(super) snapped: Snapped,
     pub(super) children: Children,
     /// What an agent elsewhere is asked through, when the run serves a call of one.
@@ -222,7 +222,7 @@ impl Driver {
         if shared.phases.is_none() {
             state.restore(persisted, UnknownKeyPolicy::Skip)?;
         } else if begins {
-            // An engine that is kept between runs keeps what is the conversation's.
+            // An engine shared between runs keeps the state of the conversation.
             state.clear_run_scope();
         }
         for message in &messages {
@@ -334,7 +334,7 @@ impl Driver {
     /// Drives until the run is over or only answers can move it. One that lost its thread stops what it does, writes
     /// nothing more, and fails with [`RuntimeError::Fenced`].
     pub(super) async fn drive(&mut self, first: Vec<Directive>) -> Result<(), RuntimeError> {
-        // What is logged meanwhile names the request of the client.
+        // Log messages during the run carry the id of the client's request.
         let span = match &self.record.correlation_id {
             Some(id) => tracing::error_span!("request", correlation_id = id.as_str()),
             None => tracing::Span::none(),
@@ -516,7 +516,7 @@ impl Driver {
         ProfileAccess::new(Arc::clone(&self.shared.profiles), Arc::clone(&self.agent.env.profile_keys))
     }
 
-    /// How long the run may go on, and the reason why it ends then.
+    /// Returns the remaining active time of the run, and the reason for which the run ends then.
     fn time_limit(&self) -> Option<(Duration, TerminationReason)> {
         let TimeLimit { active, reason } = self.agent.env.time_limit(&self.agent.spec)?;
         Some((active.saturating_sub(Duration::from_millis(self.active_ms())), reason))
@@ -542,7 +542,7 @@ impl Driver {
         }
     }
 
-    /// Tells the person what plugins and tools reported.
+    /// Emits what plugins and tools reported to the user.
     pub(super) fn tell(&self, activities: Vec<Activity>) -> impl Future<Output = ()> + use<> {
         let (sink, message_id) = (Arc::clone(&self.sink), self.step.message_id.to_string());
         async move {
@@ -594,7 +594,7 @@ impl Driver {
                 }
             }
             Err(error) if phase == Phase::RunEnd => {
-                // The run is over whatever its last hooks say.
+                // The run ends whatever its last hooks return.
                 tracing::error!(run = %self.record.id, %error, "hooks failed at the end of the run");
                 Fact::PhaseDone { phase, stop: None }
             }
@@ -673,7 +673,7 @@ impl Driver {
             tokio::select! {
                 biased;
                 done = self.in_flight.next() => {
-                    // Its result, if it still has one, is told by the closing: the run is over for it.
+                    // The closing of the call reports its result, if any: for the call, the run has ended.
                     drop(done);
                 }
                 () = &mut deadline => break,
@@ -683,7 +683,7 @@ impl Driver {
     }
 }
 
-/// Whether a call was judged, and the person has to be asked.
+/// Whether a call was judged and needs a decision by the user.
 fn is_question(fact: &Fact) -> bool {
     matches!(fact, Fact::Gated { gate: Gate::Suspend(_), .. })
 }

@@ -1,7 +1,7 @@
 //! Executes tool calls without a run, for programs and tests that have tools and no runtime.
 //!
-//! Nothing here asks, stores or recovers: a run executes its calls through the gate and the journal. What both share is
-//! the order in which calls start, [`ToolExecutionMode`].
+//! The executors ask no questions, store nothing and recover nothing: a run executes its calls through the
+//! gate and the journal. Both share the order in which calls start, [`ToolExecutionMode`].
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -17,16 +17,16 @@ use aye_core::contract::message::ToolCall;
 use aye_core::contract::tool::{Tool, ToolCallContext, ToolError, ToolOutput, ToolResult, ToolStatus};
 use aye_core::state::{StateCommand, StateError};
 
-/// How one call ended.
+/// The result of one call.
 #[derive(Debug)]
 pub struct ToolExecutionResult {
     /// The call.
     pub call: ToolCall,
-    /// What the model reads.
+    /// The result that the model reads.
     pub result: ToolResult,
-    /// How the call ended, or that it waits for an answer.
+    /// The outcome of the call, or that it waits for an answer.
     pub outcome: ToolCallOutcome,
-    /// What the tool asks of the state; the caller commits it.
+    /// The state changes that the tool requests; the caller commits them.
     pub command: StateCommand,
 }
 
@@ -58,13 +58,13 @@ pub trait ToolExecutor: Send + Sync {
     /// Name for logs.
     fn name(&self) -> &'static str;
 
-    /// Whether a call may read what the one before it wrote: the caller then passes one call at a time, each with a
-    /// snapshot that contains the commands of the earlier ones.
+    /// Whether a call may read what the previous one wrote: the caller then passes one call at a time, each
+    /// with a snapshot that contains the commands of the earlier ones.
     fn requires_incremental_state(&self) -> bool {
         false
     }
 
-    /// Whether two calls that write one exclusive key are an error.
+    /// Whether it is an error if two calls write the same exclusive key.
     fn requires_conflict_check(&self) -> bool {
         false
     }

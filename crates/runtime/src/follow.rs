@@ -1,8 +1,8 @@
-//! Staying with a run whoever answers its questions and whoever drives it: this process, or another one that resumes the
-//! run after an answer. Written once for all front ends.
+//! Follows a run whoever answers its questions and whichever process drives it: this one, or another one that
+//! resumes the run after an answer. Shared by all front ends.
 //!
-//! Nothing here polls: while nobody commits anything, this waits for the change feed of the store, for the time at which
-//! a question expires, and for the end of the process that drives the run.
+//! Nothing here polls: while nothing is committed, the code waits for the change feed of the store, for the
+//! expiry of a question, and for the end of the process that drives the run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub trait RunFollower: Send + Sync {
     async fn drives_elsewhere(&self, _pid: u32) {}
 }
 
-/// How a run ended, or that it waits again.
+/// The end of a run, or the fact that it waits again.
 #[derive(Debug)]
 pub enum CarriedOn {
     /// This process drove it.
@@ -38,9 +38,10 @@ pub enum CarriedOn {
 }
 
 impl AgentRuntime {
-    /// Waits until one of these questions of a thread is no longer pending, whoever decided it, and returns those as they
-    /// are now; none if a conversation was deleted or the time of a question is over, which resuming the run ends. A
-    /// question whose moment in `give_up` comes is ended as expired. What this process decides itself is not noticed.
+    /// Waits until one of these questions of a thread is no longer pending, whoever decided it, and returns
+    /// the current rows of those questions; none if a conversation was deleted or a question has passed its
+    /// expiry, which resuming the run then applies. A question that reaches its time in `give_up` is closed
+    /// as expired. Decisions made by this process are not noticed.
     ///
     /// # Errors
     /// [`RuntimeError::Store`].
@@ -116,7 +117,7 @@ impl AgentRuntime {
                     follower.drives_elsewhere(pid).await;
                     // Without a lease it is free by now.
                     let Some(lease) = store.lease(&thread_id).await? else { continue };
-                    // A process that is stopped says nothing and does not die: its right to go on ends all the same.
+                    // A stopped process is silent but does not die; its lease expires all the same.
                     owner = Some(OwnerWatch::of(owner, &lease, self));
                     tokio::select! {
                         () = async { while !changes.next_or_check().await.concerns(thread) {} } => {}

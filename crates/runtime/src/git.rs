@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 const MAX_SMALL: u64 = 8 << 10;
 /// The largest `packed-refs` file that is read, in bytes.
 const MAX_PACKED: u64 = 16 << 20;
-/// A name that stands for another name, at most so often.
+/// Maximum number of symbolic references to follow.
 const MAX_LINKS: usize = 5;
 
-/// What is checked out.
+/// The checked-out branch and commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GitHead {
-    /// The branch; `None` for a commit by itself.
+    /// The branch; `None` if a commit is checked out directly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) branch: Option<String>,
     /// The commit; `None` for a branch without one.
@@ -62,12 +62,12 @@ impl std::fmt::Display for GitHead {
     }
 }
 
-/// The beginning of a commit's name, as people write it.
+/// Returns a commit's short name, as users write it.
 pub(super) fn short(commit: &str) -> &str {
     commit.get(..7).unwrap_or(commit)
 }
 
-/// Where the repository of a working tree is kept.
+/// Returns the directory that contains the repository of a working tree.
 fn git_dir(folder: &Path) -> Option<PathBuf> {
     let git = folder.join(".git");
     let about = git.metadata().ok()?;
@@ -78,11 +78,11 @@ fn git_dir(folder: &Path) -> Option<PathBuf> {
     Some(folder.join(text.strip_prefix("gitdir:")?.trim()))
 }
 
-/// The commit that a name stands for.
+/// Returns the commit that a name refers to.
 fn resolve(own: &Path, common: &Path, name: &str) -> Option<String> {
     let mut name = name.to_owned();
     for _ in 0..MAX_LINKS {
-        // A name is no path: it may not lead out of the repository.
+        // A name is not a path: it must not lead out of the repository.
         if name.split('/').any(|part| part.is_empty() || part == "." || part == "..") {
             return None;
         }

@@ -18,23 +18,24 @@ use aye_core::contract::spec::AgentSpec;
 use aye_core::phase::Plugin;
 use aye_core::state::{MutationBatch, StateKey as _};
 
-/// What the words for the person come from.
+/// The source of the messages shown to the user.
 const SOURCE: &str = "handoff";
 
-/// Who drives a run.
+/// The agents of a run.
 pub(super) struct Handoff {
-    /// The agent that the run began with.
+    /// The agent that the run started with.
     base: ResolvedAgent,
-    /// Who took over from it.
+    /// The agent that took over from it.
     active: Option<String>,
-    /// Whether the person knows.
+    /// Whether the user has been notified.
     is_told: bool,
     /// The state of the catalog that the agent's tools are from.
     pub(super) catalog_revision: u64,
 }
 
 impl Handoff {
-    /// The agent that goes on with a run, and how it came to that. One that is gone is seen at the next step.
+    /// Returns the handoff of a run and the agent that continues it. A missing agent is noticed at the next
+    /// step.
     pub(super) fn of(
         shared: &RuntimeCore,
         record: &RunRecord,
@@ -58,14 +59,14 @@ impl Handoff {
         (Self { base, active, is_told: false, catalog_revision: shared.catalog().revision }, agent)
     }
 
-    /// The agent that the run began with.
+    /// Returns the agent that the run started with.
     pub(super) fn base(&self) -> &ResolvedAgent {
         &self.base
     }
 }
 
 impl Driver {
-    /// Lets the agent that the state names go on, if it is another one than before.
+    /// Switches to the agent that the state names, if it differs from the current one.
     pub(super) async fn follow_handoff(&mut self) -> Result<(), RuntimeError> {
         let state: HandoffState = self.phases.store().read::<ActiveAgentKey>().unwrap_or_default();
         let wanted = state.active_agent.filter(|id| *id != self.handoff.base.spec.id);
@@ -98,7 +99,7 @@ impl Driver {
         self.phases.hand_over((&self.agent.env, &self.agent.spec), (&next.env, &next.spec))?;
         self.agent = next;
         self.handoff.catalog_revision = revision;
-        // What the person wanted of the first agent's model is not wanted of another one's.
+        // The user's choice of a model was for the first agent and does not apply to another one.
         self.inference.overrides.model = None;
         let name = wanted.clone().unwrap_or_else(|| self.handoff.base.spec.id.clone());
         self.handoff.active = wanted;
@@ -107,7 +108,8 @@ impl Driver {
         Ok(())
     }
 
-    /// The run stays with whom it has; the model, which was told otherwise, and the person read why.
+    /// Keeps the current agent, and reports the reason to the user and to the model, whose result had
+    /// announced the handoff.
     async fn refuse_handoff(&mut self, wanted: &str, why: &str) -> Result<(), RuntimeError> {
         let stays = match &self.handoff.active {
             Some(agent) => HandoffAction::Activate { agent: agent.clone() },
@@ -155,7 +157,7 @@ fn variant(
         }
         taken_over(catalog, base, target)
     };
-    // An agent that names no model goes on with the one that is there.
+    // An agent that names no model continues with the current one.
     let model = Some(spec.model.as_str()).filter(|model| !model.is_empty()).unwrap_or(&base.model_id);
     let model = model.to_owned();
     resolve_spec(catalog, breaker, &Arc::new(spec), Some(&model))
@@ -171,8 +173,8 @@ fn overlaid(base: &AgentSpec, overlay: AgentOverlay) -> AgentSpec {
     spec
 }
 
-/// The spec of an agent that goes on with a run of another one. What watches over the run goes on watching, with the
-/// rules that it had: a handoff loosens nothing.
+/// Returns the spec of an agent that continues a run of another one. The guards of the run stay active with
+/// their rules: a handoff loosens nothing.
 fn taken_over(catalog: &Catalog, base: &ResolvedAgent, target: &AgentSpec) -> AgentSpec {
     let mut spec = target.clone();
     spec.max_rounds = match (base.spec.max_rounds, target.max_rounds) {

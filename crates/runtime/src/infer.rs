@@ -27,7 +27,7 @@ use aye_core::phase::InferenceShape;
 use aye_core::run::Fact;
 use aye_core::state::Phase;
 
-/// What came of an inference.
+/// The result of an inference.
 pub(super) struct Inferred {
     pub(super) outcome: Result<Answered, InferenceExecutionError>,
     pub(super) duration: Duration,
@@ -62,19 +62,19 @@ impl Partial {
     }
 }
 
-/// What is asked of the model next, and what came of it last.
+/// The parameters of the next request to the model, and the last answer.
 #[derive(Default)]
 pub(super) struct InferenceState {
-    /// What the run was begun with.
+    /// The overrides that the run was started with.
     pub(super) overrides: InferenceOverride,
-    /// What plugins want of the next request.
+    /// The changes that plugins make to the next request.
     pub(super) shape: InferenceShape,
-    /// What asks the model that a plugin wants for the current step.
+    /// The executor of the model that a plugin chose for the current step.
     pub(super) executor: Option<Arc<dyn LlmExecutor>>,
     /// The text of the answer so far.
     pub(super) partial: Arc<Partial>,
     pub(super) last_response: Option<StreamResult>,
-    /// How the last answer ends the run by itself.
+    /// The reason why the last answer ends the run on its own.
     pub(super) ended_early: Option<TerminationReason>,
 }
 
@@ -160,7 +160,8 @@ impl Driver {
         (self.agent.model_id.clone(), self.agent.model.clone())
     }
 
-    /// Takes a finished answer into the conversation. `None`: the model is asked once more for the same step.
+    /// Adds a finished answer to the conversation. Returns `None` if the model is asked again for the same
+    /// step.
     pub(super) async fn inferred(&mut self, inferred: Inferred) -> Result<Option<Fact>, RuntimeError> {
         match inferred.outcome {
             Ok(Answered { mut result, model, stop_detail }) => {
@@ -233,8 +234,9 @@ impl Driver {
         }
     }
 
-    /// A call of the answer was cut off at the output limit and dropped: the model is asked to go on, at once when
-    /// nothing else of the answer is to be done, else behind the results. `true`: it is asked now.
+    /// Asks the model to continue an answer of which a call was cut off at the output limit and dropped: at
+    /// once if nothing else of the answer is left to do, otherwise after the results. Returns `true` if the
+    /// model is asked now.
     async fn goes_on(&mut self, result: &StreamResult) -> bool {
         if !self.may_go_on() {
             let words = "the answer was repeatedly cut off at the model's output limit; an incomplete tool \
@@ -268,7 +270,7 @@ impl Driver {
         }
     }
 
-    /// What was shown of an answer that broke off is kept, and marked.
+    /// Keeps the shown text of an interrupted answer, and marks it.
     pub(super) fn keep_partial(&mut self) {
         let text = self.inference.partial.take();
         if text.trim().is_empty() {
@@ -302,7 +304,7 @@ impl Driver {
     }
 }
 
-/// How an answer ends the run by itself.
+/// Returns the reason why an answer ends the run on its own.
 fn ended_early(result: &StreamResult, model: &str, detail: Option<&str>) -> Option<TerminationReason> {
     let detail = detail.map_or_else(String::new, |detail| format!(" ({detail})"));
     match result.stop_reason? {
@@ -324,7 +326,7 @@ fn cut_off() -> TerminationReason {
     TerminationReason::stopped("length", "the answer was cut off at the model's output limit")
 }
 
-/// Whether there is nothing in it that anybody could read or carry out.
+/// Whether the answer contains nothing to read or execute.
 fn is_empty(result: &StreamResult) -> bool {
     result.tool_calls.is_empty()
         && !result.content.iter().any(|block| match block {

@@ -1,4 +1,4 @@
-//! What a driver stores: results, outcomes, questions, and the checkpoints that make them true.
+//! Stores what a driver produces: results, outcomes, questions, and the checkpoints that make them durable.
 
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -32,13 +32,13 @@ pub(super) struct Unsaved {
     pub(super) opened: Vec<SuspensionRecord>,
     pub(super) closed: Vec<(SuspensionId, SuspensionStatus)>,
     pub(super) outcomes: Vec<OutcomeRecord>,
-    /// Calls that met the rules; told with whatever is written next.
+    /// Calls judged by the rules; stored with the next write.
     pub(super) judged: Vec<JudgedCall>,
-    /// Commands that hooks ran; told with whatever is written next.
+    /// Commands that hooks ran; stored with the next write.
     pub(super) commands: Vec<HookRan>,
-    /// The queued message that the run begins with.
+    /// The queued message that the run starts with.
     pub(super) takes: Option<JobClaim>,
-    /// Something that only the run's row holds.
+    /// Whether something changed that only the run's row contains.
     pub(super) run: bool,
 }
 
@@ -118,7 +118,8 @@ impl Driver {
         });
     }
 
-    /// Whether a setting declined the call and no person: its row says so, whichever way the answer came here.
+    /// Whether a setting declined the call rather than a user: the row of its question records this, however
+    /// the answer arrived.
     pub(super) async fn is_declined_by_policy(
         &mut self,
         call: &CallId,
@@ -133,7 +134,7 @@ impl Driver {
         Ok(row.and_then(|row| row.decided_by).is_some_and(|by| by.channel == CHANNEL_POLICY))
     }
 
-    /// Gives a call the result that goes with the way it was closed. `by_policy`: declined, and not by a person.
+    /// Sets the result of a call according to how it was closed. `by_policy`: declined, but not by a user.
     pub(super) fn close(&mut self, call: &CallId, closing: &Closing, by_policy: bool) {
         let tool = self.tool_name(call);
         let ticket = self.open.tickets.get(call).cloned();
@@ -235,7 +236,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Tells whoever wants to know of new questions. They are in the store: whoever is told may answer.
+    /// Notifies the listener and the renderers of new questions. The questions are already stored, so they
+    /// can be answered at once.
     pub(super) fn tell_asked(&self, opened: &[SuspensionRecord]) {
         for question in opened.iter().filter(|question| !question.ticket.is_served()) {
             if let Some(asked) = &self.shared.asked {
@@ -247,7 +249,7 @@ impl Driver {
         }
     }
 
-    /// Tells those who showed a question what became of it.
+    /// Notifies the renderers of the outcome of their questions.
     pub(super) async fn tell_settled(&mut self) {
         for id in std::mem::take(&mut self.settled) {
             let record = match self.shared.store.suspension(&id).await {
@@ -269,7 +271,7 @@ impl Driver {
 
     /// Appends the results of a step to the conversation, in call order, once all are there.
     pub(super) fn record_step(&mut self) {
-        // A result that the machine has not heard of may still be another one after a crash.
+        // A result that the machine has not been given yet may be a different one after a crash.
         let closed = self.machine.calls().iter().all(Call::is_closed);
         if self.step.recorded || self.step.calls.is_empty() || !self.step.is_whole() || !closed {
             return;
@@ -285,7 +287,7 @@ impl Driver {
         }
     }
 
-    /// Who may see the results of this step: whoever sees what asked for them.
+    /// Returns the visibility of this step's results: that of the message that asked for them.
     fn visibility_of_step(&self) -> Visibility {
         let asks = |message: &Message| message.role == Role::Assistant && !message.tool_calls.is_empty();
         self.history
@@ -303,9 +305,9 @@ impl Driver {
         });
         let run = self.row()?;
         let unsaved = std::mem::take(&mut self.unsaved);
-        // A question and the machine that asks it are true together: calls are judged side by side, and the machine
-        // learns of each in its turn. What it does not know yet waits for the next checkpoint; a crash before that
-        // judges the call again.
+        // A question and the machine that asks it are written together: calls are judged concurrently, and
+        // the machine receives their facts one by one. Questions that the machine does not know yet wait for
+        // the next checkpoint; after a crash before that, the call is judged again.
         let holds = |id: &SuspensionId| {
             let of_calls = self.machine.calls().iter().filter_map(Call::ticket);
             let asked = self.machine.asking().map(|question| &question.ticket);
@@ -363,12 +365,12 @@ impl Driver {
     }
 }
 
-/// What kind of answer was wanted.
+/// Returns the action of a question, which determines the kind of answer.
 fn action_of(ticket: Option<&SuspendTicket>) -> &str {
     ticket.map(|ticket| ticket.suspension.action.as_str()).unwrap_or_default()
 }
 
-/// What a question about an unknown outcome holds of the call's output.
+/// Returns the output of the call that a question about an unknown outcome contains.
 fn output_of(ticket: Option<&SuspendTicket>) -> String {
     match ticket.map(|ticket| Question::of(&ticket.suspension).details) {
         Some(QuestionDetails::UnknownOutcome(known)) => known.output.unwrap_or_default(),

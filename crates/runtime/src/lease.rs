@@ -17,7 +17,7 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::Fence;
 use aye_core::contract::storage::{StoreError, Term};
 
-/// How long a lease lasts when nobody says otherwise.
+/// The default length of a lease.
 pub(super) const LENGTH: Duration = Duration::from_secs(10);
 /// So often a renewal that does not leave enough time is tried again before a start.
 const TRIES: usize = 10;
@@ -25,7 +25,7 @@ const TRIES: usize = 10;
 pub(super) struct Lease {
     shared: Arc<RuntimeCore>,
     fence: Fence,
-    /// Until when it surely holds.
+    /// The time until which the lease certainly holds.
     until: AtomicU64,
     lost: CancellationToken,
 }
@@ -46,7 +46,7 @@ fn ms(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The term of a lease that begins now.
+/// Returns the term of a lease that starts now.
 pub(super) fn term(shared: &RuntimeCore) -> Term {
     let now = shared.clock.uptime_ms();
     Term { now, until: Some(now.saturating_add(ms(shared.lease))) }
@@ -64,7 +64,7 @@ impl LeaseGuard {
 }
 
 impl Lease {
-    /// What every write carries.
+    /// Returns the fence that every write carries.
     pub(super) fn fence(&self) -> &Fence {
         &self.fence
     }
@@ -90,7 +90,8 @@ impl Lease {
 
     /// Makes it last longer; `false` when it is lost.
     async fn renew(&self) -> Result<bool, StoreError> {
-        // Read before the store is asked: however long that takes, what it confirms holds from here on.
+        // The clock is read before the request to the store: however long the request takes, a confirmed
+        // lease lasts at least until then.
         let until = self.shared.clock.uptime_ms().saturating_add(ms(self.shared.lease));
         let held = self.shared.store.renew(&self.fence, until).await?;
         if held {
@@ -101,8 +102,8 @@ impl Lease {
         Ok(held)
     }
 
-    /// Makes sure that it holds long enough for something to be started under it. Gives the moment from which on that
-    /// may not be started any more.
+    /// Ensures that the lease lasts long enough to start something under it. Returns the time after which
+    /// that must no longer be started.
     pub(super) async fn confirm(&self) -> Result<u64, RuntimeError> {
         let fenced = || RuntimeError::Fenced { thread_id: self.thread_id().clone() };
         let length = ms(self.shared.lease);

@@ -121,7 +121,7 @@ struct Inner {
     live: Arc<Live>,
 }
 
-/// What every driver shares.
+/// The state shared by all drivers.
 pub(crate) struct RuntimeCore {
     catalog: RwLock<Catalog>,
     /// One for all runs: a model that is down is down for each of them.
@@ -139,9 +139,9 @@ pub(crate) struct RuntimeCore {
     pub(crate) question_terms: Terms,
     /// Keeps large results where the model can read them.
     artifacts: Option<Artifacts>,
-    /// What the requests of each conversation taught.
+    /// What was learned from the requests of each conversation.
     windows: window::Windows,
-    /// The engine that runs work on, for callers that look at its state; without it each run has its own.
+    /// The engine that runs work on, for callers that inspect its state; without it each run has its own.
     pub(crate) phases: Option<PhaseRuntime>,
     pub(crate) profiles: Arc<dyn ProfileStore>,
     /// Keeps the files before a step changes them.
@@ -173,7 +173,7 @@ impl RuntimeCore {
         resolve::resolve_served(&catalog, &self.breaker, agent_id, model).map_err(|e| unresolved(&catalog, e))
     }
 
-    /// Whether there is such an agent, and its model: what resolving looks at first.
+    /// Checks that the agent and its model exist, which resolving checks first.
     fn look_up(&self, agent_id: &str, model: Option<&str>) -> Result<(), RuntimeError> {
         let catalog = self.catalog();
         resolve::look_up(&catalog, agent_id, model).map_err(|e| unresolved(&catalog, e))
@@ -238,8 +238,9 @@ impl AgentRuntime {
         resolve::resolve(&self.inner.shared.catalog(), self.breaker(), agent_id, None)
     }
 
-    /// Starts a run and stays with it until it is over or waits. A run of the thread that is awake here is cancelled
-    /// first; one that waits, or was left by a dead process, is closed: its questions are superseded.
+    /// Starts a run and drives it until it is done or waits. An active run of the thread in this process is
+    /// cancelled first; a run that waits, or was left by a dead process, is closed: its questions are
+    /// superseded.
     ///
     /// # Errors
     /// [`RuntimeError`]: nothing was started, or the store failed on the way.
@@ -250,7 +251,7 @@ impl AgentRuntime {
     ) -> Result<AgentRunResult, RuntimeError> {
         let agent_id = self.agent_of(&request)?;
         let model = request.overrides.model.clone();
-        // What is asked for wrongly starts nothing.
+        // An invalid request starts nothing.
         self.inner.shared.look_up(&agent_id, model.as_deref())?;
         self.fits(&request)?;
         if request.messages.is_empty()
@@ -263,8 +264,8 @@ impl AgentRuntime {
         }
         let thread = &request.thread_id;
         let slot = self.enter(thread).await;
-        // The store is asked in this order and answers in it: what is read behind the lease is read under it. The agent
-        // is put together meanwhile.
+        // The store answers these requests in order, so what is read after the lease was acquired is read
+        // under the lease. The agent is resolved at the same time.
         let (ensured, tenure, held, agent) = tokio::join!(
             biased;
             self.ensure_thread(thread, &request.messages),
@@ -274,7 +275,7 @@ impl AgentRuntime {
         );
         let tenure = match (ensured, tenure) {
             (_, Ok(tenure)) => tenure,
-            // Without a thread there is no lease.
+            // There is no lease without a thread.
             (Err(error), Err(_)) => return Err(error.into()),
             (Ok(()), Err(error)) => return Err(error),
         };
@@ -342,9 +343,9 @@ impl AgentRuntime {
         result
     }
 
-    /// Wakes the thread's unfinished run, if there is one: recovers what a dead process left, carries out the answers
-    /// that are stored, and stays with it until it is over or waits. Does nothing to a run that only waits. The run of
-    /// a child that a call waits for goes on with the run at the top, of which the result then tells.
+    /// Resumes the thread's unfinished run: recovers what a dead process left, applies the stored decisions,
+    /// and drives the run until it is done or waits. Does nothing to a run that only waits. The run of a
+    /// child that a call waits for resumes with the run at the top, and the result describes that one.
     ///
     /// # Errors
     /// [`RuntimeError`]; [`RuntimeError::NothingToResume`] when the thread has no unfinished run.
@@ -354,7 +355,7 @@ impl AgentRuntime {
         sink: Arc<dyn EventSink>,
         unknown: UnknownPolicy,
     ) -> Result<AgentRunResult, RuntimeError> {
-        // A child that a call waits for goes on with its parent, which drives it along.
+        // A child that a call waits for resumes with its parent, which drives the child.
         let driven = self.inner.shared.store.driven_with(thread_id).await?;
         let thread_id = &driven;
         if self.inner.shared.store.child(thread_id).await?.is_some() {
@@ -420,7 +421,7 @@ impl AgentRuntime {
         )
     }
 
-    /// Why a run cannot go on whose agent is not there any more.
+    /// Returns an error that explains why a run cannot resume if its agent no longer exists.
     fn agent_gone(&self, error: RuntimeError) -> RuntimeError {
         let RuntimeError::AgentNotFound { agent_id } = &error else { return error };
         let catalog = self.inner.shared.catalog();
@@ -492,7 +493,7 @@ impl AgentRuntime {
             })
     }
 
-    /// As [`AgentRuntime::acquire`], and tells the sink.
+    /// Works like [`AgentRuntime::acquire`], and notifies the sink.
     async fn take(&self, thread_id: &ThreadId, sink: &dyn EventSink) -> Result<LeaseGuard, RuntimeError> {
         let tenure = self.acquire(thread_id).await?;
         sink.acquired().await;
@@ -502,7 +503,7 @@ impl AgentRuntime {
     async fn release(&self, tenure: LeaseGuard) {
         let lease = Arc::clone(&tenure.lease);
         drop(tenure);
-        // A lease that cannot be given back is taken over when its time is over.
+        // A lease that cannot be released is taken over once it has expired.
         if let Err(error) = self.inner.shared.store.release(lease.fence()).await {
             tracing::warn!(thread = %lease.thread_id(), %error, "the lease could not be released");
         }
@@ -513,12 +514,12 @@ impl AgentRuntime {
         Ok(latest.filter(|run| run.status != RunStatus::Done))
     }
 
-    /// Asks the run that is awake on the thread to stop. `false` when none is awake here.
+    /// Asks the active run of the thread to stop. Returns `false` if none is active in this process.
     pub fn cancel(&self, thread_id: &ThreadId) -> bool {
         self.inner.live.cancel(thread_id)
     }
 
-    /// Ends the thread's run that waits, and closes its questions; a run that is awake is asked to stop.
+    /// Ends the thread's waiting run and closes its questions; an active run is asked to stop.
     ///
     /// # Errors
     /// [`RuntimeError`].
@@ -550,7 +551,7 @@ impl AgentRuntime {
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))
             .or_else(|_| self.resolve(&record.agent_id, None))
-            // Whoever it was, it can be ended.
+            // Any agent can end the run.
             .or_else(|error| {
                 self.default_agent().and_then(|any| self.resolve(&any, None)).map_err(|_| error)
             })?;
@@ -560,7 +561,7 @@ impl AgentRuntime {
         Ok(true)
     }
 
-    /// Whether a lease keeps this process out: it is another one's, which lives, and its time is not over.
+    /// Whether a lease excludes this process: another, live process owns it and it has not expired.
     pub fn is_kept_out_by(&self, lease: &LeaseRecord) -> bool {
         let shared = &self.inner.shared;
         lease.owner.token != shared.owner.token
@@ -568,19 +569,19 @@ impl AgentRuntime {
             && is_alive(&shared.owner, &lease.owner)
     }
 
-    /// How long a lease lasts from now on, unless it is renewed; `None` is as long as its owner lives.
+    /// Returns the remaining time of a lease unless it is renewed; `None` means as long as its owner lives.
     pub fn time_left(&self, lease: &LeaseRecord) -> Option<Duration> {
         let until = lease.until?;
         Some(Duration::from_millis(until.saturating_sub(self.inner.shared.clock.uptime_ms())))
     }
 
-    /// Whether a driver is awake on the thread in this process.
+    /// Whether a driver is active on the thread in this process.
     pub fn is_awake(&self, thread_id: &ThreadId) -> bool {
         self.inner.live.is_awake(thread_id)
     }
 
-    /// How long the process that drives a thread, when it is another one that lives, may go on doing so before it has to
-    /// say so again: when that time is over, look again. `None` when a run can be started or resumed here at once.
+    /// Returns how long another live process that drives a thread may continue before it has to renew its
+    /// lease; check again after that time. Returns `None` if a run can be started or resumed here at once.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -611,7 +612,7 @@ impl std::fmt::Debug for AgentRuntime {
     }
 }
 
-/// A title from what a person said first: one line, at most 80 characters.
+/// Derives a title from the user's first message: one line, at most 80 characters.
 fn title_of(text: &str) -> String {
     shortened(text.trim().lines().next().unwrap_or_default(), 80).into_owned()
 }

@@ -24,26 +24,26 @@ use aye_core::state::StateError;
 /// An answer to the question of a call.
 pub type LoopDecision = (CallId, ToolCallResume);
 
-/// What one run of [`run_agent_loop`] is made of.
+/// The parameters of one [`run_agent_loop`].
 pub struct AgentLoopParams<'a> {
     /// Gives the agent.
     pub resolver: &'a dyn AgentResolver,
-    /// Which one.
+    /// The agent's id.
     pub agent_id: &'a str,
-    /// The engine whose state the run works on: what the run leaves there can be looked at afterwards.
+    /// The engine whose state the run works on, so that callers can inspect what the run leaves there.
     pub runtime: &'a PhaseRuntime,
-    /// Where events go.
+    /// The sink for events.
     pub sink: Arc<dyn EventSink>,
-    /// Where the run is kept; without one it is gone with the call.
+    /// The store of the run; without one the run is lost when the call returns.
     pub checkpoint_store: Option<&'a dyn ThreadRunStore>,
-    /// What is said.
+    /// The new messages.
     pub messages: Vec<Message>,
     /// The names of thread and run.
     pub run_identity: RunIdentity,
     /// Ends the run.
     pub cancellation_token: Option<CancellationToken>,
-    /// Answers to questions. With it the loop waits for them; without it, and when its other end is gone, a run that
-    /// waits is given back with [`TerminationReason::Suspended`].
+    /// Answers to questions. With a receiver the loop waits for answers; without one, or once its sender is
+    /// dropped, a waiting run is returned with [`TerminationReason::Suspended`].
     pub decision_rx: Option<mpsc::UnboundedReceiver<LoopDecision>>,
     /// Changed parameters for the whole run.
     pub overrides: Option<InferenceOverride>,
@@ -60,10 +60,10 @@ impl Plugin for LoopStatePlugin {
     }
 }
 
-/// What plugins register, for an agent that is put together by hand.
+/// Builds what plugins register, for an agent that is assembled by hand.
 ///
 /// # Errors
-/// What the plugins say.
+/// The error of a plugin.
 pub fn build_agent_env(
     plugins: &[Arc<dyn Plugin>],
     _agent: &ResolvedAgent,
@@ -99,7 +99,7 @@ pub async fn run_agent_loop(params: AgentLoopParams<'_>) -> Result<AgentRunResul
     for plugin in &agent.env.plugins {
         builder = builder.with_plugin(plugin.descriptor().name, Arc::clone(plugin));
     }
-    // What a plugin brings comes with the plugin.
+    // A plugin brings its own tools.
     for (id, tool) in agent.tools.iter().filter(|(id, _)| !agent.env.tools.contains_key(*id)) {
         builder = builder.with_tool(id, Arc::clone(tool));
     }

@@ -12,11 +12,12 @@ use aye_core::contract::mailbox::{MailboxInterrupt, MailboxJob};
 use aye_core::contract::message::{Message, Role, Visibility};
 use aye_core::contract::record::{JobClaim, RunRecord};
 
-/// Said to the model behind an answer that broke off.
+/// Message to the model after an interrupted answer.
 const GO_ON: &str = "Your answer was cut off by a connection failure. Continue where it ended.";
 
 impl AgentRuntime {
-    /// Keeps a request for a run; its thread is made when there is none. It is durable when this returns.
+    /// Stores a request for a run and creates its thread if there is none. The request is durable when this
+    /// returns.
     ///
     /// # Errors
     /// [`RuntimeError::Store`], also when an open job of the mailbox has the same key.
@@ -25,8 +26,9 @@ impl AgentRuntime {
         Ok(self.inner.shared.store.submit(job).await?)
     }
 
-    /// Makes room in a thread for what matters more: what is queued there is superseded, and the run of the job that is
-    /// being worked on is asked to stop, when this process drives it. Otherwise the caller asks the process that does.
+    /// Makes room in a thread for something more important: its queue is superseded, and the run of the
+    /// active job is asked to stop if this process drives the run. Otherwise the caller has to ask the
+    /// process that does.
     ///
     /// # Errors
     /// [`RuntimeError::Store`], also when there is no such thread.
@@ -39,15 +41,15 @@ impl AgentRuntime {
         Ok(interrupt)
     }
 
-    /// Serves a job that the caller has claimed, and stays with its run until that is over or waits: begins it, or goes
-    /// on with the one that was begun before, whatever became of its process. A run that failed is not begun with the
-    /// same words again: a new one goes on from where it stands in the conversation.
+    /// Serves a job that the caller has claimed and drives its run until that is done or waits: starts the
+    /// run, or resumes the one already started, whatever happened to its process. A failed run is not
+    /// restarted with the same messages: a new one continues from the current state of the conversation.
     ///
-    /// A run that ends otherwise than by a failure ends its job in the same transaction.
+    /// A run that ends in any way but a failure ends its job in the same transaction.
     ///
     /// # Errors
-    /// [`RuntimeError`]; [`RuntimeError::NotFree`] and [`RuntimeError::ThreadAlreadyRunning`] when something else is done
-    /// in the thread, [`RuntimeError::NotQueued`] when the claim is lost.
+    /// [`RuntimeError`]; [`RuntimeError::NotFree`] and [`RuntimeError::ThreadAlreadyRunning`] when the thread
+    /// is busy with something else, [`RuntimeError::NotQueued`] when the claim is lost.
     pub async fn run_job(
         &self,
         job: &MailboxJob,
@@ -78,7 +80,8 @@ impl AgentRuntime {
         self.run(request, sink).await
     }
 
-    /// What is to be said to go on behind a run that failed: nothing, unless its answer broke off.
+    /// Returns the messages that continue a conversation after a failed run: none, unless its answer was
+    /// interrupted.
     async fn after(&self, run: &RunRecord) -> Result<Vec<Message>, RuntimeError> {
         let (_, last) = self.inner.shared.store.messages_tail(&run.thread_id, 1).await?;
         let broke_off = last.last().is_some_and(|last| last.message.role == Role::Assistant);

@@ -16,7 +16,7 @@ use aye_core::contract::lifecycle::ToolCallOutcome;
 /// Longer lines are cut: they are a sign of life, not the text.
 const MAX_LINE: usize = 200;
 
-/// Takes the events of a child and tells its parent's sink how far it is.
+/// Receives the events of a child and reports its progress to the parent's sink.
 pub(super) struct ChildSink {
     parent: Arc<dyn EventSink>,
     runtime: AgentRuntime,
@@ -25,7 +25,7 @@ pub(super) struct ChildSink {
 
 struct ChildFold {
     state: ChildRunState,
-    /// What was said of the line that is not complete.
+    /// The text of the current incomplete line.
     growing: String,
 }
 
@@ -34,7 +34,8 @@ impl ChildSink {
         Self { parent, runtime, told: Mutex::new(ChildFold { state, growing: String::new() }) }
     }
 
-    /// The state after an event, when it says something new to a person; and whether a question came or went.
+    /// Returns the state after an event if it shows the user something new, and whether a question was asked
+    /// or settled.
     fn fold(&self, event: &AgentEvent) -> (Option<ChildRunState>, bool) {
         let mut told = self.told.lock().expect("no panic while the state is held");
         let ChildFold { state, growing } = &mut *told;

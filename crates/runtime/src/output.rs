@@ -10,9 +10,9 @@ use aye_core::contract::event_sink::EventSink;
 use aye_core::contract::record::{AttemptId, Fence};
 use aye_core::contract::storage::ThreadRunStore;
 
-/// How long output may wait before it is written.
+/// Maximum time before output is written.
 const FLUSH: Duration = Duration::from_millis(100);
-/// What is kept in memory of one call's output for the result of an interrupted call.
+/// Bytes of a call's output kept in memory for the result of an interrupted call.
 const TAIL: usize = 16 * 1024;
 
 #[derive(Default)]
@@ -46,15 +46,16 @@ impl CallSink {
         self.buffer.lock().expect("no panic while output is held").tail.clone()
     }
 
-    /// The call is over: its result holds what it printed, and nothing more is kept beside it. What is still unwritten would
-    /// come after the right to write was given back.
+    /// Ends the output of a finished call: its result contains the output, and nothing else is stored. Output
+    /// that is still unwritten could only be written after the lease is released.
     pub(super) fn end(&self) {
         let mut buffer = self.buffer.lock().expect("no panic while output is held");
         buffer.ended = true;
         buffer.unwritten.clear();
     }
 
-    /// The call ends while its command goes on: what is unwritten is written, and the command's keeper writes the rest.
+    /// Writes the unwritten output of a call that ends while its command continues; the command's keeper
+    /// writes the rest.
     pub(super) async fn hand_over(&self) {
         let chunk = {
             let mut buffer = self.buffer.lock().expect("no panic while output is held");

@@ -16,16 +16,16 @@ enum Process {
     /// Readable when it ended.
     #[cfg(target_os = "linux")]
     Open(tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>),
-    /// It ended before anybody could stand by it.
+    /// The process ended before it could be observed.
     Gone,
-    /// There is no way to stand by it: its end is seen with the next thing that is heard.
+    /// The process cannot be observed: its end is noticed with the next change.
     Unknown,
 }
 
 impl OwnerWatch {
-    /// Watches the owner of this lease; a known watch of the same process is kept.
+    /// Watches the owner of this lease; an existing watch of the same process is reused.
     pub fn of(known: Option<OwnerWatch>, lease: &LeaseRecord, runtime: &AgentRuntime) -> OwnerWatch {
-        // A little later, so that it is surely over when the timer says so.
+        // A little later, so that the lease has certainly expired when the timer fires.
         let until =
             runtime.time_left(lease).map(|left| Instant::now() + left + std::time::Duration::from_millis(2));
         match known {
@@ -41,7 +41,7 @@ impl OwnerWatch {
         let Some(watch) = watch else { return std::future::pending().await };
         tokio::select! {
             () = watch.process.ends() => {
-                // Whatever is seen now, it is not waited for again.
+                // The end of the process is not waited for again, whatever the caller finds now.
                 watch.process = Process::Unknown;
             }
             () = until(watch.until) => watch.until = None,
@@ -80,7 +80,7 @@ impl Process {
         use rustix::process::{Pid, PidfdFlags, pidfd_open};
         let pid = i32::try_from(lease.owner.pid).ok().and_then(Pid::from_raw);
         let handle = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok());
-        // Looked at after it was opened: from then on the number cannot be given to another one unseen.
+        // The lease is checked after the handle was opened: from then on the pid cannot be reused unnoticed.
         if !runtime.is_kept_out_by(lease) {
             return Process::Gone;
         }

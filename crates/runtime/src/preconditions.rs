@@ -31,11 +31,11 @@ use aye_core::contract::suspension::{SuspendTicket, ToolCallResumeMode};
 use aye_core::contract::tool::{AgreedFile, FilePreview, MAX_TOUCHED, Tool, ToolCallContext, ToolResult};
 use aye_core::run::{Call, Fact, Gate, Settled};
 
-/// Of a larger file the beginning and the size are looked at.
+/// Maximum bytes of a file to hash; of a larger file the start and the size are hashed.
 const MAX_HASHED: u64 = 8 << 20;
 /// Texts of files that a question keeps, all together; the same for what it says of their changes.
 const MAX_KEPT: usize = 64 << 10;
-/// How long a difference may be looked for.
+/// Maximum time to compute a diff.
 const DIFF_TIME: Duration = Duration::from_millis(300);
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub(super) struct Preconditions {
     /// The folder that tools work in.
     #[serde(skip_serializing_if = "Option::is_none")]
     cwd: Option<String>,
-    /// What git has checked out; `None` outside of a repository.
+    /// The git branch and commit; `None` outside a repository.
     git: Option<GitHead>,
     /// Each file that the call depends on.
     files: Vec<SeenFile>,
@@ -62,7 +62,7 @@ struct SeenFile {
     path: String,
     /// `None` when it was not there.
     hash: Option<String>,
-    /// Its text, when it is one and short. What a preview shows is not kept twice.
+    /// The file's content, if it is text and short. Content that a preview shows is not stored twice.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
 }
@@ -72,7 +72,7 @@ impl SeenFile {
         Self { path: name(&preview.path), hash: preview.before.clone(), text: None }
     }
 
-    /// Looks at a file. What is no plain file counts as not there.
+    /// Reads a file. Anything but a regular file counts as missing.
     fn look(path: &Path, room: &mut usize) -> Self {
         let path_name = name(path);
         let Some((bytes, size)) = read(path) else {
@@ -89,7 +89,7 @@ impl SeenFile {
     }
 }
 
-/// The beginning of a plain file, and its size. A pipe in its place must not hold anybody up.
+/// Reads the start of a regular file, and its size. A pipe in its place must not block.
 fn read(path: &Path) -> Option<(Vec<u8>, u64)> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits();
     let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path).ok()?;
@@ -103,7 +103,7 @@ fn name(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// What moved between two looks at the world.
+/// The differences between two sets of preconditions.
 #[derive(Debug, Default, PartialEq)]
 struct Moved {
     /// One sentence for each thing.
@@ -112,9 +112,9 @@ struct Moved {
     deltas: Vec<FileDelta>,
 }
 
-/// What a comparison needs besides the two worlds.
+/// The inputs of a comparison besides the preconditions.
 struct Compare<'a> {
-    /// The arguments that run are not those of the question: a person wrote them.
+    /// Whether the arguments that run differ from those of the question because the user edited them.
     is_edited: bool,
     /// Texts of the files of the question's preview, then and now.
     shown: &'a [FilePreview],
@@ -124,7 +124,7 @@ struct Compare<'a> {
 }
 
 impl Preconditions {
-    /// What moved since.
+    /// Returns what has changed since.
     fn moved(&self, now: &Preconditions, with: &Compare<'_>) -> Moved {
         let mut moved = Moved::default();
         if !with.is_edited && self.arguments.is_some() && self.arguments != now.arguments {
@@ -140,7 +140,7 @@ impl Preconditions {
                 visible_line(here)
             ));
         }
-        // Without a folder nobody looked.
+        // Without a folder the head was never read.
         if self.cwd.is_some() && self.git != now.git {
             moved.words.push(head_moved(self.git.as_ref(), now.git.as_ref()));
         }
@@ -218,7 +218,7 @@ fn text_of<'a>(path: &str, file: Option<&'a SeenFile>, previews: &'a [FilePrevie
     })
 }
 
-/// A path as people write it.
+/// Shortens a path for display.
 fn shown<'a>(path: &'a str, cwd: Option<&str>) -> &'a str {
     let inside = cwd.and_then(|cwd| Path::new(path).strip_prefix(cwd).ok());
     inside.and_then(Path::to_str).filter(|rest| !rest.is_empty()).unwrap_or(path)
@@ -238,8 +238,8 @@ fn delta(name: &str, old: &str, new: &str, room: &mut usize) -> Option<String> {
     Some(text)
 }
 
-/// The files of an answered question as they were: what a tool that changes files compares with before it does. What a
-/// review of an edited call showed counts, else the card of the proposed one.
+/// Returns the files of an answered question as they were, with which a tool that changes files compares them
+/// first. The review of an edited call takes precedence over the card of the proposed call.
 pub(super) fn agreed_files(call: &Call) -> Vec<AgreedFile> {
     let (Some(ticket), Some(decision)) = (call.ticket(), call.decision()) else { return Vec::new() };
     reviewed_files(decision).unwrap_or_else(|| {
@@ -253,7 +253,7 @@ fn arguments_hash(call: &ToolCall) -> String {
 }
 
 impl Driver {
-    /// Looks at the world that a call would run in. `also`: files that are looked at besides those the call touches.
+    /// Reads the current preconditions of a call. `also`: files to read besides those the call touches.
     async fn look(
         &mut self,
         call: &ToolCall,
@@ -308,7 +308,8 @@ impl Driver {
         parameters["world"] = serde_json::to_value(&world).unwrap_or(Value::Null);
     }
 
-    /// An answer counts for what was shown. When the world moved since, the question is asked again.
+    /// Checks that an answer still applies to what was shown. If a precondition changed, the question is
+    /// asked again.
     pub(super) async fn still_true(
         &mut self,
         id: &CallId,
@@ -321,7 +322,7 @@ impl Driver {
         }
         let previews = match self.preview(id, call, tool.as_ref()).await {
             Ok(previews) => previews,
-            // A question that showed no file was not about one: the tool says by itself what is wrong.
+            // A question that showed no file was not about one: the tool itself reports what is wrong.
             Err(_) if ticket.suspension.parameters.get("preview").is_none() => return Ok(Gate::Proceed),
             Err(error) => {
                 let text = format!("not run: the file changed since the question: {error}");
@@ -336,8 +337,9 @@ impl Driver {
         self.ask(id, call, tool, ticket, Some(previews)).await
     }
 
-    /// A tool found a file otherwise than agreed while it was about to change it: the call did nothing and is asked
-    /// about again. `None` when that cannot be: then its words are its result.
+    /// Asks again about a call whose tool found a file changed since the approval, right before changing the
+    /// file: the call did nothing. Returns `None` if that is not possible; the tool's message is then its
+    /// result.
     pub(super) async fn moved_under(
         &mut self,
         id: &CallId,

@@ -8,9 +8,9 @@ use aye_core::contract::record::{DecideOutcome, Decision, GrantRecord, Suspensio
 use aye_core::contract::suspension::{Actor, ToolCallResume};
 
 impl AgentRuntime {
-    /// Writes an answer into its row, and hands it to the driver when one is awake here. When it returns `Accepted`,
-    /// the answer is durable; the caller then wakes the run with [`AgentRuntime::resume`], which does nothing when
-    /// the answer was carried out meanwhile.
+    /// Stores an answer in its row and passes it to the driver if one is active here. When this returns
+    /// `Accepted`, the answer is durable; the caller then wakes the run with [`AgentRuntime::resume`], which
+    /// does nothing if the answer was applied in the meantime.
     ///
     /// # Errors
     /// [`DecideError`]: nothing was written.
@@ -71,8 +71,8 @@ impl AgentRuntime {
         Ok(outcome)
     }
 
-    /// Ends questions as expired that are still open, whatever their own time, and gives those that were. The caller
-    /// then wakes their runs with [`AgentRuntime::resume`].
+    /// Closes pending questions as expired, whatever their own expiry, and returns those that were pending.
+    /// The caller then wakes their runs with [`AgentRuntime::resume`].
     ///
     /// # Errors
     /// [`StoreError`].
@@ -91,8 +91,9 @@ impl AgentRuntime {
         self.inner.shared.store.waiting_below(thread_id).await
     }
 
-    /// When the next open question of a thread ends by itself, in Unix milliseconds; `None` when none does. For those
-    /// who wait for a thread that nobody drives: at that moment [`AgentRuntime::resume`] tells the model.
+    /// Returns the expiry of the next pending question of a thread, in Unix milliseconds; `None` if none
+    /// expires. For callers that wait for a thread without a driver: at that time [`AgentRuntime::resume`]
+    /// informs the model.
     ///
     /// # Errors
     /// [`StoreError`].

@@ -11,9 +11,9 @@ use aye_core::contract::message::Message;
 use aye_core::contract::record::{QueueId, QueuedMessage};
 
 impl AgentRuntime {
-    /// Puts what is said behind what the thread does now, or waits for. It is durable when this returns. Whoever is
-    /// awake on the thread takes it when its run is over; when nobody is, the caller begins it with
-    /// [`AgentRuntime::run_queued`].
+    /// Queues messages for when the thread's current or waiting run is done. They are durable when this
+    /// returns. A driver that is active on the thread takes them when its run is done; if there is none, the
+    /// caller starts them with [`AgentRuntime::run_queued`].
     ///
     /// # Errors
     /// [`RuntimeError::Store`].
@@ -31,7 +31,7 @@ impl AgentRuntime {
         Ok(shared.store.enqueue_typed(thread_id, messages, &shared.owner, now).await?)
     }
 
-    /// The process that is awake on a thread, when it is another one.
+    /// Returns the pid of another process that is active on a thread.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -40,7 +40,7 @@ impl AgentRuntime {
         Ok(lease.filter(|lease| self.is_kept_out_by(lease)).map(|lease| lease.owner.pid))
     }
 
-    /// What is queued for a thread, first in first.
+    /// Returns the queue of a thread, oldest message first.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -48,7 +48,7 @@ impl AgentRuntime {
         self.inner.shared.store.queued(thread_id).await
     }
 
-    /// The first queued message of a thread that may begin now, if its thread is free.
+    /// Returns the first queued message of a thread that may start now if the thread is free.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -57,7 +57,8 @@ impl AgentRuntime {
         Ok(self.queued(thread_id).await?.into_iter().find(|message| message.begins(now)))
     }
 
-    /// The same, without what became of commands in the background: that is for the next run that somebody wants.
+    /// Returns the same, but skips the reports of background commands: those are for the next run that is
+    /// requested.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -67,7 +68,8 @@ impl AgentRuntime {
         Ok(queued.find(|message| message.begins(now) && !message.reports_command()))
     }
 
-    /// Takes a message back. `false`: it is gone already, most likely begun.
+    /// Removes a message from the queue. Returns `false` if it is already gone, most likely because it was
+    /// started.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -76,12 +78,12 @@ impl AgentRuntime {
         shared.store.unqueue(id, shared.clock.now_ms()).await
     }
 
-    /// Begins a queued message and stays with its run, as [`AgentRuntime::run`] does; but it waits for a run of this
+    /// Starts a queued message and drives its run, as [`AgentRuntime::run`] does, but waits for a run of this
     /// process instead of cancelling it, and closes no questions.
     ///
     /// # Errors
-    /// [`RuntimeError`]; [`RuntimeError::NotFree`] behind an unfinished run, and [`RuntimeError::NotQueued`] when it
-    /// was begun elsewhere or taken back.
+    /// [`RuntimeError`]; [`RuntimeError::NotFree`] after an unfinished run, and [`RuntimeError::NotQueued`]
+    /// when the message was started elsewhere or removed from the queue.
     pub async fn run_queued(
         &self,
         message: QueuedMessage,

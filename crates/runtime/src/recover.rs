@@ -18,16 +18,16 @@ use aye_core::contract::suspension::{
 use aye_core::contract::tool::{FilePreview, ToolClass, ToolResult};
 use aye_core::run::{Directive, Fact, Lost, Notice, Stage};
 
-/// Bytes of output that a question about an unknown outcome holds.
+/// Maximum bytes of output in a question about an unknown outcome.
 const MAX_OUTPUT: usize = 16 << 10;
 
-/// What to do about a call that may have run.
+/// The handling of a call that may have run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownPolicy {
-    /// Ask the person: run again, it is done, skip.
+    /// Ask the user: run again, mark as done, skip.
     #[default]
     Ask,
-    /// Tell the model that it may have run.
+    /// Report to the model that the call may have run.
     Report,
     /// Run it again.
     Retry,
@@ -35,10 +35,10 @@ pub enum UnknownPolicy {
     Stop,
 }
 
-/// What may still run of a run that was taken over.
+/// A process that may still run for a run that was taken over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftoverProcess {
-    /// The process that began it, dead or stopped.
+    /// The process that started it, dead or stopped.
     pub pid: u32,
     /// The run.
     pub run: RunId,
@@ -71,7 +71,7 @@ impl Driver {
                 continue;
             }
             let intent = open.iter().find(|o| o.intent.id.call_id == id && o.intent.id.attempt == attempt);
-            // Nobody is told about a command, and none is begun again, while it still runs.
+            // A command must not be reported or restarted while it still runs.
             if let (Some(open), Some(leftover_handler)) = (intent, &self.shared.leftover_handler)
                 && open.intent.boot_id == self.shared.owner.boot_id
             {
@@ -91,7 +91,8 @@ impl Driver {
         Ok(directives)
     }
 
-    /// Ends a run that a dead process left, or that waits: what was running then is judged, and nothing goes on.
+    /// Ends a run that a dead process left, or that waits: calls that were running are judged, and nothing
+    /// continues.
     pub(super) async fn bury(&mut self, superseded: bool) -> Result<Vec<Directive>, RuntimeError> {
         let mut directives = self.recover(UnknownPolicy::Report).await?;
         if !matches!(self.machine.stage(), Stage::Ending(_) | Stage::Done(_)) {
@@ -162,7 +163,7 @@ impl Driver {
         output: &str,
         started: Option<u64>,
     ) -> Result<SuspendTicket, RuntimeError> {
-        // What ran, when a person had edited it: that is what would run again.
+        // If the user edited the call, the edited version ran, and that is what would run again.
         let call = self.effective_call(id)?;
         Ok(SuspendTicket {
             suspension: Suspension {
@@ -202,7 +203,8 @@ fn tail(output: &str) -> String {
     format!("[… {} bytes before this …]\n{rest}", output.len() - rest.len())
 }
 
-/// What is left to do for calls that recovery closed, when the run does not go on.
+/// Whether a directive completes calls that recovery closed; such directives are executed even if the run
+/// does not continue.
 fn is_closing(directive: &Directive) -> bool {
     matches!(directive, Directive::Checkpoint { intent: None } | Directive::Emit(Notice::CallDone(..)))
 }
@@ -231,8 +233,8 @@ async fn look(files: &[FilePreview]) -> Files {
     }
 }
 
-/// Whether the process that holds a lease lives. Another boot is another life; a pid that was given to another process
-/// is told apart by its start.
+/// Whether the process that holds a lease is alive. A process of another boot is dead; a reused pid is
+/// recognised by its start time.
 pub fn is_alive(own: &Owner, other: &Owner) -> bool {
     if other.token == own.token {
         return true;

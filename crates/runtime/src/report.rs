@@ -1,4 +1,4 @@
-//! What fills the context window of a conversation.
+//! Reports what fills the context window of a conversation.
 
 use super::stored_thread::StoredThread;
 use super::window::{answer_of, load, place, room};
@@ -8,40 +8,40 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::message::Role;
 use aye_core::contract::summary::SummaryRecord;
 
-/// What the next request of a conversation would hold, in tokens: estimates, corrected by what the provider counted.
+/// The content of a conversation's next request, in tokens: estimates, corrected by the provider's counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContextReport {
     /// The model's window; `None` when the agent knows none.
     pub window: Option<usize>,
     /// Kept free for the answer.
     pub answer: usize,
-    /// Where a summary is made by itself.
+    /// The size at which a summary is made automatically.
     pub threshold: Option<usize>,
     /// The agent's own instructions.
     pub system: usize,
     /// Each tool.
     pub tools: Vec<(String, usize)>,
-    /// What was said.
+    /// Messages of the user and the model.
     pub messages: usize,
-    /// What tools gave.
+    /// Tool results.
     pub results: usize,
     /// The summary.
     pub summary_tokens: usize,
-    /// What it is.
+    /// The summary's record.
     pub summary: Option<SummaryRecord>,
-    /// How many messages the conversation has.
+    /// The number of messages in the conversation.
     pub count: usize,
-    /// How many of them are left out because they do not fit.
+    /// The number of messages left out because they do not fit.
     pub left_out: usize,
-    /// How many large results are shown as previews.
+    /// The number of large results shown as previews.
     pub previews: usize,
     /// The provider's tokens for one of the estimate.
     pub factor: f64,
 }
 
 impl AgentRuntime {
-    /// What the next request of a conversation would hold. `beside`: the tokens, as estimated, of what plugins add to
-    /// it; `hidden`: the tools that they take out of it.
+    /// Reports what the next request of a conversation would contain. `beside`: the estimated tokens that
+    /// plugins add to it; `hidden`: the tools that they remove from it.
     ///
     /// # Errors
     /// [`RuntimeError`] when the agent cannot run or the store fails.

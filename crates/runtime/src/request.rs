@@ -15,14 +15,14 @@ use aye_core::contract::suspension::{ACTION_PERMISSION, ResumeDecisionAction, To
 use aye_core::contract::tool::{Tool, ToolDescriptor};
 use aye_core::state::StateError;
 
-/// Asks for a run over a thread, which is made when there is none.
+/// A request for a run over a thread, which is created if there is none.
 #[derive(Clone, Debug)]
 pub struct RunRequest {
     /// The conversation.
     pub thread_id: ThreadId,
-    /// What is said.
+    /// The new messages.
     pub messages: Vec<Message>,
-    /// Who answers; the first registered agent when `None`.
+    /// The agent's id; the default agent when `None`, or the first by id if there is no default.
     pub agent_id: Option<String>,
     /// Changed parameters for the whole run.
     pub overrides: InferenceOverride,
@@ -30,13 +30,13 @@ pub struct RunRequest {
     pub run_id: Option<RunId>,
     /// The run this one continues or serves.
     pub parent_run_id: Option<RunId>,
-    /// What a client calls this request: it stands in the rows, events, log lines and spans of the run, and in those of
-    /// the agents that it sets to work.
+    /// The client's id of this request: it is part of the rows, events, log lines and spans of the run and of
+    /// its subagents.
     pub correlation_id: Option<String>,
-    /// Tools that the client carries out: a call of one waits, and its answer is the result. They are the run's, also
-    /// when another process goes on with it.
+    /// Tools that the client executes: a call of one waits, and its answer is the result. They belong to the
+    /// run, even if another process resumes it.
     pub frontend_tools: Vec<ToolDescriptor>,
-    /// The job of the mailbox that this run begins with. Such a run closes no questions: see
+    /// The job of the mailbox that this run starts with. Such a run closes no questions: see
     /// [`RuntimeError::NotFree`].
     pub takes: Option<JobClaim>,
 }
@@ -57,7 +57,8 @@ impl RunRequest {
         }
     }
 
-    /// Begins with a queued message, which leaves the queue with the run's first commit.
+    /// Creates a request that starts with a queued message, which leaves the queue with the run's first
+    /// commit.
     pub fn queued(message: QueuedMessage) -> Self {
         Self {
             takes: Some(JobClaim { id: message.id, claim: None }),
@@ -82,7 +83,7 @@ impl RunRequest {
     }
 }
 
-/// How a run came out.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentRunResult {
     /// The conversation.
@@ -95,7 +96,7 @@ pub struct AgentRunResult {
     pub termination: TerminationReason,
     /// A short name of the failure, when it failed: `rate_limited`, `network`, ...
     pub error_code: Option<String>,
-    /// Why the model stopped the last time, when its provider says so.
+    /// The model's last stop reason, if its provider reports one.
     pub stop_reason: Option<StopReason>,
     /// Inferences.
     pub steps: u32,
@@ -105,22 +106,22 @@ pub struct AgentRunResult {
     pub waiting: Vec<SuspensionRecord>,
     /// The questions that ended without an answer while the run was driven.
     pub expired: Vec<SuspensionId>,
-    /// How many messages the conversation had when the run came to this.
+    /// The number of messages in the conversation at the end of the run.
     pub messages: u64,
 }
 
-/// Why a run could not be started, or could not go on.
+/// The reason why a run could not be started or resumed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RuntimeError {
     /// The state engine refused.
     #[error(transparent)]
     State(#[from] StateError),
-    /// Another process is awake on the thread.
+    /// Another process is active on the thread.
     #[error("process {pid} is running thread {thread_id}")]
     ThreadAlreadyRunning {
         /// The conversation.
         thread_id: ThreadId,
-        /// That process.
+        /// The pid of that process.
         pid: u32,
     },
     /// No such agent.
@@ -141,7 +142,7 @@ pub enum RuntimeError {
         /// The conversation.
         thread_id: ThreadId,
     },
-    /// There is nothing to answer: no message, and none in the conversation.
+    /// There is nothing to answer: the request and the conversation have no messages.
     #[error("a run needs a message; thread {thread_id} has none")]
     NoMessage {
         /// The conversation.
@@ -157,18 +158,18 @@ pub enum RuntimeError {
     TooLarge {
         /// About how many tokens it has.
         tokens: usize,
-        /// How many the window has room for beside the answer.
+        /// The number of tokens that fit into the window besides the answer.
         window: usize,
         /// The model's registered id.
         model: String,
     },
-    /// A queued message cannot begin yet: the thread has an unfinished run.
+    /// A queued message cannot start yet: the thread has an unfinished run.
     #[error("thread {thread_id} has an unfinished run; the message stays queued after it")]
     NotFree {
         /// The conversation.
         thread_id: ThreadId,
     },
-    /// A queued message was taken back, or somebody else began it.
+    /// A queued message was removed from the queue, or was started elsewhere.
     #[error("message {id} is no longer in the queue of thread {thread_id}")]
     NotQueued {
         /// The conversation.
@@ -215,7 +216,7 @@ pub enum DecideError {
     Schema {
         /// The question.
         id: SuspensionId,
-        /// What is wrong, with its place.
+        /// What is wrong, and where.
         message: String,
     },
     /// The question does not take such an answer.
@@ -231,7 +232,7 @@ pub enum DecideError {
     Arguments {
         /// The question.
         id: SuspensionId,
-        /// What is wrong, with its place.
+        /// What is wrong, and where.
         message: String,
     },
     /// The store failed.
@@ -239,7 +240,8 @@ pub enum DecideError {
     Store(#[source] StoreError),
 }
 
-/// Looks at an answer: whether its question takes one like it, and a yes' payload against the schema of the question.
+/// Checks whether the question takes such an answer, and the payload of an approval against the schema of the
+/// question.
 ///
 /// # Errors
 /// [`DecideError::Schema`], [`DecideError::Unfit`].
@@ -263,7 +265,7 @@ pub fn check_payload(suspension: &SuspensionRecord, resume: &ToolCallResume) -> 
         if !is_permission {
             return unfit("only an approval request takes edited arguments");
         }
-        // They take the place of whatever the payload would have been.
+        // Edited arguments replace the payload.
         return Ok(());
     }
     if resume.action == ResumeDecisionAction::Cancel {
@@ -281,7 +283,7 @@ pub fn check_payload(suspension: &SuspensionRecord, resume: &ToolCallResume) -> 
         .map_or(Ok(()), |message| Err(DecideError::Schema { id: suspension.id.clone(), message }))
 }
 
-/// Looks at edited arguments: an object that the tool takes.
+/// Checks edited arguments: they must be an object that the tool accepts.
 ///
 /// # Errors
 /// [`DecideError::Arguments`].
@@ -308,7 +310,7 @@ pub fn check_arguments(
     message.map_or(Ok(()), |message| Err(DecideError::Arguments { id: suspension.id.clone(), message }))
 }
 
-/// What is wrong with a value by a schema, with its place; `whole` names the value itself.
+/// Returns the first violation of a schema by a value, with its place; `whole` names the value itself.
 fn first_error(schema: &Value, value: &Value, whole: &str) -> Option<String> {
     let validator = match jsonschema::validator_for(schema) {
         Ok(validator) => validator,

@@ -41,7 +41,7 @@ pub enum ResolveError {
         plugin: String,
         /// The section.
         key: String,
-        /// What is wrong.
+        /// What is wrong with the section.
         message: String,
     },
     /// The agent runs elsewhere and can only be delegated to.
@@ -62,7 +62,7 @@ pub enum ResolveError {
     InvalidToolPattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong.
+        /// What is wrong with the pattern.
         message: String,
     },
     /// An agent that may be delegated to cannot be.
@@ -72,7 +72,7 @@ pub enum ResolveError {
         agent: String,
         /// The other one.
         delegate: String,
-        /// What is wrong.
+        /// The reason why it cannot.
         message: String,
     },
     /// The plugins do not fit together.
@@ -87,7 +87,7 @@ pub struct ResolvedAgent {
     pub spec: Arc<AgentSpec>,
     /// The model's registered id.
     pub model_id: String,
-    /// Which provider serves it, under what name.
+    /// The model's provider, and its name there.
     pub model: ModelEntry,
     /// The model, with retries around it.
     pub executor: Arc<dyn LlmExecutor>,
@@ -95,11 +95,11 @@ pub struct ResolvedAgent {
     pub env: Arc<ExecutionEnv>,
     /// The tools, filtered, in a stable order.
     pub tools: Arc<IndexMap<String, Arc<dyn Tool>>>,
-    /// What the tools are, in the same order.
+    /// The descriptors of the tools, in the same order.
     pub descriptors: Arc<[ToolDescriptor]>,
-    /// The agents of this runtime that tools stand for, by tool.
+    /// The agents of this runtime that can be called as tools, by tool.
     pub delegates: Arc<BTreeMap<String, String>>,
-    /// Sections nobody claims: probably a typing error.
+    /// Sections that no plugin claims: probably typing errors.
     pub warnings: Vec<String>,
 }
 
@@ -146,7 +146,7 @@ impl ResolvedAgent {
         self
     }
 
-    /// Sets how many inferences a run may take; 0 is no limit.
+    /// Sets the maximum number of inferences in a run; 0 means no limit.
     #[must_use]
     pub fn with_max_rounds(mut self, rounds: usize) -> Self {
         Arc::make_mut(&mut self.spec).max_rounds = rounds;
@@ -187,7 +187,7 @@ pub(super) fn resolve_served(
     }
 }
 
-/// Whether what is named is there: the agent, its model and the model's provider. Takes no time.
+/// Checks that the agent, its model and the model's provider exist, without resolving anything.
 pub(super) fn look_up(catalog: &Catalog, agent_id: &str, model: Option<&str>) -> Result<(), ResolveError> {
     let spec = spec_of(catalog, agent_id)?;
     lookup(catalog, model.unwrap_or(&spec.model)).map(drop)
@@ -359,7 +359,7 @@ fn tools_of(
     Ok(tools)
 }
 
-/// Which tools an agent names as its own, by their ids.
+/// Returns a filter for the tools of an agent, by their ids.
 fn filter_of(spec: &AgentSpec) -> Result<impl Fn(&str) -> bool + use<>, ResolveError> {
     let allowed = spec.allowed_tools.as_deref().map(patterns).transpose()?;
     let excluded = patterns(spec.excluded_tools.as_deref().unwrap_or_default())?;
@@ -370,7 +370,8 @@ fn filter_of(spec: &AgentSpec) -> Result<impl Fn(&str) -> bool + use<>, ResolveE
     })
 }
 
-/// The tokens of the tools that each request of an agent has. What others bring may be deferred, and is not counted.
+/// Returns the tokens of the tools in each request of an agent. Tools from other sources may be deferred and
+/// are not counted.
 pub(super) fn own_tools_tokens(catalog: &Catalog, spec: &AgentSpec) -> usize {
     let Ok(is_offered) = filter_of(spec) else { return 0 };
     let offered = catalog.tools.iter().filter(|(id, _)| is_offered(id));

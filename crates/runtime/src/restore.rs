@@ -13,10 +13,12 @@ use aye_core::contract::suspension::{ResumeDecisionAction, SuspendTicket, ToolCa
 use aye_core::contract::tool::ToolClass;
 use aye_core::run::{CallState, Fact};
 
-/// Gives every call that was decided or started, and has no outcome, the outcome `unknown`: whoever resumes its run asks,
-/// or tells the model, before it runs again. Returns how many calls there were.
+/// Gives every call that was decided or started, and has no outcome, the outcome `unknown`: before such a
+/// call runs again, the process that resumes its run asks the user, or reports the outcome to the model.
+/// Returns the number of calls.
 ///
-/// The store must be nobody else's. A run that cannot be read is left as it is: it cannot be resumed either.
+/// No other process may use the store. A run that cannot be read is left as it is: it cannot be resumed
+/// either.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -86,10 +88,10 @@ async fn mark(
     Ok(marked)
 }
 
-/// Prepares an unfinished run that was copied from another store, with its questions and the executions that had no
-/// known outcome there: as in [`mark_unknown`], a call that was decided or started may have run elsewhere since. Returns
-/// how each such call is to be recorded. `None`: the run cannot continue here, because it cannot be read, an agent works
-/// on one of its calls, or a call is in none of the lists.
+/// Prepares an unfinished run that was copied from another store, with its questions and the executions that
+/// had no known outcome there: as in [`mark_unknown`], a call that was decided or started may have run
+/// elsewhere since. Returns how each such call must be recorded, or `None` if the run cannot continue here,
+/// because it cannot be read, a subagent works on one of its calls, or a call is in none of the lists.
 pub fn adopt(
     run: &mut RunRecord,
     questions: &[SuspensionRecord],

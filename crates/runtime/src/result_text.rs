@@ -183,7 +183,7 @@ pub(super) fn failed_words(why: &str, said: &str) -> String {
     }
 }
 
-/// The result of a call that was declined because nobody is there who could be asked.
+/// Returns the result of a call that was declined because no user was available to approve it.
 pub(super) fn nobody_to_ask(tool: &str, reason: Option<&str>) -> (ToolResult, ToolCallOutcome) {
     let mut text =
         "This call needs approval and nobody is available. It did not run. Continue without it and report \
@@ -197,7 +197,7 @@ pub(super) fn nobody_to_ask(tool: &str, reason: Option<&str>) -> (ToolResult, To
     (result.with_shown("nobody was available to approve it; it did not run"), ToolCallOutcome::Cancelled)
 }
 
-/// The result of a call that was running when the process died, when nobody is asked.
+/// Returns the result of a call that was running when the process died, if no user is asked about it.
 pub(super) fn unknown_result(tool: &str, output: &str) -> ToolResult {
     let text = with_output(
         "aye was interrupted during this call; it may have run partly or completely. Check its effects before \

@@ -18,10 +18,10 @@ use aye_core::contract::spec::PluginConfigKey;
 
 /// No delay grows past this.
 const MAX_BACKOFF: Duration = Duration::from_secs(8);
-/// A provider that wants more than this is not waited for: whether to, is for a person to say.
+/// Maximum time to wait at a provider's request; whether to wait longer is the user's decision.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
 
-/// How often, with whom, and after how long a failed inference is repeated.
+/// The retries, delays and fallback models for a failed inference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LlmRetryPolicy {
@@ -59,10 +59,10 @@ impl PluginConfigKey for RetryConfigKey {
     type Config = LlmRetryPolicy;
 }
 
-/// Where a model that is only asked when another one fails is reached.
+/// The access to a model that is asked only if another one fails.
 #[derive(Clone)]
 pub struct Fallback {
-    /// Who is asked.
+    /// The executor to ask.
     pub executor: Arc<dyn LlmExecutor>,
     /// The provider's name of the model; empty means the id.
     pub upstream_model: String,
@@ -183,9 +183,9 @@ struct Retrying {
     policy: LlmRetryPolicy,
     breaker: Option<Arc<CircuitBreaker>>,
     jitter: fn() -> f64,
-    /// The one that is asked now stands first.
+    /// The models to ask; the first is the current one.
     candidates: VecDeque<(Arc<dyn LlmExecutor>, InferenceRequest)>,
-    /// Repetitions for the one that is asked now.
+    /// Repetitions for the current candidate.
     repeated: u32,
     /// Repetitions in all.
     attempt: u32,
@@ -281,7 +281,7 @@ impl Retrying {
         Ok(self.again(delay, &error))
     }
 
-    /// The next candidate is asked at once: it did nothing that would call for a pause.
+    /// Switches to the next candidate and asks it at once: it gave no reason for a pause.
     fn next_model(&mut self, error: InferenceExecutionError) -> Item {
         self.stage = RetryStage::Done;
         self.candidates.pop_front();
@@ -320,7 +320,7 @@ fn too_long(error: &InferenceExecutionError, asked: Duration) -> InferenceExecut
     }
 }
 
-/// A duration as people say it, in the two largest units.
+/// Formats a duration for users, in the two largest units.
 fn words(duration: Duration) -> String {
     let secs = duration.as_secs();
     let (days, hours, mins) = (secs / 86_400, secs / 3600 % 24, secs / 60 % 60);

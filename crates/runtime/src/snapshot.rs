@@ -11,7 +11,7 @@ use aye_core::contract::judgement::Risk;
 use aye_core::contract::snapshot::SnapshotRecord;
 use aye_core::contract::tool::{FilePreview, ToolClass};
 
-/// What was kept before a step.
+/// The files kept before a step.
 #[derive(Default)]
 pub(super) struct Snapped {
     step: Option<u32>,
@@ -20,17 +20,19 @@ pub(super) struct Snapped {
 }
 
 impl Driver {
-    /// Somebody is asked, and has to read first: time to look at the files that the call may change.
+    /// Prepares a snapshot while a user reads a question: there is time to read the files that the call may
+    /// change.
     pub(super) fn prepare_snapshot(&self) {
         if let Some(snapshots) = &self.shared.snapshots {
             snapshots.prepare();
         }
     }
 
-    /// The snapshot that goes with the intent of a call, when the call may change files that were not kept in its step.
-    /// What the tool says of itself and what the rules made of the call tell whether it may.
+    /// Takes the snapshot that is stored with the intent of a call, if the call may change files that were
+    /// not kept in its step. The tool's class and the verdict of the rules determine whether it may.
     ///
-    /// Of a call that says which files it changes only those are kept; what a command changes nobody knows before.
+    /// If a call declares the files that it changes, only those are kept; what a command will change is
+    /// unknown in advance.
     pub(super) async fn snapshot_before(
         &mut self,
         id: &CallId,

@@ -10,12 +10,13 @@ use aye_core::contract::message::Message;
 use aye_core::contract::record::{JobClaim, QueuedMessage};
 
 impl Driver {
-    /// Takes in what was said since the last step began. The first step takes what became of commands in the background.
+    /// Takes in the messages sent since the last step started. The first step takes only the reports of
+    /// background commands.
     pub(super) async fn take_steering(&mut self) -> Result<(), RuntimeError> {
         let is_first = self.machine.steps() == 0;
         if is_first {
             if !self.step.calls.is_empty() {
-                // The call of a person comes before anything else.
+                // The user's own call comes before anything else.
                 return Ok(());
             }
             if let Err(error) = self.shared.report_commands(&self.record.thread_id).await {
@@ -39,7 +40,8 @@ impl Driver {
     }
 
     async fn take_one(&mut self, queued: QueuedMessage) -> Result<(), RuntimeError> {
-        // What was true before must not depend on whether it is still there.
+        // Earlier changes are stored on their own, because they must not depend on whether the message is
+        // still queued.
         self.checkpoint().await?;
         let before = self.history.outline().clone();
         for message in &queued.messages {

@@ -13,7 +13,7 @@ use aye_core::contract::record::RunRecord;
 use aye_core::contract::storage::{Portion, StoreError, ThreadRunStore, ThreadTail};
 use aye_core::contract::summary::SummaryRecord;
 
-/// As many bytes of messages are read before it is known how many a request holds.
+/// Maximum bytes of messages to read before it is known how many a request takes.
 const BYTES: usize = 64 << 10;
 /// The same in messages.
 const COUNT: usize = 24;
@@ -23,19 +23,19 @@ pub(super) struct StoredThread {
     pub(super) state: BTreeMap<String, Value>,
     /// Its end: a driver loads more when a request has room for more.
     pub(super) history: History,
-    /// Its messages as far as they were measured before.
+    /// The sizes of its messages, as far as they have been measured.
     pub(super) sizes: Sizes,
-    /// What is not loaded is not known.
+    /// Whether the outline is unknown for messages that are not loaded.
     pub(super) is_assumed: bool,
-    /// What the conversation serves, when it is a child's.
+    /// The call that the conversation serves, if it belongs to a child.
     pub(super) lineage: Option<ChildRecord>,
     pub(super) summary: Option<SummaryRecord>,
 }
 
 impl StoredThread {
-    /// Reads it; `cut`: where requests of the conversation are cut. `kept`: what an earlier run loaded, of which only the
-    /// last message is read again. All is asked when this is first polled, so that the store's thread answers one after
-    /// the other without being woken for each.
+    /// Reads a thread. `cut`: where requests of the conversation are cut. `kept`: what an earlier run loaded,
+    /// of which only the last message is read again. All requests are made when the future is first polled,
+    /// so that the store's thread answers one after the other without being woken for each.
     pub(super) async fn read(
         store: &dyn ThreadRunStore,
         thread: &ThreadId,

@@ -15,7 +15,7 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::lifecycle::{RunStatus, TerminationReason};
 use aye_core::contract::message::Message;
 
-/// What goes on in the background of this process.
+/// The background tasks of this process.
 pub(super) struct Tasks {
     running: Mutex<HashMap<ThreadId, JoinHandle<()>>>,
     changes: watch::Sender<u64>,
@@ -28,14 +28,15 @@ impl Default for Tasks {
 }
 
 impl Tasks {
-    /// Tells that something in the background changed.
+    /// Publishes a change of the background tasks.
     pub(super) fn changed(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 }
 
 impl AgentRuntime {
-    /// Hears of questions that children ask or were answered, and of their ends, as long as they are driven here.
+    /// Watches the children and background commands driven here: questions that children ask, their answers,
+    /// and starts and ends.
     pub fn watch_children(&self) -> watch::Receiver<u64> {
         self.inner.shared.tasks.changes.subscribe()
     }
@@ -52,7 +53,8 @@ impl AgentRuntime {
         Ok(self.inner.shared.store.tasks(thread).await?)
     }
 
-    /// Goes on with a child in the background, unless that is done here already. Its end is put to its parent.
+    /// Drives a child in the background, unless this process already does. The child's end is reported to its
+    /// parent.
     pub(super) fn attend_task(&self, thread: &ThreadId) {
         let mut running = self.inner.shared.tasks.running.lock().expect("no panic while it is held");
         running.retain(|_, task| !task.is_finished());
@@ -139,8 +141,8 @@ impl AgentRuntime {
         Ok(())
     }
 
-    /// Goes on with the children in the background of a thread, and of those below it, that can: those that never
-    /// began, were left by a process that died, were answered, or whose end was not told.
+    /// Resumes the background children of a thread, and of those below it, where possible: children that
+    /// never started, were left by a dead process, were answered, or whose end was not reported.
     ///
     /// # Errors
     /// [`RuntimeError::Store`].
@@ -160,7 +162,7 @@ impl AgentRuntime {
         Ok(())
     }
 
-    /// Waits until nothing goes on in the background of a thread, or below it, in this process.
+    /// Waits until no background task of a thread, or below it, is running in this process.
     pub async fn finish_tasks(&self, thread: &ThreadId) {
         loop {
             let task = {
@@ -177,8 +179,8 @@ impl AgentRuntime {
         }
     }
 
-    /// Ends a child: one that is awake is asked to stop, in whichever process, one that waits is closed with its
-    /// questions. Its parent is told, as of any end. `false`: there was nothing to end.
+    /// Stops a child: an active child is asked to stop, in whichever process, a waiting one is closed with
+    /// its questions. Its parent is notified, as of any end. Returns `false` if there was nothing to stop.
     ///
     /// # Errors
     /// [`RuntimeError`].
@@ -195,7 +197,7 @@ impl AgentRuntime {
         }
         let slot = self.enter(thread).await;
         let tenure = match self.acquire(thread).await {
-            // It hears of it.
+            // That process receives the request.
             Err(RuntimeError::ThreadAlreadyRunning { .. }) => return Ok(true),
             other => other?,
         };

@@ -13,7 +13,7 @@ use aye_core::contract::message::{Message, Role};
 const READ: usize = 1500;
 /// Messages that it reads.
 const MESSAGES: usize = 6;
-/// Bytes of the beginning in which they are looked for, as they are stored.
+/// Maximum bytes of the start of the conversation, as stored, that are searched for them.
 const BEGINNING: usize = 1 << 20;
 /// Characters of a name.
 const LONGEST: usize = 60;
@@ -63,7 +63,7 @@ impl AgentRuntime {
     }
 }
 
-/// One line without quotes; `None` when nothing is left or it is no name.
+/// Returns one line without quotes; `None` if nothing is left or the line is not a usable title.
 fn clean(answer: &str) -> Option<String> {
     let line = answer.trim().lines().next()?.trim();
     let line = line

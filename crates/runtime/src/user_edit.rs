@@ -12,7 +12,7 @@ use aye_core::contract::ids::CallId;
 use aye_core::contract::suspension::ToolCallResume;
 use aye_core::contract::tool::{AgreedFile, FilePreview, UserEdit};
 
-/// A value with more characters than this is told as its difference.
+/// A value with more characters than this is reported as a diff.
 const LONG: usize = 600;
 /// Characters of all differences together.
 const DIFF_ROOM: usize = 6_000;
@@ -21,7 +21,7 @@ const MOST: usize = 12_000;
 /// When more lines than this differ, they are counted instead of compared.
 const MAX_COMPARED: usize = 4_000;
 
-/// How far a call came.
+/// The progress of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallProgress {
     /// It ran, or may have.
@@ -33,8 +33,8 @@ pub(super) enum CallProgress {
 }
 
 impl Driver {
-    /// What a person did to the call besides saying yes, in words for the model; `said` was written beside the answer
-    /// that closes it.
+    /// Describes for the model what the user did to the call besides approving it; `said` is the comment on
+    /// the answer that closes it.
     pub(super) fn touched(
         &self,
         id: &CallId,
@@ -85,7 +85,7 @@ impl Driver {
     }
 }
 
-/// The files as they were when the person looked at the edited version; `None` when there was no review of it.
+/// Returns the files as they were when the user reviewed the edited version; `None` if there was no review.
 pub(super) fn reviewed_files(decision: &ToolCallResume) -> Option<Vec<AgreedFile>> {
     decision.arguments.as_ref()?;
     let shown: Vec<ReviewedFile> = serde_json::from_value(decision.result.get("shown")?.clone()).ok()?;
@@ -104,7 +104,7 @@ pub fn shown_payload(files: &[FilePreview]) -> Value {
     json!({ "shown": shown })
 }
 
-/// A file as it was when somebody looked.
+/// A file as it was when reviewed.
 #[derive(Serialize, Deserialize)]
 struct ReviewedFile {
     path: PathBuf,
@@ -150,7 +150,7 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// The difference of two texts in the form of `diff -u`, at most as many characters as there is room for.
+/// Returns the diff of two texts in the form of `diff -u`, with at most `room` characters.
 fn unified(old: &str, new: &str, room: &mut usize) -> String {
     let (a, b): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let front = a.iter().zip(&b).take_while(|(x, y)| x == y).count();

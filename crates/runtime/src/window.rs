@@ -26,9 +26,9 @@ use aye_core::contract::tool::ToolDescriptor;
 
 /// As many bytes of messages are loaded at once.
 const LOADED: std::ops::Range<usize> = 64 << 10..4 << 20;
-/// Messages that no request needs any more are forgotten when there are so many.
+/// The number of unneeded messages from which they are dropped from memory.
 const FORGOTTEN: usize = 256;
-/// So many conversations are remembered.
+/// Maximum number of conversations to remember.
 const REMEMBERED: usize = 64;
 const GO_ON: &str = "Your last answer was cut off at the output limit inside a tool call. That call was \
                      dropped: it did not run. Continue, and split the work into several short calls instead \
@@ -49,27 +49,29 @@ pub struct Artifact {
 /// more than once, and then leads to the same sentence. It may block.
 pub type Artifacts = Arc<dyn Fn(&Artifact) -> Option<String> + Send + Sync>;
 
-/// What the requests of a conversation taught.
+/// What was learned from the requests of a conversation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WindowMemory {
     pub(super) marks: Marks,
     /// By model: each counts in its own way.
     pub(super) calibration: Calibration,
     pub(super) model: String,
-    /// A request of so many estimated tokens was refused as too long; smaller ones are made since.
+    /// The limit in estimated tokens, below the size of a request that was refused as too long.
     pub(super) ceiling: Option<usize>,
-    /// What went beside the messages of the last request: the system text, the tools, the plugins' words.
+    /// The tokens besides the messages in the last request: the system text, the tools, the plugins'
+    /// messages.
     beside: Option<usize>,
     /// A summary is being written.
     pub(super) compacting: bool,
-    /// The tokens that there were when one was last wanted and came to nothing.
+    /// The number of tokens when a summary was last attempted in vain.
     pub(super) in_vain: Option<usize>,
-    /// What summaries cost that no run has paid for yet: the one that asked may be over when its summary is written.
+    /// The cost of summaries that no run has been charged for yet: the run that requested a summary may be
+    /// done when the summary is written.
     pub(super) bill: Arc<Mutex<TokenUsage>>,
 }
 
 impl WindowMemory {
-    /// What was learnt of another model does not hold.
+    /// Discards what was learned about another model.
     fn of_model(mut self, model: &str) -> Self {
         if self.model != model {
             (self.calibration, self.ceiling, self.in_vain) = (Calibration::default(), None, None);
@@ -89,7 +91,7 @@ pub(super) struct LoadedMessages {
 #[derive(Default)]
 pub(super) struct Windows {
     known: Mutex<HashMap<ThreadId, WindowMemory>>,
-    /// What the last run loaded: the next one is mostly of the same conversation.
+    /// What the last run loaded: the next run is usually of the same conversation.
     kept: Mutex<Option<(ThreadId, LoadedMessages)>>,
     /// A summary is not being written any more.
     settled: Notify,
@@ -110,7 +112,7 @@ impl Windows {
         change(known.entry(thread.clone()).or_default())
     }
 
-    /// Where requests of a conversation are cut.
+    /// Returns the position at which requests of a conversation are cut.
     pub(super) fn cut(&self, thread: &ThreadId) -> usize {
         let known = self.known.lock().expect("no panic while it is held");
         known.get(thread).map_or(0, |memory| memory.marks.cut)
@@ -132,7 +134,7 @@ impl Windows {
         loop {
             let settled = self.settled.notified();
             tokio::pin!(settled);
-            // Before the look, so that what ends after it is heard.
+            // Enabled before the check, so that an end after the check is noticed.
             settled.as_mut().enable();
             let is_busy = self
                 .known
@@ -151,26 +153,27 @@ impl Windows {
 /// Tools, and what each weighs in tokens by its id.
 type Weights = (Arc<[ToolDescriptor]>, HashMap<String, usize>);
 
-/// What a driver knows about its requests.
+/// A driver's knowledge of its requests.
 #[derive(Default)]
 pub(super) struct Packing {
     sizes: Sizes,
     summary: Option<Arc<SummaryRecord>>,
     /// The newest summary when the run was loaded, if there was one.
     loaded: Option<SummaryRecord>,
-    /// It was not looked at yet, and the store need not be asked.
+    /// Whether the summary has not been read yet; the loaded one is then used without asking the store.
     is_fresh: bool,
-    /// The outline of the conversation is not known of all its messages, and nobody sees to that yet.
+    /// Whether the outline does not cover all messages of the conversation and its completion has not been
+    /// started.
     is_assumed: bool,
     previews: HashMap<usize, Arc<Message>>,
     tools: Option<Weights>,
-    /// What the request that is asked now was estimated at.
+    /// The estimated size of the current request.
     estimated: usize,
     /// A request was refused as too long, and this is the other try.
     is_second: bool,
     /// The answer lost a call to the output limit, beside others that run.
     pub(super) was_cut: bool,
-    /// It did, and the model is not asked to go on once more.
+    /// Whether an answer was cut off and the model may not be asked to continue again.
     pub(super) is_exhausted: bool,
 }
 
@@ -193,7 +196,8 @@ impl Packing {
     }
 }
 
-/// What is kept for the answer. A window that the answer could fill would leave nothing to answer to.
+/// Returns the tokens reserved for the answer. If the answer could fill the window, no room would be left for
+/// a question.
 pub(super) fn answer_of(policy: &ContextWindowPolicy) -> usize {
     policy.max_output_tokens.min(policy.max_context_tokens / 2)
 }
@@ -206,7 +210,8 @@ pub(super) fn room(policy: Option<&ContextWindowPolicy>, memory: &WindowMemory, 
     room.min(memory.ceiling.unwrap_or(usize::MAX)).saturating_sub(fixed)
 }
 
-/// Loads as much of a conversation as a request holds, and measures it. `floor`: what is before it is not sent.
+/// Loads as much of a conversation as a request takes, and measures it. `floor`: the messages before it are
+/// not sent.
 pub(super) async fn load(
     store: &dyn ThreadRunStore,
     thread: &ThreadId,
@@ -220,7 +225,7 @@ pub(super) async fn load(
         let loaded = base..history.end();
         let missing = limits.room.saturating_sub(sizes.sum(loaded.clone(), usize::MAX));
         let portion = Portion {
-            // What asked for a result may be before where it is cut.
+            // The message that asked for a result may be before the cut.
             floor: if base > floor { floor } else { 0 },
             bytes: missing.saturating_mul(4).clamp(LOADED.start, LOADED.end),
             count: limits.recent.saturating_sub(loaded.len()),
@@ -231,7 +236,7 @@ pub(super) async fn load(
     Ok(())
 }
 
-/// How a preview says where the rest is.
+/// Returns the sentence in a preview that says where the rest is.
 pub(super) fn way_to_the_rest(artifacts: Option<&Artifacts>, thread: &ThreadId, message: &Message) -> String {
     let kept = artifacts.and_then(|keep| {
         keep(&Artifact {
@@ -244,7 +249,7 @@ pub(super) fn way_to_the_rest(artifacts: Option<&Artifacts>, thread: &ThreadId, 
 }
 
 impl AgentRuntime {
-    /// Checks that what is said fits into the window of the model that will read it, by the estimate.
+    /// Checks that the messages fit into the window of the model that will read them, by the estimate.
     ///
     /// # Errors
     /// [`RuntimeError::TooLarge`], [`RuntimeError::AgentNotFound`].
@@ -337,7 +342,7 @@ impl Driver {
         }
     }
 
-    /// Takes the summary that counts now, whoever made it, and tells the person.
+    /// Adopts the current summary, whichever process made it, and notifies the user.
     async fn look_for_summary(&mut self) {
         let known = self.packing.summary.as_ref().map_or(0, |summary| summary.upto_seq);
         let found = if std::mem::take(&mut self.packing.is_fresh) {
@@ -409,7 +414,7 @@ impl Driver {
         let compaction = self.compaction(policy.clone(), bill);
         tokio::spawn(async move {
             let (shared, thread) = (Arc::clone(&compaction.shared), compaction.thread_id.clone());
-            // Given back whatever happens, also when the task is dropped.
+            // The right is released whatever happens, even if the task is dropped.
             let _done = Compacting { shared: Arc::clone(&shared), thread: thread.clone() };
             match compaction.run(None).await {
                 Ok(_) => shared.windows.change(&thread, |memory| memory.in_vain = None),
@@ -459,8 +464,8 @@ impl Driver {
         }
     }
 
-    /// The provider refused the request as too long: older messages are summarised and more is left out, and it is
-    /// asked once more. `false`: this was the other try.
+    /// Handles a request that the provider refused as too long: older messages are summarised, more is left
+    /// out, and the request is repeated. Returns `false` if this already was the second attempt.
     pub(super) async fn overflowed(&mut self, error: &InferenceExecutionError) -> bool {
         if std::mem::replace(&mut self.packing.is_second, true) {
             return false;
@@ -486,7 +491,7 @@ impl Driver {
         let compaction = self.compaction(policy, bill);
         self.in_flight.push(Box::pin(async move {
             if let Err(error) = compaction.run(None).await {
-                // What is left out helps all the same.
+                // Leaving out more messages helps even without a summary.
                 tracing::info!(%error, "no summary was made");
             }
             Done::Compacted
@@ -494,18 +499,19 @@ impl Driver {
         true
     }
 
-    /// Whether a cut answer may be asked to go on once more: so often at most in a run, over all its restarts.
+    /// Whether the model may be asked once more to continue a cut-off answer: the limit applies to a run
+    /// across all its restarts.
     pub(super) fn may_go_on(&self) -> bool {
         self.history.outline().continued < self.agent.spec.max_continuation_retries
     }
 
-    /// Asks the model to go on with an answer that lost a call to the output limit.
+    /// Asks the model to continue an answer that lost a call to the output limit.
     pub(super) fn ask_to_go_on(&mut self) {
         self.say(Message::continuation(GO_ON));
     }
 }
 
-/// How many messages a summary stands for.
+/// Returns the number of messages that a summary replaces.
 pub(super) fn place(summary: &SummaryRecord) -> usize {
     usize::try_from(summary.upto_seq).unwrap_or(usize::MAX).max(1)
 }

@@ -1,4 +1,4 @@
-//! What the sandbox adds to `true`, in milliseconds: medians. `cargo bench -p aye-sandbox`.
+//! Measures the overhead of the sandbox on `true`, in milliseconds: medians. `cargo bench -p aye-sandbox`.
 
 #![allow(
     clippy::print_stdout,

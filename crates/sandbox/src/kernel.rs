@@ -1,4 +1,5 @@
-//! What the launcher does to its own process before it becomes the program: capabilities, Landlock, seccomp.
+//! The restrictions that the launcher applies to its own process before it becomes the program: capabilities,
+//! Landlock, seccomp.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +17,7 @@ use crate::launch::Orders;
 use crate::namespaces::SYSTEM;
 use aye_core::contract::judgement::Profile;
 
-/// The Landlock that is asked for; an older kernel enforces what it knows of it.
+/// The requested Landlock version; an older kernel enforces what it supports.
 const LANDLOCK: ABI = ABI::V7;
 
 /// Devices that a program may open where `/dev` is the machine's own.
@@ -32,7 +33,7 @@ pub(crate) fn restrict(orders: &Orders) -> io::Result<()> {
     drop_capabilities()?;
     landlock(orders)?;
     seccomp(orders)?;
-    // Descriptors that somebody left open for whatever aye starts.
+    // The command must not inherit descriptors that were left open for child processes.
     close_fds::set_fds_cloexec(3, &[]);
     Ok(())
 }
@@ -48,7 +49,7 @@ fn drop_capabilities() -> io::Result<()> {
     Ok(())
 }
 
-/// The version of Landlock as far as it matters here; 6 stands for every later one.
+/// Returns the Landlock version as far as it matters here; 6 represents every later one.
 pub(crate) fn landlock_version() -> u8 {
     let has = |abi: ABI| {
         let mut set = Ruleset::default()
@@ -119,8 +120,8 @@ fn landlock(orders: &Orders) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether internet sockets are of use: with a network, or in a network namespace of its own, where only what the command
-/// itself started can be reached, such as the server of a test.
+/// Whether internet sockets are useful: with a network, or in a separate network namespace, where the command
+/// can reach only what it started itself, such as the server of a test.
 fn may_connect(orders: &Orders) -> bool {
     orders.policy.profile == Profile::Workspace && (orders.policy.network || orders.inside)
 }
@@ -137,8 +138,8 @@ impl Rules {
     }
 }
 
-/// What is below `root` except the masked paths: whole folders and files, and the folders that had to be split for it.
-/// Links are left out: a rule for a link is one for its target.
+/// Returns the paths below `root` except the masked ones: whole folders and files, and the folders that had
+/// to be split for this. Links are left out: a rule for a link applies to its target.
 fn beneath(root: &Path, masks: &[PathBuf]) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (mut whole, mut split) = (Vec::new(), Vec::new());
     let mut open = vec![root.to_owned()];
@@ -266,7 +267,7 @@ fn any_of<const N: usize>(rules: [Vec<SeccompCondition>; N]) -> io::Result<Vec<S
     rules.into_iter().map(|all| SeccompRule::new(all).map_err(io::Error::other)).collect()
 }
 
-/// What is refused. An empty list of rules stands for every call of that number.
+/// Returns the refused system calls. An empty list of rules refuses every call of that number.
 fn refused(orders: &Orders) -> io::Result<Filter> {
     let policy = &orders.policy;
     let mut filter: Filter = NEVER.iter().map(|call| (*call, Vec::new())).collect();
@@ -333,8 +334,8 @@ fn refused(orders: &Orders) -> io::Result<Filter> {
 /// The first number of the calls of the 32-bit ABI with 64-bit registers. A kernel may have it.
 const X32: u32 = 0x4000_0000;
 
-/// What a program is told that such calls, and `clone3`, do not exist. The flags of `clone3` are behind a pointer, which a
-/// filter cannot read; libraries then use `clone`.
+/// Builds a filter that makes such calls, and `clone3`, appear not to exist. The flags of `clone3` are behind
+/// a pointer, which a filter cannot read; libraries then use `clone`.
 fn missing() -> io::Result<seccompiler::BpfProgram> {
     let clone3 = u32::try_from(libc::SYS_clone3).map_err(io::Error::other)?;
     let line = |code: u32, jt, jf, k| {

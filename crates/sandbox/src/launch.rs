@@ -15,7 +15,7 @@ use aye_core::contract::judgement::Profile;
 /// The hidden first argument that makes aye the launcher of one command.
 pub const LAUNCH_ARG: &str = "__launch";
 
-/// What stands in the place of the policy where only the terminal is the command's own.
+/// The word that replaces the policy if the command only needs its own terminal.
 pub(crate) const TERMINAL_WORD: &str = "terminal";
 
 /// The exit status when the launcher cannot enforce the policy, or start the program.
@@ -72,7 +72,7 @@ impl Launch {
             Some(bwrap) => {
                 all.extend(namespaces::arguments(policy, own, cwd));
                 all.push(namespaces::LAUNCHER.into());
-                // What the mounts hide or show need not be said again.
+                // The mounts already determine what is hidden or visible.
                 let policy = Policy {
                     readable: Vec::new(),
                     toolchains: Vec::new(),
@@ -142,7 +142,7 @@ pub fn launch_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { NOT_STARTED })
 }
 
-/// What a launcher would do, done by a thread of the process that would have started the launcher.
+/// A launch in a thread of the process that would otherwise start the launcher.
 #[cfg(target_os = "linux")]
 pub struct ThreadLaunch {
     orders: Orders,
@@ -150,8 +150,9 @@ pub struct ThreadLaunch {
 
 #[cfg(target_os = "linux")]
 impl ThreadLaunch {
-    /// `args` are those of a launcher, with [`LAUNCH_ARG`] as the first one. Gives the program and its arguments, too.
-    /// `None` if it is none, or if only a process of its own can do it: for a terminal, and inside of namespaces.
+    /// Parses `args` of a launcher, with [`LAUNCH_ARG`] as the first one, and also returns the program and
+    /// its arguments. Returns `None` if they are not those of a launcher, or if only a separate process can
+    /// launch: for a terminal, and inside namespaces.
     pub fn of(args: &[OsString]) -> Option<(ThreadLaunch, &OsStr, &[OsString])> {
         let [first, orders, program, args @ ..] = args else { return None };
         let orders =
@@ -160,11 +161,11 @@ impl ThreadLaunch {
         is_enough.then_some((ThreadLaunch { orders }, program.as_os_str(), args))
     }
 
-    /// Calls `spawn` in a thread that is restricted before, and ends with it. What a thread starts inherits its
-    /// restrictions, and no others of the process have them.
+    /// Calls `spawn` in a thread that is restricted first and ends afterwards. A process started by the
+    /// thread inherits its restrictions; other threads do not have them.
     ///
     /// # Errors
-    /// They cannot be enforced, or `spawn` fails. Nothing was started then.
+    /// The restrictions cannot be enforced, or `spawn` fails. Nothing was started then.
     pub fn spawn<T: Send>(&self, spawn: impl FnOnce() -> std::io::Result<T> + Send) -> std::io::Result<T> {
         std::thread::scope(|scope| {
             let restricted = scope.spawn(|| {
@@ -183,7 +184,7 @@ fn take_terminal() -> std::io::Result<()> {
     Ok(rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?)
 }
 
-/// The launcher: there is none for this system.
+/// Fails: there is no launcher for this system.
 #[cfg(not(target_os = "linux"))]
 pub fn launch_main(_args: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(2)

@@ -11,10 +11,11 @@ use aye_core::contract::judgement::Profile;
 /// The oldest Landlock that is of use: before Linux 6.2 it does not know truncation.
 pub const MIN_LANDLOCK: u8 = 3;
 
-/// What this machine can enforce. Reading it starts one process: do it once, and not before a command needs it.
+/// The layers that this machine can enforce. Detecting them starts one process: do this once, and not before
+/// a command needs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layers {
-    /// The version of Landlock as far as it matters here: 6 stands for every later one, 0 for none.
+    /// The Landlock version as far as it matters here: 6 represents every later one, 0 none.
     pub landlock: u8,
     /// Filters for system calls.
     pub seccomp: bool,
@@ -27,7 +28,7 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Reads what works. bubblewrap is looked for in the folders of `path`.
+    /// Detects which layers work. bubblewrap is searched for in the folders of `path`.
     pub fn detect(path: &OsStr) -> Layers {
         let (bwrap, no_bwrap) = match bwrap(path) {
             Ok(bwrap) => (Some(bwrap), None),
@@ -51,7 +52,7 @@ impl Layers {
         Layers { seatbelt, ..Layers::default() }
     }
 
-    /// Whether a profile can be enforced. [`Profile::Outside`] always can.
+    /// Whether a profile can be enforced; always true for [`Profile::Outside`].
     pub fn can_enforce(&self, profile: Profile) -> bool {
         profile == Profile::Outside
             || self.seatbelt
@@ -95,7 +96,8 @@ impl Layers {
         missing
     }
 
-    /// What a command in a profile can still do because a layer is missing: the probe's name, and a sentence.
+    /// Returns what a command in a profile can still do because a layer is missing: the probe's name, and a
+    /// sentence.
     pub fn holes(&self, profile: Profile) -> Vec<(&'static str, &'static str)> {
         let mut holes = Vec::new();
         if profile == Profile::Outside || !self.can_enforce(profile) || self.bwrap.is_some() {

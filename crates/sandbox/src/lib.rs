@@ -1,17 +1,19 @@
-//! What a command started by aye can reach, enforced by the kernel.
+//! Limits what a command started by aye can reach, enforced by the kernel.
 //!
-//! A [`Policy`] says what a command may see and change. [`Launch::new`] turns a program and its arguments into the
-//! program that is started in its place: bubblewrap where the machine has it ([`Layers`]), and inside it, or alone,
-//! the launcher, which is aye started again with the hidden first argument [`LAUNCH_ARG`]. The launcher restricts its
-//! own process and becomes the program. Nothing happens between `fork` and `exec` of a process with threads. Where it
-//! would be started alone, a thread of the process above it can do the same: [`ThreadLaunch`].
+//! A [`Policy`] says what a command may see and change. [`Launch::new`] turns a program and its arguments
+//! into the program that is started instead: bubblewrap where the machine has it ([`Layers`]), and inside it,
+//! or alone, the launcher, which is aye started again with the hidden first argument [`LAUNCH_ARG`]. The
+//! launcher restricts its own process and becomes the program. Nothing happens between `fork` and `exec` of a
+//! process with threads. Where the launcher would be started alone, a thread of the parent process can do the
+//! same: [`ThreadLaunch`].
 //!
-//! A command in namespaces has no network but its own. With a [`Relay`], its launcher stays and passes connections on to
-//! aye's [`NetHub`], which reaches listed domains, and ports of other commands of the conversation.
+//! A command in namespaces has only its own network unless its policy allows the network. With a [`Relay`],
+//! its launcher stays and passes connections on to aye's [`NetHub`], which reaches listed domains, and ports
+//! of other commands of the conversation.
 //!
-//! On macOS, `sandbox-exec` enforces the same policy in place of all that.
+//! On macOS, `sandbox-exec` enforces the same policy instead of all this.
 //!
-//! A launcher that cannot enforce what it was asked for does not start the program.
+//! A launcher that cannot enforce its policy does not start the program.
 
 #[cfg(target_os = "linux")]
 mod kernel;

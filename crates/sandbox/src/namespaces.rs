@@ -8,7 +8,7 @@ use crate::policy::Policy;
 use crate::protected;
 use aye_core::contract::judgement::Profile;
 
-/// Where the launcher is inside.
+/// The launcher's path inside the namespaces.
 pub(crate) const LAUNCHER: &str = "/run/aye/launch";
 
 /// The system's programs and libraries.
@@ -122,7 +122,7 @@ fn once(paths: Vec<&Path>) -> Vec<PathBuf> {
     shown
 }
 
-/// What keeps a protected file as it is, such as a mount.
+/// A measure that keeps a protected file unchanged, such as a mount.
 pub(crate) enum Held {
     /// A folder between the root and the file: as a mount it cannot be renamed, and what is in it stays writable.
     Between(PathBuf),
@@ -146,11 +146,11 @@ impl Held {
     }
 }
 
-/// What of a folder is to stay as it is, as far as it exists.
+/// Returns the parts of a folder that must stay unchanged, as far as they exist.
 pub(crate) fn held(root: &Path) -> Vec<Held> {
     let mut held = Vec::new();
     let mut between: Vec<PathBuf> = Vec::new();
-    // What a link points to outside is not writable.
+    // The target of a link that leads outside is not writable anyway.
     let existing = protected::of_repository(root).into_iter().filter_map(|path| path.canonicalize().ok());
     for path in existing.filter(|path| path.starts_with(root) && path != root) {
         let above = path.ancestors().skip(1).take_while(|above| *above != root).collect::<Vec<_>>();

@@ -11,11 +11,12 @@ use crate::net::Relay;
 /// Maximum number of masked files and folders: each one is a mount.
 pub const MAX_MASKS: usize = 500;
 
-/// What a command may see and change. All paths are absolute, without links and `..`.
+/// The parts of the machine that a command may see and change. All paths are absolute, without links and
+/// `..`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
-    /// How much of the machine it gets.
+    /// The profile: how much of the machine the command may access.
     pub profile: Profile,
     /// The project's folder.
     pub workspace: PathBuf,
@@ -31,9 +32,9 @@ pub struct Policy {
     pub masked: Vec<PathBuf>,
     /// The folder that is `/tmp` for the command; without one, `/tmp` is empty and ends with the command.
     pub tmp: Option<PathBuf>,
-    /// Whether it may use the network, in [`Profile::Workspace`] only.
+    /// Whether the command may use the network, in [`Profile::Workspace`] only.
     pub network: bool,
-    /// Whether its standard input is a terminal that becomes the command's own.
+    /// Whether the standard input is a terminal that becomes the command's own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub terminal: bool,
     /// The way out of a network namespace of its own, in [`Profile::Workspace`] only.
@@ -114,10 +115,10 @@ impl Policy {
         policy
     }
 
-    /// Whether the kernel can enforce it at all.
+    /// Checks whether the kernel can enforce the policy at all.
     ///
     /// # Errors
-    /// Why not: the workspace is not a project's folder, or too many files are masked.
+    /// The reason why not: the workspace is not a project's folder, or too many files are masked.
     pub fn check(&self) -> Result<(), Unusable> {
         let lists = [&self.readable, &self.writable, &self.toolchains, &self.masked];
         for path in lists.into_iter().flatten().chain(&self.tmp).chain([&self.workspace]) {
@@ -159,20 +160,20 @@ impl Policy {
         self.relay.as_ref().filter(|_| self.profile == Profile::Workspace && !self.network)
     }
 
-    /// What of the machine's own is visible besides the workspace.
+    /// Returns the parts of the machine that are visible besides the workspace.
     pub(crate) fn visible(&self) -> impl Iterator<Item = &Path> {
         self.readable.iter().chain(&self.toolchains).map(PathBuf::as_path)
     }
 
-    /// What cannot be read, as far as it exists and could be otherwise: what the policy names, and secrets of the
-    /// system. Where a link stands, its target is meant.
+    /// Returns the paths that cannot be read, as far as they exist and could be read otherwise: those that
+    /// the policy names, and secrets of the system. A link is replaced by its target.
     pub(crate) fn masks(&self) -> Vec<PathBuf> {
         let named = self.masked.iter().cloned();
         let mut masks: Vec<PathBuf> =
             named.chain(system_secrets()).filter_map(|path| path.canonicalize().ok()).collect();
         masks.sort();
         masks.dedup();
-        // What is below a masked folder is gone with it.
+        // A masked folder already hides what is below it.
         let all = masks.clone();
         masks.retain(|mask| !all.iter().any(|other| other != mask && mask.starts_with(other)));
         masks

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Names in lower case, of files and of whole folders; one `*` stands for any characters.
+/// Names in lower case, of files and of whole folders; one `*` matches any characters.
 pub const NAMES: &[&str] = &[
     // Version control, its hooks and what reads its attributes.
     ".git",
@@ -207,7 +207,7 @@ pub const PAIRS: &[(&str, &str)] = &[
     (".local", "bin"),
 ];
 
-/// Whether a name in lower case is the protected one; one `*` of the list stands for any characters.
+/// Whether a name in lower case matches the protected one; one `*` in the list matches any characters.
 fn is_named(name: &str, part: &str) -> bool {
     match name.split_once('*') {
         Some((start, end)) => part.strip_prefix(start).is_some_and(|rest| rest.ends_with(end)),
@@ -215,13 +215,13 @@ fn is_named(name: &str, part: &str) -> bool {
     }
 }
 
-/// Whether an entry of a folder has a protected name.
+/// Whether the name of a folder's entry is protected.
 fn is_protected(part: &str) -> bool {
     let part = part.to_lowercase();
     NAMES.iter().any(|name| is_named(name, &part))
 }
 
-/// What of a version control's own folder runs programs; the rest of it is what a commit writes.
+/// The parts of a version control folder that run programs; commits write the rest.
 const CONTROL: &[(&str, &[&str])] = &[
     (".git", &["hooks", "config", "config.worktree", "info/attributes", "commondir"]),
     (".hg", &["hgrc"]),
@@ -229,12 +229,12 @@ const CONTROL: &[(&str, &[&str])] = &[
     (".jj", &["repo/config.toml", "repo/store/git_target"]),
 ];
 
-/// The protected files and folders at the root of a repository, whether they exist or not as far as their names are
-/// known.
+/// Returns the protected files and folders at the root of a repository, even if they do not exist, as far as
+/// their names are known.
 pub(crate) fn at_root(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for (part, inner) in entries(root) {
-        // A link may lead anywhere: it is kept itself, and not what it leads to.
+        // A link may lead anywhere: the link itself is protected, not its target.
         let is_link = inner.is_symlink();
         if let Some((_, names)) = CONTROL.iter().find(|(name, _)| *name == part)
             && inner.is_dir()

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What the sandbox refused a command, as far as it is known. The details of a Bash result list them as `refused`.
+/// An access that the sandbox refused to a command, as far as is known. The details of a Bash result list
+/// them as `refused`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxRefusal {

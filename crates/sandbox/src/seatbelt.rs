@@ -14,7 +14,8 @@ use crate::policy::Policy;
 /// The program that reads the profile and becomes the command.
 pub(crate) const PROGRAM: &str = "/usr/bin/sandbox-exec";
 
-/// What every profile starts with: processes of its own, and what the system's libraries read when a program starts.
+/// The start of every profile: the command's own processes, and what the system's libraries read when a
+/// program starts.
 const BASE: &str = r#"(version 1)
 (deny default)
 (allow process-exec process-fork)
@@ -70,7 +71,7 @@ pub(crate) fn profile(policy: &Policy) -> String {
     text
 }
 
-/// A rule for paths, each of them once; without any there is none, because it would hold for all.
+/// Adds a rule for paths, each of them once. Without paths no rule is added, because it would apply to all.
 fn rule<'a>(
     text: &mut String,
     verdict: &str,

@@ -17,7 +17,7 @@ const MANAGERS: &[(&str, &[&str])] = &[
     (".local/share/fnm", &[".local/share/fnm"]),
 ];
 
-/// What the sandbox shows anyway.
+/// Folders that the sandbox shows anyway.
 const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/nix/store", "/gnu/store"];
 
 /// The folders that the programs in `PATH` need: each folder itself, what its links point to, and a version manager's

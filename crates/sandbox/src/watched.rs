@@ -15,17 +15,17 @@ use crate::protected::{at_root, of_repository};
 
 /// A folder that changed this shortly before it was read may change again without a new time.
 const SETTLED: Duration = Duration::from_secs(2);
-/// Folders of what was installed or built: nobody works in them, and they bring files of such names along.
+/// Folders of installed or built files: users do not work in them, and they contain files with such names.
 const INSTALLED: &[&str] =
     &["node_modules", "target", ".venv", "venv", "site-packages", "__pycache__", ".tox"];
 /// More protected files are not compared.
 const MAX_FILES: usize = 5_000;
 /// A larger file is not kept: that it changed is only reported.
 const MAX_FILE: u64 = 256 * 1024;
-/// All that is kept.
+/// Maximum bytes kept in total.
 const MAX_KEPT: usize = 16 * 1024 * 1024;
 
-/// A folder, as far as it matters here.
+/// The state of a folder, as far as it matters here.
 #[derive(Debug, Clone, Default)]
 struct Folder {
     /// When it last changed; `None` when that is too recent to rely on.
@@ -39,7 +39,7 @@ struct Folder {
 #[derive(Debug, Default)]
 pub struct ProtectedFiles(Mutex<HashMap<PathBuf, Folder>>);
 
-/// What tells one state of a file from another.
+/// The attributes that distinguish one state of a file from another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileState {
     id: (u64, u64),
@@ -77,14 +77,15 @@ pub struct ProtectedBefore {
     files: BTreeMap<PathBuf, KeptFile>,
 }
 
-/// What became of a protected name that a command changed.
+/// The handling of a protected name that a command changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetAside {
     /// The protected name.
     pub path: PathBuf,
-    /// What the command wrote is there now. `None`: it stays, because what was there before is not known.
+    /// The path that now contains what the command wrote. `None`: that stays in place, because the earlier
+    /// content is unknown.
     pub to: Option<PathBuf>,
-    /// What was there before is there again.
+    /// Whether the earlier content was restored.
     pub restored: bool,
 }
 
@@ -124,7 +125,7 @@ impl ProtectedFiles {
                 let is_same =
                     |folder: &Folder| folder.changed.is_some() && folder.changed == metadata.modified().ok();
                 let folder = before.remove(&path).filter(is_same).unwrap_or_else(|| read(&path, &metadata));
-                // What is inside of `.git` changes without its folder.
+                // The contents of `.git` change without the folder itself changing.
                 let below_git =
                     if folder.is_repository || path == *root { of_repository(&path) } else { Vec::new() };
                 for entry in folder.protected.iter().chain(&below_git) {
@@ -247,7 +248,7 @@ impl ProtectedBefore {
     }
 }
 
-/// Whether a path has a protected name of its own, rather than lying in a folder that has one.
+/// Whether a path has a protected name itself, rather than being in a folder that has one.
 fn is_entry(path: &Path, folder: &Path) -> bool {
     at_root(folder).iter().any(|entry| entry == path)
 }

@@ -10,18 +10,18 @@ use aye_core::contract::foreign::ForeignError;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 
-/// How long a code can be used.
+/// Time for which a code can be used.
 const CODE_LIFE: Duration = Duration::from_mins(5);
 /// Wrong tokens of one address before its answers are slowed down.
 const FREE_MISTAKES: u32 = 5;
-/// The longest that an answer to a wrong token is held back.
+/// Maximum delay of the answer to a wrong token.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// An address is forgotten after so long without a wrong token.
+/// Time without a wrong token after which an address is forgotten.
 const FORGIVEN_AFTER: Duration = Duration::from_mins(1);
 /// Addresses that are remembered. When there are more, all are forgotten.
 const ADDRESSES: usize = 4096;
 
-/// What a token allows. None of them includes another one.
+/// The permissions of a token. No scope includes another one.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -29,7 +29,7 @@ const ADDRESSES: usize = 4096;
 pub enum TokenScope {
     /// See conversations, questions and the audit.
     Read,
-    /// Say something, stop runs, begin conversations.
+    /// Send messages, stop runs, start conversations.
     Chat,
     /// Answer questions.
     Decide,
@@ -53,13 +53,13 @@ impl TokenScope {
     }
 }
 
-/// A token as it is kept: only its hash.
+/// A stored token: only its hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenRecord {
-    /// What its owner called it.
+    /// The name that its owner gave it.
     pub name: String,
-    /// What it allows.
+    /// The scopes that the token allows.
     pub scopes: Vec<TokenScope>,
     /// SHA-256 of the token, hex.
     pub hash: String,
@@ -89,30 +89,30 @@ pub trait TokenStore: Send + Sync {
     fn add(&self, record: TokenRecord) -> Result<(), ForeignError>;
 }
 
-/// A token nobody can guess: 244 random bits.
+/// Returns a token that cannot be guessed: 244 random bits.
 pub fn fresh_token() -> String {
     format!("aye_{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple())
 }
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The name of the token.
     pub token: String,
-    /// What it allows.
+    /// The scopes that the token allows.
     pub scopes: Vec<TokenScope>,
-    /// What the caller calls this request.
+    /// The caller's own id of this request.
     pub correlation_id: Option<String>,
 }
 
 impl Caller {
-    /// Whether the token allows this.
+    /// Whether the token allows a scope.
     pub fn may(&self, scope: TokenScope) -> bool {
         self.scopes.contains(&scope)
     }
 }
 
-/// Who may do what.
+/// The access control of the server.
 pub struct Access {
     tokens: Box<dyn TokenStore>,
     /// Codes by their hash, each with the moment at which it ends.
@@ -126,7 +126,7 @@ impl Access {
         Self { tokens, codes: Mutex::default(), mistakes: Mutex::default() }
     }
 
-    /// Who a token belongs to; `None` for one that is not valid.
+    /// Returns the owner of a token; `None` if the token is invalid.
     pub fn caller(&self, token: &str) -> Option<Caller> {
         let hash = sha256_hex(token);
         let records = self.tokens.tokens().unwrap_or_else(|error| {

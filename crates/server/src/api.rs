@@ -1,5 +1,5 @@
-//! Routes that describe themselves: whatever answers requests stands in the document of `/v1/openapi.json` as well,
-//! because both are made of the same handlers.
+//! Routes that describe themselves: every route that answers requests is also in the document of
+//! `/v1/openapi.json`, because both are made from the same handlers.
 
 use std::any::type_name;
 use std::collections::BTreeMap;
@@ -25,9 +25,9 @@ use super::listen::Peer;
 const OPENAPI: &str = "3.1.0";
 /// The name of the scheme with which callers prove who they are.
 const SCHEME: &str = "token";
-/// Where named schemas stand.
+/// The path of named schemas.
 const SCHEMAS: &str = "/components/schemas";
-/// What any request can be answered with: refused by its form, its host or its path, or failed.
+/// The errors that any request may be answered with: an invalid form, host or path, or a failure.
 const ANY: [u16; 5] = [400, 403, 404, 500, 503];
 
 /// One method of one path.
@@ -37,7 +37,7 @@ struct Described {
     about: &'static str,
     /// The handler by its full name, which gives the operation its id.
     handler: &'static str,
-    /// Statuses beside those that its parts tell.
+    /// Statuses besides those that its parts declare.
     fails: &'static [u16],
     describe: fn(&mut Sketch<'_>),
 }
@@ -49,7 +49,7 @@ pub(super) struct Api {
     described: Vec<Described>,
 }
 
-/// Who may call an operation.
+/// The callers that may use an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Entry {
     Anybody,
@@ -77,7 +77,7 @@ pub(super) trait Takes {
     fn describe(sketch: &mut Sketch<'_>);
 }
 
-/// What a handler answers.
+/// The response of a handler.
 pub(super) trait Gives {
     fn describe(sketch: &mut Sketch<'_>);
 }
@@ -130,7 +130,7 @@ impl Api {
         self
     }
 
-    /// What cannot describe itself: handlers of several methods and paths in one.
+    /// Adds routes that cannot describe themselves: handlers of several methods and paths in one.
     #[must_use]
     pub(super) fn also(mut self, router: Router<Arc<Hub>>, operations: &[Operation]) -> Self {
         self.router = self.router.merge(router);
@@ -145,7 +145,7 @@ impl Api {
         self
     }
 
-    /// The routes, and behind one of them the document about all of them.
+    /// Returns the routes, one of which serves the document about all of them.
     pub(super) fn into_router(self) -> Router<Arc<Hub>> {
         let document = Arc::new(ApiDocument { described: self.described, text: OnceLock::new() });
         self.router.layer(Extension(document))
@@ -392,7 +392,7 @@ macro_rules! with_status {
 with_status!(
     /// Something that was made: 201.
     Created = CREATED, "Made";
-    /// Something that goes on behind the answer: 202.
+    /// Work that continues after the response: 202.
     Accepted = ACCEPTED, "Accepted";
 );
 

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 /// Lines around a change.
 const CONTEXT: usize = 3;
 
-/// What kind of answer a question wants.
+/// The kind of answer that a question needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QuestionKind {
@@ -25,9 +25,9 @@ pub enum QuestionKind {
     Permission,
     /// Values for a form, or a choice.
     Form,
-    /// What became of a call that may have run.
+    /// The outcome of a call that may have run.
     UnknownOutcome,
-    /// Another agent works on the call; nobody is asked.
+    /// A subagent works on the call; no user is asked.
     Child,
     /// A client carries the call out and answers with its result.
     Client,
@@ -51,9 +51,9 @@ impl QuestionKind {
 pub struct CardFile {
     /// Its path.
     pub path: String,
-    /// Whether it is there.
+    /// Whether the file exists.
     pub exists: bool,
-    /// What changes, as a unified diff; `None` for a file that is no text or too long to show.
+    /// The change as a unified diff; `None` if the file is not text or is too long to show.
     pub diff: Option<String>,
 }
 
@@ -62,23 +62,23 @@ pub struct CardFile {
 pub struct ProposedGrant {
     /// The rule.
     pub pattern: String,
-    /// What it allows.
+    /// A description of what the rule allows.
     pub words: String,
 }
 
-/// How a question was answered.
+/// The answer to a question.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CardDecision {
     /// Yes or no.
     pub action: ResumeDecisionAction,
-    /// What was written beside it.
+    /// The comment on the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Who answered.
+    /// The user who answered.
     pub by: Option<CardActor>,
 }
 
-/// Who answered, without the numbers of their process.
+/// The user who answered, without the ids of their process.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CardActor {
     /// The user.
@@ -100,7 +100,7 @@ pub struct QuestionCard {
     pub id: String,
     /// The conversation.
     pub thread_id: String,
-    /// What the conversation is called.
+    /// The conversation's title.
     pub thread_title: String,
     /// The folder it works in.
     pub cwd: String,
@@ -108,31 +108,31 @@ pub struct QuestionCard {
     pub run_id: String,
     /// The call.
     pub call_id: String,
-    /// What a client calls the request that its run serves.
+    /// The client's id of the request that the run serves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// Where it stands.
+    /// The state of the question.
     pub status: SuspensionStatus,
     /// Asked, in Unix milliseconds.
     pub created_at: u64,
     /// When it ends unanswered, in Unix milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
-    /// What kind of answer it wants.
+    /// The kind of answer that the question needs.
     pub kind: QuestionKind,
     /// The tool.
     pub tool: String,
     /// The call in a few words.
     pub title: String,
-    /// What the call is about, on one line.
+    /// A summary of the call on one line.
     pub summary: String,
     /// The question as a sentence.
     pub message: String,
-    /// Why it is asked.
+    /// The reason for the question.
     pub why: String,
-    /// What the call can do, at worst.
+    /// The worst that the call can do.
     pub risk: Option<Risk>,
-    /// What the kernel keeps it to after a plain yes.
+    /// The sandbox profile that the kernel enforces after a plain approval.
     pub profile: Option<Profile>,
     /// The same in words.
     pub reach: Option<&'static str>,
@@ -143,21 +143,21 @@ pub struct QuestionCard {
     pub arguments: Value,
     /// The files that will change.
     pub files: Vec<CardFile>,
-    /// What changed since it was asked first.
+    /// Changes since the question was first asked.
     pub moved: Vec<String>,
     /// Rules that would answer it from now on.
     pub proposals: Vec<ProposedGrant>,
     /// The JSON Schema of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response_schema: Option<Value>,
-    /// Stands for everything above that will run: an approval names it.
+    /// A hash of everything above that will run: an approval names it.
     pub shown_hash: String,
     /// The answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<CardDecision>,
 }
 
-/// Stands for what is asked: another call, another reason or other files have another one.
+/// Returns the hash of what is asked: another call, another reason or other files have another hash.
 pub(crate) fn shown_hash(record: &SuspensionRecord) -> String {
     sha256_hex(json!([record.id, record.ticket]).to_string())
 }

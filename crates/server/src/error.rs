@@ -1,4 +1,4 @@
-//! What a request can fail with, as `{"error": {"code", "message", "field"?}}` and a status.
+//! Errors of requests, as `{"error": {"code", "message", "field"?}}` and a status.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -21,7 +21,7 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    /// An error with a status, a code for programs and a sentence for people.
+    /// Creates an error with a status, a code for programs and a sentence for users.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into(), field: None, also: None }
     }
@@ -51,7 +51,7 @@ impl ApiError {
         self
     }
 
-    /// The sentence for people.
+    /// Returns the sentence for users.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -66,17 +66,17 @@ impl ApiError {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ErrorBody {
     error: ErrorDetail,
-    /// What else there is to know, such as the card of a question.
+    /// Further details, such as the card of a question.
     #[serde(flatten)]
     also: Map<String, Value>,
 }
 
-/// What went wrong.
+/// The details of an error.
 #[derive(Serialize, JsonSchema)]
 struct ErrorDetail {
     /// For programs.
     code: &'static str,
-    /// For people.
+    /// A message for users.
     message: String,
     /// The member of the body that is missing or wrong.
     #[serde(skip_serializing_if = "Option::is_none")]

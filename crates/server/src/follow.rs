@@ -16,16 +16,16 @@ use super::hub::Hub;
 use super::live::{Joined, Told};
 use super::metrics::Present;
 
-/// What a reader gets.
+/// A frame that a reader receives.
 #[derive(Clone, Debug)]
 pub(super) enum Frame {
     /// An event of a run.
     Event {
-        /// So many messages are committed; `None` for a draft, which a reader who comes back gets again.
+        /// The number of committed messages; `None` for a draft, which a returning reader receives again.
         committed: Option<u64>,
         event: Arc<AgentEvent>,
     },
-    /// A committed message that no event shows: what a person said.
+    /// A committed message of a user, which no event shows.
     Message(Box<StoredMessage>),
     /// The reader was too slow. It can come back with this number.
     Dropped(u64),
@@ -39,21 +39,21 @@ pub(super) struct Follower {
     changes: broadcast::Receiver<StoreChange>,
     /// Messages that the reader has.
     after: u64,
-    /// The run that was shown last, and where it stood.
+    /// The run that was shown last, and its status.
     shown: Option<(RunId, RunStatus)>,
-    /// What comes next.
+    /// The next frames.
     ready: VecDeque<Frame>,
     is_over: bool,
     _reader: Present,
 }
 
 impl Follower {
-    /// What a client calls the request that a run serves.
+    /// Returns the client's id of the request that a run serves.
     pub(super) async fn correlation_id(&self, run: &str) -> Option<String> {
         self.hub.store().load_run(&RunId::from(run)).await.ok()??.correlation_id
     }
 
-    /// A reader that knows what there is, and wants what happens from now on.
+    /// Creates a reader that knows everything so far and receives what happens from now on.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -68,7 +68,7 @@ impl Follower {
     }
 
     fn joined(hub: Arc<Hub>, thread: ThreadId, after: u64) -> Self {
-        // Heard from before the look, so that nothing is missed between the two.
+        // Subscribed before anything is read, so that nothing is missed between the two.
         let changes = hub.changes();
         let joined = hub.channels.join(&thread);
         let reader = hub.metrics.reader();
@@ -96,7 +96,8 @@ impl Follower {
                 follower.replay(Some(committed)).await?;
                 let mut drafts = std::mem::take(&mut follower.joined.drafts);
                 if after > committed {
-                    // The answer that these begin with was committed before its calls are over, and the reader has it.
+                    // The drafts start with an answer that was committed before its calls were done, and the
+                    // reader already has it.
                     let is_end = |event: &AgentEvent| matches!(event, AgentEvent::InferenceComplete { .. });
                     drafts.drain(..drafts.iter().position(is_end).map_or(0, |at| at + 1));
                 }
@@ -108,12 +109,12 @@ impl Follower {
         Ok(follower)
     }
 
-    /// Runs that begin from now on tell their shared state, too.
+    /// Makes runs that start from now on report their shared state, too.
     pub(super) fn want_state(&self) {
         self.joined.channel.want_state();
     }
 
-    /// The next frame; `None` when there is no more.
+    /// Returns the next frame; `None` at the end.
     pub(super) async fn next(&mut self) -> Option<Frame> {
         loop {
             if let Some(frame) = self.ready.pop_front() {
@@ -163,7 +164,7 @@ impl Follower {
             if committed < self.after {
                 return;
             }
-            // Only what people said: the rest was told as it happened.
+            // Only users' messages: the rest was sent as it happened.
             match self.messages(Some(committed)).await {
                 Ok(messages) => self.ready.extend(messages.into_iter().filter(is_said).map(message)),
                 Err(error) => {
@@ -186,7 +187,7 @@ impl Follower {
         self.ready.push_back(Frame::Event { committed: told.committed, event: told.event });
     }
 
-    /// What was committed since, by whoever drives the conversation, and where its run stands.
+    /// Reads what was committed since, whichever process drives the conversation, and the status of its run.
     async fn catch_up(&mut self) -> Result<(), StoreError> {
         let run = self.hub.store().latest_run(&self.thread).await?;
         let is_new = |shown: &Option<(RunId, RunStatus)>, run: &RunRecord| {
@@ -198,7 +199,7 @@ impl Follower {
                 run_id: run.id.to_string(),
                 parent_run_id: run.parent_run_id.as_ref().map(ToString::to_string),
             };
-            // A run that was over before the reader came is not told again.
+            // A run that was done before the reader joined is not reported again.
             if self.shown.is_some() || run.status != RunStatus::Done {
                 self.ready.push_back(Frame::Event { committed: None, event: Arc::new(begins) });
             }
@@ -233,7 +234,7 @@ impl Follower {
         Ok(())
     }
 
-    /// The messages behind those that the reader has, up to a place.
+    /// Returns the messages after those that the reader has, up to a position.
     async fn messages(&self, upto: Option<u64>) -> Result<Vec<StoredMessage>, StoreError> {
         let store = self.hub.store();
         let count = store.message_count(&self.thread).await?;
@@ -247,7 +248,7 @@ impl Follower {
         Ok(messages)
     }
 
-    /// What was committed since, as the events that a reader would have seen.
+    /// Replays what was committed since, as the events that a reader would have seen.
     async fn replay(&mut self, upto: Option<u64>) -> Result<(), StoreError> {
         let messages = self.messages(upto).await?;
         let mut at = 0;
@@ -267,7 +268,7 @@ impl Follower {
     }
 }
 
-/// Whether a person said it, so that no event shows it.
+/// Whether the message is a user's, which no event shows.
 fn is_said(stored: &StoredMessage) -> bool {
     stored.message.role == Role::User && stored.message.visibility != Visibility::Internal
 }

@@ -1,4 +1,5 @@
-//! What every request has to pass before a route sees it: path, host, origin, type of the body, token.
+//! Checks that every request must pass before it reaches a route: path, host, origin, type of the body,
+//! token.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ pub struct Names {
     pub origins: Vec<String>,
 }
 
-/// What a guard needs.
+/// The state of the guard.
 #[derive(Clone)]
 pub(super) struct Guard {
     pub(super) hub: Arc<Hub>,
@@ -38,7 +39,7 @@ const CORRELATION_ID: &str = "x-correlation-id";
 const SECRETS: [&str; 4] = ["token", "access_token", "code", "key"];
 
 impl Guard {
-    /// Whether a Host header names this server: exactly, in letters of any case.
+    /// Whether a Host header names this server: exactly, but ignoring case.
     fn knows_host(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         self.names.hosts.contains(&host)
@@ -50,7 +51,7 @@ impl Guard {
         self.is_foreign(origin) || own.is_some_and(|host| self.knows_host(host))
     }
 
-    /// Whether it is a configured origin other than the server's own.
+    /// Whether an origin is a configured one other than the server's own.
     fn is_foreign(&self, origin: &str) -> bool {
         self.names.origins.iter().any(|known| known == origin)
     }
@@ -178,14 +179,15 @@ fn is_json(value: &HeaderValue) -> bool {
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
-/// What holds data or does something needs a token, or a signature. The page, its files and health do not.
+/// Whether a path needs a token or a signature: all that contain data or do something. The page, its files
+/// and health do not.
 fn needs_token(path: &str) -> bool {
     (path.starts_with("/v1/") && !matches!(path, "/v1/sign-in" | "/v1/signed/answer"))
         || path == "/v1"
         || path == "/metrics"
 }
 
-/// What the caller calls its request.
+/// Returns the caller's own id of its request.
 fn correlation_id(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let Some(value) = headers.get(CORRELATION_ID) else { return Ok(None) };
     let id = value.to_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the server needs of the program that it is part of.
+//! The interface between the server and the program that it is part of.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,17 +26,17 @@ use super::routes::A2aPushConfig;
 pub struct Slice {
     /// Entries to leave out.
     pub offset: usize,
-    /// At most so many, 1 to 200.
+    /// Maximum number of entries, 1 to 200.
     pub limit: usize,
 }
 
-/// The program behind a server: its store, and its agents by folder.
+/// The program that a server is part of: its store, and its agents by folder.
 #[async_trait]
 pub trait ServerHost: Send + Sync + 'static {
     /// A handle of the store that nothing else writes through, so that its change feed reports every commit.
     fn store(&self) -> &Arc<dyn ThreadRunStore>;
 
-    /// Who may do what.
+    /// Returns the access control.
     fn access(&self) -> &Access;
 
     /// The folders that conversations may work in, absolute; the first one is the default. Folders below them count.
@@ -48,10 +48,10 @@ pub trait ServerHost: Send + Sync + 'static {
     /// [`ApiError`] when its settings or rules cannot be used.
     async fn workshop(&self, folder: &Path) -> Result<Arc<dyn Workshop>, ApiError>;
 
-    /// The key that this program shares with whoever a webhook of that name belongs to.
+    /// Returns the key that this program shares with the owner of the webhook of that name.
     fn webhook_key(&self, name: &str) -> Option<Vec<u8>>;
 
-    /// The person whose decisions these are, as the audit names them; `token` is the name of the token.
+    /// Returns the user that the audit names for decisions; `token` is the name of the token.
     fn actor(&self, token: &str) -> Actor;
 
     /// Conversations, pinned ones first, then newest change first.
@@ -111,7 +111,7 @@ pub trait ServerHost: Send + Sync + 'static {
     /// [`ApiError`].
     async fn rename(&self, thread: &ThreadId, title: &str) -> Result<(), ApiError>;
 
-    /// Deletes a conversation; `false` when there is none.
+    /// Deletes a conversation. Returns `false` if there is none.
     ///
     /// # Errors
     /// [`ApiError`] while another process drives it.
@@ -130,13 +130,14 @@ pub trait ServerHost: Send + Sync + 'static {
     async fn keep_push(&self, thread: &ThreadId, run: &RunId, config: &A2aPushConfig)
     -> Result<(), ApiError>;
 
-    /// Where a task's news are sent.
+    /// Returns the push targets of a task.
     ///
     /// # Errors
     /// [`ApiError`].
     async fn pushes_of_run(&self, run: &RunId) -> Result<Vec<A2aPushConfig>, ApiError>;
 
-    /// Where news of a conversation's tasks are sent that were not told their end; all conversations without one.
+    /// Returns the push targets of a conversation, or of all if none is given, that have not been notified of
+    /// the end of their task.
     ///
     /// # Errors
     /// [`ApiError`].
@@ -148,21 +149,22 @@ pub trait ServerHost: Send + Sync + 'static {
     /// [`ApiError`].
     async fn remove_push(&self, run: &RunId, id: &str) -> Result<(), ApiError>;
 
-    /// Sends an address what became of its task, until it is taken or given up. `stop` names the place where the task
-    /// stopped, [`PUSH_DONE`](super::PUSH_DONE) at its end: each is told once.
+    /// Notifies a push target of the state of its task, until the target accepts or the attempt is given up.
+    /// `stop` names the point at which the task stopped, [`PUSH_DONE`](super::PUSH_DONE) at its end: each is
+    /// sent once.
     ///
     /// # Errors
     /// [`ApiError`].
     async fn push(&self, to: &WaitingPush, stop: &str, body: Value) -> Result<(), ApiError>;
 
-    /// What runs here, for `/v1/capabilities`.
+    /// Returns the capabilities of this program, for `/v1/capabilities`.
     ///
     /// # Errors
     /// [`ApiError`].
     async fn capabilities(&self) -> Result<Value, ApiError>;
 }
 
-/// An address that was not told the end of its task.
+/// A push target that was not notified of the end of its task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingPush {
     /// The conversation.
@@ -179,7 +181,7 @@ pub trait Workshop: Send + Sync {
     /// Their runtime.
     fn runtime(&self) -> &AgentRuntime;
 
-    /// Waits for tools of servers, before a run begins or goes on.
+    /// Waits for tools of servers, before a run starts or resumes.
     async fn prepare(&self);
 
     /// A grant as it is stored, when it may be given with a question of this folder.

@@ -1,4 +1,4 @@
-//! Drives conversations: begins runs, goes on with them when they were answered, and takes what is queued.
+//! Drives conversations: starts runs, resumes them once they are answered, and takes queued messages.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
@@ -23,23 +23,23 @@ use super::live::Channels;
 use super::metrics::Metrics;
 use super::routes;
 
-/// How long runs may take to end when the server shuts down.
+/// Time limit for runs to end when the server shuts down.
 pub(super) const LAST_WAIT: Duration = Duration::from_secs(30);
-/// Commits that a reader may be behind before it looks at everything.
+/// Maximum backlog of commits for a reader before the reader reads everything again.
 const CHANGES: usize = 1024;
 
-/// What this process does in one conversation: one thing at a time.
+/// The work of this process in one conversation: one step at a time.
 #[derive(Default)]
 struct Drive {
     /// Something happened meanwhile: it looks again before it leaves.
     is_wanted: bool,
-    /// Runs that were accepted and begin when the one before is over or waits.
+    /// Accepted runs, which start when the previous one is done or waits.
     next: VecDeque<RunRequest>,
     /// The run that was accepted last. Until it is stored, only this says that the conversation is busy.
     accepted: Option<RunId>,
 }
 
-/// What this process does in conversations.
+/// The work of this process in conversations.
 #[derive(Default)]
 struct Work {
     /// Those that it drives.
@@ -48,10 +48,10 @@ struct Work {
     waiting: HashSet<ThreadId>,
 }
 
-/// What begins in a conversation.
+/// The next step in a conversation.
 enum Begin {
     Run(Box<RunRequest>),
-    /// Whatever waits there: answers, then the queue.
+    /// Whatever is pending there: answers first, then the queue.
     Look,
 }
 
@@ -63,11 +63,11 @@ pub struct Hub {
     changes: broadcast::Sender<StoreChange>,
     work: Mutex<Work>,
     tasks: TaskTracker,
-    /// Conversations with tasks of which other agents want to hear.
+    /// Conversations with tasks that other agents follow.
     told: Mutex<HashSet<ThreadId>>,
     /// The address under which others reach the server, without a slash at its end.
     pub(super) url: Option<String>,
-    /// Set when the server shuts down: nothing new begins.
+    /// Set when the server shuts down: nothing new starts.
     pub(super) closing: CancellationToken,
 }
 
@@ -105,14 +105,14 @@ impl Hub {
                 };
                 let Some(hub) = weak.upgrade() else { return };
                 hub.heard(&change);
-                // Nobody may be listening.
+                // There may be no receivers.
                 let _ = hub.changes.send(change);
             }
         });
         Ok(hub)
     }
 
-    /// Goes on with runs that a process left that is gone, and with those that were answered since.
+    /// Resumes runs that a dead process left, and those that have been answered since.
     fn take_up(self: &Arc<Self>) {
         let hub = Arc::clone(self);
         self.tasks.spawn(async move {
@@ -131,7 +131,7 @@ impl Hub {
         });
     }
 
-    /// Tells other agents what became of their tasks meanwhile, and of the rest from now on.
+    /// Notifies other agents of what happened to their tasks in the meantime, and from now on.
     fn take_up_pushes(self: &Arc<Self>) {
         let hub = Arc::clone(self);
         self.tasks.spawn(async move {
@@ -147,7 +147,7 @@ impl Hub {
         });
     }
 
-    /// Other agents want to hear of a task of this conversation.
+    /// Registers a conversation with a task that other agents follow.
     pub(super) fn tells(&self, thread: &ThreadId) {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(thread.clone());
     }
@@ -166,7 +166,7 @@ impl Hub {
         self.changes.subscribe()
     }
 
-    /// A conversation that this process left waiting goes on when anybody answers.
+    /// Resumes a conversation that this process left waiting, as soon as anyone answers.
     fn heard(self: &Arc<Self>, change: &StoreChange) {
         if matches!(change.kind, ChangeKind::Run | ChangeKind::Anything) {
             let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -208,11 +208,11 @@ impl Hub {
         self.program.folders().iter().any(|served| folder.starts_with(served))
     }
 
-    /// Begins a run in the background and gives its id. It begins behind one that is active here, and closes the
-    /// questions of one that waits.
+    /// Starts a run in the background and returns its id. The run starts after one that is active here, and
+    /// closes the questions of one that waits.
     ///
     /// # Errors
-    /// [`ApiError`]; nothing was begun.
+    /// [`ApiError`]; nothing was started.
     pub(super) async fn begin(
         self: &Arc<Self>,
         thread: &ThreadRecord,
@@ -226,7 +226,7 @@ impl Hub {
             ));
         }
         let workshop = self.workshop(&thread.cwd).await?;
-        // What cannot be begun is an answer to the request, and not an event of a run.
+        // A run that cannot start is reported in the response, not in an event of the run.
         let agent = request.agent_id.clone();
         if let Some(agent) = &agent {
             workshop.runtime().resolved(agent)?;
@@ -236,27 +236,28 @@ impl Hub {
         Ok(run)
     }
 
-    /// Goes on with a conversation: something was answered or queued there.
+    /// Resumes a conversation in which something was answered or queued.
     pub(super) fn wake(self: &Arc<Self>, thread: &ThreadId) {
         if self.closing.is_cancelled() {
             return;
         }
         let (hub, thread) = (Arc::clone(self), thread.clone());
         self.tasks.spawn(async move {
-            // What a child asks moves the run on that waits for it.
+            // An answer to a child resumes the run that waits for the child.
             let top = match hub.store().driven_with(&thread).await {
                 Ok(top) => top,
                 Err(error) => return tracing::warn!(%error, "a conversation cannot be resumed"),
             };
             let Ok(record) = hub.thread(&top).await else { return };
-            // In a folder that is not served it was answered all the same; whoever works there goes on.
+            // The answer is stored even if the folder is not served; a process that works there resumes the
+            // run.
             if let Ok(workshop) = hub.workshop(&record.cwd).await {
                 hub.drive(&top, Begin::Look, workshop);
             }
         });
     }
 
-    /// Whether something is active or waits in a conversation, so that a message has to be queued.
+    /// Whether a run is active or waits in a conversation, so that a message must be queued.
     pub(super) async fn is_busy(&self, thread: &ThreadId) -> Result<bool, ApiError> {
         let accepted = self.work().driven.get(thread).and_then(|drive| drive.accepted.clone());
         if let Some(run) = accepted
@@ -294,8 +295,9 @@ impl Hub {
         });
     }
 
-    /// What comes next in a conversation that is driven here. `None`: nothing does, and it is left; both are decided
-    /// under one lock, so that nothing that comes meanwhile is passed over.
+    /// Returns the next step in a conversation that is driven here. Returns `None` if there is none, and
+    /// stops driving the conversation; both happen under one lock, so that nothing that arrives meanwhile is
+    /// missed.
     fn next_of(&self, thread: &ThreadId, goes_on: bool) -> Option<Begin> {
         let mut work = self.work();
         let drive = work.driven.get_mut(thread)?;
@@ -309,7 +311,7 @@ impl Hub {
         None
     }
 
-    /// Does one thing in a conversation. Whether to look for another one.
+    /// Performs one step in a conversation. Returns whether to check for another one.
     async fn step(self: &Arc<Self>, thread: &ThreadId, begin: Begin, workshop: &Arc<dyn Workshop>) -> bool {
         let runtime = workshop.runtime();
         let sink = self.channels.sink(thread, self.store());
@@ -319,7 +321,7 @@ impl Hub {
                 let run = request.run_id.clone().unwrap_or_else(RunId::fresh);
                 let result = runtime.run(*request, sink.clone()).await;
                 if let Err(error) = &result {
-                    // Whoever waits for its events learns that there will be none.
+                    // Readers that wait for the run's events learn that there will be none.
                     sink.emit(AgentEvent::RunFinish {
                         thread_id: thread.to_string(),
                         run_id: run.to_string(),
@@ -349,7 +351,7 @@ impl Hub {
                 matches!(self.store().has_answers(thread).await, Ok(true))
             }
             Ok(_) => !self.closing.is_cancelled(),
-            // Another process drives it, or was quicker; it goes on there.
+            // Another process drives the run, or was faster; the run continues there.
             Err(
                 RuntimeError::ThreadAlreadyRunning { .. }
                 | RuntimeError::NotFree { .. }
@@ -363,7 +365,7 @@ impl Hub {
         }
     }
 
-    /// Goes on when the time of a question is over.
+    /// Resumes a conversation when a question expires.
     async fn wait_for_expiry(self: &Arc<Self>, thread: &ThreadId, workshop: &Arc<dyn Workshop>) {
         let Ok(Some(at)) = workshop.runtime().next_expiry(thread).await else { return };
         let (hub, thread) = (Arc::downgrade(self), thread.clone());
@@ -380,7 +382,8 @@ impl Hub {
         });
     }
 
-    /// Asks the active run of a conversation to stop, or ends one that waits. `false`: nothing of this process is there.
+    /// Asks the active run of a conversation to stop, or ends one that waits. Returns `false` if this process
+    /// has none there.
     pub(super) async fn cancel(self: &Arc<Self>, thread: &ThreadRecord) -> Result<bool, ApiError> {
         let workshop = self.workshop(&thread.cwd).await?;
         if workshop.runtime().cancel(&thread.id) {
@@ -390,8 +393,8 @@ impl Hub {
         Ok(workshop.runtime().cancel_waiting(&thread.id, sink).await?)
     }
 
-    /// Waits until nothing runs here any more, at most 30 seconds. What waits keeps waiting, and a run that is still
-    /// active then is left as a kill would leave it.
+    /// Waits until nothing is running here, at most 30 seconds. Waiting runs keep waiting, and a run that is
+    /// still active then is left as if killed.
     pub async fn close(&self) {
         self.tasks.close();
         let _ = tokio::time::timeout(LAST_WAIT, self.tasks.wait()).await;

@@ -1,7 +1,7 @@
 //! The HTTP front end: conversations, questions and their answers for browsers, scripts and other agents.
 //!
-//! Everything that is promised about crashes holds here because nothing is kept here: a stream resumes from the store,
-//! an answer takes the path that a keypress takes, and a waiting run needs no server to keep waiting.
+//! Every promise about crashes applies here because the server keeps no state: a stream resumes from the
+//! store, an answer takes the path that a keypress takes, and a waiting run needs no server to keep waiting.
 
 mod access;
 mod api;

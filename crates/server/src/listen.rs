@@ -1,4 +1,4 @@
-//! Where the server listens, and how it shuts down.
+//! Listens for connections and shuts the server down.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use super::routes;
 
 /// Connections whose handshake is done and that wait to be served.
 const ACCEPTED: usize = 64;
-/// How long a client may take for its handshake.
+/// Time limit for a client's handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Where to listen.
+/// The address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// An address and a port; port 0 is any free one.
@@ -93,7 +93,7 @@ enum Bound {
     Unix(UnixListener, PathBuf),
 }
 
-/// Begins to listen.
+/// Starts listening.
 ///
 /// # Errors
 /// [`ListenError::Bind`].
@@ -111,7 +111,7 @@ pub async fn bind(address: &Address, tls: Option<Tls>) -> Result<Listening, List
         }
         Address::Unix(path) => {
             let failed = |error| ListenError::Bind(path.display().to_string(), error);
-            // What a dead server left is replaced; one that lives is not.
+            // The socket of a dead server is replaced; that of a live one is not.
             if path.exists() {
                 if tokio::net::UnixStream::connect(path).await.is_ok() {
                     return Err(failed(std::io::ErrorKind::AddrInUse.into()));
@@ -184,7 +184,7 @@ impl Connected<IncomingStream<'_, TlsListener>> for Peer {
     }
 }
 
-/// Accepts TLS connections; a client that is slow with its handshake holds up nobody.
+/// Accepts TLS connections; a client with a slow handshake does not delay others.
 struct TlsListener {
     accepted: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
     own: SocketAddr,

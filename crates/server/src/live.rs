@@ -1,8 +1,8 @@
 //! The events of conversations that this process drives, for any number of readers.
 //!
-//! A reader gets what is committed from the store and the rest from here. Both meet at a number: how many messages of
-//! the conversation were committed when an event was told. So nothing is read twice and nothing is missed, whenever a
-//! reader comes.
+//! A reader gets committed messages from the store and the rest from here. The two meet at a number: how many
+//! messages of the conversation were committed when an event was emitted. So nothing is read twice or missed,
+//! whenever a reader joins.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::storage::ThreadRunStore;
 use tokio::sync::broadcast;
 
-/// Events that a reader may be behind before it is dropped.
+/// Maximum backlog of events for a reader before the reader is dropped.
 const BACKLOG: usize = 1024;
 
 /// An event of a run.
@@ -26,13 +26,14 @@ pub(super) struct Told {
     pub(super) committed: Option<u64>,
 }
 
-/// Where a conversation stands when a reader comes.
+/// The state of a conversation when a reader joins.
 pub(super) struct Joined {
-    /// What is told from now on.
+    /// The events from now on.
     pub(super) events: broadcast::Receiver<Told>,
-    /// What was told since the last commit; nothing when this process does not drive it.
+    /// The events since the last commit; empty if this process does not drive the conversation.
     pub(super) drafts: Vec<AgentEvent>,
-    /// The messages that were committed when a run here told of a commit last. Behind them everything is in `events`.
+    /// The number of messages at the last commit that a run here reported. Everything after them is in the
+    /// drafts and in `events`.
     pub(super) committed: Option<u64>,
     /// Keeps the conversation's channel.
     pub(super) channel: Arc<Channel>,
@@ -59,7 +60,7 @@ impl Channel {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs that begin from now on tell their shared state, too.
+    /// Makes runs that start from now on report their shared state, too.
     pub(super) fn want_state(&self) {
         self.wants_state.store(true, Ordering::Relaxed);
     }
@@ -78,7 +79,8 @@ impl Channels {
     fn channel(&self, thread: &ThreadId) -> Arc<Channel> {
         let mut channels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !channels.contains_key(thread) {
-            // Those that nobody uses any more go when one is added, so that there are never more than twice as many.
+            // Unused channels are removed when one is added, so that there are never more than twice as many
+            // as needed.
             channels.retain(|_, channel| Arc::strong_count(channel) > 1);
         }
         let fresh = || {
@@ -102,7 +104,7 @@ impl Channels {
         Joined { events, drafts, committed, channel }
     }
 
-    /// Where a run of a conversation tells its events. `store` says what is committed.
+    /// Returns the sink for the events of a conversation's run. `store` determines what is committed.
     pub(super) fn sink(&self, thread: &ThreadId, store: &Arc<dyn ThreadRunStore>) -> Arc<ChannelSink> {
         Arc::new(ChannelSink {
             thread: thread.clone(),
@@ -112,7 +114,7 @@ impl Channels {
     }
 }
 
-/// Tells the events of a run to the readers of its conversation.
+/// Sends the events of a run to the readers of its conversation.
 pub(super) struct ChannelSink {
     thread: ThreadId,
     channel: Arc<Channel>,
@@ -141,13 +143,13 @@ impl EventSink for ChannelSink {
         };
         let mut progress = self.channel.progress();
         if committed.is_some() {
-            // Behind the end of a run the store says everything.
+            // After the end of a run the store contains everything.
             progress.committed = committed.filter(|_| !matches!(event, AgentEvent::RunFinish { .. }));
             progress.drafts.clear();
         } else {
             add(&mut progress.drafts, &event);
         }
-        // Nobody may be reading.
+        // There may be no readers.
         let _ = self.channel.sender.send(Told { event: Arc::new(event), committed });
     }
 }
@@ -161,7 +163,8 @@ impl Drop for ChannelSink {
     }
 }
 
-/// Adds an event to what was told since the last commit; text that continues is joined, so that it stays short.
+/// Adds an event to those since the last commit; consecutive pieces of text are joined to keep the list
+/// short.
 fn add(drafts: &mut Vec<AgentEvent>, event: &AgentEvent) {
     match (drafts.last_mut(), event) {
         (Some(AgentEvent::TextDelta { delta: all }), AgentEvent::TextDelta { delta })

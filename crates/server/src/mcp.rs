@@ -33,11 +33,11 @@ use super::hub::Hub;
 use super::reading::RunReader;
 use super::routes::{decide, now_ms, thread_of};
 
-/// What is said to clients about this server.
+/// The description of this server for clients.
 const INSTRUCTIONS: &str = "Each tool is an agent that works in a project folder. Calls of an agent that its rules do \
                             not allow wait for a user. Pass the thread_id of a result to go on in the same conversation.";
 
-/// What a tool of an agent takes.
+/// The arguments of an agent's tool.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AgentCall {
@@ -45,7 +45,7 @@ struct AgentCall {
     thread_id: Option<String>,
 }
 
-/// What a user is asked.
+/// The form that a user fills in.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Approval {
     /// Whether the call may run.
@@ -60,7 +60,7 @@ rmcp::elicit_safe!(Approval);
 #[derive(Clone)]
 pub(super) struct AgentTools {
     hub: Arc<Hub>,
-    /// Who calls, where no request says it.
+    /// The caller if no request names one.
     local: Option<Caller>,
 }
 
@@ -130,7 +130,7 @@ impl AgentTools {
         Ok(all["agents"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Runs an agent until it is done or nobody can be asked here.
+    /// Runs an agent until it is done or a question cannot be asked here.
     async fn run(
         &self,
         agent: &str,
@@ -207,7 +207,8 @@ impl AgentTools {
         }
     }
 
-    /// Asks the user of the client. `Some`: nobody can be asked there, and how to answer instead.
+    /// Asks the user of the client. Returns `Some` if the user cannot be asked there, with the other ways to
+    /// answer.
     async fn ask(
         &self,
         question: &SuspensionRecord,
@@ -234,7 +235,7 @@ impl AgentTools {
             Ok(Some(Approval { approve: true, reason })) => Answer { reason, ..Answer::yes(Value::Null) },
             Ok(Some(Approval { approve: false, reason })) => Answer::no(reason),
             Ok(None) | Err(ElicitationError::UserDeclined) => Answer::no(None),
-            // Nothing was said, or nobody can be asked: the question stays.
+            // There was no answer, or the user cannot be asked: the question stays pending.
             Err(_) => return Ok(Some(elsewhere())),
         };
         let resume = answer.resume(now_ms());
@@ -246,7 +247,7 @@ impl AgentTools {
 async fn progress(context: &RequestContext<RoleServer>, steps: f64, tool: &str) {
     if let Some(token) = context.meta.get_progress_token() {
         let told = ProgressNotificationParam::new(token, steps).with_message(tool);
-        // A client that is gone is told by its cancellation.
+        // A client that is gone is noticed by its cancellation.
         let _ = context.peer.notify_progress(told).await;
     }
 }

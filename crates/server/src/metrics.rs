@@ -20,7 +20,7 @@ struct Counts {
     runs_active: AtomicU64,
 }
 
-/// Counts something that is there, as long as it lives.
+/// A guard that counts something for as long as the guard lives.
 pub(super) struct Present(Metrics, fn(&Counts) -> &AtomicU64);
 
 impl Drop for Present {

@@ -1,4 +1,4 @@
-//! The events of one run for one reader, until it is over or waits, whoever drives it.
+//! Reads the events of one run for one reader, until the run is done or waits, whichever process drives it.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ pub(super) struct RunReader {
 }
 
 impl RunReader {
-    /// A reader of what happens in a conversation from now on. Made before the run begins or is answered, so that it
-    /// misses nothing.
+    /// Creates a reader of what happens in a conversation from now on. It must be created before the run
+    /// starts or is answered, so that the reader misses nothing.
     pub(super) async fn new(hub: &Arc<Hub>, thread: &ThreadId) -> Result<Self, ApiError> {
         let follower = Follower::from_now(Arc::clone(hub), thread.clone()).await?;
         Ok(Self { follower, run: None, began: false, is_over: false })
@@ -37,7 +37,8 @@ impl RunReader {
         Self { run: Some(run), ..self }
     }
 
-    /// What comes next; `None` behind the end of the run. What people say meanwhile is left out.
+    /// Returns the next frame; `None` after the end of the run. Messages that users send meanwhile are left
+    /// out.
     pub(super) async fn next(&mut self) -> Option<Frame> {
         while !self.is_over {
             let frame = self.follower.next().await?;

@@ -40,7 +40,7 @@ use super::hub::Hub;
 use super::listen::Peer;
 use super::signature::is_signed;
 
-/// Entries of a list when nobody says how many, and at most.
+/// The default and the maximum number of entries in a list.
 const PAGE: (u32, u32) = (50, 200);
 
 /// All routes.
@@ -57,7 +57,7 @@ pub(super) fn router(guarding: Guard) -> Router {
         .with_state(hub)
 }
 
-/// What answers requests, with its description.
+/// Builds all routes, with their descriptions.
 fn api(hub: &Arc<Hub>) -> Api {
     let groups = [
         page::routes,
@@ -76,7 +76,7 @@ fn api(hub: &Arc<Hub>) -> Api {
     api.also(mcp, &MCP).get("/v1/openapi.json", "This document", &[], document)
 }
 
-/// MCP answers by itself.
+/// The operations of MCP, which has its own service.
 const MCP: [Operation; 3] = [
     ("post", "/v1/mcp", "Send a message of MCP", "mcp::post"),
     ("get", "/v1/mcp", "Listen to a session of MCP", "mcp::get"),
@@ -95,7 +95,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// What a route needs of its caller.
+/// The scope that a route requires of its caller.
 trait Need: Send + Sync {
     const SCOPE: TokenScope;
 }
@@ -198,7 +198,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-/// A body that whoever has the key of a webhook signed.
+/// A body signed with the key of a webhook.
 struct Signed<T> {
     hub: Arc<Hub>,
     caller: Caller,
@@ -278,7 +278,7 @@ struct Paging {
 #[derive(Debug, Serialize, JsonSchema)]
 struct ListPage<T> {
     items: Vec<T>,
-    /// Where the next page begins; absent at the end.
+    /// The offset of the next page; absent at the end.
     next_offset: Option<usize>,
 }
 
@@ -300,12 +300,12 @@ async fn page<T, U>(
     Ok(Json(ListPage { items: items.into_iter().take(slice.limit).map(shown).collect(), next_offset }))
 }
 
-/// One entry more than a page shows, so that it is known whether there is another page.
+/// Extends a slice by one entry, to find out whether there is another page.
 fn one_more(slice: Slice) -> Slice {
     Slice { limit: slice.limit + 1, ..slice }
 }
 
-/// What is said: `{"text": "..."}` or `{"messages": [{"role": "user", "content": "..."}]}`.
+/// The new messages: `{"text": "..."}` or `{"messages": [{"role": "user", "content": "..."}]}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 struct Said {
     text: Option<String>,
@@ -334,7 +334,7 @@ struct SaidPart {
 }
 
 impl Said {
-    /// The messages of a person. A client cannot speak as anybody else.
+    /// Returns the messages of the user. A client cannot speak in any other role.
     fn messages(self) -> Result<Vec<Message>, ApiError> {
         let mut found = Vec::new();
         if let Some(text) = self.text {
@@ -378,7 +378,7 @@ fn given_thread(id: &str) -> Result<ThreadId, ApiError> {
     Ok(ThreadId::from(id))
 }
 
-/// The run of a conversation that began last.
+/// Returns the latest run of a conversation.
 async fn latest_run(hub: &Hub, thread: &ThreadRecord) -> Result<RunRecord, ApiError> {
     let run = hub.store().latest_run(&thread.id).await?;
     run.ok_or_else(|| ApiError::not_found("run of conversation", thread.id.as_str()))

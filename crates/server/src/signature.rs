@@ -3,7 +3,7 @@
 
 use ring::hmac;
 
-/// How far the clocks of both may be apart, in seconds.
+/// Maximum difference between the two clocks, in seconds.
 const LEEWAY: u64 = 300;
 
 fn signed(at: u64, body: &[u8]) -> Vec<u8> {
@@ -22,7 +22,8 @@ pub fn sign(key: &[u8], at: u64, body: &[u8]) -> String {
     text
 }
 
-/// Whether somebody who has the key signed this body, within five minutes of this Unix time. Compared in constant time.
+/// Whether this body was signed with the key, within five minutes of this Unix time. Compared in constant
+/// time.
 pub fn is_signed(key: &[u8], signature: &str, body: &[u8], now: u64) -> bool {
     let Some((at, hex)) = signature.strip_prefix("t=").and_then(|rest| rest.split_once(",v1=")) else {
         return false;

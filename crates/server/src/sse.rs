@@ -16,7 +16,7 @@ use super::api::{Sketch, Takes};
 use super::error::ApiError;
 use super::follow::{Follower, Frame};
 
-/// How often a stream on which nothing happens is heard from.
+/// Interval of heartbeats on an idle stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The header with which a browser says what it has.
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -34,7 +34,7 @@ where
 
 /// A frame of JSON.
 pub(super) fn json<T: Serialize>(name: Option<&str>, id: Option<u64>, data: &T) -> Event {
-    // What is sent here can be written as JSON; if it could not, the reader would get an empty frame.
+    // Everything sent here can be written as JSON; if that failed, the reader would get an empty frame.
     let text = serde_json::to_string(data).unwrap_or_default();
     let mut event = Event::default().data(text);
     if let Some(name) = name {
@@ -46,7 +46,7 @@ pub(super) fn json<T: Serialize>(name: Option<&str>, id: Option<u64>, data: &T) 
     }
 }
 
-/// How many messages a reader says that it has.
+/// The number of messages that a reader reports to have.
 pub(super) struct LastEvent(pub(super) Option<u64>);
 
 impl<S: Send + Sync> FromRequestParts<S> for LastEvent {
@@ -63,10 +63,10 @@ impl Takes for LastEvent {
     }
 }
 
-/// How many messages a reader says that it has.
+/// Returns the number of messages that a reader reports to have.
 ///
 /// # Errors
-/// 400 when it is no number.
+/// 400 if it is not a number.
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
     let Some(value) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
     let text = value.to_str().unwrap_or("?");
@@ -110,7 +110,7 @@ where
 struct FollowedEvent<'a> {
     #[serde(flatten)]
     event: &'a AgentEvent,
-    /// What a client calls the request that the run serves.
+    /// The client's id of the request that the run serves.
     #[serde(skip_serializing_if = "Option::is_none")]
     correlation_id: Option<&'a str>,
 }

@@ -5,7 +5,7 @@ use aye_store_sqlite::objects::ObjectError;
 /// Why something with snapshots was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// It was stopped. What was seen is kept, and the next look goes on from there.
+    /// The scan was stopped. Its findings are kept, and the next scan continues from there.
     #[error("it was stopped")]
     Stopped,
     /// The folder has too many files or too many bytes: how many are too many.

@@ -1,11 +1,12 @@
-//! Snapshots: the files of a folder as they were before a step, and the way back to them.
+//! Snapshots: the files of a folder as they were before a step, and restoring them.
 //!
-//! The user's repository is neither read nor written, and git is not started: a repository can make it run anything.
-//! Files are pieces named by their SHA-256 in a database of aye's own ([`Objects`]), so a second snapshot costs a look
-//! at each file's times and what changed. What `.gitignore` names is left out, and so are the folders `.git`.
+//! The user's repository is neither read nor written, and git is not started: a repository can make it run
+//! anything. Files are pieces named by their SHA-256 in aye's own database ([`Objects`]), so a second
+//! snapshot costs a check of each file's times, plus what changed. Files that `.gitignore` excludes are left
+//! out, and so are the folders `.git`.
 //!
-//! Before a tool that says which files it changes, only those are kept, as a tree of their own: see [`TreeId::then`] for
-//! how they are put together with what was kept later.
+//! Before a tool that declares which files it changes, only those are kept, as their own tree: see
+//! [`TreeId::then`] for how such trees are combined with what was kept later.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
 mod error;
@@ -40,18 +41,18 @@ pub use error::SnapshotError;
 
 /// A text that is longer is not shown or counted by lines.
 const MAX_TEXT: usize = 256 << 10;
-/// So many files have their lines counted.
+/// Maximum number of files whose lines are counted.
 const COUNTED: usize = 300;
-/// So many files that were left out are named.
+/// Maximum number of left-out files that are named.
 const NAMED: usize = 3;
-/// The index is written down after so many files were read.
+/// The number of files read after which the index is written.
 const UNWRITTEN: usize = 200;
-/// A folder that is too large is not looked at again for so long.
+/// Time before a folder that cannot be kept, such as one that is too large, is read again.
 const AGAIN: Duration = Duration::from_mins(10);
-/// How much the thread that looks in advance leaves to others.
+/// The nice value of the thread that scans in advance.
 const NICE: i32 = 19;
 
-/// How much is kept.
+/// Limits on what is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotLimits {
     /// Larger files are left out.
@@ -64,7 +65,8 @@ pub struct SnapshotLimits {
     pub max_kept: u64,
     /// A step waits no longer than this for its snapshot.
     pub max_wait: Duration,
-    /// What changed less than this before it was read is read again the next time: its time might not tell of a change.
+    /// A file that changed less than this before it was read is read again the next time: its time might not
+    /// reveal another change.
     pub settles: Duration,
 }
 
@@ -81,24 +83,24 @@ impl Default for SnapshotLimits {
     }
 }
 
-/// What going back does to files.
+/// The result of restoring files.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Restored {
-    /// How many files were changed.
+    /// The number of files that were changed.
     pub changed: usize,
     /// Those that could not be, with why.
     pub failed: Vec<(String, String)>,
 }
 
-/// A way back that was looked at and not gone yet.
+/// A restore that has been computed and not carried out yet.
 #[derive(Clone, Debug)]
 pub struct RestorePlan {
-    /// The files as they are now: kept, so that going back can be taken back.
+    /// The current files, kept so that the restore can be undone.
     pub now: TreeId,
-    /// What of them was not kept.
+    /// A note on current files that were not kept.
     pub note: String,
     differences: Vec<TreeDifference>,
-    /// The files that would differ, at most so many with their lines counted.
+    /// The files that would differ; lines are counted in a limited number of them.
     pub files: Vec<ChangedFile>,
 }
 
@@ -116,13 +118,14 @@ struct Inner {
     clock: Arc<dyn Clock>,
     state: Mutex<SnapshotState>,
     is_prepared: AtomicBool,
-    /// How many wait for a snapshot: a look in advance ends, and theirs goes on from there.
+    /// The number of callers waiting for a snapshot: a scan in advance then stops, and theirs continues from
+    /// there.
     waiting: AtomicUsize,
     has_made_room: AtomicBool,
     told: Mutex<TroubleNotifier>,
 }
 
-/// Who is told once why files are not kept.
+/// The callback notified when files are not kept, but not twice in a row for the same reason.
 #[derive(Default)]
 struct TroubleNotifier {
     by: Option<Box<dyn Fn(String) + Send>>,
@@ -165,7 +168,8 @@ impl FolderSnapshots {
         }
     }
 
-    /// Who is told, once for each reason, that files of a step cannot be brought back.
+    /// Sets the callback to notify when files of a step cannot be restored, but not twice in a row for the
+    /// same reason.
     pub fn on_trouble(&self, by: impl Fn(String) + Send + 'static) {
         self.inner.told.lock().unwrap_or_else(PoisonError::into_inner).by = Some(Box::new(by));
     }
@@ -180,7 +184,7 @@ impl FolderSnapshots {
 
     /// Carries a plan out. Blocks.
     pub fn restore(&self, plan: &RestorePlan) -> Restored {
-        // Nobody takes a snapshot of half of it.
+        // The lock prevents a snapshot of half of the changes.
         let _held = self.inner.hold();
         let failed = restore::carry_out(&self.inner.root, &self.inner.objects, &plan.differences);
         let named = |(path, why): (Vec<u8>, String)| (shown(&path), why);
@@ -223,7 +227,7 @@ impl FolderSnapshots {
         self.inner.take(&[], &|| false).map(|(hash, note)| (TreeId::of_all(&hex(&hash)), note))
     }
 
-    /// Looks at the folder until somebody waits for a snapshot, which goes on from there.
+    /// Scans the folder until a caller waits for a snapshot, which continues from there.
     fn look_ahead(&self) {
         // Of this thread only. Without it the look is only less considerate.
         let _ = rustix::process::setpriority_process(None, NICE);
@@ -234,7 +238,7 @@ impl FolderSnapshots {
     }
 }
 
-/// Somebody waits for a snapshot.
+/// A guard that counts a caller waiting for a snapshot.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -268,7 +272,7 @@ impl Snapshots for FolderSnapshots {
             return;
         }
         let own = self.clone();
-        // A thread of its own: nobody waits for it when the program ends.
+        // A separate thread: the program does not wait for the thread when exiting.
         let thread = std::thread::Builder::new().name("aye-snapshots".to_owned());
         if let Err(error) = thread.spawn(move || own.look_ahead()) {
             tracing::warn!(%error, "no snapshot is made in advance");
@@ -278,13 +282,13 @@ impl Snapshots for FolderSnapshots {
     async fn take(&self, cancel: &CancellationToken) -> Taken {
         self.inner.is_prepared.store(true, Ordering::Relaxed);
         let (own, stop) = (self.clone(), cancel.clone());
-        // One that takes too long goes on: the next one finds what it read.
+        // A snapshot that takes too long continues: the next one finds what was read.
         let taken = tokio::task::spawn_blocking(move || {
             let waiting = Waiting::of(&own.inner);
             let taken = own.inner.take(&[], &|| stop.is_cancelled());
             let taken = taken.map(|(hash, note)| (TreeId::of_all(&hex(&hash)), note));
             drop(waiting);
-            // Behind the step's back.
+            // The step does not wait for this.
             tokio::task::spawn_blocking(move || own.inner.make_room());
             taken
         });
@@ -472,7 +476,7 @@ impl Inner {
         Ok(Target { all: all.map(hash).transpose()?, few })
     }
 
-    /// The files as they are now, as far as they matter for a target; `hidden` though they are ignored.
+    /// Keeps the current files, as far as they matter for a target; `hidden` even though they are ignored.
     fn now(&self, target: &Target, hidden: &[Vec<u8>]) -> Result<(TreeId, String), SnapshotError> {
         let is_there = |path: &Vec<u8>| self.root.join(path_of(path)).symlink_metadata().is_ok();
         let also: Vec<Vec<u8>> =
@@ -491,7 +495,7 @@ impl Inner {
         }
     }
 
-    /// What going from one state of the files to a target changes.
+    /// Returns the changes from one state of the files to a target.
     fn compare(&self, now: &TreeId, target: &Target) -> Result<Vec<TreeDifference>, SnapshotError> {
         let objects = &self.objects;
         let now = self.target(now)?;
@@ -522,7 +526,7 @@ impl Inner {
         let target = self.target(tree)?;
         let (mut now, mut note) = self.now(&target, &[])?;
         let mut all = self.compare(&now, &target)?;
-        // What is ignored by now and would be written over is kept as well.
+        // Files that are ignored by now but would be overwritten are kept as well.
         let hidden: Vec<Vec<u8>> = all
             .iter()
             .filter(|one| {
@@ -551,8 +555,8 @@ impl Inner {
         Ok(RestorePlan { now, note, differences: all, files })
     }
 
-    /// The rules of the tree's own `.gitignore` files, when they differ from those of now: a file that they name was not
-    /// looked at then, and must not go because it is not in the tree.
+    /// Returns the rules of the tree's own `.gitignore` files, if they differ from the current ones: a file
+    /// that they exclude was not read then, and must not be deleted just because it is not in the tree.
     fn ignored_then(&self, all: &[TreeDifference], target: &Hash) -> Result<Vec<Gitignore>, SnapshotError> {
         let is_rules = |path: &[u8]| path.rsplit(|b| *b == b'/').next() == Some(b".gitignore");
         if !all.iter().any(|one| is_rules(&one.path)) {
@@ -618,7 +622,7 @@ fn about(difference: &TreeDifference, texts: Option<&(String, String)>) -> Chang
     ChangedFile { path: shown(&difference.path), change, added, removed }
 }
 
-/// How many lines come and go.
+/// Counts the added and removed lines.
 fn lines(old: &str, new: &str) -> (usize, usize) {
     let diff = TextDiff::configure().timeout(Duration::from_millis(200)).diff_lines(old, new);
     diff.iter_all_changes().fold((0, 0), |(added, removed), change| match change.tag() {

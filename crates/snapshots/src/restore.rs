@@ -1,5 +1,5 @@
-//! Making files as they were. Every step of a path is opened by itself and no link is followed, so that nothing outside
-//! of the folder can be reached.
+//! Restores files. Every component of a path is opened separately and no link is followed, so that nothing
+//! outside the folder can be reached.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -118,7 +118,7 @@ fn create(top: &OwnedFd, objects: &Objects, path: &[u8], item: &Item) -> io::Res
             .map_err(|_| io::Error::other("a folder that is not empty is in the way"))?,
         Some(_) => return Err(io::Error::other("something that is not a file is in the way")),
     }
-    // It takes the place of what is there in one moment.
+    // The new file replaces the existing one atomically.
     let aside = format!(".aye-{}", uuid::Uuid::now_v7().simple());
     let made =
         write(&folder, &aside, item.kind, &bytes, there.filter(|_| kind == Some(FileType::RegularFile)))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use aye_store_sqlite::objects::{Hash, ObjectError, ObjectKind, Objects, hash_of};
 
-/// What a path is.
+/// The kind of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathKind {
     /// A plain file.
@@ -13,13 +13,13 @@ pub(super) enum PathKind {
     Program,
     /// A symbolic link; its piece says where it leads.
     Link,
-    /// It is there, and was not kept: too large, or unreadable.
+    /// The path exists but was not kept: too large, or unreadable.
     LeftOut,
-    /// Nothing is there: in trees of single files only.
+    /// The path does not exist: in trees of single files only.
     Absent,
 }
 
-/// A path that is no folder.
+/// A path that is not a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) kind: PathKind,
@@ -105,7 +105,7 @@ enum TreeRow<'a> {
     Folder(&'a [u8], Hash),
 }
 
-/// The rows of a folder. A row whose name is no name is damage: it could lead out of the folder.
+/// Parses the rows of a folder. A row with an invalid name is damage: it could lead out of the folder.
 fn rows(bytes: &[u8]) -> Result<Vec<TreeRow<'_>>, ObjectError> {
     let mut rows = Vec::new();
     let mut rest = bytes;
@@ -164,7 +164,7 @@ pub(super) fn all(objects: &Objects, tree: &Hash) -> Result<Items, ObjectError> 
     Ok(all)
 }
 
-/// What is at a path of a tree.
+/// Returns the item at a path of a tree.
 pub(super) fn item_at(objects: &Objects, tree: &Hash, path: &[u8]) -> Result<Option<Item>, ObjectError> {
     let bytes = objects.get(ObjectKind::Folder, tree)?;
     let (name, below) = match path.iter().position(|b| *b == b'/') {
@@ -193,7 +193,7 @@ pub(super) fn named(objects: &Objects, tree: &Hash, wanted: &[u8]) -> Result<Ite
     Ok(all)
 }
 
-/// What differs between two trees, in the order of the paths. Folders that are equal are not even looked at.
+/// Returns the differences between two trees, in the order of the paths. Equal folders are not even read.
 pub(super) fn differences(
     objects: &Objects,
     before: &Hash,

@@ -1,8 +1,9 @@
-//! Looking at a folder: what is there, and what changed since the last look.
+//! Scans a folder: its files, and what changed since the last scan.
 //!
-//! What was found stays in memory as a tree of folders ([`FolderScan`]). A folder whose times did not change is not listed
-//! again, only its files are asked for theirs; one in which nothing changed keeps its piece. So a look costs a call of the
-//! system for each file, and room for each name. Files are read one at a time and written in small batches.
+//! The result stays in memory as a tree of folders ([`FolderScan`]). A folder whose times did not change is
+//! not listed again, only the times of its files are read; an unchanged folder keeps its piece. So a scan
+//! costs one system call for each file, and memory for each name. Files are read one at a time and written in
+//! small batches.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
@@ -26,15 +27,15 @@ mod seen;
 
 pub(super) use seen::FolderScan;
 
-/// So many bytes are read before they are written: nobody else waits long for the database.
+/// Number of bytes to read before they are written, so that others do not wait long for the database.
 const BATCH: usize = 1 << 20;
 /// A file of rules that is longer is not read.
 const MAX_RULES: u64 = 1 << 20;
-/// What is known is written down after so many bytes were read.
+/// Number of bytes read after which the known state is written.
 const PROGRESS: u64 = 128 << 20;
 /// The deepest folder.
 const MAX_DEPTH: usize = 256;
-/// So many threads ask for times.
+/// Maximum number of threads that read times.
 const CHECKERS: usize = 4;
 /// Fewer files than this are not worth a second thread.
 const FEW: usize = 2_000;
@@ -44,17 +45,17 @@ pub(super) fn path_of(relative: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(relative))
 }
 
-/// What was found.
+/// The result of a scan.
 #[derive(Debug)]
 pub(super) struct WalkResult {
     pub(super) tree: Hash,
     /// Files that were left out, with why.
     pub(super) left_out: Vec<(Vec<u8>, String)>,
-    /// How many files were read.
+    /// The number of files that were read.
     pub(super) read: usize,
 }
 
-/// Where and how to look.
+/// The folder and the parameters of a scan.
 pub(super) struct WalkContext<'a> {
     pub(super) root: &'a Path,
     /// Folders that are none of its files.
@@ -67,7 +68,7 @@ pub(super) struct WalkContext<'a> {
     pub(super) progress: &'a dyn Fn(&FolderScan),
 }
 
-/// Looks at all files, and keeps those that were not kept before.
+/// Checks all files, and keeps those that were not kept before.
 pub(super) fn look(place: &WalkContext<'_>, seen: &mut FolderScan) -> Result<WalkResult, SnapshotError> {
     if !seen.is_complete {
         // A folder that is too large is not read at all.
@@ -131,7 +132,7 @@ fn flatten<'a>(folder: &'a Folder, path: &mut Vec<u8>, folders: &mut Vec<(Vec<u8
     }
 }
 
-/// Whether all files of a folder that are known are as they were.
+/// Whether all known files of a folder are unchanged.
 fn is_same(top: &OwnedFd, path: &[u8], folder: &Folder) -> bool {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::PATH;
     let opened;
@@ -184,7 +185,7 @@ fn run(
         check(place, &top, &seen.top, seen.looks);
     }
     let looked = eye.visit(&top, FileStamp::of(&about), &mut seen.top, false);
-    // What is known now is only true when it is written.
+    // The known state is only valid once the batch is written.
     if let Err(trouble) = eye.flush() {
         seen.clear();
         return Err(trouble);
@@ -232,7 +233,7 @@ struct Eye<'a> {
     device: u64,
     /// Files are read; otherwise they are only counted.
     reads: bool,
-    /// Where it looks, below the root; a folder ends in `/`.
+    /// The current path below the root; the path of a folder ends in `/`.
     path: Vec<u8>,
     /// Those of the folders above, the nearest last.
     rules: Vec<Arc<FolderRules>>,
@@ -262,7 +263,7 @@ impl Eye<'_> {
         Ok(hash)
     }
 
-    /// Looks at a folder; `is_new`: what is ignored changed above it. Whether its piece changed.
+    /// Visits a folder; `is_new`: the ignore rules above it changed. Returns whether its piece changed.
     fn visit(
         &mut self,
         fd: &OwnedFd,
@@ -329,7 +330,7 @@ impl Eye<'_> {
         }
         folder.rows = rows;
         if let Err(end) = looked {
-            // Rows were looked at that the piece does not have.
+            // The checked rows may differ from those in the piece.
             folder.hash = None;
             return Err(end);
         }
@@ -383,7 +384,7 @@ impl Eye<'_> {
                     let changed = lose(folder);
                     return Ok(if changed { State::Gone } else { State::Same });
                 };
-                // Another file system is none of its folders.
+                // A folder on another file system is left out.
                 let about = fstat(&below).ok().filter(|about| about.st_dev == self.device);
                 let Some(about) = about else {
                     let changed = lose(folder);
@@ -467,7 +468,7 @@ impl Eye<'_> {
         Ok(None)
     }
 
-    /// Lists a folder again; what is known of its rows stays. Whether other names are in it.
+    /// Lists a folder again, keeping what is known of its rows. Returns whether its entries changed.
     fn list(&mut self, fd: &OwnedFd, folder: &mut Folder) -> Result<bool, SnapshotError> {
         let mut names: Vec<(Box<[u8]>, FileType)> = Vec::new();
         let Ok(entries) = rustix::fs::Dir::read_from(fd) else {
@@ -527,7 +528,7 @@ impl Eye<'_> {
         Ok(changed || old.next().is_some())
     }
 
-    /// Whether what is here under a name is none of the folder's files.
+    /// Whether the entry of this name is left out of the folder's files.
     fn is_left_out(&self, name: &[u8], is_folder: bool) -> bool {
         if self.rules.is_empty() && !is_folder {
             return false;
@@ -567,7 +568,7 @@ impl Eye<'_> {
         for (name, _) in names.iter().zip(&sources).filter(|(_, source)| source.is_some()) {
             let Ok(Some(bytes)) = read_rules_at(fd.as_fd(), name) else { continue };
             for line in String::from_utf8_lossy(&bytes).lines() {
-                // A line that is no pattern ignores nothing.
+                // An invalid pattern ignores nothing.
                 let _ = builder.add_line(None, line);
             }
         }
@@ -584,7 +585,7 @@ fn lose(folder: &mut Folder) -> bool {
     was
 }
 
-/// What became of a row since the last look.
+/// The change of a row since the last scan.
 enum State {
     Same,
     Changed,
@@ -612,7 +613,7 @@ fn open_and_read(
     most: u64,
     flags: OFlags,
 ) -> std::io::Result<Option<Vec<u8>>> {
-    // Opening a pipe would wait for somebody who writes to it.
+    // Opening a pipe would wait for a writer.
     let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::RDONLY;
     let file = std::fs::File::from(openat(folder, name, flags, Mode::empty())?);
     let about = file.metadata()?;
@@ -624,7 +625,7 @@ fn open_and_read(
     Ok((bytes.len() as u64 <= most).then_some(bytes))
 }
 
-/// What is at one path now, with its bytes; `None`: nothing that could be kept is there.
+/// Returns the item at one path, with its bytes; `None` if nothing there can be kept.
 pub(super) fn one(
     root: &Path,
     relative: &[u8],

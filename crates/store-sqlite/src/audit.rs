@@ -21,7 +21,7 @@ use aye_core::contract::record::RunRecord;
 
 const COLUMNS: &str = "n, at, kind, thread_id, run_id, call_id, body, hash";
 
-/// What a row is about.
+/// The subject of a row.
 #[derive(Clone, Copy, Default)]
 pub(super) struct About<'a> {
     pub(super) thread: Option<&'a ThreadId>,
@@ -30,11 +30,11 @@ pub(super) struct About<'a> {
 }
 
 impl Store {
-    /// The rows that the filter leaves, oldest first.
+    /// Returns the rows that match the filter, oldest first.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails. A row whose body is no JSON is given with its text as the body: the chain
-    /// says that it was changed.
+    /// [`StoreError`] when the store fails. A row whose body is not JSON is returned with its text as the
+    /// body: the chain shows that the row was changed.
     pub async fn audit(&self, filter: AuditFilter) -> Result<Vec<AuditRow>, StoreError> {
         self.read(move |conn| {
             let mut found = Vec::new();
@@ -59,7 +59,8 @@ impl Store {
         self.read(move |conn| each(conn, &filter, told)).await
     }
 
-    /// The lists of rules that calls were held against, by their hashes. One that cannot be read is left out.
+    /// Returns the lists of rules by which calls were judged, by their hashes. An unreadable list is left
+    /// out.
     pub async fn audit_rules(&self) -> Result<Vec<(String, Vec<TriedRule>)>, StoreError> {
         self.read(move |conn| {
             let mut statement = conn.prepare_cached("SELECT hash, body FROM audit_rules")?;
@@ -96,8 +97,8 @@ fn each(
 
 /// Adds a row at the end of the chain.
 ///
-/// Where somebody tampered with the end, the row is still written, behind all there is: the link that does not fit
-/// stays in the chain as a trace, and work goes on.
+/// If the end was tampered with, the row is still written, after all others: the link that does not fit stays
+/// in the chain as a trace, and work continues.
 pub(super) fn append(
     conn: &Connection,
     at: u64,
@@ -143,7 +144,7 @@ pub(super) fn tell(conn: &Connection, entry: &AuditEntry) -> Result<(), SqlFailu
     append(conn, entry.at, entry.kind, about, &entry.body)
 }
 
-/// Adds what was made of a call. The list of rules is kept once for all calls that met it.
+/// Records the verdict on a call. The list of rules is stored once for all calls that it judged.
 pub(super) fn judged(conn: &Connection, run: &RunRecord, call: &JudgedCall) -> Result<(), SqlFailure> {
     let (entry, hash, rules) = AuditEntry::judged(run, call).map_err(unwritable)?;
     conn.prepare_cached("INSERT INTO audit_rules (hash, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?

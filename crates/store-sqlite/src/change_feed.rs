@@ -1,12 +1,13 @@
-//! Publishes commits to other processes; nobody polls.
+//! Publishes commits to other processes; nothing polls.
 //!
-//! A subscriber binds a datagram socket in the folder `bells` beside the store; each commit sends a message of a few
-//! bytes to every socket there. A message says only what to read: the truth is in the store, so a forged, duplicated
-//! or late message does no harm. A lost one would: a receiver whose queue is full gets [`StoreChange::anything`].
+//! A subscriber binds a datagram socket in the folder `bells` next to the store; each commit sends a message
+//! of a few bytes to every socket there. A message says only what to read: the truth is in the store, so a
+//! forged, duplicated or late message does no harm. A lost one would: a receiver whose queue is full gets
+//! [`StoreChange::anything`].
 //!
-//! A message that was never sent (its process was killed, or the folder was deleted) is not noticed. So subscribers
-//! use [`ChangeSubscription::next_or_check`], which also reports a change every 30 seconds and restores its socket. A process
-//! without subscriptions is never woken.
+//! A message that was never sent (its process was killed, or the folder was deleted) is not noticed. So
+//! subscribers use [`ChangeSubscription::next_or_check`], which also reports a change every 30 seconds and
+//! restores its socket. A process without subscriptions is never woken.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixDatagram;
@@ -20,10 +21,11 @@ use aye_core::contract::storage::{ChangeKind, StoreChange};
 
 /// Bytes of an address of a socket, with its end.
 const MAX_ADDRESS: usize = 100;
-/// So many messages without a pause mean that the queue may have been full: Linux holds 10 by default.
+/// Number of messages without a pause after which the queue may have been full: Linux holds 10 by default.
 const BURST: usize = 8;
 const MAX_MESSAGE: usize = 1024;
-/// How often somebody who waits checks for itself: a message that was never sent is not heard.
+/// Interval at which a waiting subscriber checks on its own, because a message that was never sent is not
+/// received.
 const CHECK: Duration = Duration::from_secs(30);
 
 fn to_bytes(change: &StoreChange) -> Vec<u8> {
@@ -39,7 +41,7 @@ fn to_bytes(change: &StoreChange) -> Vec<u8> {
     [&[letter], thread.as_bytes()].concat()
 }
 
-/// What cannot be read may mean anything.
+/// Decodes a message; an unreadable one may mean anything.
 fn from_bytes(bytes: &[u8]) -> StoreChange {
     let kind = match bytes.first() {
         Some(b'r') => ChangeKind::Run,
@@ -53,7 +55,7 @@ fn from_bytes(bytes: &[u8]) -> StoreChange {
     StoreChange { kind, thread }
 }
 
-/// Sends. One a store's handle; it does not hear itself.
+/// The sender of changes, one per handle of a store; a handle does not receive its own messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChangeNotifier {
     place: Option<Arc<FeedSocket>>,
@@ -62,7 +64,7 @@ pub(super) struct ChangeNotifier {
 #[derive(Debug)]
 struct FeedSocket {
     folder: PathBuf,
-    /// Begins the names of this handle's own sockets.
+    /// The prefix of this handle's own socket names.
     token: String,
     socket: UnixDatagram,
 }
@@ -89,7 +91,7 @@ impl ChangeNotifier {
         }
     }
 
-    /// Tells everybody else. It never waits and never fails: the store has what matters.
+    /// Notifies all other handles. Never waits and never fails: the store contains what matters.
     pub(super) fn ring(&self, change: &StoreChange) {
         let Some(place) = &self.place else { return };
         let Ok(entries) = std::fs::read_dir(&place.folder) else { return };
@@ -102,7 +104,7 @@ impl ChangeNotifier {
             let sent = with_address(&place.folder, Path::new(&name), |address| {
                 place.socket.send_to(&message, address)
             });
-            // The process behind it is gone and could not clean up.
+            // The owner of the socket is gone and could not clean up.
             if sent.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused) {
                 let _ = std::fs::remove_file(place.folder.join(&name));
             }
@@ -111,7 +113,7 @@ impl ChangeNotifier {
 }
 
 impl ChangeNotifier {
-    /// How many sockets of others are there; those of dead processes count until the next message.
+    /// Returns the number of sockets of other handles; those of dead processes count until the next message.
     fn others(&self) -> usize {
         let Some(place) = &self.place else { return 0 };
         let Ok(entries) = std::fs::read_dir(&place.folder) else { return 0 };
@@ -135,10 +137,10 @@ fn with_address<T>(
     work(&PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd())).join(name))
 }
 
-/// Hears of what others commit, as long as it lives.
+/// Receives the commits of other handles, for as long as the subscription lives.
 #[derive(Debug)]
 pub struct ChangeSubscription {
-    /// `None` for a store in memory: nobody else can write to it.
+    /// `None` for a store in memory, which no other process can write to.
     socket: Option<tokio::net::UnixDatagram>,
     place: Option<Arc<FeedSocket>>,
     path: PathBuf,
@@ -147,8 +149,8 @@ pub struct ChangeSubscription {
 }
 
 impl ChangeSubscription {
-    /// As [`ChangeSubscription::next`], for somebody who waits for a change: after 30 seconds without one it returns
-    /// [`StoreChange::anything`], and makes sure that others can reach it.
+    /// As [`ChangeSubscription::next`], for callers that wait for a change: after 30 seconds without one this
+    /// returns [`StoreChange::anything`], and ensures that others can reach the subscription.
     pub async fn next_or_check(&mut self) -> StoreChange {
         if self.socket.is_none() {
             return self.next().await;
@@ -172,7 +174,7 @@ impl ChangeSubscription {
         }
     }
 
-    /// Waits for the next change. It costs nothing while there is none.
+    /// Waits for the next change. Waiting costs nothing.
     pub async fn next(&mut self) -> StoreChange {
         if std::mem::take(&mut self.lost) {
             return StoreChange::anything();
@@ -215,16 +217,17 @@ impl Drop for ChangeSubscription {
 }
 
 impl Store {
-    /// Whether somebody else hears of what is committed through this handle, as far as one can tell.
+    /// Whether another handle receives what is committed through this one, as far as can be determined.
     pub fn is_heard(&self) -> bool {
         self.notifier.others() > 0
     }
 
-    /// Hears of what other handles, most of them in other processes, commit from now on. To be called where tokio
-    /// runs. Look at the store once after this returned: what was committed before is not told.
+    /// Subscribes to the commits of other handles, most of them in other processes, from now on. Must be
+    /// called inside a tokio runtime. Read the store once after this returned: earlier commits are not
+    /// reported.
     ///
     /// # Errors
-    /// [`StoreError::Bell`] when no socket can be made beside the store.
+    /// [`StoreError::Bell`] when no socket can be created next to the store.
     pub fn watch(&self) -> Result<ChangeSubscription, StoreError> {
         let Some(place) = &self.notifier.place else {
             let path = PathBuf::new();
@@ -247,7 +250,7 @@ impl FeedSocket {
         use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
         let name = PathBuf::from(format!("{}-{}", self.token, uuid::Uuid::now_v7().simple()));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        // Whatever the umask is: the owner must be able to enter, and nobody else.
+        // Regardless of the umask, the owner and no other user must be able to enter.
         std::fs::set_permissions(&self.folder, std::fs::Permissions::from_mode(0o700))?;
         let socket = with_address(&self.folder, &name, |address| UnixDatagram::bind(address))?;
         socket.set_nonblocking(true)?;
@@ -288,7 +291,7 @@ mod tests {
         assert_eq!(heard_by_two.next().await, change);
         assert!(one.is_heard() && two.is_heard());
         two.notifier.ring(&StoreChange::of(ChangeKind::Run, &thread("t2")));
-        // The first thing it hears is the other's: its own was never sent to it.
+        // The first message received is the other handle's: its own was never sent to it.
         assert_eq!(heard_by_one.next().await, StoreChange::of(ChangeKind::Run, &thread("t2")));
     }
 
@@ -323,7 +326,7 @@ mod tests {
         one.notifier.ring(&change);
         assert_eq!(watch.next_or_check().await, change);
         assert_eq!(start.elapsed().as_secs(), 30, "heard at once");
-        // Who waits for nothing is not woken.
+        // A subscriber that does not check is not woken.
         let idle = tokio::time::timeout(Duration::from_hours(1), watch.next());
         assert!(idle.await.is_err());
     }

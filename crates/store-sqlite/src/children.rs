@@ -24,10 +24,12 @@ const BELOW: &str = "WITH RECURSIVE below(id) AS ( \
                      WHERE ?2 = 0 OR c.background = 0)";
 
 impl Store {
-    /// Makes the thread of a child, once for each call: the record of the one that is there.
+    /// Creates the thread of a child, once for each call, and returns its record; an existing one is returned
+    /// unchanged.
     ///
     /// # Errors
-    /// [`StoreError::NoThread`] when its parent was deleted, [`StoreError::Exists`] when its id names something else.
+    /// [`StoreError::NoThread`] when its parent was deleted, [`StoreError::Exists`] when its id names
+    /// something else.
     pub async fn create_child(
         &self,
         child: ChildRecord,
@@ -80,7 +82,7 @@ impl Store {
         self.write_and_tell(true, places, work, |_| Some(change)).await
     }
 
-    /// What a thread serves; `None` for one that nothing but a person began.
+    /// Returns the child record of a thread; `None` for a thread that a user started.
     pub async fn child(&self, thread: &ThreadId) -> Result<Option<ChildRecord>, StoreError> {
         let thread = thread.clone();
         self.read(move |conn| one(conn, &thread)).await
@@ -101,7 +103,7 @@ impl Store {
         .await
     }
 
-    /// What the threads below a thread serve, oldest first.
+    /// Returns the child records of the threads below a thread, oldest first.
     ///
     /// # Errors
     /// [`StoreError`] when the store cannot be read.
@@ -133,7 +135,8 @@ impl Store {
         .await
     }
 
-    /// Notes that a child is to end, for whoever drives it. `false`: there is no such child.
+    /// Records that a child must end, for the process that drives it. Returns `false` if there is no such
+    /// child.
     pub async fn stop_child(&self, thread: &ThreadId) -> Result<bool, StoreError> {
         let thread = thread.clone();
         let change = StoreChange::of(ChangeKind::Decision, &thread);
@@ -146,7 +149,8 @@ impl Store {
         self.write_and_tell(true, ("", ""), work, |found| found.then_some(change)).await
     }
 
-    /// The questions that people have to answer before this thread, and the children its calls wait for, can go on.
+    /// Returns the questions that users must answer before this thread, and the children its calls wait for,
+    /// can resume.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when a question is unreadable.
@@ -155,8 +159,8 @@ impl Store {
         self.read(move |conn| questions_below(conn, &thread, SuspensionStatus::Open, true)).await
     }
 
-    /// Whether something was answered, or ended unanswered, at the thread or below it, that its unfinished run has not
-    /// heard of.
+    /// Whether a question at the thread or below it was answered, and its unfinished run has not applied the
+    /// answer yet.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when a question is unreadable.
@@ -175,7 +179,8 @@ impl Store {
         .await
     }
 
-    /// Puts the end of a child in the background to its parent, once, for this agent to hear. `false`: that was done before.
+    /// Reports the end of a background child to its parent, once, in a message for this agent. Returns
+    /// `false` if the end was already reported.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -227,7 +232,8 @@ pub(super) fn below(conn: &Connection, thread: &ThreadId, served: bool) -> Resul
     Ok(rows.collect::<Result<Vec<_>, _>>()?)
 }
 
-/// Questions to people, of the thread and of those below it, oldest first; `served` as for [`below`].
+/// Returns the questions to users, of the thread and of those below it, oldest first; `served` as for
+/// [`below`].
 pub(super) fn questions_below(
     conn: &Connection,
     thread: &ThreadId,

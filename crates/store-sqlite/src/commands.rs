@@ -14,7 +14,7 @@ const COLUMNS: &str = "c.n, c.thread_id, i.run_id, i.call_id, c.agent, c.line, c
 const FROM: &str = "FROM command c JOIN intent i ON i.n = c.intent";
 
 impl Store {
-    /// Writes that a command is about to run in the background, for the call of this execution.
+    /// Records that a command is about to run in the background, for the call of this execution.
     ///
     /// # Errors
     /// [`StoreError::NotStarted`] when there is no intent.
@@ -58,7 +58,8 @@ impl Store {
         .await
     }
 
-    /// What a command of this thread printed since the last look. `None`: there is no such command.
+    /// Returns what a command of this thread printed since the last check; `None` if there is no such
+    /// command.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -140,7 +141,8 @@ impl Store {
         .await
     }
 
-    /// Notes that a command is to end, for the process that watches it. `false`: there is no such command, or it ended.
+    /// Records that a command must end, for the process that watches it. Returns `false` if there is no such
+    /// command, or it has ended.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -165,7 +167,7 @@ impl Store {
         self.read(move |conn| one(conn, number)).await
     }
 
-    /// What a command printed, with a line in the middle where bytes are gone.
+    /// Returns the output of a command, with a line in the middle where bytes are missing.
     ///
     /// # Errors
     /// [`StoreError`].

@@ -67,12 +67,12 @@ pub enum OpenError {
         /// Ours.
         ours: i64,
     },
-    /// Somebody else's file.
+    /// The file is not a store of aye.
     #[error("{} is not a store of aye: {why}", path.display())]
     NotOurs {
         /// The file.
         path: PathBuf,
-        /// How one can tell.
+        /// The reason why it is not.
         why: String,
     },
     /// A directory, a link, a pipe.
@@ -80,7 +80,7 @@ pub enum OpenError {
     NotAFile {
         /// The path.
         path: PathBuf,
-        /// What it is.
+        /// The kind of file that was found.
         what: &'static str,
     },
     /// The file, its folder or the whole file system cannot be written to.
@@ -89,17 +89,17 @@ pub enum OpenError {
         /// The file or folder.
         path: PathBuf,
     },
-    /// Another process holds it.
+    /// Another process has locked the store.
     #[error("the store {} was locked by {} for longer than {waited_ms} ms", path.display(), holder(*pid))]
     Locked {
         /// The file.
         path: PathBuf,
         /// The number of that process, where the system reports it.
         pid: Option<u32>,
-        /// How long it was tried.
+        /// Time spent waiting for the lock, in milliseconds.
         waited_ms: u64,
     },
-    /// Its write-ahead log was deleted or replaced. It is said once.
+    /// The store's write-ahead log was deleted or replaced. This is reported once.
     #[error(
         "the log of the store {} {what}; the latest writes are lost; run the command again to continue with \
          the earlier data, or restore a backup with `aye store restore FILE`",
@@ -108,7 +108,7 @@ pub enum OpenError {
     LogLost {
         /// The file.
         path: PathBuf,
-        /// What became of the log.
+        /// What happened to the log.
         what: String,
     },
     /// Broken.
@@ -116,7 +116,7 @@ pub enum OpenError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with the file.
         why: String,
     },
     /// No space left.
@@ -132,9 +132,9 @@ pub enum OpenError {
         path: PathBuf,
         /// The setting.
         setting: &'static str,
-        /// What it is.
+        /// The actual value.
         found: String,
-        /// What it must be.
+        /// The required value.
         wanted: &'static str,
     },
     /// A migration failed; the store is as it was.
@@ -161,18 +161,18 @@ pub enum OpenError {
     },
 }
 
-/// What kind of refusal an [`OpenError`] is: the edge makes an exit status and a hint of it.
+/// The kind of an [`OpenError`]: the caller derives an exit status and a hint from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenErrorKind {
     /// A newer program wrote it: update aye, or name another store.
     NewerVersion,
-    /// Somebody else's file.
+    /// The file is not a store of aye.
     NotOurs,
     /// A directory, a link, a pipe.
     NotAFile,
     /// Cannot be written to: a run without a store is possible.
     ReadOnly,
-    /// Another process holds it.
+    /// Another process has locked the store.
     Locked,
     /// Broken.
     Corrupt,
@@ -183,7 +183,7 @@ pub enum OpenErrorKind {
 }
 
 impl OpenError {
-    /// What kind of refusal it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> OpenErrorKind {
         match self {
             Self::NewerVersion { .. } => OpenErrorKind::NewerVersion,

@@ -9,7 +9,7 @@ use aye_core::contract::audit::AuditKind;
 use aye_core::contract::audit_entry::AuditEntry;
 use aye_core::contract::record::GrantRecord;
 
-/// Every process brings the grants into force anew.
+/// The change that makes every process reload the grants.
 pub(super) const CHANGED: StoreChange = StoreChange { kind: ChangeKind::Grant, thread: None };
 
 pub(super) fn add(tx: &Transaction<'_>, grant: &GrantRecord) -> Result<(), SqlFailure> {
@@ -41,8 +41,8 @@ impl Store {
         self.write_and_tell(true, ("", ""), move |tx| add(tx, &grant), |()| Some(CHANGED)).await
     }
 
-    /// The grants that hold at a time, oldest first. One that was seen as expired once stays so, whatever the clock
-    /// says later; one that cannot be read does not hold.
+    /// Returns the grants in force at a time, oldest first. A grant once seen as expired stays so, whatever
+    /// the clock says later; an unreadable one is not in force.
     pub async fn grants(&self, active_at: u64) -> Result<Vec<GrantRecord>, StoreError> {
         self.call(move |conn| {
             let due: i64 = conn
@@ -87,7 +87,7 @@ impl Store {
         self.read(|conn| list(conn, "SELECT id, revoked_at, body, uses FROM grant_row ORDER BY n")).await
     }
 
-    /// Takes a grant back. `false` when there is none, or it was taken back before.
+    /// Revokes a grant. Returns `false` if there is none, or it was already revoked.
     pub async fn revoke_grant(&self, id: &str, now_ms: u64) -> Result<bool, StoreError> {
         let id = id.to_owned();
         let work = move |tx: &Transaction<'_>| {
@@ -101,11 +101,11 @@ impl Store {
         self.write_and_tell(true, ("", ""), work, |revoked| revoked.then_some(CHANGED)).await
     }
 
-    /// Counts one use of each of these grants, or of none: then it names the first that does not hold any more, so that
-    /// the call is not allowed by it. Counting before the call begins means that a crash can lose a use, but never give
-    /// one twice.
+    /// Counts one use of each of these grants, or of none: then this returns the first that is no longer in
+    /// force, so that the grant does not allow the call. Because uses are counted before the call starts, a
+    /// crash can lose a use, but never allow one twice.
     ///
-    /// It does not wait for the disk by itself: the intent of the call that they allow does.
+    /// The write does not wait for the disk: the intent of the call that the grants allow does.
     pub async fn spend_grants(&self, ids: Vec<String>, now_ms: u64) -> Result<Option<String>, StoreError> {
         self.write_relaxed(move |tx| {
             let holds = "SELECT count(*) FROM grant_row \

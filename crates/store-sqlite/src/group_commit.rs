@@ -11,16 +11,16 @@ use super::no_sync::Relaxed;
 use super::place::OpenFile;
 use super::{SqlFailure, Store, StoreChange, StoreError, StoreRequest, change_feed, failpoint};
 
-/// So many requests share a transaction at most: the first of them waits for the last.
+/// Maximum requests per transaction: the first of them waits for the last.
 const MOST: usize = 256;
 
 /// A request on its way through a shared transaction.
 pub(super) trait Member: Send {
-    /// Whether it waits for the disk.
+    /// Whether the request waits for the disk.
     fn is_durable(&self) -> bool;
     /// Does the work inside of the transaction; `false` when nothing of it may stay.
     fn work(&mut self, conn: &Connection) -> bool;
-    /// What others are told of, once it is durable.
+    /// Returns the change that others are notified of, once it is durable.
     fn change(&mut self) -> Option<StoreChange>;
     /// Answers. `failed`: the transaction did not become durable.
     fn answer(self: Box<Self>, failed: Option<StoreError>);
@@ -67,8 +67,8 @@ where
 }
 
 impl Store {
-    /// Writes in a transaction that other requests may share. Others are told of the change behind the commit.
-    /// `durable`: the commit waits for the disk.
+    /// Writes in a transaction that other requests may share. Others are notified of the change after the
+    /// commit. `durable`: the commit waits for the disk.
     pub(super) async fn write_grouped<T, W, C>(
         &self,
         durable: bool,
@@ -91,20 +91,22 @@ impl Store {
     }
 }
 
-/// What a group needs besides the connection.
+/// The resources of a group besides the connection.
 pub(super) struct Beside {
     notifier: change_feed::ChangeNotifier,
     file: Option<Arc<OpenFile>>,
 }
 
-/// Carries out a request together with those behind it. Gives the first one that does not belong to the group.
+/// Executes a request together with those queued after it. Returns the first one that does not belong to the
+/// group.
 pub(super) fn carry_out(
     conn: &mut Connection,
     first: Box<dyn Member>,
     beside: &Beside,
     queue: &mpsc::Receiver<StoreRequest>,
 ) -> Option<StoreRequest> {
-    // How a transaction is committed is said before it begins: one that does not wait takes only those that need not.
+    // The kind of commit is fixed before the transaction starts: one that does not wait for the disk takes
+    // only requests that need not wait.
     let durable = first.is_durable();
     let mut members = vec![first];
     let mut next = None;
@@ -157,7 +159,7 @@ pub(super) fn carry_out(
     next
 }
 
-/// One member's work. What it refused, or panicked over, leaves nothing.
+/// Does the work of one member. If the work is refused or panics, nothing of it stays.
 fn work(tx: &Connection, member: &mut dyn Member) -> rusqlite::Result<()> {
     tx.prepare_cached("SAVEPOINT member")?.execute(())?;
     let stays = catch_unwind(AssertUnwindSafe(|| member.work(tx))).unwrap_or_else(|_| {

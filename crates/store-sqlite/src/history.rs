@@ -25,7 +25,7 @@ pub struct RecentCall {
     pub cwd: PathBuf,
     /// When, in Unix milliseconds.
     pub at: u64,
-    /// The person said no.
+    /// Whether the user denied the call.
     pub declined: bool,
 }
 
@@ -44,8 +44,8 @@ struct Decided {
 }
 
 impl Store {
-    /// Calls of a tool below a folder, newest first, each once however often it was judged; looks at the newest `rows`
-    /// rows of the audit.
+    /// Returns the calls of a tool below a folder, newest first, each once however often it was judged. Only
+    /// the newest `rows` rows of the audit are read.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails. A row that cannot be read is left out.

@@ -14,7 +14,7 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::image::ImageRef;
 use aye_core::contract::message::Message;
 
-/// So long a picture stays that was attached and not sent: drafts may name it.
+/// How long an attached image that was not sent is kept: drafts may refer to it.
 const KEPT_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 
 impl Store {
@@ -70,7 +70,7 @@ pub(super) fn keep<'a>(
     for block in &mut kept.content {
         if let ContentBlock::Image { data, .. } = block
             && let Ok(bytes) = STANDARD.decode(data.as_bytes())
-            // What is no picture that could be shown stays as it is: a provider may know it.
+            // Bytes that are not a displayable image are left unchanged: a provider may support their format.
             && let Ok(image) = ImageRef::of("image", &bytes)
         {
             put(conn, &image.hash, &bytes, at)?;

@@ -10,7 +10,7 @@ use aye_core::contract::judgement::Risk;
 use aye_core::contract::record::{InboxChild, InboxRow};
 use aye_core::contract::suspension::{ACTION_CHILD_RUN, SuspendTicket};
 
-/// Which questions to list; what is `None` does not matter.
+/// A filter for listing questions; a field that is `None` does not restrict the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InboxFilter {
     /// Of this thread.
@@ -19,7 +19,7 @@ pub struct InboxFilter {
     pub tool: Option<String>,
     /// Asked before this time, in Unix milliseconds.
     pub asked_before: Option<u64>,
-    /// Whose time is not over at this moment, in Unix milliseconds.
+    /// Only questions that have not expired at this time, in Unix milliseconds.
     pub valid_at: Option<u64>,
     /// Leaves out this many of them first.
     pub offset: usize,
@@ -27,7 +27,7 @@ pub struct InboxFilter {
     pub limit: Option<usize>,
 }
 
-/// What a list shows of a ticket.
+/// The parts of a ticket that a list shows.
 pub(super) struct TicketView {
     pub(super) action: String,
     pub(super) tool: String,
@@ -87,8 +87,8 @@ impl Store {
         .await
     }
 
-    /// How many questions wait, over all threads but the named one and the children below it. One whose time is over does not wait, although
-    /// nobody may have marked it yet.
+    /// Counts the pending questions of all threads except the named one and its children. An expired question
+    /// is not counted, even if it has not been marked as expired yet.
     pub async fn waiting_count(&self, except: Option<&ThreadId>, now_ms: u64) -> Result<u64, StoreError> {
         let except = except.cloned();
         self.read(move |conn| {
@@ -102,8 +102,8 @@ impl Store {
         .await
     }
 
-    /// The beginning of each id that is enough for [`Store::find_suspension`], of at least so many bytes. It is the
-    /// whole id where nothing less is enough.
+    /// Returns, for each id, the shortest prefix of at least `least` bytes that identifies it in
+    /// [`Store::find_suspension`], or the whole id if no shorter prefix does.
     pub async fn short_ids(&self, ids: Vec<SuspensionId>, least: usize) -> Result<Vec<String>, StoreError> {
         self.read(move |conn| {
             let mut neighbours = conn.prepare_cached(

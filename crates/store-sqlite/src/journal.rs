@@ -16,13 +16,14 @@ use aye_core::contract::record::{
 };
 
 impl Store {
-    /// Writes what is true after a stage of a run, in one transaction.
+    /// Writes the state after a stage of a run, in one transaction.
     ///
-    /// New messages get the next places and the time of the run's last change. When the run is done, what is still
-    /// open of its questions is superseded, so that no question outlives its run.
+    /// New messages get the next positions and the time of the run's last change. When the run is done, its
+    /// pending questions are superseded, so that no question outlives its run.
     ///
-    /// It waits for the disk, unless all there is to write is an answer of the model in a run that goes on: whatever
-    /// follows it, the intent of a call or the end of the run, waits for both.
+    /// The write is durable when this returns, unless the checkpoint contains only an answer of the model in
+    /// a run that continues: the write that follows, the intent of a call or the end of the run, makes both
+    /// durable.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] when another process owns the thread now; see [`StoreError`] for the rest.
@@ -34,23 +35,23 @@ impl Store {
         self.write_and_tell(durable, places, work, |()| Some(change)).await
     }
 
-    /// Writes that a tool is about to start, in one transaction that also spends the decision. Only after it returned
-    /// may the tool start.
+    /// Writes that a tool is about to start, in a transaction that also spends the decision. The tool may
+    /// start only after this has returned.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`], [`StoreError::NotDecided`], [`StoreError::AlreadyStarted`]; see [`StoreError`] for the
-    /// rest. Whatever it is, the tool must not start.
+    /// [`StoreError::Fenced`], [`StoreError::NotDecided`], [`StoreError::AlreadyStarted`]; see [`StoreError`]
+    /// for the rest. The tool must not start after any error.
     pub async fn begin(&self, begin: ExecutionStart) -> Result<(), StoreError> {
         let change = StoreChange::of(ChangeKind::Run, &begin.run.thread_id);
         let places = ("store.begin.before", "store.begin.after");
         self.write_and_tell(true, places, move |tx| write_begin(tx, &begin), |()| Some(change)).await
     }
 
-    /// [`Store::checkpoint`] and [`Store::begin`] in one transaction: what led to the call, and that it is about to
-    /// start. One wait for the disk, and no moment between the two.
+    /// Runs [`Store::checkpoint`] and [`Store::begin`] in one transaction: writes what led to the call and
+    /// that the call is about to start, with a single fsync and no moment between the two.
     ///
     /// # Errors
-    /// As both. Whatever it is, nothing was written and the tool must not start.
+    /// Those of both. After any error, nothing was written and the tool must not start.
     pub async fn checkpoint_and_begin(
         &self,
         checkpoint: Checkpoint,
@@ -123,7 +124,8 @@ pub(super) fn unknown_of(conn: &Connection, thread: &ThreadId) -> Result<Vec<Ope
     open_in(conn, &mut statement.query((thread.as_str(),))?)
 }
 
-/// Nothing that a person said, decided or was told is done, and nothing that a call did.
+/// Whether the checkpoint contains only an answer of the model: nothing that a user sent, decided or was
+/// shown as done, and nothing that a call did.
 fn is_only_an_answer(checkpoint: &Checkpoint) -> bool {
     let Checkpoint {
         fence: _,
@@ -227,7 +229,7 @@ pub(super) fn start(tx: &Connection, begin: &ExecutionStart) -> Result<(), SqlFa
     audit::tell(tx, &AuditEntry::began(begin))
 }
 
-/// What both transactions begin with: the right to write, and the run as it is now.
+/// Performs the first step of both transactions: checks the lease and writes the current state of the run.
 fn write_run(conn: &Connection, fence: &Fence, run: &RunRecord) -> Result<(), SqlFailure> {
     if fence.thread_id != run.thread_id {
         let (what, place) = (format!("run {}", run.id), format!("thread {}", fence.thread_id));
@@ -239,11 +241,11 @@ fn write_run(conn: &Connection, fence: &Fence, run: &RunRecord) -> Result<(), Sq
     Ok(())
 }
 
-/// The tool of an intent and when it began, as far as its row can be read.
+/// The tool and start time of an intent, where its row can be read.
 pub(super) type StartedIntent = (Option<String>, Option<i64>);
 
-/// Writes an outcome and counts it. What was found out later about an execution counts in place of "nobody knows", which
-/// was counted then.
+/// Writes an outcome and counts it. An outcome that was found out later is not counted: its execution was
+/// counted when the outcome was recorded as unknown.
 fn write_outcome(conn: &Connection, thread: &ThreadId, outcome: &OutcomeRecord) -> Result<(), SqlFailure> {
     if let Some((tool, started_at)) = end(conn, thread, outcome)? {
         let started_at = started_at.map_or(outcome.ended_at, uint);
@@ -252,7 +254,8 @@ fn write_outcome(conn: &Connection, thread: &ThreadId, outcome: &OutcomeRecord) 
     Ok(())
 }
 
-/// Writes an outcome, once; only "nobody knows" may be replaced by what was found out, and is `None`.
+/// Writes an outcome, once. Only an unknown outcome may be replaced, by what was found out later; `None` is
+/// returned in that case.
 pub(super) fn end(
     conn: &Connection,
     thread: &ThreadId,

@@ -8,14 +8,14 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::{Fence, LeaseRecord, Owner};
 
 impl Store {
-    /// Takes the right to write to a thread.
+    /// Acquires the lease of a thread.
     ///
-    /// It is given when nobody has it, when it was released, when its time is over, when the one who has it is not
-    /// alive by `alive`, or is the same program start. Every taking counts the epoch up, so an older fence of the same
-    /// program fails too.
+    /// The lease is granted if it is free, was released or has expired, its owner is not alive according to
+    /// `alive`, or its owner is this same process. Each acquisition increments the epoch, so that an older
+    /// fence of the same process fails too.
     ///
-    /// It does not wait for the disk: a power cut that takes the lease away takes its owner away too, and what the
-    /// owner writes under it is durable only together with it.
+    /// The write does not wait for the disk: a power cut that loses the lease also ends its owner, and what
+    /// the owner writes under the lease becomes durable only together with it.
     ///
     /// # Errors
     /// [`AcquireError::Busy`] with the live owner; [`StoreError::NoThread`].
@@ -34,8 +34,9 @@ impl Store {
         taken.map_err(|owner| AcquireError::Busy { owner })
     }
 
-    /// Makes the right to write last until then, never less long than before. `false` when it was lost. Nobody is told:
-    /// who waits for its end looks again when that should have come.
+    /// Extends the lease to `until`; its end never moves to an earlier time. Returns `false` if the lease was
+    /// lost. No change is published: a process that waits for the lease to end checks again at the time it
+    /// expects that.
     pub async fn renew(&self, fence: &Fence, until: u64) -> Result<bool, StoreError> {
         let fence = fence.clone();
         self.write_relaxed(move |tx| {
@@ -49,7 +50,7 @@ impl Store {
         .await
     }
 
-    /// Gives the right to write back. One that was lost meanwhile is no error.
+    /// Releases the lease. A lease that was lost in the meantime is not an error.
     pub async fn release(&self, fence: &Fence) -> Result<(), StoreError> {
         let fence = fence.clone();
         let change = StoreChange::of(ChangeKind::Owner, &fence.thread_id);
@@ -64,13 +65,13 @@ impl Store {
         self.write_and_tell(false, ("", ""), work, |()| Some(change)).await
     }
 
-    /// Who has the right to write to a thread, alive or not.
+    /// Returns the owner of the lease of a thread, alive or not.
     pub async fn owner(&self, thread: &ThreadId) -> Result<Option<Owner>, StoreError> {
         let thread = thread.clone();
         self.read(move |conn| owner_of(conn, &thread)).await
     }
 
-    /// Who has the right to write to a thread, alive or not, and until when.
+    /// Returns the lease of a thread, with its owner, alive or not, and its end.
     pub async fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
         let thread = thread.clone();
         self.read(move |conn| lease_of(conn, &thread)).await

@@ -96,7 +96,7 @@ const STATEMENTS: usize = 96;
 
 enum StoreRequest {
     Work(Box<dyn FnOnce(&mut Connection) + Send>),
-    /// Shares its transaction with those behind it.
+    /// A request that shares its transaction with those after it.
     Grouped(Box<dyn group_commit::Member>, group_commit::Beside),
     Close {
         reply: oneshot::Sender<()>,
@@ -130,11 +130,11 @@ impl Store {
         Self::start(connection, Some(path), true)
     }
 
-    /// Opens a store that cannot be written to, for looking: every request that writes is refused with
-    /// [`StoreError::ReadOnly`]. Nothing is made or changed; an older one is brought up to date in a copy.
+    /// Opens a store for reading only: every request that writes fails with [`StoreError::ReadOnly`]. Nothing
+    /// is created or changed; a store of an older version is migrated in a copy.
     ///
     /// # Errors
-    /// See [`OpenError`]; also when there is no such file.
+    /// See [`OpenError`]; also when the file does not exist.
     pub fn open_to_read(path: &Path) -> Result<Self, OpenError> {
         let (connection, path) = read_only::open(path, BUSY_TIMEOUT)?;
         Self::start(connection, Some(path), false)
@@ -169,14 +169,14 @@ impl Store {
         self.path.as_deref()
     }
 
-    /// Ends the store for all its handles, after the requests that were sent before. The write-ahead log is folded
-    /// into the file when no other process has it open. A store that was closed before is no error.
+    /// Closes the store for all its handles, after the requests that were sent before. The write-ahead log is
+    /// folded into the file unless another process has the file open. Closing a closed store is not an error.
     pub async fn close(&self) {
         self.end(false).await;
     }
 
-    /// As [`Store::close`], but a short log stays for the next start: for a program that somebody waits for. Folding
-    /// it and making a new one are four waits for the disk.
+    /// Closes the store like [`Store::close`], but keeps a short log for the next start, for a program that a
+    /// user is waiting for. Folding the log and creating a new one takes four fsyncs.
     pub async fn leave(&self) {
         self.end(true).await;
     }
@@ -188,10 +188,11 @@ impl Store {
         }
     }
 
-    /// Looks for damage in the whole file: one line for each thing found. It reads every page, so it takes a while.
+    /// Checks the whole file for damage and returns one line for each problem found. It reads every page, so
+    /// it takes a while.
     ///
     /// # Errors
-    /// When SQLite cannot even look.
+    /// When SQLite cannot run the check.
     pub async fn check(&self) -> Result<Vec<String>, StoreError> {
         self.read(|conn| {
             let mut found = Vec::new();
@@ -214,7 +215,7 @@ impl Store {
         .await
     }
 
-    /// Changes rows as nobody should.
+    /// Changes rows in a way that no production code may.
     #[cfg(any(test, feature = "testing"))]
     pub async fn tamper(&self, sql: &'static str) {
         self.call(move |conn| Ok(conn.execute_batch(sql)?)).await.expect("a statement of a test");
@@ -275,9 +276,9 @@ impl Store {
         .await
     }
 
-    /// As [`Store::write`], with places to crash at before and after the commit; other processes are told of the
-    /// change behind it: on the store's thread,
-    /// so that a caller who stops waiting does not keep it from them. `durable`: the commit waits for the disk.
+    /// Writes like [`Store::write`], with failpoints before and after the commit. The change is then
+    /// published to other processes on the store's thread, so that they receive it even if the caller stops
+    /// waiting. `durable`: the commit waits for the disk.
     async fn write_and_tell<T, F, C>(
         &self,
         durable: bool,
@@ -313,8 +314,8 @@ fn transact<T>(
     after: &'static str,
     work: impl FnOnce(&Transaction<'_>) -> Result<T, SqlFailure>,
 ) -> Result<T, SqlFailure> {
-    // Immediate: a transaction that reads first and writes later could not be begun again when another process wrote
-    // in between, and would fail without waiting.
+    // Immediate: a deferred transaction that reads first and writes later could not be retried if another
+    // process wrote in between, and would fail without waiting.
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let value = work(&tx)?;
     failpoint::failpoint(before);
@@ -323,7 +324,7 @@ fn transact<T>(
     Ok(value)
 }
 
-/// Whether the write-ahead log is read again in no time.
+/// Whether the write-ahead log is short enough to be read again in almost no time.
 fn is_short(connection: &Connection) -> bool {
     connection
         .path()

@@ -12,9 +12,9 @@ use std::path::Path;
 use super::OpenError;
 use super::rows::with_suffix;
 
-/// A log begins with a header of this length.
+/// Length of the header of a log, in bytes.
 const HEADER: usize = 32;
-/// A log is begun again at most so often between two marks.
+/// Maximum restarts of a log between two marks.
 const RESTARTS: u32 = 1 << 20;
 
 #[derive(Debug, PartialEq)]
@@ -49,7 +49,7 @@ fn salt_of(log: &Path) -> Option<u32> {
     Some(u32::from_be_bytes([header[16], header[17], header[18], header[19]]))
 }
 
-/// Marks the log that there is now. `false`: there is none yet.
+/// Marks the current log. Returns `false` if there is no log yet.
 pub(super) fn note(file: &Path) -> bool {
     let Some(mark) = Mark::of(file) else { return false };
     if Mark::read(file).as_ref() != Some(&mark) {
@@ -78,8 +78,8 @@ pub(super) fn lift(file: &Path) {
     let _ = std::fs::remove_file(with_suffix(file, "-mark"));
 }
 
-/// Refuses a store whose log is not there any more, or is another one's, once: the next start works with what the file
-/// holds.
+/// Refuses, once, a store whose log is missing or belongs to another store; the next start works with the
+/// contents of the file.
 pub(super) fn check(file: &Path) -> Result<(), OpenError> {
     let Some(mark) = Mark::read(file).filter(|mark| Some(mark.written) == written(file)) else {
         return Ok(());

@@ -1,8 +1,9 @@
 //! The mailbox: requests for runs, stored until a worker serves them.
 //!
-//! The result of a job is durable when it is acknowledged, and concurrent requests share one fsync (see `group`). A
-//! claim does not wait: a power cut that loses it ends its worker too. Database indexes allow one claimed job per
-//! mailbox and one open job per key, whatever the code here writes.
+//! The result of a job is durable when it is acknowledged, and concurrent requests share one fsync (see
+//! `group`). A claim does not wait for the disk: a power cut that loses the claim ends its worker too.
+//! Database indexes allow one claimed job per mailbox and one unfinished job per key, whatever this code
+//! writes.
 
 mod claim;
 mod jobs;
@@ -43,11 +44,11 @@ fn change_of(job: &MailboxJob) -> StoreChange {
 }
 
 impl Mailbox {
-    /// Keeps a job. It gets its number and its mailbox's generation, and is queued, whatever it was.
+    /// Adds a job. It gets a number and the generation of its mailbox, and is queued whatever its status was.
     ///
     /// # Errors
-    /// [`StoreError::NoThread`]; [`StoreError::Exists`] when its id is taken; [`StoreError::Duplicate`] when an open
-    /// job of the mailbox has its key.
+    /// [`StoreError::NoThread`]; [`StoreError::Exists`] when its id is taken; [`StoreError::Duplicate`] when
+    /// an unfinished job of the mailbox has its key.
     pub async fn enqueue(&self, job: MailboxJob) -> Result<MailboxJob, StoreError> {
         self.store.write_grouped(true, move |conn| insert(conn, job), |job| Some(change_of(job))).await
     }
@@ -128,7 +129,7 @@ impl Mailbox {
         self.leave(job, token, now, move |job| failed(job, retry_at, error)).await
     }
 
-    /// It is given up, whatever tries it has left.
+    /// Marks a job as dead, whatever attempts it has left.
     ///
     /// # Errors
     /// [`StoreError::NotClaimed`] without the claim.
@@ -164,8 +165,8 @@ impl Mailbox {
         self.leave(job, token, now, to).await
     }
 
-    /// Queues a claimed job as it was, without a failed try: it could not begin yet, waits for a person, or its worker
-    /// ends.
+    /// Queues a claimed job again as it was, without a failed attempt: it could not start yet, waits for a
+    /// user, or its worker ends.
     ///
     /// # Errors
     /// [`StoreError::NotClaimed`] without the claim.
@@ -189,7 +190,8 @@ impl Mailbox {
         self.store.write_grouped(true, work, |job| Some(change_of(job))).await
     }
 
-    /// Makes a claim last from now on for so long, never less long than before. `false`: it is lost.
+    /// Extends a claim to `lease_ms` from now; its end never moves to an earlier time. Returns `false` if the
+    /// claim was lost.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -207,7 +209,8 @@ impl Mailbox {
             let until = int(now.saturating_add(lease_ms));
             Ok(conn.prepare_cached(sql)?.execute((id.as_str(), token, until, int(now)))? > 0)
         };
-        // Nobody is told: who waits for its end looks again when that should have come.
+        // No change is published: a process that waits for the claim to end checks again at the time it
+        // expects that.
         self.store.write_grouped(false, work, |_| None).await
     }
 
@@ -227,8 +230,8 @@ impl Mailbox {
         self.store.write_grouped(true, work, |job| job.as_ref().map(change_of)).await
     }
 
-    /// Begins a new generation of a mailbox: what is queued is superseded, and what is claimed is given to the caller,
-    /// who cancels its run.
+    /// Starts a new generation of a mailbox: queued jobs are superseded, and a claimed job is returned to the
+    /// caller, who cancels its run.
     ///
     /// # Errors
     /// [`StoreError::NoThread`].
@@ -275,7 +278,8 @@ impl Mailbox {
                     break;
                 }
                 if job.is_lease_over(now) || job.claimed_by.as_deref().is_some_and(&is_gone) {
-                    // It keeps its place: a worker that died is no reason to come behind what was queued later.
+                    // The job keeps its position: jobs queued later must not overtake it because its worker
+                    // died.
                     let left = Left { available_at: None, ..failed(&job, now, SILENT.to_owned()) };
                     reclaimed.push(left.write(conn, job, now)?);
                 }
@@ -324,7 +328,7 @@ impl Mailbox {
     }
 }
 
-/// What a claim ends in.
+/// The state of a job after its claim.
 struct Left {
     status: MailboxJobStatus,
     available_at: Option<u64>,
@@ -361,7 +365,7 @@ impl Left {
     }
 }
 
-/// What a failed try makes of a job.
+/// Returns the state of a job after a failed attempt.
 fn failed(job: &MailboxJob, retry_at: u64, error: String) -> Left {
     let attempts = job.attempt_count.saturating_add(1);
     let is_last = attempts >= job.max_attempts;

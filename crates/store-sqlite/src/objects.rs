@@ -22,7 +22,7 @@ use super::rows::{int, path_bytes, uint};
 /// The name of a piece: SHA-256 of its kind and its bytes.
 pub type Hash = [u8; 32];
 
-/// Larger pieces than this are refused when they are read back: no file that is kept is larger.
+/// Maximum size of a piece when it is read back; no stored file is larger.
 const MAX_PIECE: u64 = 256 << 20;
 /// Smaller ones are not worth compressing.
 const MIN_PACKED: usize = 128;
@@ -83,7 +83,7 @@ fn rows_of(root: &Path) -> [Vec<u8>; 2] {
     [first, after]
 }
 
-/// What kind of object it is: part of its name, so that a file cannot pass for a folder.
+/// The kind of an object. It is part of the object's name, so that a file cannot pass for a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
     /// The bytes of a file, or where a link leads.
@@ -190,8 +190,8 @@ impl Objects {
         self.with(|conn| get(conn, kind, hash))
     }
 
-    /// Says that a tree is to stay, as long as there is room. `false`: pieces were dropped since that count, and the tree
-    /// has to be made again.
+    /// Marks a tree to be kept as long as there is room. Returns `false` if pieces were dropped since that
+    /// count; the tree then has to be created again.
     ///
     /// # Errors
     /// [`ObjectError`].
@@ -211,7 +211,7 @@ impl Objects {
         })
     }
 
-    /// What was known of a folder's files, as somebody wrote it down, part by part; nothing when pieces were dropped
+    /// Returns what was last recorded about a folder's files, part by part; empty if pieces were dropped
     /// since.
     ///
     /// # Errors
@@ -258,8 +258,8 @@ impl Objects {
         })
     }
 
-    /// Drops the oldest half of the trees, and what only they are made of, as long as more than so many bytes are used.
-    /// `references` gives the pieces that a folder names, with their kinds.
+    /// Drops the oldest half of the trees, and the pieces that only they use, until at most `most` bytes are
+    /// used. `references` returns the pieces that a folder refers to, with their kinds.
     ///
     /// # Errors
     /// [`ObjectError`].
@@ -269,7 +269,7 @@ impl Objects {
         references: impl Fn(&[u8]) -> Vec<(ObjectKind, Hash)>,
     ) -> Result<(), ObjectError> {
         self.with(|conn| {
-            // One tree always stays: it is somebody's way back.
+            // One tree always stays, so that a user can still restore it.
             while used(conn)? > most {
                 let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
                 let count: i64 = tx.query_row("SELECT count(*) FROM kept", (), |row| row.get(0))?;
@@ -311,7 +311,7 @@ fn connect(path: &Path) -> Result<Connection, ObjectError> {
         if let Some(folder) = path.parent() {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
-        // It is private from its first moment, and ours to write to whatever the umask.
+        // The file is private from its first moment, and we can write to it whatever the umask.
         match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
             Ok(file) => file.set_permissions(std::fs::Permissions::from_mode(0o600))?,
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error.into()),
@@ -323,15 +323,15 @@ fn connect(path: &Path) -> Result<Connection, ObjectError> {
     let conn = Connection::open(path)?;
     conn.busy_timeout(Duration::from_secs(5))?;
     super::open::harden(&conn)?;
-    // The next program goes on with the log of this one: to fold it up at each end and begin it anew at each start
-    // costs five waits for the disk.
+    // The next program continues with the log of this one: folding the log at each end and creating it again
+    // at each start would cost five fsyncs.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     // Only a new database takes it, and to say it again writes its first page.
     if conn.query_row("PRAGMA auto_vacuum", (), |row| row.get::<_, i64>(0))? == 0 {
         conn.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
     }
     let _: String = conn.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0))?;
-    // A log that a large folder made long is cut when it begins anew.
+    // A log that grew with a large folder is truncated when it restarts.
     conn.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 8388608")?;
     conn.execute_batch(SCHEMA)?;
     Ok(conn)

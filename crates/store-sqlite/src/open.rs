@@ -12,7 +12,7 @@ use super::error::text_of;
 use super::rows::with_suffix;
 use super::{OpenError, log_mark};
 
-/// "aye1" in ASCII: what tells our file from any other SQLite file.
+/// "aye1" in ASCII, which distinguishes our file from any other SQLite file.
 pub(super) const APPLICATION_ID: i64 = 0x6179_6531;
 /// Numbered from 1; only ever added to.
 const MIGRATIONS: &[&str] = &[
@@ -32,7 +32,7 @@ const JOURNAL_LIMIT: i64 = 8 * 1024 * 1024;
 /// Between two tries while another process makes the same file.
 const RETRY: Duration = Duration::from_millis(2);
 
-/// The file is there already, links are not followed, and one thread at a time uses a connection.
+/// The flags for an existing file: links are not followed, and one thread at a time uses a connection.
 const OPEN_FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE
     .union(OpenFlags::SQLITE_OPEN_NO_MUTEX)
     .union(OpenFlags::SQLITE_OPEN_NOFOLLOW);
@@ -67,8 +67,9 @@ pub(super) fn in_memory() -> Result<Connection, OpenError> {
     Ok(conn)
 }
 
-/// Looks at the path without opening it: closing a second descriptor of a file that SQLite has open in this process
-/// would drop SQLite's locks. The file is made here when it is missing, so that it is private from its first moment.
+/// Checks the path without opening it: closing a second descriptor of a file that SQLite has open in this
+/// process would drop SQLite's locks. A missing file is created here, so that it is private from its first
+/// moment.
 fn prepare(path: &Path) -> Result<PathBuf, OpenError> {
     let io = |error| from_io(path, error);
     let not_a_file = |what| OpenError::NotAFile { path: path.to_owned(), what };
@@ -92,7 +93,7 @@ fn prepare(path: &Path) -> Result<PathBuf, OpenError> {
     }
     writable(&folder)?;
     let own = of_folder.uid() == rustix::process::geteuid().as_raw();
-    // A folder that everybody shares (sticky, such as /tmp) or that belongs to somebody else is not ours to close.
+    // A shared folder (sticky, such as /tmp) or one that belongs to another user is not ours to restrict.
     if own && of_folder.mode() & 0o1000 == 0 && folder.parent().is_some() {
         tighten(&folder, of_folder.mode(), 0o700)?;
     }
@@ -125,7 +126,7 @@ fn prepare(path: &Path) -> Result<PathBuf, OpenError> {
     Ok(file)
 }
 
-/// What is at the path: nothing, or a plain file.
+/// Returns the metadata of the plain file at the path, or `None` if nothing exists there.
 pub(super) fn look(path: &Path) -> Result<Option<fs::Metadata>, OpenError> {
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
@@ -188,7 +189,7 @@ fn attempt(path: &Path, busy: Duration) -> Result<Connection, OpenError> {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let mut conn = Connection::open_with_flags(path, flags).map_err(fail)?;
     conn.busy_timeout(busy).map_err(fail)?;
-    // Until the file is known to be ours, closing must not fold somebody's write-ahead log into it.
+    // Until the file is known to be ours, closing must not fold another program's write-ahead log into it.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(fail)?;
     harden(&conn).map_err(fail)?;
     if conn.is_readonly("main").map_err(fail)? {
@@ -210,12 +211,12 @@ pub(super) fn harden(conn: &Connection) -> rusqlite::Result<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
-    // A plan that looks at what is bound is made anew for each use of its statement.
+    // Without this, a plan that depends on bound values is prepared again for each use of its statement.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 
-/// Whose file it is, before anything is written.
+/// Checks whose file it is, before anything is written.
 pub(super) fn identify(conn: &Connection, path: &Path, busy: Duration) -> Result<(), OpenError> {
     let fail = |error| from_sqlite(path, busy, error);
     // In one transaction: another process may be making the store at this moment.
@@ -322,7 +323,8 @@ fn step(conn: &mut Connection) -> rusqlite::Result<i64> {
     Ok(from + 1)
 }
 
-/// Touches the root of every table, and refuses what we never make: code in the schema that runs by itself.
+/// Reads the root of every table, and refuses code in the schema that runs automatically, which we never
+/// create.
 pub(super) fn inspect(conn: &Connection, path: &Path, busy: Duration) -> Result<(), OpenError> {
     let corrupt = |why| OpenError::Corrupt { path: path.to_owned(), why };
     let foreign = "SELECT type || ' ' || name FROM sqlite_schema WHERE type IN ('trigger', 'view') LIMIT 1";

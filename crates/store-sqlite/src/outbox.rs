@@ -9,10 +9,10 @@ use aye_core::contract::ids::ThreadId;
 const COLUMNS: &str =
     "n, thread_id, target, body, status, attempt_count, available_at, last_error, created_at";
 
-/// Where a message to another program stands.
+/// The state of a message to another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutboxStatus {
-    /// It is to be sent, for the first time or again.
+    /// To be sent, for the first time or again.
     Queued,
     /// It was taken.
     Accepted,
@@ -45,9 +45,9 @@ pub struct OutboxRow {
     pub thread_id: ThreadId,
     /// To whom, such as `webhook:phone`.
     pub target: String,
-    /// What is sent.
+    /// The content to send.
     pub body: String,
-    /// Where it stands.
+    /// The state of the message.
     pub status: OutboxStatus,
     /// Attempts that failed.
     pub attempt_count: u32,
@@ -59,7 +59,7 @@ pub struct OutboxRow {
     pub created_at: u64,
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutboxOutcome {
     /// It was taken.
@@ -79,8 +79,8 @@ pub enum OutboxOutcome {
 }
 
 impl Store {
-    /// Keeps a message until it was taken. `key` says what it tells to whom: a second one with the same key is none.
-    /// `false`: it was there.
+    /// Stores a message until it is accepted. `key` identifies its content and receiver: a second message
+    /// with the same key is not stored. Returns `false` if the key already existed.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -103,8 +103,9 @@ impl Store {
         .await
     }
 
-    /// Takes the oldest message that is due, for an attempt of at most `lease_ms`; whoever dies meanwhile leaves it to
-    /// the next. The error: when the next one is due, if one is.
+    /// Claims the oldest message that is due, for an attempt of at most `lease_ms`; if the claimant dies in
+    /// the meantime, the message is left to the next one. If no message is due, the inner error is the time
+    /// when the next one is, if any.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -131,7 +132,7 @@ impl Store {
         .await
     }
 
-    /// Writes what came of an attempt.
+    /// Writes the result of an attempt.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -165,7 +166,7 @@ impl Store {
         self.read(move |conn| listed(conn, all)).await
     }
 
-    /// Tries a message again that was given up, from now on. `false`: there is none that was.
+    /// Makes a dead message due again, from now on. Returns `false` if there is no such message.
     ///
     /// # Errors
     /// [`StoreError`].

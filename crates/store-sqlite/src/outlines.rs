@@ -24,8 +24,8 @@ const A_FEW: usize = 250;
 pub(super) const RUNS: usize = 50;
 
 impl Store {
-    /// The end of a thread. A summary bounds it further: what it stands for is not read. A thread that does not exist is
-    /// empty.
+    /// Returns the end of a thread. A summary limits it further: the messages that the summary replaces are
+    /// not read. A thread that does not exist is empty.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when a message of the end is missing or unreadable.
@@ -48,7 +48,8 @@ impl Store {
         self.read(move |conn| back(conn, &id, before, portion)).await
     }
 
-    /// The messages from a place on, from 0, in order, until they have so many bytes as they are stored.
+    /// Returns the messages from a position (from 0) on, in order, until they have the given number of bytes
+    /// as stored.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when one is unreadable.
@@ -76,10 +77,10 @@ impl Store {
         .await
     }
 
-    /// The last message of a run that the model wrote.
+    /// Returns the last message of a run that the model wrote.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when one behind it is unreadable.
+    /// [`StoreError::Damaged`] when a message after it is unreadable.
     pub async fn last_answer(
         &self,
         thread: &ThreadId,
@@ -103,7 +104,7 @@ impl Store {
         .await
     }
 
-    /// Which of these ids calls of a thread already have.
+    /// Returns those of the ids that calls of a thread already use.
     ///
     /// # Errors
     /// [`StoreError`] when the store cannot be read.
@@ -171,14 +172,15 @@ impl Store {
     }
 }
 
-/// How many messages a thread has, and its outline as far as it was written. `None`: there is no such thread.
+/// Returns the number of messages of a thread and its outline as far as it was written, or `None` if the
+/// thread does not exist.
 fn stored(conn: &Connection, id: &ThreadId) -> Result<Option<(usize, Outline)>, SqlFailure> {
     let mut statement = conn.prepare_cached("SELECT messages, outline FROM thread WHERE id = ?1")?;
     let mut rows = statement.query((id.as_str(),))?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let written = usize::try_from(row.get::<_, i64>(0)?).unwrap_or(0);
     let outline = body_or_null(row, 1)?.and_then(|bytes| serde_json::from_slice::<Outline>(bytes).ok());
-    // One that cannot be true is made anew.
+    // An outline that cannot be right is built again.
     Ok(Some((written, outline.filter(|outline| outline.count <= written).unwrap_or_default())))
 }
 
@@ -240,7 +242,7 @@ pub(super) fn grow(conn: &Connection, id: &ThreadId, messages: &[Message]) -> Re
         return Ok(());
     }
     match read_on(conn, id, &mut outline, before, true) {
-        // What is damaged is told to whoever reads it.
+        // Damage is reported to whoever reads the message.
         Err(SqlFailure(StoreError::Damaged { .. })) => return Ok(()),
         other => other?,
     }
@@ -259,7 +261,7 @@ struct Sum {
     usage: TokenUsage,
 }
 
-/// `None`: there is no such thread.
+/// Returns `None` if the thread does not exist.
 fn sum_of(conn: &Connection, id: &ThreadId) -> Result<Option<Sum>, SqlFailure> {
     let mut statement = conn.prepare_cached("SELECT usage FROM thread WHERE id = ?1")?;
     let mut rows = statement.query((id.as_str(),))?;
@@ -267,7 +269,7 @@ fn sum_of(conn: &Connection, id: &ThreadId) -> Result<Option<Sum>, SqlFailure> {
     Ok(Some(body_or_null(row, 0)?.and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default()))
 }
 
-/// Adds the next runs; `is_over`: up to the first one that goes on. Gives how many there were.
+/// Adds the next runs and returns their number; `is_over`: only up to the first run that has not ended.
 fn add_runs(
     conn: &Connection,
     id: &ThreadId,
@@ -294,7 +296,7 @@ fn add_runs(
     Ok(count)
 }
 
-/// Adds up the tokens of runs that are over. Whether there is no more of them.
+/// Adds up the tokens of runs that have ended. Returns whether all of them have been added.
 pub(super) fn add_up(conn: &Connection, id: &ThreadId, most: usize) -> Result<bool, SqlFailure> {
     let Some(mut sum) = sum_of(conn, id)? else { return Ok(true) };
     let count = add_runs(conn, id, &mut sum, most, true)?;
@@ -305,7 +307,7 @@ pub(super) fn add_up(conn: &Connection, id: &ThreadId, most: usize) -> Result<bo
     Ok(count < most)
 }
 
-/// Gives the copy of a thread's beginning what is known of it.
+/// Copies what is known about a thread to the copy of its first messages.
 pub(super) fn copy(conn: &Connection, from: &ThreadId, to: &ThreadId, keep: usize) -> Result<(), SqlFailure> {
     let sql = "INSERT INTO called (thread_id, call_id) SELECT ?2, call_id FROM called WHERE thread_id = ?1";
     match stored(conn, from)? {
@@ -324,7 +326,7 @@ fn tail_of(conn: &Connection, id: &ThreadId, portion: Portion) -> Result<ThreadT
     let summarised: Option<i64> = conn
         .prepare_cached("SELECT max(upto_seq) FROM summary WHERE thread_id = ?1")?
         .query_row((id.as_str(),), |row| row.get(0))?;
-    // The last message that a summary stands for says that it is the summary's.
+    // The last message that a summary replaces records that it belongs to the summary.
     let floor = summarised.map_or(0, |upto| usize::try_from(uint(upto)).unwrap_or(0).saturating_sub(1));
     let portion = Portion { floor: portion.floor.max(floor), ..portion };
     let messages = back(conn, id, written, portion)?;

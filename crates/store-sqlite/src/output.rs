@@ -8,19 +8,20 @@ use super::rows::body;
 use super::{SqlFailure, Store, StoreError, leases};
 use aye_core::contract::record::{AttemptId, Fence};
 
-/// Bytes that are kept of the beginning, and as many of the end.
+/// Bytes kept of the start of an output, and as many of its end.
 const HALF: usize = 128 * 1024;
-/// The end is kept in parts of at most this size, so that little more than its share is there at any time.
+/// Maximum size of a stored part of the end, so that little more than its share is stored at any time.
 const PART: usize = 8 * 1024;
 
 impl Store {
-    /// Adds to what an execution printed. What is beyond 256 KiB goes from the middle.
+    /// Appends to the output of an execution. Beyond 256 KiB, output is dropped from the middle.
     ///
-    /// It outlives this process at once, and a power cut from the next durable request on: waiting for the disk here
-    /// would only make decisions and outcomes wait behind it.
+    /// The output outlives this process at once, and a power cut only after the next durable request: waiting
+    /// for the disk here would only delay decisions and outcomes.
     ///
     /// # Errors
-    /// [`StoreError::NotStarted`] when there is no intent; [`StoreError::Fenced`] when another owner took over.
+    /// [`StoreError::NotStarted`] when there is no intent; [`StoreError::Fenced`] when another owner took
+    /// over.
     pub async fn append_output(
         &self,
         fence: &Fence,
@@ -38,7 +39,8 @@ impl Store {
         .await
     }
 
-    /// What an execution printed, with a line in the middle where bytes are gone; empty when there is nothing.
+    /// Returns the output of an execution, with a line in the middle where bytes were dropped; empty if there
+    /// is no output.
     pub async fn output(&self, id: &AttemptId) -> Result<String, StoreError> {
         let id = id.clone();
         self.read(move |conn| intent_of(conn, &id)?.map_or_else(|| Ok(String::new()), |n| read(conn, n)))
@@ -52,7 +54,7 @@ pub(super) fn intent_of(conn: &Connection, id: &AttemptId) -> Result<Option<i64>
     Ok(conn.prepare_cached(sql)?.query_row(key, |row| row.get(0)).optional()?)
 }
 
-/// What is kept of one execution. Parts before `cut` are the beginning, from it on the end.
+/// The stored size of one execution's output. Parts before `cut` are the start, the others are the end.
 #[derive(Default)]
 struct Size {
     head: usize,
@@ -150,7 +152,8 @@ pub(super) fn read(conn: &Connection, intent: i64) -> Result<String, SqlFailure>
     Ok(text)
 }
 
-/// What was printed after the first `seen` bytes, with a line where bytes of it are gone, and how many bytes there are.
+/// Returns the output after the first `seen` bytes, with a line where bytes of it were dropped, and the total
+/// number of bytes.
 pub(super) fn since(conn: &Connection, intent: i64, seen: usize) -> Result<(String, usize), SqlFailure> {
     let Some(size) = size_of(conn, intent)? else { return Ok((String::new(), seen)) };
     let mut text = String::new();

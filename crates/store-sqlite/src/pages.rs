@@ -10,7 +10,7 @@ use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::MailboxJob;
 use aye_core::contract::record::{RunRecord, SuspensionRecord};
 
-/// Which part of a list.
+/// A page of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     offset: usize,
@@ -18,7 +18,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Entries of a page when nobody says how many.
+    /// Entries of a page by default.
     pub const DEFAULT_LIMIT: usize = 50;
     /// Maximum entries of a page.
     pub const MAX_LIMIT: usize = 200;
@@ -28,18 +28,18 @@ impl Page {
         Self { offset, limit: limit.clamp(1, Self::MAX_LIMIT) }
     }
 
-    /// The page behind this one.
+    /// Returns the page after this one.
     #[must_use]
     pub fn next(self) -> Self {
         Self { offset: self.offset.saturating_add(self.limit), ..self }
     }
 
-    /// How many entries it may have.
+    /// Returns the maximum number of entries.
     pub fn limit(self) -> usize {
         self.limit
     }
 
-    /// How many entries stand before it.
+    /// Returns the number of entries before the page.
     pub fn offset(self) -> usize {
         self.offset
     }

@@ -19,7 +19,8 @@ impl OpenFile {
         OpenFile { path: path.to_owned(), id: id_of(path) }
     }
 
-    /// Refuses to write to a file that nobody would find again: it was deleted, moved, or another one has its place.
+    /// Refuses to write to a file that cannot be found again: it was deleted, moved or replaced by another
+    /// one.
     pub(super) fn check(&self) -> Result<(), SqlFailure> {
         if self.id.is_none() || id_of(&self.path) == self.id {
             return Ok(());
@@ -33,10 +34,10 @@ fn id_of(path: &Path) -> Option<(u64, u64)> {
     Some((meta.dev(), meta.ino()))
 }
 
-/// Another process that holds a lock of the store, when the system tells.
+/// Returns another process that has a lock on the store, if the system reports one.
 ///
-/// It is read from the list of the kernel: to open the file once more would take SQLite's own locks away with the
-/// descriptor.
+/// The process is read from the kernel's list of locks: opening the file once more would drop SQLite's own
+/// locks along with the descriptor.
 pub(super) fn locked_by(file: &Path) -> Option<u32> {
     let list = std::fs::read_to_string("/proc/locks").ok()?;
     let ids = ["-shm", ""].map(|suffix| id_of(&with_suffix(file, suffix)));
@@ -51,7 +52,8 @@ fn holder(list: &str, files: &[u64], own: u32) -> Option<u32> {
         // The device before it is another one on stacked file systems.
         let place = format!(":{ino}");
         for line in list.lines() {
-            // `1: POSIX  ADVISORY  WRITE 4711 fe:01:131 120 120`; one that waits has an arrow behind its number.
+            // `1: POSIX  ADVISORY  WRITE 4711 fe:01:131 120 120`; a waiting lock has an arrow after its
+            // number.
             let fields: Vec<&str> = line.split_whitespace().collect();
             let [_, _, _, kind, pid, at, ..] = fields[..] else { continue };
             let Some(pid) = pid.parse().ok().filter(|pid| *pid != own && *pid != 0) else { continue };

@@ -7,7 +7,8 @@ use rusqlite::Connection;
 use super::rows::{path_bytes, text};
 use super::{SqlFailure, Store, StoreError};
 
-/// So many are kept for each folder, and up to [`SPARE`] more: finding the oldest costs more than counting.
+/// Prompts kept for each folder; up to [`SPARE`] more may exist, because finding the oldest costs more than
+/// counting.
 const KEPT: i64 = 1000;
 const SPARE: i64 = 100;
 
@@ -22,7 +23,7 @@ impl Store {
         self.write_relaxed(move |tx| remember(tx, &cwd, &text)).await
     }
 
-    /// What was typed in a folder, newest first.
+    /// Returns the prompts typed in a folder, newest first.
     pub async fn prompts(&self, cwd: &Path, limit: usize) -> Result<Vec<String>, StoreError> {
         let cwd = path_bytes(cwd).to_vec();
         self.read(move |conn| {
@@ -35,7 +36,7 @@ impl Store {
         .await
     }
 
-    /// What was typed in all folders, newest first, the same text once.
+    /// Returns the prompts typed in all folders, newest first, each text once.
     pub async fn all_prompts(&self, limit: usize) -> Result<Vec<String>, StoreError> {
         self.read(move |conn| {
             let sql = "SELECT text FROM prompt GROUP BY text ORDER BY max(n) DESC LIMIT ?1";

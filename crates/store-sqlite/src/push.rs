@@ -1,4 +1,4 @@
-//! Where other agents want to be told what becomes of a task.
+//! The URLs where other agents want to be notified about a task.
 
 use rusqlite::Row;
 
@@ -6,7 +6,7 @@ use super::rows::{int, text};
 use super::{SqlFailure, Store, StoreError};
 use aye_core::contract::ids::{RunId, ThreadId};
 
-/// An address that is told what becomes of a run.
+/// A URL that is notified about a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushTarget {
     /// The run.
@@ -19,14 +19,14 @@ pub struct PushTarget {
     pub config: String,
 }
 
-/// Whose addresses.
+/// The owner of the URLs to list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushTargetsOf {
     /// Those of a run.
     Run(RunId),
-    /// Those of a conversation that were not told the end.
+    /// The URLs of a conversation that have not been notified of the end.
     Waiting(ThreadId),
-    /// Those of all conversations that were not told the end.
+    /// The URLs of all conversations that have not been notified of the end.
     AllWaiting,
 }
 
@@ -35,7 +35,7 @@ pub fn push_key(run: &RunId, id: &str, stop: &str) -> String {
     format!("push {run} {id} {stop}")
 }
 
-/// Whose run is not over, as far as the address was told; the key is that of [`push_key`].
+/// Selects the URLs that have not been notified of the end of their run; the key is that of [`push_key`].
 macro_rules! waiting {
     () => {
         "NOT EXISTS (SELECT 1 FROM delivery WHERE key = 'push ' || run_id || ' ' || push_target.id || ' done')"
@@ -43,7 +43,7 @@ macro_rules! waiting {
 }
 
 impl Store {
-    /// Keeps an address, in place of one with the same id. `false`: there is no such conversation.
+    /// Stores a URL, replacing one with the same id. Returns `false` if the conversation does not exist.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -82,7 +82,7 @@ impl Store {
         .await
     }
 
-    /// Forgets an address. `false`: there is none.
+    /// Deletes a URL. Returns `false` if it does not exist.
     ///
     /// # Errors
     /// [`StoreError`].

@@ -55,7 +55,7 @@ impl Store {
         self.mailbox().interrupt(mailbox, now_ms).await
     }
 
-    /// The queue of a thread, in the order in which its messages begin.
+    /// Returns the queue of a thread, in the order in which its messages start runs.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when one is unreadable.

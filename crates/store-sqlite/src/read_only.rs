@@ -35,10 +35,10 @@ pub(super) fn open(path: &Path, busy: Duration) -> Result<(Connection, PathBuf),
     let how = match (log, index) {
         // The index of the log is left alone: another process may be writing it, and its locks are honoured.
         (Some(_), Some(_)) => "readonly_shm=1",
-        // Nobody has it open, or a log would be there: no lock is needed, and none can be had.
+        // No process has the file open, or there would be a log: no lock is needed, and none can be acquired.
         (None, _) => "immutable=1",
         (Some(log), None) if log.len() == 0 => "immutable=1",
-        // A log needs an index, and there is no place to make one.
+        // A log needs an index, and there is no place to create one.
         (Some(_), None) => return Ok((copied(&file, busy)?, file)),
     };
     let fail = |error| from_sqlite(&file, busy, error);
@@ -65,7 +65,7 @@ fn copied(file: &Path, busy: Duration) -> Result<Connection, OpenError> {
             Err(error) if !(suffix == "-wal" && error.kind() == std::io::ErrorKind::NotFound) => {
                 return Err(io(error));
             }
-            // What was copied is as read-only as its origin.
+            // The copied file is as read-only as the original.
             Ok(_) => super::open::tighten(&with_suffix(&copy, suffix), 0, 0o600)?,
             Err(_) => {}
         }
@@ -84,7 +84,7 @@ fn copied(file: &Path, busy: Duration) -> Result<Connection, OpenError> {
     Ok(memory)
 }
 
-/// The path as SQLite reads it, with how it is to be opened.
+/// Returns the path as a URI for SQLite, with the way in which to open it.
 fn uri(file: &Path, how: &str) -> String {
     let mut uri = "file://".to_owned();
     for byte in file.as_os_str().as_bytes() {

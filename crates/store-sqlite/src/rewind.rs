@@ -18,15 +18,15 @@ use aye_core::contract::snapshot::{ForkRecord, SnapshotRecord, WentBackRecord};
 
 /// Larger states are not kept for each moment: a copy then has the one of its thread's end.
 const MAX_STATE: usize = 64 << 10;
-/// So many messages are searched in one go, so that others get their turn.
+/// Messages searched in one transaction, so that other requests get their turn.
 const SEARCHED: i64 = 2_000;
 
-/// A copy of a thread's beginning.
+/// A copy of the first messages of a thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForkAt {
     /// The thread.
     pub from: ThreadId,
-    /// How many of its messages the copy has.
+    /// The number of its messages that the copy has.
     pub keep: u64,
     /// The copy: its title, when empty, is the thread's.
     pub copy: ThreadRecord,
@@ -34,7 +34,8 @@ pub struct ForkAt {
     pub is_rewind: bool,
 }
 
-/// Writes a snapshot. What was kept before the same step counts, and this one says what is not known yet.
+/// Writes a snapshot. If a snapshot of the same step exists, it takes precedence and the new one only adds
+/// what is missing.
 pub(super) fn insert(conn: &Connection, snapshot: &SnapshotRecord) -> Result<(), SqlFailure> {
     let sql = "SELECT body FROM snapshot WHERE thread_id = ?1 AND seq = ?2";
     let mut statement = conn.prepare_cached(sql)?;
@@ -83,7 +84,7 @@ pub(super) fn note_state(
     Ok(())
 }
 
-/// What lists show, from four columns on.
+/// Reads the marks shown in lists, from four columns starting at `at`.
 pub(super) fn marks_of(row: &Row<'_>, at: usize) -> rusqlite::Result<ThreadMarks> {
     let pinned: Option<i64> = row.get(at)?;
     let branch = row.get_ref(at + 1)?.as_bytes_or_null()?;
@@ -92,7 +93,7 @@ pub(super) fn marks_of(row: &Row<'_>, at: usize) -> rusqlite::Result<ThreadMarks
     Ok(ThreadMarks {
         pinned: pinned.is_some(),
         branch: branch.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
-        // One that cannot be read is no reason to hide the thread.
+        // An unreadable fork record is no reason to hide the thread.
         fork: fork.and_then(|bytes| serde_json::from_slice::<ForkRecord>(bytes).ok()),
         left_for: left.map(ThreadId::from),
     })
@@ -122,8 +123,9 @@ impl Store {
         .await
     }
 
-    /// The files as they were when a thread had so many messages: its first snapshot behind them, with the later ones up
-    /// to the first that knows all files. `None` when no step since then may have changed any.
+    /// Returns the files as they were when the thread had `keep` messages: the first snapshot after these,
+    /// merged with later ones up to the first that covers all files. Returns `None` if no step since then may
+    /// have changed a file.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when it is unreadable.
@@ -146,7 +148,8 @@ impl Store {
                 if later.root != found.root {
                     continue;
                 }
-                // What came behind a command whose files were not kept tells nothing of before.
+                // A snapshot after a command whose files were not kept does not show the state before that
+                // command.
                 let is_end = later.tree.is_none();
                 found = found.then(&later);
                 if is_end {
@@ -158,12 +161,12 @@ impl Store {
         .await
     }
 
-    /// Makes a thread of another one's beginning, and keeps what it takes to take that back; the number in `went` is
-    /// given here, and is the answer.
+    /// Creates a thread from the first messages of another one, and stores what is needed to undo this. The
+    /// number in `went` is assigned here and returned.
     ///
     /// # Errors
-    /// [`StoreError::NoThread`], [`StoreError::Exists`]; [`StoreError::Damaged`] when the beginning has a call without a
-    /// result, which no model takes.
+    /// [`StoreError::NoThread`], [`StoreError::Exists`]; [`StoreError::Damaged`] when the copied part has a
+    /// call without a result, which no model accepts.
     pub async fn go_back(
         &self,
         fork: Option<ForkAt>,
@@ -213,7 +216,8 @@ impl Store {
         .await
     }
 
-    /// Names a thread. A model's name is taken only where nobody gave one; `false`: it was not.
+    /// Names a thread. A model's title is used only if nothing else named the thread; `false` means that it
+    /// was not used.
     ///
     /// # Errors
     /// [`StoreError::NoThread`].
@@ -240,7 +244,7 @@ impl Store {
         .await
     }
 
-    /// Who named a thread.
+    /// Returns the source of a thread's title.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -275,8 +279,9 @@ impl Store {
         .await
     }
 
-    /// Where a text is first found in what a person or a model said in a thread, whatever the case of its letters: the
-    /// words around it. `from` is where to go on; the answer also says where, while there is more to look at.
+    /// Finds the first occurrence of a text in the messages of the user and the model in a thread, ignoring
+    /// case, and returns the words around it. The search continues at `from`; as long as nothing is found and
+    /// messages remain, the second value is the position to continue from.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -344,7 +349,7 @@ fn copy(tx: &Connection, fork: &ForkAt) -> Result<(), SqlFailure> {
     for sql in [
         "INSERT INTO message (thread_id, seq, run_id, created_at, body) \
          SELECT ?1, seq, run_id, created_at, body FROM message WHERE thread_id = ?2 AND seq <= ?3",
-        // More than the beginning names does no harm.
+        // Extra images that the copied messages do not refer to do no harm.
         "INSERT INTO image_of (thread_id, hash) SELECT ?1, hash FROM image_of WHERE thread_id = ?2 AND ?3 > 0",
         "INSERT INTO summary (thread_id, upto_seq, body) SELECT ?1, upto_seq, json_set(body, '$.thread_id', ?1) \
          FROM summary WHERE thread_id = ?2 AND upto_seq <= ?3",
@@ -353,7 +358,7 @@ fn copy(tx: &Connection, fork: &ForkAt) -> Result<(), SqlFailure> {
          WHERE thread_id = ?2 AND seq <= ?3",
         "INSERT INTO thread_state_at (thread_id, seq, body) \
          SELECT ?1, seq, body FROM thread_state_at WHERE thread_id = ?2 AND seq <= ?3",
-        // Of before states were kept for each moment there is only the last one.
+        // For threads from before states were kept for each moment, only the last state exists.
         "INSERT INTO thread_state (thread_id, body) \
          SELECT ?1, body FROM (SELECT body FROM thread_state_at WHERE thread_id = ?2 AND seq <= ?3 \
              ORDER BY seq DESC LIMIT 1) \
@@ -370,9 +375,9 @@ fn copy(tx: &Connection, fork: &ForkAt) -> Result<(), SqlFailure> {
     Ok(())
 }
 
-/// A call that the beginning asks for and has no result of.
+/// Returns a call that the copied messages ask for without containing its result.
 fn open_call(tx: &Connection, thread: &ThreadId, keep: i64) -> Result<Option<String>, SqlFailure> {
-    // Results stand right behind the message that asked for them.
+    // Results directly follow the message that asked for them.
     let mut statement = tx.prepare_cached(
         "SELECT seq, body FROM message WHERE thread_id = ?1 AND seq <= ?2 ORDER BY seq DESC",
     )?;

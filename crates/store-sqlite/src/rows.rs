@@ -14,7 +14,7 @@ use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::{OutcomeKind, SuspensionStatus};
 use aye_core::contract::storage;
 
-/// A number as SQLite has it. What is beyond its range stands for "never" wherever it can occur.
+/// Converts a number for SQLite. A number beyond SQLite's range means "never" wherever it can occur.
 pub(super) fn int(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -106,7 +106,7 @@ pub(super) fn outcome_kind(kind: OutcomeKind) -> &'static str {
     }
 }
 
-/// A file name with something added at its end, whatever its bytes are.
+/// Returns the path with a suffix appended to its file name, whatever its bytes are.
 pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(OsStr::new(suffix));

@@ -9,7 +9,7 @@ use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::RunRecord;
 
 impl Store {
-    /// The run, when there is one.
+    /// Returns the run, or `None` if it does not exist.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when its row is unreadable.
@@ -68,7 +68,7 @@ impl Store {
     }
 }
 
-/// Whether there is such a run.
+/// Whether the run exists.
 pub(super) fn exists(conn: &Connection, id: &RunId) -> Result<bool, SqlFailure> {
     Ok(conn.prepare_cached("SELECT 1 FROM run WHERE id = ?1")?.exists((id.as_str(),))?)
 }

@@ -18,7 +18,7 @@ use aye_core::contract::record::ThreadRecord;
 const AROUND: usize = 40;
 /// Bytes of messages that one transaction adds to the index, so that others get their turn.
 const CHUNK: usize = 1 << 20;
-/// Letters of an entry of the index; a shorter text is looked for in every message.
+/// Characters of an entry of the index; a shorter text is searched for in every message.
 const GRAM: usize = 3;
 /// Entries of the index that a search uses: more make it no narrower.
 const MAX_GRAMS: usize = 48;
@@ -31,7 +31,7 @@ const FORGET_ONE_BY_ONE: i64 = 200;
 pub struct Match {
     /// The conversation.
     pub thread: ThreadRecord,
-    /// The text with what stands around its first place.
+    /// The text at its first match, with the text around it.
     pub around: String,
 }
 
@@ -44,7 +44,7 @@ impl Store {
         self.write(index_some).await
     }
 
-    /// How many messages a search has to add to the index first.
+    /// Returns the number of messages that must be added to the index before a search.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -56,8 +56,8 @@ impl Store {
         .await
     }
 
-    /// The threads in which a user or a model said this text, whatever the case of its letters, in the order of
-    /// [`Store::threads`]; from the match `offset` on, at most `limit`.
+    /// Returns the threads in which the user or the model wrote this text, ignoring case, in the order of
+    /// [`Store::threads`]; at most `limit`, from match `offset` on.
     ///
     /// # Errors
     /// [`StoreError`]. A message that cannot be read matches nothing.
@@ -77,7 +77,7 @@ fn entry(thread: i64, seq: i64) -> i64 {
     (thread << 32) | (seq & 0xffff_ffff)
 }
 
-/// What the index has of a message: nothing of tools, and nothing of what cannot be read.
+/// Returns the indexed text of a message: nothing for messages of tools or unreadable ones.
 fn indexed(body: &[u8]) -> Option<String> {
     let message: Message = serde_json::from_slice(body).ok()?;
     if !matches!(message.role, Role::User | Role::Assistant) {
@@ -269,7 +269,7 @@ fn in_entries(
     Ok(None)
 }
 
-/// The first message behind a place, and up to another one, that contains the text.
+/// Returns the first match of the text after one position and up to another.
 pub(super) fn first_match(
     conn: &Connection,
     thread: &ThreadId,
@@ -296,7 +296,7 @@ fn matched(body: &[u8], wanted: &str) -> Option<String> {
     matches!(message.role, Role::User | Role::Assistant).then(|| around(&message.text(), wanted)).flatten()
 }
 
-/// The words around a text that is wanted in lower case.
+/// Returns the words around a text, which must be given in lower case.
 fn around(said: &str, wanted: &str) -> Option<String> {
     let at = said.to_lowercase().find(wanted)?;
     // Lower case may be longer or shorter: it is near.

@@ -1,4 +1,4 @@
-//! Where a program that embeds aye stores threads and runs.
+//! The places where a program that embeds aye stores threads and runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};

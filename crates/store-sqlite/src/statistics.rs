@@ -10,7 +10,7 @@ use aye_core::contract::message::{Message, Role};
 use aye_core::contract::record::{OutcomeKind, OutcomeRecord, RunRecord};
 use aye_core::contract::statistics::{SLICE_MS, Tally, TallyKind};
 
-/// A model's or tool's name as it is kept; real ones are shorter.
+/// Maximum length of the stored name of a model or tool; real names are shorter.
 const MAX_NAME: usize = 200;
 
 impl Store {
@@ -67,7 +67,8 @@ fn add(conn: &Connection, at: u64, kind: TallyKind, name: &str, row: Row) -> Res
         kind.as_str(),
         name,
         row.failed,
-        // So many that a sum over all rows stays in SQLite's numbers whatever a provider reports.
+        // The values are limited so that a sum over all rows stays within SQLite's range, whatever a provider
+        // reports.
         small(row.input),
         small(row.output),
         small(row.cached),
@@ -104,7 +105,8 @@ pub(super) fn ended(conn: &Connection, run: &RunRecord) -> Result<(), SqlFailure
     add(conn, run.updated_at, TallyKind::FailedRun, &run.model, Row::default())
 }
 
-/// Counts an execution that ended. One that ended in a question is counted when it ran again behind the answer.
+/// Counts an execution that ended. An execution that ended in a question is counted when it has run again
+/// after the answer.
 pub(super) fn outcome(
     conn: &Connection,
     tool: &str,

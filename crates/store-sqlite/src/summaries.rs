@@ -8,17 +8,19 @@ use super::{ChangeKind, SqlFailure, Store, StoreChange, StoreError};
 use aye_core::contract::ids::ThreadId;
 use aye_core::contract::summary::SummaryRecord;
 
-/// Front ends are shown so many of a thread.
+/// Maximum summaries of a thread shown to front ends.
 const NEWEST: i64 = 16;
 
 impl Store {
-    /// Keeps a summary. `false`: there is one that reaches as far or farther, and nothing was written.
+    /// Stores a summary. Returns `false` if one exists that reaches as far or farther; nothing is written
+    /// then.
     ///
     /// # Errors
-    /// [`StoreError::NoThread`]; [`StoreError::Damaged`] when the message it ends at is not where it says.
+    /// [`StoreError::NoThread`]; [`StoreError::Damaged`] when the message the summary ends at is not at its
+    /// stated position.
     pub async fn add_summary(&self, summary: SummaryRecord) -> Result<bool, StoreError> {
         let change = StoreChange::of(ChangeKind::Run, &summary.thread_id);
-        // What it stands for is still there: it is not worth a wait for the disk.
+        // The messages that it replaces still exist, so losing the summary is not worth an fsync.
         self.write_and_tell(
             false,
             ("context.summary", "context.summarised"),

@@ -22,7 +22,7 @@ const COLUMNS: &str = "id, thread_id, run_id, call_id, ticket, status, created_a
 /// More matches than these are not worth a list.
 const LOOKUP_LIMIT: usize = 20;
 
-/// What the beginning of an id stands for.
+/// The result of looking up a suspension by an id prefix.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SuspensionLookup {
     /// Exactly this one.
@@ -88,13 +88,13 @@ impl Store {
                 | DecideOutcome::NotFound => (None, None),
             };
             let decided = decided.map(|record| StoreChange::of(ChangeKind::Decision, &record.thread_id));
-            // Whoever hears the decision judges the call again, by the grants of then.
+            // A process that receives the decision judges the call again, with the grants of that moment.
             grant.into_iter().chain(decided)
         })
         .await
     }
 
-    /// The question, when there is one.
+    /// Returns the question, or `None` if it does not exist.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when its row is unreadable.
@@ -103,10 +103,11 @@ impl Store {
         self.read(move |conn| get(conn, &id)).await
     }
 
-    /// The question whose id begins like this. A whole id is always one; nothing at all is none.
+    /// Finds the question whose id starts with `prefix`. A whole id always matches exactly one; an empty
+    /// prefix matches none.
     ///
-    /// Questions that are over count too: what once named one question must never come to name another, which
-    /// somebody would then answer without having seen it.
+    /// Closed questions count too: a prefix that once identified one question must never come to identify
+    /// another, which a user would then answer unseen.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when a row is unreadable.
@@ -139,11 +140,11 @@ impl Store {
         .await
     }
 
-    /// The questions that the filter leaves, oldest first.
+    /// Returns the questions that match the filter, oldest first.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when a row of the wanted thread or run is unreadable. In a list over all threads such a
-    /// row is left out and logged.
+    /// [`StoreError::Damaged`] when a row of the requested thread or run is unreadable. In a list over all
+    /// threads such a row is left out and logged.
     pub async fn suspensions(&self, filter: SuspensionFilter) -> Result<Vec<SuspensionRecord>, StoreError> {
         self.read(move |conn| listed(conn, &filter)).await
     }
@@ -152,7 +153,7 @@ impl Store {
     pub async fn expire_due(&self, now_ms: u64) -> Result<Vec<SuspensionRecord>, StoreError> {
         let notifier = self.notifier.clone();
         self.call(move |conn| {
-            // Looked at first without the write lock: this is asked often, and seldom is anything due.
+            // Check without the write lock first: this is called often, and questions are seldom due.
             let due: i64 = conn
                 .prepare_cached(
                     "SELECT count(*) FROM suspension WHERE status = 'open' AND expires_at IS NOT NULL AND expires_at <= ?1",
@@ -180,8 +181,9 @@ impl Store {
         .await
     }
 
-    /// Ends these questions as expired, whatever their own time, and gives those that were still open: one that was
-    /// answered before stays answered. For somebody who waited as long as they were told to.
+    /// Expires these questions, whatever their own expiry, and returns those that were still pending; a
+    /// question that was answered before stays answered. This is for a caller that has waited as long as it
+    /// was allowed to.
     pub async fn expire(
         &self,
         ids: Vec<SuspensionId>,
@@ -218,7 +220,7 @@ pub(super) fn listed(
     listed_from(conn, filter, (-1, 0))
 }
 
-/// A part of them: its limit (-1 is none) and its offset.
+/// Returns a page of the questions: its limit (-1 for none) and its offset.
 pub(super) fn listed_from(
     conn: &Connection,
     filter: &SuspensionFilter,
@@ -256,8 +258,8 @@ fn expire(conn: &Connection, now_ms: u64) -> Result<Vec<SuspensionId>, SqlFailur
     tell_closed(conn, &mut statement, (int(now_ms),), now_ms, AuditKind::Expired)
 }
 
-/// Carries out an update that closes questions and gives number, id, thread, run and call of each: it is told in the
-/// audit, in the order in which they were asked.
+/// Runs an update that closes questions and returns the number, id, thread, run and call of each. The closed
+/// questions are written to the audit, in the order in which they were asked.
 fn tell_closed(
     conn: &Connection,
     update: &mut rusqlite::Statement<'_>,
@@ -400,7 +402,7 @@ pub(super) fn close(
         (Open | Superseded | Expired, Applied) => {
             return Err(StoreError::NotDecided { suspension: id.clone() }.into());
         }
-        // An answer that came in time counts, whatever the clock of the closing process says.
+        // An answer that came in time counts, whatever the clock of the closing process shows.
         (Decided, Expired) | (_, Open | Decided) => {
             return Err(StoreError::IllegalMove { suspension: id.clone(), from, to }.into());
         }

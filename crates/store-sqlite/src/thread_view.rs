@@ -20,15 +20,15 @@ use aye_core::contract::summary::SummaryRecord;
 pub struct ThreadView {
     /// The conversation.
     pub thread: ThreadRecord,
-    /// Who has the right to write, alive or not, and until when.
+    /// The lease, with its owner, alive or not, and its end.
     pub lease: Option<LeaseRecord>,
-    /// Messages behind the place that was asked for.
+    /// The messages after the requested position.
     pub messages: Vec<StoredMessage>,
-    /// How many messages there are in all.
+    /// The total number of messages.
     pub total: u64,
     /// The latest run.
     pub run: Option<RunRecord>,
-    /// Questions that wait for a person, oldest first, those of the children below too.
+    /// The questions that wait for a user, oldest first, including those of the children.
     pub waiting: Vec<SuspensionRecord>,
     /// Answers that were not carried out yet, of the latest run and of the children that its calls wait for.
     pub decided: usize,
@@ -38,25 +38,26 @@ pub struct ThreadView {
     pub commands: Vec<CommandRecord>,
     /// Executions of an unfinished latest run that were started and have no outcome yet.
     pub running: Vec<OpenIntent>,
-    /// What begins when the thread is free.
+    /// The messages that start runs once the thread is free.
     pub queued: Vec<QueuedMessage>,
-    /// The newest summaries that stand for older messages, oldest first.
+    /// The newest summaries that replace older messages, oldest first.
     pub summaries: Vec<SummaryRecord>,
 }
 
-/// Which messages of a thread are wanted.
+/// The part of a thread's messages to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageSelection {
     /// All.
     All,
-    /// Those behind a place.
+    /// The messages after a position.
     Behind(u64),
-    /// So many at the end.
+    /// This many messages at the end.
     Last(usize),
 }
 
 impl Store {
-    /// Looks at a thread: everything, or only the messages behind a place. `None`: there is no such thread.
+    /// Reads a thread: all of it, or only the messages after a position. Returns `None` if the thread does
+    /// not exist.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when something is unreadable; with all messages, also when one is missing.
@@ -68,11 +69,11 @@ impl Store {
         self.glance_at(thread, after.map_or(MessageSelection::All, MessageSelection::Behind)).await
     }
 
-    /// The same with any part of the messages.
+    /// Reads a thread like [`Store::glance`], with any part of its messages.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when something is unreadable, or a message is missing unless only those behind a place
-    /// are wanted.
+    /// [`StoreError::Damaged`] when something is unreadable, or a message is missing unless only those after
+    /// a position are requested.
     pub async fn glance_at(
         &self,
         thread: &ThreadId,

@@ -17,7 +17,7 @@ use aye_core::contract::suspension::ACTION_CHILD_RUN;
 /// More matches than these are not worth a list.
 const LOOKUP_LIMIT: i64 = 20;
 
-/// What the beginning of an id stands for.
+/// The result of looking up a thread by an id prefix.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ThreadLookup {
     /// Exactly this one.
@@ -45,14 +45,14 @@ impl Store {
         .await
     }
 
-    /// Adds a thread that is not there yet, as [`Store::create_thread`] does. One that is there and has no title gets
-    /// this one; nothing else of it changes.
+    /// Adds a thread that does not exist yet, as [`Store::create_thread`] does. An existing thread without a
+    /// title gets this one; nothing else of it changes.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read or written.
     pub async fn ensure_thread(&self, thread: ThreadRecord) -> Result<(), StoreError> {
         self.call(move |conn| {
-            // Looked at first without the write lock: most of the time it is there.
+            // Check without the write lock first: most of the time the thread exists.
             let is_complete = one(conn, &thread.id)?
                 .is_some_and(|known| !known.title.is_empty() || thread.title.is_empty());
             if is_complete {
@@ -69,7 +69,7 @@ impl Store {
         .await
     }
 
-    /// The thread, when there is one.
+    /// Returns the thread, or `None` if it does not exist.
     pub async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRecord>, StoreError> {
         let id = id.clone();
         self.read(move |conn| one(conn, &id)).await
@@ -128,7 +128,8 @@ impl Store {
         .await
     }
 
-    /// The thread whose id begins like this; where a thread fits, the children below it do not. A whole id is always one; nothing at all is none.
+    /// Finds the thread whose id starts with `prefix`; if a thread matches, its children do not. A whole id
+    /// always matches exactly one; an empty prefix matches none.
     pub async fn find_thread(&self, prefix: &str) -> Result<ThreadLookup, StoreError> {
         let prefix = prefix.to_owned();
         self.read(move |conn| {
@@ -172,11 +173,11 @@ impl Store {
         self.read(move |conn| Ok(tail(conn, &id, None)?.1)).await
     }
 
-    /// How many messages a thread has, and the last `n` of them, in order.
+    /// Returns the number of messages of a thread and the last `n` of them, in order.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when the first or the last one is missing, or one of the last `n` is missing, doubled or
-    /// unreadable.
+    /// [`StoreError::Damaged`] when the first or the last one is missing, or one of the last `n` is missing,
+    /// duplicated or unreadable.
     pub async fn messages_tail(
         &self,
         id: &ThreadId,
@@ -186,8 +187,8 @@ impl Store {
         self.read(move |conn| tail(conn, &id, Some(n))).await
     }
 
-    /// The messages of a run, in order, and the number of messages of its thread. The messages of a run stand together, so
-    /// nothing before them is read.
+    /// Returns the number of messages of a run's thread, and the messages of the run in order. The messages
+    /// of a run are contiguous, so nothing before them is read.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when a message of the run, or one after it, is unreadable.
@@ -218,7 +219,7 @@ impl Store {
         .await
     }
 
-    /// So many messages before a place, in order.
+    /// Returns up to `count` messages before a position, in order.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when one of them is unreadable.
@@ -245,7 +246,7 @@ impl Store {
         .await
     }
 
-    /// Where a message of a thread stands, by its id, when it is one of the latest ten thousand.
+    /// Returns the position of a message of a thread by its id, if it is one of the latest ten thousand.
     pub async fn place_of_message(&self, id: &ThreadId, message: &str) -> Result<Option<u64>, StoreError> {
         let (id, message) = (id.clone(), message.to_owned());
         self.read(move |conn| {
@@ -262,7 +263,7 @@ impl Store {
         .await
     }
 
-    /// How many messages a thread has.
+    /// Returns the number of messages of a thread.
     pub async fn message_count(&self, id: &ThreadId) -> Result<u64, StoreError> {
         let id = id.clone();
         self.read(move |conn| {
@@ -272,7 +273,7 @@ impl Store {
         .await
     }
 
-    /// The thread-scoped state by key; empty when there is none.
+    /// Returns the thread-scoped state by key; empty if the thread has none.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when it is unreadable.
@@ -282,8 +283,9 @@ impl Store {
     }
 }
 
-/// The list of threads. What is skipped is not counted: only what a page shows costs more than a step of an index. The
-/// joins are CROSS, because SQLite keeps the order of those: it would go through all open questions for each row.
+/// Returns the query that lists threads. Nothing is counted for skipped rows: only the rows of the page cost
+/// more than a step of an index. The joins are CROSS, because SQLite keeps their order: it would otherwise go
+/// through all pending questions for each row.
 pub(super) fn list_sql(of_folder: bool) -> String {
     const ORDER: &str = "pinned_at IS NULL, updated_at DESC, n DESC";
     let folder = if of_folder { "t.cwd = ?1" } else { "?1 IS NULL" };
@@ -311,7 +313,7 @@ pub(super) fn state_of(conn: &Connection, id: &ThreadId) -> Result<BTreeMap<Stri
     rows.next()?.map_or_else(|| Ok(BTreeMap::new()), |row| decode(id, "its state", body(row, 0)?))
 }
 
-/// `false`: one of this id is there.
+/// Adds a thread. Returns `false` if its id already exists.
 pub(super) fn add(conn: &Connection, thread: &ThreadRecord) -> Result<bool, SqlFailure> {
     if exists(conn, &thread.id)? {
         return Ok(false);
@@ -337,7 +339,7 @@ pub(super) fn one(conn: &Connection, id: &ThreadId) -> Result<Option<ThreadRecor
     Ok(conn.prepare_cached(sql)?.query_row((id.as_str(),), thread_of).optional()?)
 }
 
-/// The messages behind a place, in order. What stands before it is not looked at.
+/// Returns the messages after a position, in order. Nothing before the position is read.
 pub(super) fn after(conn: &Connection, id: &ThreadId, seq: u64) -> Result<Vec<StoredMessage>, SqlFailure> {
     let mut statement = conn.prepare_cached(
         "SELECT seq, run_id, created_at, body FROM message WHERE thread_id = ?1 AND seq > ?2 ORDER BY seq",
@@ -370,7 +372,7 @@ pub(super) fn thread_of(row: &Row<'_>) -> rusqlite::Result<ThreadRecord> {
     })
 }
 
-/// What the places of a thread's messages look like from afar.
+/// The count and bounds of a thread's message positions.
 pub(super) struct MessageRange {
     written: i64,
     count: i64,
@@ -403,7 +405,8 @@ impl MessageRange {
     }
 }
 
-/// Where the messages of a thread begin and end, taken to be without a gap: messages are not counted one by one.
+/// Returns the first and last position of a thread's messages, assuming no gaps: messages are not counted one
+/// by one.
 pub(super) fn places_of(conn: &Connection, id: &ThreadId) -> Result<Option<MessageRange>, SqlFailure> {
     let sql = "SELECT t.messages, (SELECT min(seq) FROM message m WHERE m.thread_id = t.id), \
                (SELECT max(seq) FROM message m WHERE m.thread_id = t.id) FROM thread t WHERE t.id = ?1";
@@ -464,12 +467,12 @@ pub(super) fn tail(
     Ok((uint(total), messages))
 }
 
-/// Whether there is such a thread.
+/// Whether the thread exists.
 pub(super) fn exists(conn: &Connection, id: &ThreadId) -> Result<bool, SqlFailure> {
     Ok(conn.prepare_cached("SELECT 1 FROM thread WHERE id = ?1")?.exists((id.as_str(),))?)
 }
 
-/// Moves the time of the last change forward. `false` when there is no such thread.
+/// Moves the time of the last change forward. Returns `false` if the thread does not exist.
 pub(super) fn touch(conn: &Connection, id: &ThreadId, now_ms: u64) -> Result<bool, SqlFailure> {
     let sql = "UPDATE thread SET updated_at = max(updated_at, ?2) WHERE id = ?1";
     Ok(conn.prepare_cached(sql)?.execute((id.as_str(), int(now_ms)))? > 0)
@@ -498,7 +501,7 @@ pub(super) fn append(
         let body = encode("the message", &*images::keep(conn, thread, at, message)?)?;
         insert.execute((thread.as_str(), seq, run.as_str(), int(at), body)).map_err(|error| {
             match error.sqlite_error_code() {
-                // Somebody wrote there by hand. To go on would only bury it.
+                // This row was written by hand. Continuing would only bury it.
                 Some(rusqlite::ErrorCode::ConstraintViolation) => SqlFailure(StoreError::Damaged {
                     thread: thread.clone(),
                     why: format!("message {seq} is not in the count"),
@@ -509,7 +512,7 @@ pub(super) fn append(
         statistics::message(conn, at, message)?;
     }
     let total = written + messages.len() as i64;
-    // Whoever says something in it goes on with it.
+    // A new message means that the user continues in this thread.
     conn.prepare_cached("UPDATE thread SET messages = ?2, left_for = NULL WHERE id = ?1")?
         .execute((thread.as_str(), total))?;
     outlines::grow(conn, thread, messages)

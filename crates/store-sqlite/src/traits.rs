@@ -43,7 +43,7 @@ impl ChangeFeed for ChangeSubscription {
 
 type Done<T> = Result<T, StoreError>;
 
-/// The store behind a type that is one, or opens one.
+/// Access to the store of a type that is a store, or opens one.
 trait OpensStore {
     fn opened(&self) -> Done<Cow<'_, Store>>;
 }
@@ -165,7 +165,7 @@ forward! {
     }
 }
 
-/// What is not a transaction of [`Store`] alone.
+/// Implements the traits whose methods are not all single transactions of [`Store`].
 macro_rules! whole {
     ($($store:ident)*) => {
         $(

@@ -22,10 +22,10 @@ use aye_core::contract::record::{
 use aye_core::contract::storage::SuspensionFilter;
 use aye_core::contract::summary::SummaryRecord;
 
-/// What a model reads of a call that had no result when its conversation was exported.
+/// The result shown to the model for a call that had no result when its conversation was exported.
 const NOT_HERE: &str = "The conversation was copied while this call was waiting. It did not run here.";
 
-/// What a conversation has besides its messages.
+/// The parts of a conversation besides its messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadRest {
     /// Its runs, oldest first.
@@ -40,10 +40,10 @@ pub struct ThreadRest {
     /// The images that its messages name: base64 by SHA-256.
     #[serde(default)]
     pub images: BTreeMap<String, String>,
-    /// Who wrote its title, when that is not its first line: `model` or `person`.
+    /// The source of its title, unless that is its first line: `model` or `person`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named_by: Option<String>,
-    /// Since when it stands before the others, in Unix milliseconds.
+    /// The time since when it is pinned, in Unix milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned_at: Option<i64>,
     /// The branch it worked on last.
@@ -55,7 +55,7 @@ pub struct ThreadRest {
     /// The executions of its unfinished runs whose outcome is unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intents: Vec<OpenIntent>,
-    /// How many messages it had when the rest was read.
+    /// The number of its messages when the rest was read.
     #[serde(skip)]
     pub message_count: u64,
 }
@@ -63,9 +63,9 @@ pub struct ThreadRest {
 /// A whole conversation.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ThreadCopy {
-    /// What it is.
+    /// The thread.
     pub thread: ThreadRecord,
-    /// What was said.
+    /// The messages.
     pub messages: Vec<StoredMessage>,
     /// The rest.
     #[serde(flatten)]
@@ -76,7 +76,7 @@ pub struct ThreadCopy {
 }
 
 impl Store {
-    /// What a thread has besides its messages.
+    /// Returns the parts of a thread besides its messages.
     ///
     /// # Errors
     /// [`StoreError::NoThread`]; [`StoreError::Damaged`] when something of it is unreadable.
@@ -85,13 +85,13 @@ impl Store {
         self.read(move |conn| rest_of(conn, &id)).await
     }
 
-    /// Adds a thread that was written elsewhere, with all of it. The runs in `adopted` stay as they are, and their open
-    /// questions are open again. Others are over here: what was open of them is cancelled, and a call without a result
-    /// gets one that says so.
+    /// Adds a thread that was written elsewhere, with all its parts. The runs in `adopted` stay as they are,
+    /// and their pending questions are pending again. Other runs are closed here: their unfinished work is
+    /// cancelled, and a call without a result gets one that states this.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] when there is a thread, or a run, of the same id; [`StoreError::Unwritable`] when the copy
-    /// is not whole.
+    /// [`StoreError::Exists`] when a thread or a run of the same id exists; [`StoreError::Unwritable`] when
+    /// the copy is incomplete.
     pub async fn import_thread(&self, copy: ThreadCopy) -> Result<(), StoreError> {
         self.write(move |tx| import(tx, copy)).await
     }

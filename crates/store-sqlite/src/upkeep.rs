@@ -19,19 +19,19 @@ const BATCH: i64 = 50;
 /// A store that cannot shrink in place yet is rebuilt once when it is not larger; a larger one when it is pruned.
 const SMALL: i64 = 256 << 20;
 
-/// Where pruning goes on.
+/// The position from which pruning continues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrunePlace {
     updated_at: i64,
     n: i64,
 }
 
-/// What one step of pruning did.
+/// The result of one step of pruning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// The threads that were deleted.
     pub threads: Vec<ThreadId>,
-    /// Where to go on; `None`: there are no more.
+    /// The position to continue from; `None` if there are no more threads.
     pub next: Option<PrunePlace>,
 }
 
@@ -55,10 +55,11 @@ impl Drop for Overwriting<'_> {
 }
 
 impl Store {
-    /// Deletes a thread with everything that belongs to it and the children below it, except what the audit tells. What
-    /// was said is overwritten in the file. `false` when there is none.
+    /// Deletes a thread with its children and everything that belongs to them, except for the audit. Its
+    /// messages are overwritten in the file. Returns `false` if the thread does not exist.
     ///
-    /// `me` may delete its own; `alive` says whether another owner still is. The audit names the actor.
+    /// The thread may be owned by `me`; `alive` returns whether another owner is still alive. The audit names
+    /// the actor.
     ///
     /// # Errors
     /// [`StoreError::Owned`] while another live process drives it.
@@ -125,9 +126,10 @@ impl Store {
         .await
     }
 
-    /// Gives the space of what was deleted back, and takes it out of the write-ahead log. An older store that cannot do
-    /// that in place is rebuilt once: a large one only `with_rebuild`. `false`: the log is in use by another process, and
-    /// still holds what was deleted until that one ends.
+    /// Returns the space of deleted data to the file system, and removes that data from the write-ahead log.
+    /// An older store that cannot shrink in place is rebuilt once: a large one only `with_rebuild`. Returns
+    /// `false` if the log is in use by another process, and still contains the deleted data until that
+    /// process ends.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -146,7 +148,7 @@ impl Store {
                     "PRAGMA temp_store = FILE; PRAGMA auto_vacuum = INCREMENTAL; VACUUM; PRAGMA temp_store = MEMORY;",
                 )?;
             }
-            // The log is empty behind this, and whoever writes next marks it again when it ends.
+            // The log is empty after this, and the next process that writes marks it again when it ends.
             if let Some(path) = conn.path() {
                 log_mark::lift(Path::new(path));
             }
@@ -267,7 +269,7 @@ fn delete(
     Ok(gone)
 }
 
-/// What was typed into a thread is not offered again.
+/// Removes the messages typed into a thread from the prompt history.
 fn forget_prompts(tx: &Connection, thread: &ThreadId) -> Result<(), SqlFailure> {
     let mut said = tx.prepare_cached(
         "SELECT body FROM message WHERE thread_id = ?1 AND iif(json_valid(body), body ->> '$.role', '') = 'user'",

@@ -14,9 +14,9 @@ use aye_core::contract::message::Message;
 use aye_core::contract::record::{Checkpoint, Owner, RunRecord, ThreadRecord};
 
 impl Store {
-    /// Makes the write-ahead log when there is none, and goes once through what a first message reads and writes, so
-    /// that the one that somebody waits for need not: a new log waits for the disk twice before its first commit does,
-    /// and planning those statements takes a millisecond. It is no error when that does not work now.
+    /// Creates the write-ahead log if there is none, and runs once through the reads and writes of a first
+    /// message, so that the first message a user waits for need not: a new log needs two fsyncs before its
+    /// first commit, and planning those statements takes a millisecond. Failing to do so is not an error.
     pub async fn warm(&self) {
         // The mark of the file, written over itself.
         let mark = |tx: &Transaction<'_>| Ok(tx.pragma_update(None, "application_id", APPLICATION_ID)?);
@@ -25,7 +25,7 @@ impl Store {
             return;
         }
         let rehearsed = self.call(|conn| {
-            // Never committed: nothing of it stays, and nobody is told.
+            // Never committed, so nothing is kept and no change is published.
             let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
             rehearse(&tx)
         });
@@ -35,7 +35,7 @@ impl Store {
     }
 }
 
-/// What becomes of a first message until the model is asked.
+/// Performs the reads and writes of a first message up to the request to the model.
 fn rehearse(conn: &Connection) -> Result<(), SqlFailure> {
     let id = ThreadId::from("rehearsal");
     let thread = ThreadRecord {

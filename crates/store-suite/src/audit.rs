@@ -7,7 +7,8 @@ use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::*;
 use aye_core::contract::storage::{AuditFilter, ChangeKind, StoreChange, StoreError, ThreadRunStore};
 
-/// Asked, decided, begun, ended: each in its transaction, each chained to the row before.
+/// Asked, decided, started and ended are each written in their own transaction, and each row is chained to
+/// the one before it.
 pub async fn what_happens_to_a_call_is_told_in_a_chain(store: &dyn ThreadRunStore) {
     let (fence, run) = waiting(store, None).await;
     store.decide(&"q1".into(), yes("d1"), 60).await.unwrap();
@@ -62,7 +63,7 @@ pub async fn a_closed_store_does_nothing(store: &dyn ThreadRunStore) {
     }
 }
 
-/// For two handles: each hears what the other one commits, and not itself.
+/// Checks two handles: each receives what the other one commits, but not its own commits.
 pub async fn others_hear_what_is_committed(store: &dyn ThreadRunStore, other: &dyn ThreadRunStore) {
     let (mut own, mut heard) = (store.watch().unwrap(), other.watch().unwrap());
     waiting(store, None).await;
@@ -73,7 +74,7 @@ pub async fn others_hear_what_is_committed(store: &dyn ThreadRunStore, other: &d
     }
     assert!(changes.contains(&StoreChange::of(ChangeKind::Owner, &"t1".into())), "{changes:?}");
     other.decide(&"q1".into(), yes("d1"), 1).await.unwrap();
-    // The first thing it hears is the other's: its own commits were never sent to it.
+    // The first change received is the other handle's: its own commits were never sent to it.
     assert_eq!(own.next().await, StoreChange::of(ChangeKind::Decision, &"t1".into()));
     assert_eq!(status(store, "q1").await, SuspensionStatus::Decided);
 }

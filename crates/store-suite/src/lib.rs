@@ -1,5 +1,5 @@
-//! What every store has to do, as tests of [`ThreadRunStore`]: [`store_suite!`] makes them for a store. Each gets a
-//! store of its own.
+//! The requirements on every store, as tests of [`ThreadRunStore`]: [`store_suite!`] generates them for a
+//! store. Each test gets its own store.
 #![expect(missing_docs, reason = "the names say it")]
 #![expect(clippy::unwrap_used, reason = "tests")]
 #![cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "tests"))]
@@ -23,7 +23,7 @@ pub struct Opened {
     pub store: Arc<dyn ThreadRunStore>,
     /// Another handle of the same rows, as another process has one.
     pub other: Arc<dyn ThreadRunStore>,
-    /// What has to live as long as the store.
+    /// Values that must live as long as the store.
     pub keep: Box<dyn Any>,
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::exec::{Spill, private_file};
 use aye_core::contract::digest::sha256_hex;
 
-/// What the names of these files begin with.
+/// The prefix of the names of these files.
 pub const RESULT_FILES: &str = "result-";
 
 /// Writes a result into a private file of the folder and gives its path. The same result of the same call is the same

@@ -1,4 +1,4 @@
-//! AskUser: puts a question to the person. The answer is the result.
+//! AskUser: asks the user a question. The answer is the result.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ const NAME: &str = "AskUser";
 /// More choices than this are not a question but a list.
 const MAX_CHOICES: usize = 12;
 
-/// Puts a question to the person.
+/// Asks the user a question.
 pub(super) struct AskUser;
 
 struct Question<'a> {
@@ -90,7 +90,8 @@ impl Question<'_> {
         })
     }
 
-    /// The shape of the answer; one that is none of the choices passes only when free text is welcome.
+    /// Returns the schema of the answer; an answer that is not one of the choices is valid only if free text
+    /// is allowed.
     fn response_schema(&self) -> Value {
         let mut item = json!({"type": "string"});
         if !self.free_text {

@@ -38,7 +38,7 @@ pub(super) enum FileError {
     Io { verb: &'static str, path: String, reason: String },
 }
 
-/// What a file was when it was read: enough to see that it is still the same.
+/// The state of a file when it was read: enough to check that it is still the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileStamp {
     ino: u64,
@@ -48,7 +48,7 @@ struct FileStamp {
     owner: (u32, u32),
 }
 
-/// A name in a folder that is held open.
+/// A name in a folder that is kept open.
 pub(super) struct WriteTarget {
     folder: OwnedFd,
     name: PathBuf,
@@ -57,7 +57,7 @@ pub(super) struct WriteTarget {
     stamp: Option<FileStamp>,
 }
 
-/// What a file is that is no regular one and no folder.
+/// Returns the name of a file type that is neither a regular file nor a folder.
 pub(super) fn special_kind(kind: FileType) -> &'static str {
     match kind {
         FileType::Fifo => "a FIFO",
@@ -117,7 +117,7 @@ impl WriteTarget {
         move |errno| self.io(verb)(errno.into())
     }
 
-    /// Reads the file; `None` when there is none.
+    /// Reads the file; returns `None` if it does not exist.
     pub(super) fn read(&mut self) -> Result<Option<Vec<u8>>, FileError> {
         let stat = match rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(None),
@@ -158,8 +158,8 @@ impl WriteTarget {
         }
     }
 
-    /// Replaces the file that was read, or makes the one that was not there. Mode and owner are kept.
-    /// `cancelled` is asked once more at the last moment.
+    /// Replaces the file that was read, or creates the one that did not exist. Mode and owner are kept.
+    /// `cancelled` is checked once more at the last moment.
     pub(super) fn replace(&self, bytes: &[u8], cancelled: impl Fn() -> bool) -> Result<(), FileError> {
         let temp = PathBuf::from(format!(".aye-{}.tmp", uuid::Uuid::new_v4().simple()));
         let result = self.write_temp(&temp, bytes).and_then(|()| {
@@ -188,7 +188,8 @@ impl WriteTarget {
         if let Some(stamp) = self.stamp {
             let meta = file.metadata().map_err(self.io("write"))?;
             if (meta.uid(), meta.gid()) != stamp.owner {
-                // Only root may give files away; the content still belongs to whoever could write the folder.
+                // Only root may change the owner of files; the content still belongs to a user who could
+                // write to the folder.
                 let _ = std::os::unix::fs::fchown(&file, Some(stamp.owner.0), Some(stamp.owner.1));
             }
             rustix::fs::fchmod(&file, Mode::from_raw_mode(stamp.mode & 0o7777))
@@ -218,7 +219,8 @@ impl WriteTarget {
         Ok(())
     }
 
-    /// A rename is on the disk when its folder is. Not every folder may be opened for that; the file is there anyway.
+    /// Syncs the folder, which makes a rename durable. Not every folder can be opened for this; the file
+    /// exists anyway.
     fn sync_folder(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(fd) = rustix::fs::openat(&self.folder, ".", flags, Mode::empty()) {

@@ -36,10 +36,10 @@ pub(super) struct Program {
     terminal: Option<Arc<dyn CommandTerminal>>,
 }
 
-/// What was typed and is not read yet.
+/// Maximum typed inputs that have not been read yet.
 const MAX_TYPED: usize = 64;
 
-/// Columns and rows of a terminal that nobody looks at.
+/// Columns and rows of a terminal that is not displayed.
 const SIZE: (u16, u16) = (100, 30);
 
 impl Program {
@@ -66,7 +66,7 @@ impl Program {
         let on_output: OnOutput = Box::new(move |text| drop(printed.send(text.to_owned())));
         let run = start(on_output, stop.clone(), timeless.clone());
         let run = async move {
-            // It is dropped with the end of the command: then there is no more output.
+            // The sender is dropped at the end of the command: then there is no more output.
             let sender = sender;
             let result = match network {
                 None => run.await,
@@ -169,7 +169,7 @@ pub(super) fn host(ctx: &ToolCallContext) -> Result<&Arc<dyn BackgroundHost>, To
     ctx.background.as_ref().ok_or_else(none)
 }
 
-/// The result of a call whose command goes on.
+/// Returns the result of a call whose command continues in the background.
 pub(super) fn started(tool: &str, id: &str, words: &str) -> ToolResult {
     let text = format!("{words} {id}. Its end comes as a message; BashOutput reads it, KillShell stops it.");
     ToolResult::text(tool, text).with_details(json!({ "background": id }))
@@ -192,7 +192,7 @@ fn input_args(args: &Value) -> Result<(&str, &str), ToolError> {
     Ok((args.filled("bash_id")?, args.text("text")?))
 }
 
-/// What the keys send: Enter is a carriage return.
+/// Returns the bytes that the keys send: Enter is a carriage return.
 fn keys_of(text: &str) -> Vec<u8> {
     text.replace("\r\n", "\r").replace('\n', "\r").into_bytes()
 }

@@ -79,7 +79,7 @@ impl Bash {
             env,
             timeout: call.timeout,
             max_output: self.env.exec.max_output,
-            // What goes on in the background has its output stored as it comes.
+            // A command in the background has its output stored as it arrives.
             output_dir: (!call.in_background).then(|| self.env.output_dir.clone()),
             on_behalf,
         }
@@ -87,7 +87,7 @@ impl Bash {
 }
 
 impl Bash {
-    /// What the sandbox refused a command, as far as it is known, each with a line.
+    /// Returns what the sandbox refused a command, as far as is known, with a line for each refusal.
     fn refused(
         &self,
         profile: Profile,
@@ -130,7 +130,7 @@ impl Bash {
     }
 }
 
-/// `bash` where there is one, else `sh`.
+/// Returns `bash` if it is installed, otherwise `sh`.
 fn shell(env: &EnvVars) -> &'static str {
     let found = env.get(OsStr::new("PATH")).is_some_and(|path| {
         path.as_bytes().split(|b| *b == b':').any(|dir| {
@@ -227,7 +227,8 @@ impl Tool for Bash {
     }
 }
 
-/// Stays with a program until it ends, and shows what it prints. `None`: it is to go on in the background.
+/// Waits for a program to end, and shows its output. Returns `None` if the program is to continue in the
+/// background.
 async fn stay(program: &mut Program, ctx: &ToolCallContext) -> Option<Result<ExecResult, ExecError>> {
     let (run, output, stop) = (&mut program.run, &mut program.output, &program.stop);
     let forward = async {
@@ -258,7 +259,7 @@ async fn stay(program: &mut Program, ctx: &ToolCallContext) -> Option<Result<Exe
     Some(result)
 }
 
-/// The result that the model and the person read.
+/// Returns the result that the model and the user read.
 fn answer(result: &ExecResult, timeout: Duration, refused: Vec<(SandboxRefusal, String)>) -> ToolResult {
     let mut text = result.output.trim_end_matches('\n').to_owned();
     if text.trim().is_empty() {
@@ -316,11 +317,11 @@ fn answer(result: &ExecResult, timeout: Duration, refused: Vec<(SandboxRefusal, 
 /// Characters of a refusal that are repeated.
 const MAX_REFUSAL: usize = 200;
 
-/// What programs say of an access that the kernel refuses, in lower case.
+/// The messages that programs print when the kernel refuses an access, in lower case.
 const REFUSALS: [&str; 4] =
     ["permission denied", "operation not permitted", "read-only file system", "eacces"];
 
-/// What they say when there is no network, or no name server.
+/// The messages that programs print when there is no network or no name server.
 const NO_NETWORK: [&str; 7] = [
     "network is unreachable",
     "could not resolve host",
@@ -331,7 +332,8 @@ const NO_NETWORK: [&str; 7] = [
     "eai_again",
 ];
 
-/// What the sandbox may have refused a program that failed, by its own words.
+/// Returns a line with what the sandbox may have refused a program that failed, according to the program's
+/// output.
 pub fn refused_line(profile: Profile, output: &str, workspace: &Path) -> Option<String> {
     let (line, _) = refused(output, workspace).filter(|_| profile != Profile::Outside)?;
     let line = visible_line(line).chars().take(MAX_REFUSAL).collect::<String>();

@@ -1,4 +1,5 @@
-//! What Write and Edit share: a planned change of one file, its preview, its diff, and doing it.
+//! The parts shared by Write and Edit: a planned change of one file, its preview, its diff, and carrying it
+//! out.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ impl From<FileError> for ToolError {
     }
 }
 
-/// A file, looked at.
+/// The state of a file to change.
 pub(super) struct PlannedFile {
     pub(super) real: PathBuf,
     /// As the model knows it.
@@ -33,7 +34,7 @@ pub(super) struct PlannedFile {
 }
 
 impl PlannedFile {
-    /// Looks at a file; nothing is made yet.
+    /// Reads the state of a file; nothing is created yet.
     pub(super) fn look(env: &ToolEnv, file_path: &str) -> Result<Self, ToolError> {
         if file_path.ends_with('/') {
             return Err(ToolError::InvalidArguments(
@@ -48,7 +49,7 @@ impl PlannedFile {
                 "{name} belongs to the system and is not a file"
             )));
         }
-        // Folders are made when the change is made, not when it is only looked at.
+        // Folders are created when the change is made, not when it is only previewed.
         if real.parent().is_some_and(|parent| parent.symlink_metadata().is_err()) {
             return Ok(Self { real, name, before: None, target: None });
         }
@@ -57,7 +58,7 @@ impl PlannedFile {
         Ok(Self { real, name, before, target: Some(target) })
     }
 
-    /// What the thread knows about the file's content.
+    /// Returns what the thread knows about the file's content.
     pub(super) fn seen(&self, env: &ToolEnv, ctx: &ToolCallContext) -> KnownContent {
         match &self.before {
             Some(bytes) => env.ledger.compare(thread(ctx), &self.real, &hash(bytes)),
@@ -75,14 +76,14 @@ pub(super) fn note(env: &ToolEnv, ctx: &ToolCallContext, real: &Path, bytes: &[u
     env.ledger.note(thread(ctx), real, hash(bytes));
 }
 
-/// A person decided about exactly this call, or it is repeated after a crash: the ledger of then may be gone, and what
-/// was shown is what counts.
+/// Whether a user decided about exactly this call, or it is repeated after a crash: the ledger of that time
+/// may be gone, and what was shown is what counts.
 pub(super) fn is_decided(ctx: &ToolCallContext) -> bool {
     ctx.resume.is_some() || ctx.attempt > 1
 }
 
-/// What a person was shown is what may be changed: a file that is another one now is asked about again. Called under
-/// the ledger's lock, so that no other call of this process comes between.
+/// Checks that the file is still the one the user was shown: if it has changed, the user is asked again.
+/// Called under the ledger's lock, so that no other call of this process can intervene.
 fn still_agreed(change: &PlannedChange, ctx: &ToolCallContext) -> Result<(), ToolError> {
     if ctx.agreed.is_empty() {
         return Ok(());
@@ -99,7 +100,7 @@ fn still_agreed(change: &PlannedChange, ctx: &ToolCallContext) -> Result<(), Too
 /// Says of a call what it would change.
 type Plan = fn(&ToolEnv, &Value, &ToolCallContext) -> Result<PlannedChange, ToolError>;
 
-/// What a call would change, to be looked at.
+/// Returns a preview of what a call would change.
 pub(super) async fn preview(
     env: &Arc<ToolEnv>,
     plan: Plan,

@@ -16,7 +16,7 @@ use aye_core::contract::tool::{
 };
 
 const NAME: &str = "Edit";
-/// How many places are named when a text is there more than once.
+/// Maximum places listed when a text occurs more than once.
 const MAX_PLACES: usize = 10;
 
 /// Replaces a text in a file.
@@ -60,7 +60,8 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
         return Err(ToolError::NotFound(format!("{name} does not exist; use Write to create it")));
     };
     let seen = subject.seen(env, ctx);
-    // Who decided saw the difference to the file as it is, and is asked again when it changes once more.
+    // A user who decided saw the diff against the current file, and is asked again if the file changes once
+    // more.
     if seen == KnownContent::Stale && !is_decided(ctx) {
         return Err(failed(format!("{name} changed since it was read; Read it again")));
     }
@@ -97,7 +98,7 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
     Ok(PlannedChange { subject, after })
 }
 
-/// The two texts with the file's own line ends: models write `\n` whatever the file has.
+/// Returns the two texts with the file's own line endings: models write `\n` whatever the file uses.
 fn wording(file: &TextFile, old: &str, new: &str) -> (String, String) {
     let crlf = || (to_crlf(old), to_crlf(new));
     match file.ending {
@@ -108,7 +109,7 @@ fn wording(file: &TextFile, old: &str, new: &str) -> (String, String) {
     }
 }
 
-/// Where a text begins, overlapping places included: `aa` in `aaa` is no single place.
+/// Returns where a text starts, including overlapping places: `aa` occurs twice in `aaa`.
 fn places(text: &str, old: &str) -> Vec<usize> {
     let mut found = Vec::new();
     let mut from = 0;

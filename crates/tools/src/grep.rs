@@ -23,7 +23,7 @@ use aye_core::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
 
-/// Characters of an error about a pattern that are told.
+/// Maximum characters shown of an error about a pattern.
 const MAX_ERROR: usize = 1000;
 const NAME: &str = "Grep";
 const FIELDS: &[&str] =
@@ -88,7 +88,7 @@ fn parse(args: &Value) -> Result<GrepArgs<'_>, ToolError> {
     let matcher = builder.build(pattern).map_err(|error| {
         let error = error.to_string();
         let hint = if error.contains("not allowed") { "; set multiline to match over lines" } else { "" };
-        // The text repeats the pattern, however long that is; what is wrong stands at its end.
+        // The message repeats the pattern, however long it is; the reason is at its end.
         let error = error.trim();
         let from = error.char_indices().rev().nth(MAX_ERROR).map_or(0, |(at, _)| at);
         let cut = if from > 0 { "…" } else { "" };
@@ -122,7 +122,7 @@ fn parse(args: &Value) -> Result<GrepArgs<'_>, ToolError> {
     })
 }
 
-/// A file that fails to go on when the time is over, so that one huge file cannot hold a search.
+/// A file whose reads fail once the time is over, so that one huge file cannot block a search.
 struct Bounded<'a> {
     file: File,
     bounds: &'a Bounds,
@@ -137,7 +137,7 @@ impl Read for Bounded<'_> {
     }
 }
 
-/// What was found so far.
+/// The results so far.
 #[derive(Default)]
 struct GrepMatches {
     text: String,
@@ -221,7 +221,7 @@ fn search_file(
     let name = shown(&env.workspace, path);
     let mut printer = Printer { call, found, name: &name, bounds, count: 0 };
     if let Err(error) = searcher.search_reader(&call.matcher, Bounded { file, bounds }, &mut printer) {
-        // It was searched as far as it goes.
+        // The file was searched up to the error.
         tracing::debug!(%error, file = name, "a file was not searched to its end");
     }
     let count = printer.count;

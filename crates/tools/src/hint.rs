@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 /// Files with more lines than this get no nearest line: the search takes time.
 const MAX_LINES: usize = 20_000;
-/// How many lines are shown as they are.
+/// Maximum lines shown verbatim.
 const MAX_SHOWN: usize = 12;
 
 /// The text without differences in white space.
@@ -39,7 +39,7 @@ pub(super) fn nearest(text: &str, old: &str) -> String {
     }
 }
 
-/// Where all lines are equal but for white space.
+/// Returns the place where all lines are equal except for white space.
 fn same_but_blanks(lines: &[&str], wanted: &[&str]) -> Option<usize> {
     if lines.len() > MAX_LINES || wanted.is_empty() {
         return None;

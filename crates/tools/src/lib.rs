@@ -1,7 +1,8 @@
-//! The built-in tools: one file each, the description the model reads beside it as .md.
+//! The built-in tools: one file each, with the description for the model beside it as .md.
 //!
-//! [`builtin`] makes them from a [`ToolEnv`], which holds all they know about the world. No tool knows whether it was
-//! permitted. Together their names, descriptions and schemas stay below 6,000 bytes: they go out with each request.
+//! [`builtin`] creates them from a [`ToolEnv`], which contains all they know about the world. No tool knows
+//! whether it was permitted. Together their names, descriptions and schemas stay below 6,000 bytes, because
+//! they are sent with each request.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 
 mod args;
@@ -56,17 +57,19 @@ pub use sandbox::{Confined, Confinement, NotConfined, ReportedChanges, Sandbox, 
 use seen_files::FileLedger;
 pub use web_net::{UrlRefused, public_client};
 
-/// Makes the beginnings of an HTTP client: roots, proxies, names. What guards against private addresses is added here.
+/// Creates the builder of an HTTP client: roots, proxies, names. The protection against private addresses is
+/// added here.
 pub type HttpFactory = Arc<dyn Fn() -> reqwest::ClientBuilder + Send + Sync>;
 
-/// What the tools know about the world; made by the composition root.
+/// Everything that the tools know about the world; created by the composition root.
 #[derive(Clone)]
 pub struct ToolEnv {
-    /// Where the thread works.
+    /// The workspace of the thread.
     pub workspace: Workspace,
-    /// Where output that is too long for the model is written, one file a call. It is made when needed, mode 0700.
+    /// The folder for output that is too long for the model, one file a call. It is created when needed, with
+    /// mode 0700.
     pub output_dir: PathBuf,
-    /// How programs are run.
+    /// The settings for running programs.
     pub exec: ExecConfig,
     /// The variables that programs may inherit; secrets are filtered out here: see [`exec::child_env`].
     pub variables: EnvVars,
@@ -76,7 +79,7 @@ pub struct ToolEnv {
     pub http: Option<HttpFactory>,
     /// Hosts that WebFetch may reach although they are not public: `localhost:8080`, `127.0.0.1`.
     pub web_allow_hosts: Vec<String>,
-    /// The rules about files, for what a call comes across by itself. `None`: there are no rules.
+    /// The rules about files, for those that a call finds without naming them. `None`: there are no rules.
     pub policies: Option<Arc<dyn PathPolicies>>,
     /// Keeps commands to what their profile allows. `None`: nothing does.
     pub sandbox: Option<Arc<Sandbox>>,
@@ -114,8 +117,8 @@ impl ToolEnv {
         }
     }
 
-    /// The environment of a program that is started: see [`exec::child_env`]. What `more` names comes on top, secret or
-    /// not: somebody chose it for this program.
+    /// Returns the environment of a program to start: see [`exec::child_env`]. The variables in `more` are
+    /// added, secret or not: they were chosen for this program.
     pub fn child_env<K: Into<OsString>, V: Into<OsString>>(
         &self,
         more: impl IntoIterator<Item = (K, V)>,
@@ -151,8 +154,8 @@ pub fn state_keys() -> Vec<KeyRegistration> {
     vec![todo::registration()]
 }
 
-/// Does file work on a thread that may block. The token it gets is cancelled with the call, and when the call's future
-/// is dropped; the work looks at it and ends.
+/// Runs file work on a thread that may block. Its token is cancelled with the call, and when the call's
+/// future is dropped; the work checks the token and ends.
 async fn blocking<T: Send + 'static>(
     ctx: &ToolCallContext,
     work: impl FnOnce(CancellationToken) -> Result<T, ToolError> + Send + 'static,
@@ -168,8 +171,8 @@ async fn blocking<T: Send + 'static>(
 /// After a cancellation, how long a tool that only reads may take to return what it found so far.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// As [`blocking`], for work that changes nothing: after a cancellation it is left behind when it hangs in the file
-/// system, as on a dead network mount.
+/// Runs work like [`blocking`] if it changes nothing: after a cancellation the work is abandoned if it hangs
+/// in the file system, as on a dead network mount.
 async fn looking<T: Send + 'static>(
     ctx: &ToolCallContext,
     work: impl FnOnce(CancellationToken) -> Result<T, ToolError> + Send + 'static,

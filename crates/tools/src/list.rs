@@ -31,7 +31,7 @@ fn parse(args: &Value) -> Result<(&str, usize), ToolError> {
     Ok((args.opt_text("path")?.unwrap_or("."), depth as usize))
 }
 
-/// The folder that a search begins in.
+/// Returns the folder in which a search starts.
 pub(super) fn folder(env: &ToolEnv, path: &str) -> Result<(PathBuf, String), ToolError> {
     let folder = absolute(&env.workspace, "path", path)?;
     let name = shown(&env.workspace, &folder);

@@ -12,7 +12,7 @@ use aye_core::contract::path_policy::{PathCheck, PathPolicy};
 /// A folder that changed this shortly before it was read may change again without a new time.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// What is in a folder, as far as it matters here.
+/// The contents of a folder, where they matter here.
 #[derive(Debug, Default)]
 struct Folder {
     /// When it last changed; `None` when that is too recent to rely on.
@@ -115,7 +115,8 @@ fn read(path: &Path, metadata: &Metadata, check: &PathCheck) -> Folder {
     folder
 }
 
-/// In a folder with fewer of them, each is masked by itself: others can be created beside them.
+/// Minimum masked entries for a folder to be hidden as a whole; in a folder with fewer, each is masked
+/// separately, so that others can be created beside them.
 const MIN_FOLDED: usize = 16;
 
 /// Makes few masks of many, because the time for a mount grows with their number. A folder with nothing but masked entries
@@ -169,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// Denies `.env`, asks about `*.pem`, and counts what it is asked.
+    /// Denies `.env`, asks about `*.pem`, and counts the checks.
     #[derive(Default)]
     struct Rules(u64, Arc<AtomicUsize>);
 

@@ -1,4 +1,4 @@
-//! A page of lines out of a stream of bytes, in bounded memory and time whatever the bytes are.
+//! A page of lines from a stream of bytes, in bounded memory and time whatever the bytes are.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead};
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 const MAX_LINE: usize = 2000;
 /// Bytes of a page.
 const MAX_PAGE: usize = 100_000;
-/// How long lines may be looked for.
+/// How long to search for lines.
 const MAX_TIME: Duration = Duration::from_secs(10);
 
 /// Lines of a file.
@@ -18,7 +18,7 @@ const MAX_TIME: Duration = Duration::from_secs(10);
 pub(super) struct FilePage {
     /// Numbered lines.
     pub(super) text: String,
-    /// How many.
+    /// The number of lines.
     pub(super) shown: usize,
     /// The number of the first line that is not there, when `ended`.
     pub(super) first_missing: usize,
@@ -84,7 +84,8 @@ impl<R: BufRead> Lines<'_, R> {
     }
 }
 
-/// Reads `limit` lines from line `offset` on (1 is the first). With `count`, counts the lines behind them too.
+/// Reads `limit` lines from line `offset` on (1 is the first). With `count`, also counts the lines after
+/// them.
 pub(super) fn read(
     reader: &mut impl BufRead,
     offset: usize,

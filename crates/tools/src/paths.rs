@@ -40,7 +40,7 @@ pub(super) fn absolute(workspace: &Workspace, field: &str, text: &str) -> Result
     Ok(path)
 }
 
-/// Takes `.` and `..` out without a look at the disk.
+/// Removes `.` and `..` without reading the disk.
 pub(super) fn normal(path: &Path) -> PathBuf {
     let mut out = PathBuf::from("/");
     for component in path.components() {
@@ -64,7 +64,7 @@ pub(super) fn shown(workspace: &Workspace, path: &Path) -> String {
     }
 }
 
-/// What stands between the arguments and the disk when links are followed.
+/// An error while resolving the links of a path.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum PathError {
     #[error("{0} is a link to a missing file")]
@@ -81,10 +81,10 @@ impl From<PathError> for ToolError {
     }
 }
 
-/// Where a write to `path` goes: all links resolved, what is not there yet appended.
+/// Returns where a write to `path` goes: all links resolved, the part that does not exist yet appended.
 ///
-/// A path inside the workspace must stay inside when its links are resolved: whoever allowed `src/x` did not allow what
-/// `src` was made to point to since.
+/// A path inside the workspace must stay inside when its links are resolved: a user who allowed `src/x` did
+/// not allow the target to which `src` was linked afterwards.
 pub(super) fn resolve(workspace: &Workspace, path: &Path) -> Result<PathBuf, PathError> {
     let mut existing = path;
     let mut missing = Vec::new();

@@ -70,7 +70,7 @@ fn open(path: &Path, name: &str) -> Result<(File, Metadata), ToolError> {
         rest.iter().next().and_then(|n| n.to_str()).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
     });
     if in_proc {
-        // `environ` of aye itself holds the keys of providers.
+        // `environ` of aye itself contains the keys of providers.
         return Err(refuse(format!("{name} belongs to a process and is not shown")));
     }
     let meta = real.metadata().map_err(|error| refuse(format!("cannot read {name}: {error}")))?;

@@ -27,24 +27,24 @@ const GIT_SETTINGS: [&str; 2] = [".gitconfig", ".config/git"];
 /// Packages that are there already, and what says where they came from, so that a build without a network finds them.
 const PACKAGES: [&str; 4] = [".cargo/registry", ".cargo/git", ".cargo/config.toml", "go/pkg/mod"];
 
-/// What the user gives commands beside the workspace.
+/// The access that the user gives commands beside the workspace.
 #[derive(Clone, Debug, Default)]
 pub struct SandboxFolders {
     /// Files and folders to read. Files of the workspace that rules ask about can be read if they are named here.
     pub readable: Vec<PathBuf>,
     /// Folders to write, in [`Profile::Workspace`].
     pub writable: Vec<PathBuf>,
-    /// Where each conversation's `/tmp` is kept.
+    /// The folder in which each conversation's `/tmp` is kept.
     pub tmp: PathBuf,
-    /// Where package managers keep what they download, in [`Profile::Workspace`].
+    /// The folder in which package managers keep their downloads, in [`Profile::Workspace`].
     pub caches: PathBuf,
     /// Domains to reach, in [`Profile::Workspace`] where the machine has namespaces.
     pub domains: Vec<DomainPattern>,
-    /// Where sockets for commands in namespaces are.
+    /// The folder for the sockets of commands in namespaces.
     pub sockets: PathBuf,
 }
 
-/// What all sandboxed commands have in common.
+/// The state that all sandboxed commands share.
 #[derive(Debug)]
 pub struct Sandbox {
     own: PathBuf,
@@ -68,8 +68,8 @@ pub(super) struct Unchanged {
 }
 
 impl Unchanged {
-    /// Sets changed files aside, and says so. What runs `beside` others is not the only one that may have changed them:
-    /// then it only says so.
+    /// Sets changed files aside, and reports this. If the program runs `beside` others, it may not be the one
+    /// that changed them: then the changes are only reported.
     pub(super) fn settle(&self, beside: bool) -> Vec<String> {
         let shown = |path: &Path| {
             let path = path.strip_prefix(&self.workspace).unwrap_or(path);
@@ -99,36 +99,37 @@ impl Unchanged {
     }
 }
 
-/// What the machine has.
+/// The capabilities of the machine.
 #[derive(Debug)]
 struct Found {
     layers: Layers,
     toolchains: Vec<PathBuf>,
 }
 
-/// How a program is confined.
+/// The confinement of a program.
 #[derive(Clone, Debug)]
 pub struct Confined {
-    /// How much of the machine it gets.
+    /// How much of the machine the program can access.
     pub profile: Profile,
-    /// Whose `/tmp` it gets.
+    /// The thread whose `/tmp` the program gets.
     pub thread: ThreadId,
-    /// What grants and trust add, in [`Profile::Workspace`].
+    /// The access added by grants and trust, in [`Profile::Workspace`].
     pub opened: SandboxOpening,
     /// Files and folders it can read besides, such as the folder of its script.
     pub readable: Vec<PathBuf>,
     /// Whether other commands of the conversation may reach its ports.
     pub serves: bool,
-    /// Whether it gets a terminal of its own.
+    /// Whether it gets its own terminal.
     pub terminal: bool,
 }
 
-/// What a confined program needs until it ends: its way to the network, and the protected files as they were before.
+/// The parts that a confined program needs until it ends: its connection to the network, and the protected
+/// files as they were before.
 #[derive(Default)]
 pub struct Confinement {
     pub(super) network: Option<Arc<NetSession>>,
     pub(super) unchanged: Option<Unchanged>,
-    /// What the model and the user have to know of it.
+    /// Notes about the confinement for the model and the user.
     pub(super) notes: Vec<String>,
 }
 
@@ -275,7 +276,8 @@ impl Sandbox {
         self.known_lack(workspace)
     }
 
-    /// The same as far as it is known without starting one.
+    /// Returns the layer that this machine does not have for commands in `workspace`, as far as it is known
+    /// without starting a process.
     pub fn known_lack(&self, workspace: &Path) -> Option<String> {
         let layers = &self.found.get()?.layers;
         let here = || self.policy(Profile::Workspace, workspace).check().err().map(|_| "no sandbox here");
@@ -344,7 +346,7 @@ impl Sandbox {
         Ok(Confinement { network, unchanged, notes })
     }
 
-    /// The command's way out of its network namespace, if there is something to reach.
+    /// Returns the command's connection out of its network namespace, if there is a domain or port to reach.
     fn way_out(&self, what: &Confined) -> Result<Option<NetSession>, NotConfined> {
         if what.profile != Profile::Workspace || self.found().layers.bwrap.is_none() {
             return Ok(None);
@@ -380,8 +382,9 @@ impl Sandbox {
         policy
     }
 
-    /// What rules keep from being read, and the folders that are hidden with other files because it is too much. Rules
-    /// that ask are answered once and for all by what the user made readable.
+    /// Returns the paths that rules keep from being read, and the folders that are hidden with other files
+    /// because there are too many of these paths. For a rule that asks, a path that the user made readable is
+    /// allowed once and for all.
     fn masked(
         &self,
         what: &Confined,
@@ -423,8 +426,8 @@ impl Sandbox {
         })
     }
 
-    /// What this machine cannot enforce, as sentences, and what a command in `profile` can still reach because of it, or
-    /// cannot although the settings list domains.
+    /// Returns whether this machine can enforce `profile`, and as sentences what it cannot enforce, and what
+    /// a command can still reach because of that, or cannot reach although the settings list domains.
     pub fn gaps(path: &OsStr, profile: Profile, domains: bool) -> (bool, Vec<String>) {
         let layers = Layers::detect(path);
         let mut gaps = layers.missing();
@@ -456,7 +459,7 @@ fn hidden_folders(hidden: &[PathBuf], workspace: &Path) -> Option<String> {
     })
 }
 
-/// Makes a folder that nobody else can enter, whatever the umask, and gives its path without links.
+/// Creates a folder that no other user can enter, whatever the umask, and returns its path without links.
 fn private_folder(path: &Path) -> Result<PathBuf, NotConfined> {
     let made = || {
         std::fs::create_dir_all(path)?;

@@ -10,12 +10,12 @@ use super::exec::TerminalSize;
 use aye_core::contract::command::CommandTerminal;
 use aye_core::contract::display::is_unsafe;
 
-/// A terminal with a screen that is kept while nobody looks at it.
+/// A terminal with a screen that is kept up to date while it is not displayed.
 pub(super) struct ScreenTerminal {
     keys: mpsc::Sender<Vec<u8>>,
     size: TerminalSize,
     screen: Mutex<Screen>,
-    /// Whether the command runs; it changes with the screen, too.
+    /// Whether the command is running; a change of the screen is signalled here too.
     runs: watch::Sender<bool>,
 }
 
@@ -57,7 +57,7 @@ impl ScreenTerminal {
         self.runs.send_modify(|_| {});
     }
 
-    /// What to hold as long as the command runs.
+    /// Returns a guard to keep as long as the command runs.
     pub(super) fn ends(self: &Arc<Self>) -> EndOfScreen {
         EndOfScreen(Arc::clone(self))
     }

@@ -1,4 +1,4 @@
-//! What each thread knows about files: the content it saw last.
+//! The file contents that each thread saw last.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,19 +9,20 @@ pub(super) use aye_core::contract::digest::sha256_hex as hash;
 /// More entries than this and the ledger starts afresh; then a Write asks for a Read again.
 const MAX_ENTRIES: usize = 20_000;
 
-/// What a thread knows about a file.
+/// The state of a thread's knowledge about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KnownContent {
     /// It saw this content.
     Current,
     /// It saw another content.
     Stale,
-    /// Nothing: it never read it, or aye was started anew since.
+    /// The thread never read it, or aye was restarted since.
     Unknown,
 }
 
-/// The hash of each file at its last Read, Write or Edit, by thread. Kept in memory only: after a restart nothing is
-/// known, which costs a Write another Read, and an Edit nothing as long as its text is there once.
+/// The hash of each file at its last Read, Write or Edit, by thread. Kept in memory only: after a restart the
+/// ledger is empty, which costs a Write another Read, but costs an Edit nothing as long as its text occurs
+/// once.
 #[derive(Debug, Default)]
 pub(super) struct FileLedger {
     seen: Mutex<HashMap<(String, PathBuf), String>>,
@@ -29,8 +30,8 @@ pub(super) struct FileLedger {
 }
 
 impl FileLedger {
-    /// Held from the look at a file to its replacement: the calls of one answer run side by side, and of two changes
-    /// of one file the second has to be made to what the first one left.
+    /// Locks changes from reading a file to replacing it: the calls of one answer run in parallel, and the
+    /// second of two changes to a file has to be made to the result of the first.
     pub(super) fn changing(&self) -> MutexGuard<'_, ()> {
         // A panic under it left the file as it was: replacing is one rename.
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,7 +46,7 @@ impl FileLedger {
         seen.insert((thread.to_owned(), real.to_owned()), hash);
     }
 
-    /// Compares what a thread saw with what is there now.
+    /// Compares what a thread saw with the current content.
     pub(super) fn compare(&self, thread: &str, real: &Path, hash: &str) -> KnownContent {
         let seen = self.seen.lock().expect("no panic while the ledger is held");
         match seen.get(&(thread.to_owned(), real.to_owned())) {

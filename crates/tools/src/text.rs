@@ -1,6 +1,6 @@
 //! Text files: what a file's bytes are, and how its lines end.
 
-/// Whether a file's lines all end one way.
+/// The line endings of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineEnding {
     /// `\n`, or no line end at all.
@@ -54,7 +54,7 @@ pub(super) fn to_crlf(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
-/// What a file is that is no text, by its first bytes; `None` for what may be text.
+/// Returns the kind of a file that is not text, by its first bytes; `None` for what may be text.
 pub(super) fn binary_kind(head: &[u8]) -> Option<&'static str> {
     const MAGIC: &[(&[u8], &str)] = &[
         (b"%PDF-", "a PDF document; `pdftotext FILE -` in Bash shows its text"),
@@ -87,7 +87,7 @@ pub(super) fn binary_kind(head: &[u8]) -> Option<&'static str> {
         (b"\xfe\xff", "UTF-16 text or binary data; `iconv -f UTF-16 -t UTF-8 FILE` in Bash shows text"),
     ];
     if !head.contains(&0) && !head.iter().any(|b| *b >= 0x80) && !head.starts_with(b"%PDF-") {
-        // `BM` and `MZ` begin words too.
+        // `BM` and `MZ` also start ordinary words.
         return None;
     }
     if head.get(4..8) == Some(b"ftyp") {
@@ -97,7 +97,7 @@ pub(super) fn binary_kind(head: &[u8]) -> Option<&'static str> {
         return Some("a tar archive");
     }
     if let Some((_, kind)) = MAGIC.iter().find(|(magic, _)| {
-        // Two letters alone say little: text in another encoding begins with them as well.
+        // Two letters alone prove little: text in another encoding may start with them as well.
         head.starts_with(magic)
             && (magic.len() > 2 || magic[0] >= 0x80 || magic[0] < 0x20 || head.contains(&0))
     }) {

@@ -13,11 +13,11 @@ use aye_core::state::{KeyRegistration, KeyScope, MergeStrategy, StateCommand, St
 const NAME: &str = "TodoWrite";
 const MAX_TODOS: usize = 100;
 
-/// How far an item is.
+/// The status of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TodoStatus {
-    /// Not begun.
+    /// Not started.
     #[default]
     Pending,
     /// Being worked on.
@@ -29,9 +29,9 @@ pub enum TodoStatus {
 /// One item of the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TodoItem {
-    /// What is to be done.
+    /// The task.
     pub content: String,
-    /// How far it is.
+    /// The status of the task.
     pub status: TodoStatus,
     /// The same while it is being done: "running the tests".
     #[serde(default, rename = "activeForm", skip_serializing_if = "Option::is_none")]

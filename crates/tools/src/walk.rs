@@ -15,7 +15,7 @@ use aye_core::contract::path_policy::{PathAccess, PathCheck, PathPolicy};
 use aye_core::contract::tool::ToolCallContext;
 use aye_files::walk::WalkFilter;
 
-/// How long a search may take.
+/// Maximum time for a search.
 const MAX_TIME: Duration = Duration::from_secs(20);
 
 /// When a search has to end.
@@ -30,7 +30,7 @@ impl Bounds {
         Self { deadline: Instant::now() + MAX_TIME, cancel }
     }
 
-    /// Whether it is time to stop with what was found so far.
+    /// Whether to stop with the results so far.
     pub(super) fn is_over(&self) -> bool {
         self.cancel.is_cancelled() || Instant::now() > self.deadline
     }
@@ -62,7 +62,7 @@ impl WalkGuard {
         WalkGuard { rules, skipped: Arc::default() }
     }
 
-    /// Whether no rule restricts an entry. One that is restricted counts as skipped.
+    /// Whether no rule restricts an entry. A restricted entry is counted as skipped.
     pub(super) fn admits(&self, entry: &DirEntry) -> bool {
         let Some((policy, check)) = &self.rules else { return true };
         let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
@@ -79,12 +79,12 @@ impl WalkGuard {
         restriction.is_none()
     }
 
-    /// How many entries were skipped.
+    /// Returns the number of skipped entries.
     pub(super) fn skipped(&self) -> usize {
         self.skipped.files.load(Ordering::Relaxed) + self.skipped.folders.load(Ordering::Relaxed)
     }
 
-    /// How many of them lie in the searched folder itself.
+    /// Returns the number of skipped entries that are in the searched folder itself.
     pub(super) fn skipped_here(&self) -> usize {
         self.skipped.top.load(Ordering::Relaxed)
     }

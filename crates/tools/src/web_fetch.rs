@@ -201,7 +201,7 @@ impl Tool for WebFetch {
                 "required": ["url"]
             }))
             .with_category("web")
-            // A GET may do something on the other side: one that was interrupted is not sent again by itself.
+            // A GET may have side effects on the server: an interrupted one is not sent again automatically.
             .with_class(ToolClass::Opaque)
             .with_primary_argument("url")
     }

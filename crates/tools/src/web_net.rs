@@ -1,4 +1,5 @@
-//! Which addresses WebFetch may talk to: public ones. A model must not reach what only this machine or its network can.
+//! The addresses that WebFetch may connect to: public ones. A model must not reach addresses that only this
+//! machine or its network can reach.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use aye_core::contract::address::is_public;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{ClientBuilder, Url};
 
-/// Which hosts may be local all the same: `localhost`, or with a port `127.0.0.1:8080`.
+/// The hosts that may be local all the same: `localhost`, or with a port `127.0.0.1:8080`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AllowedHosts(pub(super) Arc<[String]>);
 
@@ -16,7 +17,8 @@ impl AllowedHosts {
         self.0.iter().any(|entry| host_of(entry).eq_ignore_ascii_case(host))
     }
 
-    /// Why a URL must not be asked for, by what it says. Names are looked at again when they are resolved.
+    /// Checks whether the text of a URL rules out requesting it, and returns why. Names are checked again
+    /// when they are resolved.
     pub(super) fn check(&self, url: &Url) -> Result<(), UrlRefused> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(UrlRefused::Scheme(url.scheme().to_owned()));
@@ -102,7 +104,7 @@ impl Resolve for PublicResolver {
     }
 }
 
-/// The client's last settings: no redirect by itself, no address that is not public.
+/// Applies the client's last settings: no automatic redirects, no addresses that are not public.
 pub(super) fn guarded(builder: ClientBuilder, allowed: &AllowedHosts) -> ClientBuilder {
     builder
         .redirect(reqwest::redirect::Policy::none())

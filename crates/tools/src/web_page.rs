@@ -12,7 +12,7 @@ const OPEN: &[&str] = &[
     "colgroup", "param",
 ];
 
-/// Bytes as text by the charset of the `Content-Type`: UTF-8, or Latin-1 where it says so.
+/// Decodes bytes by the charset of the `Content-Type`: UTF-8, or Latin-1 if stated there.
 pub(super) fn decode(body: &[u8], media_type: &str) -> String {
     let latin = ["iso-8859-1", "latin1", "windows-1252"].iter().any(|name| media_type.contains(name));
     match std::str::from_utf8(body) {
@@ -22,7 +22,7 @@ pub(super) fn decode(body: &[u8], media_type: &str) -> String {
     }
 }
 
-/// Whether a text is HTML, by what the server says or, when it says nothing, by how it begins.
+/// Whether a text is HTML, by the server's content type or, if there is none, by the start of the text.
 pub(super) fn is_html(kind: &str, text: &str) -> bool {
     if !kind.is_empty() && kind != "text/plain" {
         return kind == "text/html" || kind == "application/xhtml+xml";
@@ -90,7 +90,7 @@ fn depth(html: &str) -> usize {
     most
 }
 
-/// The text between the tags, for pages that nobody wrote to be read.
+/// Returns the text between the tags, for pages that were not written to be read.
 fn strip_tags(html: &str) -> String {
     let mut out = String::with_capacity(html.len() / 2);
     for (at, piece) in html.split('<').enumerate() {

@@ -1,7 +1,7 @@
-//! The files that a command line names: what its outcome depends on, as far as that can be read off its words.
+//! The files that a command line names: the files its outcome depends on, as far as its words show them.
 //!
-//! No shell grammar: quotes, blanks and separators are enough here. A word that is missed only means that nobody is
-//! asked again about it; what may run is decided elsewhere.
+//! There is no shell grammar: quotes, spaces and separators are enough here. A missed word only means that
+//! the user is not asked again about its file; what may run is decided elsewhere.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use aye_core::contract::workspace::Workspace;
 const MAX_BYTES: usize = 64 << 10;
 /// More words than this are not looked up.
 const MAX_WORDS: usize = 512;
-/// Programs whose first argument that is no flag is a script.
+/// Programs whose first argument that is not a flag is a script.
 const INTERPRETERS: &[&str] = &[
     "bash", "sh", "zsh", "dash", "ksh", "fish", "source", ".", "python", "python3", "node", "ruby", "perl",
     "php", "lua", "deno", "bun", "awk", "sed", "make", "env", "sudo", "nohup", "time", "exec", "timeout",
@@ -25,9 +25,9 @@ struct Word {
     text: String,
     /// Nothing in it is expanded by a shell.
     is_literal: bool,
-    /// It stands where a command's name stands.
+    /// Whether the word is in the position of a command's name.
     is_command: bool,
-    /// `>>` stands before it: what the file holds is not read and not lost.
+    /// Whether `>>` precedes the word: the content of the file is neither read nor lost.
     is_appended_to: bool,
 }
 
@@ -35,7 +35,7 @@ struct Word {
 /// yet.
 pub(super) fn files(workspace: &Workspace, command: &str) -> Vec<PathBuf> {
     let (mut scripts, mut others) = (Vec::new(), Vec::new());
-    // Where the words may be looked up: each `cd` adds a place.
+    // The folders in which to look up the words: each `cd` adds one.
     let mut places = vec![workspace.cwd.clone()];
     let mut runs_script = false;
     let mut changes_dir = false;
@@ -74,7 +74,7 @@ pub(super) fn files(workspace: &Workspace, command: &str) -> Vec<PathBuf> {
         let list = if is_script { &mut scripts } else { &mut others };
         match there {
             Some(path) => push(list, path),
-            // What is not there yet and would be started.
+            // A script that does not exist yet and would be started.
             None if is_script && text.contains(['/', '.']) => {
                 if let Some(path) = found.next().filter(|path| path.symlink_metadata().is_err()) {
                     push(list, path);

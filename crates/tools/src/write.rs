@@ -34,7 +34,8 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<PlannedCha
         None => content.as_bytes().to_vec(),
         Some(bytes) => {
             match subject.seen(env, ctx) {
-                // Who decided saw the difference to the file as it is, and is asked again when it changes once more.
+                // A user who decided saw the diff against the current file, and is asked again if the file
+                // changes once more.
                 KnownContent::Stale if !is_decided(ctx) => {
                     let message =
                         format!("{name} changed since it was read; Read it again before replacing it");

@@ -41,16 +41,16 @@ mod trust_tests;
 #[cfg(test)]
 mod widths_tests;
 
-/// How often the picture moves while a run is awake.
+/// Interval of the animation while a run is active.
 pub const TICK_MS: u64 = 125;
-/// So long after something came the picture still moves.
+/// How long the animation continues after the last event.
 pub const STILL_MS: u64 = 2000;
-/// How long a second Ctrl-C has, and how long a hint is shown.
+/// How long a second Ctrl-C may follow the first, and how long the hint about it is shown.
 pub const QUIT_MS: u64 = 2000;
-/// How long a hint stays.
+/// How long a hint is shown.
 pub const HINT_MS: u64 = 5000;
 
-/// What the run is doing.
+/// The state of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunState {
     /// Nothing.
@@ -58,9 +58,9 @@ pub enum RunState {
     Idle,
     /// A message was sent and nothing came back yet.
     Starting(Moment),
-    /// It is awake.
+    /// The run is active.
     Running(Moment),
-    /// It was told to stop.
+    /// A stop was requested.
     Stopping(Moment),
     /// Questions are open and nothing is in flight.
     Waiting,
@@ -76,20 +76,20 @@ impl RunState {
     }
 }
 
-/// Something that was told of a conversation before it was open.
+/// An event of a conversation that arrived before the conversation was open.
 #[derive(Clone, Debug)]
 pub(super) enum Early {
-    /// A run of this process told it.
+    /// An event of a run in this process.
     Agent(Box<AgentEvent>),
-    /// The store told it.
+    /// A change from the store.
     Synced(Box<ThreadSync>),
-    /// A queued message began.
+    /// A queued message was started.
     Began(QueuedRow),
-    /// Another process took it over, which is why it is opened anew.
+    /// Another process took the conversation over, which is why it is opened again.
     TakenOver,
 }
 
-/// Where keys go, as long as no list is open.
+/// The target of keys, as long as no list is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Focus {
     /// To the text.
@@ -99,7 +99,7 @@ pub enum Focus {
     Card,
 }
 
-/// The wall clock at the start, so that times of records can be written for the person.
+/// The wall clock at the start, so that times of records can be shown in local time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallClock {
     /// Unix milliseconds when [`Moment`] was zero.
@@ -109,14 +109,14 @@ pub struct WallClock {
 }
 
 impl WallClock {
-    /// The hour and minute of a Unix time in milliseconds, where the person is.
+    /// Returns the hour and minute of a Unix time in milliseconds, in the user's time zone.
     pub fn hour_and_minute(&self, unix_ms: u64) -> String {
         let seconds = (unix_ms / 1000) as i64 + i64::from(self.offset);
         let of_day = seconds.rem_euclid(86_400);
         format!("{:02}:{:02}", of_day / 3600, of_day % 3600 / 60)
     }
 
-    /// How long ago a Unix time in milliseconds was.
+    /// Returns how long ago a Unix time in milliseconds was.
     pub fn ago(&self, now: Moment, unix_ms: u64) -> String {
         let minutes = (self.at_zero + now.0).saturating_sub(unix_ms) / 60_000;
         match minutes {
@@ -128,15 +128,15 @@ impl WallClock {
     }
 }
 
-/// An input method may follow the cursor for so long after a key.
+/// How long after a key an input method may follow the cursor.
 const WRITING_MS: u64 = 10_000;
 
 /// The whole model.
 #[derive(Debug)]
 pub struct App {
-    /// What the host says about itself.
+    /// The host's description of itself.
     pub info: HostInfo,
-    /// Which key does what.
+    /// The actions of keys.
     pub keymap: Keymap,
     /// The wall clock at the start.
     pub clock: WallClock,
@@ -144,39 +144,39 @@ pub struct App {
     pub size: (u16, u16),
     /// The time of the last message.
     pub now: Moment,
-    /// When a run last told something.
+    /// The time of the run's last event.
     pub moved: Moment,
     /// The conversation, once it is open.
     pub thread: Option<ThreadRecord>,
-    /// Counts conversations that were opened, so that the screen knows when another one begins.
+    /// The number of conversations opened, which tells the screen when another one starts.
     pub epoch: u32,
-    /// What was said and done.
+    /// The entries of the conversation.
     pub transcript: Transcript,
-    /// What the run is doing.
+    /// The state of the run.
     pub run: RunState,
     /// The latest run.
     pub run_id: Option<RunId>,
-    /// Who is awake on the conversation, when it is another process.
+    /// The owner of the conversation's active run, if that is another process.
     pub driver: ThreadOwner,
     /// Messages that wait for their turn.
     pub queue: MessageQueue,
     /// Open questions.
     pub cards: QuestionCards,
-    /// Where keys go.
+    /// The target of keys.
     pub focus: Focus,
     /// The text that is written.
     pub composer: Composer,
     /// The keys of vi, while they are in use.
     pub vim: Option<Vim>,
-    /// What is offered while text is written.
+    /// The completions offered for the draft.
     pub completion: Completion,
-    /// What the status line shows, when the person chose it.
+    /// The segments of the status line, if the user chose them.
     pub segments: Option<Vec<Segment>>,
     /// A command that writes the status line.
     pub feed: StatusCommand,
-    /// How changes are laid out.
+    /// The layout of changes.
     pub layout: DiffLayout,
-    /// Nothing moves by itself but the seconds.
+    /// Whether animations are off; only the seconds change.
     pub is_calm: bool,
     /// It is written for a screen reader: cards are answered in words and do not take the keys by themselves.
     pub is_linear: bool,
@@ -188,15 +188,15 @@ pub struct App {
     pub last_run_ms: Option<u64>,
     /// A list in place of the text.
     pub picker: Option<Picker>,
-    /// Everything that was said and done on a screen of its own, while it is looked at.
+    /// The whole transcript on its own screen, while it is open.
     pub viewer: Option<Viewer>,
     /// The conversation on the whole screen, while that is the terminal's other one.
     pub pane: Option<Viewer>,
-    /// What waits over all conversations, while the list of it is open.
+    /// The pending questions of all conversations, while their list is open.
     pub inbox: Vec<InboxRow>,
-    /// How many questions wait in other conversations.
+    /// The number of pending questions in other conversations.
     pub elsewhere: u64,
-    /// Themes, and what is behind the text.
+    /// The themes and the background of the text.
     pub colours: ThemeState,
     /// Skills that can be called.
     pub skills: Vec<SkillRow>,
@@ -206,15 +206,15 @@ pub struct App {
     pub(super) renews: Option<Moment>,
     /// Going back, and the list of conversations.
     pub back: RewindState,
-    /// The ledger of grants, while it is looked at.
+    /// The ledger of grants, while it is shown.
     pub grants: Vec<GrantRow>,
     /// Pictures of the conversation that are shown.
     pub gallery: ImageCache,
     /// Whether running tools show more of their output.
     pub expanded: bool,
-    /// The keys of a sequence that was begun.
+    /// The keys of an unfinished sequence.
     pub begun: Vec<Chord>,
-    /// A line for the person that goes away by itself.
+    /// A line for the user that disappears after a while.
     pub hint: Option<(String, Moment)>,
     pub(super) quit_armed: Option<Moment>,
     /// The last key that went into the text.
@@ -224,13 +224,13 @@ pub struct App {
     pub(super) resumes_by_list: bool,
     /// The place of the last message that the transcript has from the store.
     pub(super) seen: u64,
-    /// The last run whose end was told.
+    /// The last run whose end was reported.
     pub(super) ended: Option<RunId>,
-    /// Whether the terminal is in front. Until it says otherwise it is.
+    /// Whether the terminal has the focus. It is assumed to until it reports otherwise.
     pub(super) has_focus: bool,
-    /// Whether a question rings while the terminal is not in front.
+    /// Whether a question sounds the bell while the terminal does not have the focus.
     pub(super) rings: bool,
-    /// When the host was told that a question has ended.
+    /// When the host was last notified that a question has expired.
     pub(super) expiry_told: Option<Moment>,
     /// Whether the first frame was shown.
     pub(super) is_shown: bool,
@@ -238,9 +238,9 @@ pub struct App {
     pub(super) need_key: Vec<(String, String)>,
     /// Conversations that are being opened, and earlier parts of them that are fetched.
     pub loading: ThreadLoading,
-    /// How many books were opened in the viewer.
+    /// The number of documents opened in the viewer.
     pub(super) books: u32,
-    /// What is kept of the text that is written.
+    /// The stored state of the draft.
     pub(super) kept: KeptDraft,
     /// Pictures on their way into the text.
     pub(super) attaching: Attaching,
@@ -249,24 +249,24 @@ pub struct App {
 /// Pictures that are being read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attaching {
-    /// The words that each will stand in the place of; none for one of the clipboard.
+    /// The words that each image will replace; empty for one from the clipboard.
     pub(super) open: HashSet<String>,
-    /// The text is sent when they were read; `true`: behind open questions.
+    /// Whether the draft is sent once the images have been read; `true`: after the pending questions.
     pub(super) sends: Option<bool>,
-    /// Words that were looked at and are no picture.
+    /// Words that were checked and are not the path of an image.
     pub(super) tried: HashSet<String>,
 }
 
-/// What was told of the text that is written, so that it outlives the program.
+/// The draft as last sent to be stored, so that it outlives the program.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeptDraft {
-    /// The text that is kept.
+    /// The stored text.
     pub(super) text: String,
-    /// The conversation that it is kept for.
+    /// The conversation for which it is stored.
     pub(super) thread: Option<ThreadId>,
-    /// When it has to be told again.
+    /// When to store it again.
     pub(super) due: Option<Moment>,
-    /// How often it was told.
+    /// The number of times it was stored.
     pub(super) number: u64,
 }
 
@@ -366,17 +366,17 @@ impl App {
         self.current_card().filter(|card| card.kind != CardKind::Trust || !self.is_awake())
     }
 
-    /// How many open questions of this conversation there are.
+    /// Returns the number of pending questions of this conversation.
     pub fn own_cards(&self) -> usize {
         self.cards.open.iter().filter(|card| card.elsewhere.is_none() && !card.is_own()).count()
     }
 
-    /// Whether the terminal's other screen is wanted.
+    /// Whether the terminal's alternate screen is needed.
     pub fn wants_other_screen(&self) -> bool {
         self.viewer.is_some() || self.pane.is_some()
     }
 
-    /// How many questions wait in other conversations and are not shown here.
+    /// Returns the number of pending questions in other conversations that are not shown here.
     pub fn unseen_elsewhere(&self) -> u64 {
         let shown = self.cards.open.iter().filter(|card| card.elsewhere.is_some()).count();
         self.elsewhere.saturating_sub(shown as u64)
@@ -387,18 +387,18 @@ impl App {
         self.thread.as_ref().map(|thread| &thread.id)
     }
 
-    /// Whether the run is awake.
+    /// Whether the run is active.
     pub fn is_awake(&self) -> bool {
         self.run.awake_since().is_some()
     }
 
-    /// Whether the person has not typed for a while.
+    /// Whether the user has not typed for a while.
     pub(super) fn is_quiet(&self) -> bool {
         self.typed_at.is_none_or(|typed| self.now.since(typed) >= QUIET_MS)
     }
 
-    /// Whether the caret is only drawn: frames come by themselves, and nobody is in the middle of a text that an input
-    /// method may write. What has only ASCII in it is typed without one.
+    /// Whether the caret is only drawn: frames are drawn continuously, and the user is not in the middle of a
+    /// text that an input method may write. Text that is only ASCII is typed without one.
     pub(super) fn parks_caret(&self) -> bool {
         let is_plain = self.composer.text().is_ascii() && self.picker.is_none() && self.cards.open.is_empty();
         let typed = self.typed_at.filter(|_| !is_plain);
@@ -409,7 +409,8 @@ impl App {
         self.hint = Some((text.into(), self.now.plus(HINT_MS)));
     }
 
-    /// Whether the last run was stopped by a limit and can go on: then Enter on an empty text does that.
+    /// Whether the last run was stopped by a limit and can be continued: then Enter on an empty text does
+    /// that.
     pub fn can_go_on(&self) -> bool {
         self.transcript.is_stopped()
             && matches!(self.run, RunState::Idle)
@@ -451,7 +452,7 @@ impl App {
         .min()
     }
 
-    /// Whether a card would take the focus, were the person quiet.
+    /// Whether a card would take the focus if the user stopped typing.
     fn wants_focus(&self) -> bool {
         self.focus == Focus::Composer
             && self.asking_card().is_some()

@@ -30,13 +30,13 @@ use edit::{ArgumentEdit, EditorDocument};
 use form::FormState;
 use grant::GrantForm;
 
-/// A card must have been on the screen for so long before it takes a key: what was typed before it came is not an
-/// answer to it.
+/// How long a card must have been on the screen before it takes a key: keys typed before it appeared are not
+/// an answer to it.
 pub const SEEN_MS: u64 = 300;
-/// And the person must not have typed anything else for so long.
+/// How long the user must not have typed anything else, in addition.
 pub const QUIET_MS: u64 = 400;
 
-/// What kind of answer is wanted.
+/// The kind of answer that a card expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CardKind {
     /// Yes or no.
@@ -45,47 +45,48 @@ pub enum CardKind {
     Ask,
     /// A surface that is filled in.
     Form,
-    /// What to do about a call that may have run.
+    /// The decision about a call that may have run.
     Unknown,
-    /// Whether to carry a plan out: asked here, by nobody else, and stored nowhere.
+    /// Whether to carry out a plan: only this terminal asks, and the question is not stored.
     Plan,
-    /// Whether to use the files of the folder that would grant or run something: asked here, too.
+    /// Whether to use the files of the folder that would grant or run something: only this terminal asks
+    /// this, too.
     Trust,
 }
 
-/// How far an answer has come.
+/// The progress of an answer.
 #[derive(Clone, Debug)]
 pub enum CardStage {
     /// Nothing is answered.
     Open,
     /// The reason of a no is being written.
     Reason(Box<Composer>),
-    /// What to change is being written.
+    /// The requested changes are being written.
     Modify(Box<Composer>),
-    /// What goes with the answer is being written.
+    /// The comment on the answer is being written.
     Comment(Box<Composer>),
     /// The command is being changed.
     Edit(Box<Composer>),
     /// The change is taken apart.
     Hunks(Box<Hunks>),
-    /// The person's editor has it.
+    /// The user's editor has it.
     Away,
     /// A rule is being chosen.
     Grant(Box<GrantForm>),
     /// The answer was sent and is not stored yet.
     Deciding(&'static str),
-    /// The run was told to stop, which closes the question.
+    /// The run was asked to stop, which closes the question.
     Stopping,
 }
 
-/// Not the action of a stored question: the terminal asks by itself.
+/// Not an action of a stored question: the terminal asks this itself.
 const ACTION_PLAN: &str = "terminal:Plan";
 const ACTION_TRUST: &str = "terminal:Trust";
 
-/// How far a grant can reach, narrowest first.
+/// The scopes of a grant, narrowest first.
 pub const SCOPES: [&str; 4] = ["this run", "this conversation", "this project", "all projects"];
 
-/// What a key on a card leads to.
+/// The result of a key on a card.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CardAction {
     /// The card changed, or nothing happened.
@@ -94,9 +95,9 @@ pub enum CardAction {
     NotMine,
     /// The answer.
     Decide(Box<Answer>),
-    /// Look at edited arguments.
+    /// Review edited arguments.
     Review(Value),
-    /// Open a text in the person's editor.
+    /// Open a text in the user's editor.
     Editor(EditorDocument),
     /// Answer several cards at once.
     Batch(Batch),
@@ -114,10 +115,10 @@ pub enum CardAction {
     Trust(bool),
 }
 
-/// Whose question it is, when it is of another conversation than the one that is shown.
+/// The conversation of a question, if it is not the one that is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherThread {
-    /// What that conversation is called.
+    /// The title of that conversation.
     pub title: String,
     /// The root of its project.
     pub project: PathBuf,
@@ -132,7 +133,7 @@ pub enum Batch {
     DenyRest,
 }
 
-/// How the body of a card fits on the screen.
+/// The size of a card's body on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyWindow {
     /// The largest row that can come first.
@@ -160,9 +161,9 @@ pub struct Card {
     pub ticket: SuspendTicket,
     /// The question, read.
     pub question: Question,
-    /// What kind of answer is wanted.
+    /// The kind of answer that the card expects.
     pub kind: CardKind,
-    /// How far the answer has come.
+    /// The progress of the answer.
     pub stage: CardStage,
     /// The state of a question with choices.
     pub ask: AskState,
@@ -178,17 +179,17 @@ pub struct Card {
     pub is_unread: bool,
     /// The choice that the arrows are at; Enter answers nothing without one.
     pub choice: Option<usize>,
-    /// How the body fits on the screen, as of the last key.
+    /// The size of the body on the screen, as of the last key.
     pub(crate) window: BodyWindow,
-    /// What went wrong with the last answer.
+    /// The problem with the last answer.
     pub problem: Option<String>,
     /// Set when it belongs to another conversation.
     pub elsewhere: Option<OtherThread>,
     /// The agent that asks, when another one set it to work.
     pub child: Option<String>,
-    /// The call as the person changed it.
+    /// The call as edited by the user.
     pub edit: Option<ArgumentEdit>,
-    /// What goes with the answer.
+    /// The comment on the answer.
     pub comment: Option<String>,
     /// A text of the editor that was not right yet.
     draft: Option<String>,
@@ -212,7 +213,7 @@ impl Card {
                 ask = AskState::of(choice);
                 CardKind::Ask
             }
-            // What a client would have done, a person may say.
+            // The user may enter the result that a client would have produced.
             QuestionDetails::Client => {
                 ask = AskState::of(&ChoiceQuestion::default());
                 CardKind::Ask
@@ -268,7 +269,7 @@ impl Card {
         Card::new(thread_id, RunId::from(""), ticket)
     }
 
-    /// Whether the terminal asks by itself, so that the store has no such question.
+    /// Whether the terminal asks this itself, so that the store has no such question.
     pub fn is_own(&self) -> bool {
         matches!(self.kind, CardKind::Plan | CardKind::Trust)
     }
@@ -285,17 +286,18 @@ impl Card {
         self.elsewhere.as_ref().map_or(here, |elsewhere| &elsewhere.project)
     }
 
-    /// What the rules said of the call as it was proposed; of a call that was edited it is not known.
+    /// Returns the verdict on the call as it was proposed; for an edited call, it is unknown.
     pub fn proposed(&self) -> Option<&ApprovalRequest> {
         self.question.approval().filter(|_| self.edit.is_none())
     }
 
-    /// What the kernel keeps the call to after a plain yes; `None` for calls that start no command.
+    /// Returns the profile that the kernel enforces on the call after a plain approval; `None` for calls that
+    /// start no command.
     pub fn profile(&self) -> Option<Profile> {
         self.question.approval()?.profile
     }
 
-    /// Whether the kernel keeps the call to anything.
+    /// Whether the kernel confines the call at all.
     pub fn is_sandboxed(&self) -> bool {
         self.profile().is_some_and(|profile| profile != Profile::Outside)
     }
@@ -305,7 +307,7 @@ impl Card {
         self.arguments().get("tty") == Some(&Value::Bool(true))
     }
 
-    /// Whether the command goes on after its call.
+    /// Whether the command continues after its call.
     pub fn in_background(&self) -> bool {
         self.arguments().get("run_in_background") == Some(&Value::Bool(true))
     }
@@ -326,7 +328,7 @@ impl Card {
         question.unwrap_or(&self.ticket.suspension.message)
     }
 
-    /// What the call would do to files.
+    /// Returns the changes that the call would make to files.
     pub fn previews(&self) -> &[FilePreview] {
         match self.edit.as_ref().map(|edit| &edit.review) {
             None => &self.question.files,
@@ -335,12 +337,12 @@ impl Card {
         }
     }
 
-    /// Whether an answer is on its way.
+    /// Whether an answer is being sent.
     pub fn is_deciding(&self) -> bool {
         matches!(self.stage, CardStage::Deciding(_) | CardStage::Stopping)
     }
 
-    /// Whether the person is in the middle of an answer.
+    /// Whether the user is in the middle of an answer.
     pub fn is_written_on(&self) -> bool {
         self.line().is_some()
             || matches!(
@@ -349,7 +351,7 @@ impl Card {
             )
     }
 
-    /// Whether it was on the screen long enough to take a key.
+    /// Whether the card was on the screen long enough to take a key.
     pub fn was_seen(&self, now: Moment) -> bool {
         self.seen.is_some_and(|seen| now.since(seen) >= SEEN_MS)
     }

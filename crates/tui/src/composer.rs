@@ -16,17 +16,17 @@ pub mod words;
 use kill::KillRing;
 use paste::{Draft, Paste};
 
-/// How many steps can be undone.
+/// Maximum steps that can be undone.
 const UNDO_STEPS: usize = 200;
 
-/// What kind of change came last, so that typing a word is undone at once.
+/// The kind of the last change, so that typing a word is undone in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EditKind {
     Typing,
     Deleting,
     /// Deleted to be put back; more of it in the same breath joins.
     Killing,
-    /// Put back: what stands there can be exchanged for what was deleted before.
+    /// Yanked: the text there can be replaced with what was deleted before.
     Yanking,
     Other,
 }
@@ -34,7 +34,7 @@ enum EditKind {
 /// A text with its caret.
 type State = (String, usize);
 
-/// The text, the caret, and what there is to go back to.
+/// The text, the caret, and the undo history.
 #[derive(Clone, Debug, Default)]
 pub struct Composer {
     text: String,
@@ -68,7 +68,7 @@ impl Composer {
         self.caret
     }
 
-    /// Whether nothing is written.
+    /// Whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
@@ -78,8 +78,8 @@ impl Composer {
         self.width = width.max(1);
     }
 
-    /// What was said before, oldest first. When something of what was said until now is shown, what was being written
-    /// comes back in its place.
+    /// Sets the previous messages, oldest first. If one of the current ones is being shown, the draft
+    /// replaces it.
     pub fn set_history(&mut self, history: Vec<Draft>) {
         self.history = history;
         if let Some((_, draft)) = self.browsing.take() {
@@ -147,7 +147,7 @@ impl Composer {
         self.caret = boundary_at_or_after(&self.text, self.caret + text.len());
     }
 
-    /// Replaces a range of bytes by a text and leaves the caret behind it.
+    /// Replaces a range of bytes with a text and puts the caret after it.
     pub fn replace(&mut self, range: std::ops::Range<usize>, text: &str) {
         self.save(EditKind::Other);
         let start = range.start;
@@ -155,7 +155,7 @@ impl Composer {
         self.caret = boundary_at_or_after(&self.text, start + text.len());
     }
 
-    /// Makes `\` and Enter a new line: whether a backslash stood before the caret.
+    /// Turns `\` and Enter into a new line. Returns whether there was a backslash before the caret.
     pub fn newline_after_backslash(&mut self) -> bool {
         if !self.text[..self.caret].ends_with('\\') {
             return false;
@@ -212,7 +212,7 @@ impl Composer {
         self.group = self.group.map(|_| true);
         self.last = Some(change);
         self.goal = None;
-        // What is changed is what is being written from now on.
+        // The changed text is the draft from now on.
         self.browsing = None;
     }
 
@@ -320,7 +320,7 @@ impl Composer {
         }
     }
 
-    /// Moves the caret to a byte offset, or to the nearest place there is for one.
+    /// Moves the caret to a byte offset, or to the nearest valid position.
     pub fn go(&mut self, to: usize) {
         let is_left = to < self.caret;
         let at = boundary_at_or_after(&self.text, floor_char(&self.text, to));
@@ -351,7 +351,7 @@ impl Composer {
         let Some(before) = at.checked_sub(1) else { return };
         let is_kept = self.text.is_empty() || self.undo.last().is_some_and(|(text, _)| *text == self.text);
         if self.browsing.is_none() && !is_kept {
-            // Whoever changes what was said before gets back what was being written by undoing.
+            // After a change to a previous message, undoing restores the draft.
             self.save(EditKind::Other);
         }
         let draft = self.browsing.take().map_or_else(|| self.text.clone(), |(_, draft)| draft);

@@ -24,14 +24,14 @@ const MAX_COMPARED: usize = 6_000;
 const MAX_MARKED: usize = 20_000;
 /// Characters of a line that are shown, where not all of a change has to be.
 const MAX_CHARACTERS: usize = 1_000;
-/// Narrower than this there is no room for line numbers.
+/// Minimum width for line numbers.
 const NUMBERS_FROM: u16 = 30;
-/// From this width on both sides stand beside each other: a terminal of 160 columns, less what frames take.
+/// Minimum width at which sides are shown by default: a terminal of 160 columns, less the frames.
 const SIDES_FROM: u16 = 152;
-/// Below this width there is no room for two sides.
+/// Minimum width for two sides.
 pub const SIDES_NEED: u16 = 60;
 
-/// Whether old and new lines stand below each other or side by side.
+/// The layout of old and new lines: below each other or side by side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiffLayout {
     /// Side by side in wide terminals.
@@ -44,7 +44,7 @@ pub enum DiffLayout {
 }
 
 impl DiffLayout {
-    /// Whether there are two sides in a width.
+    /// Whether there are two sides at a width.
     pub fn has_sides(self, width: u16) -> bool {
         match self {
             DiffLayout::Auto => width >= SIDES_FROM,
@@ -60,14 +60,14 @@ impl DiffLayout {
     }
 }
 
-/// What changed between two texts.
+/// The changes between two texts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diff {
     /// The lines to show, each no wider than asked.
     pub lines: Vec<Line<'static>>,
-    /// How many lines are new.
+    /// The number of added lines.
     pub added: usize,
-    /// How many lines are gone.
+    /// The number of removed lines.
     pub removed: usize,
 }
 

@@ -35,11 +35,11 @@ use screen::Screen;
 
 /// The least time between two frames while events stream in.
 const FRAME: Duration = Duration::from_millis(16);
-/// A window that is being resized is left alone until it had the same size for so long, and for so long at most: the
-/// terminal itself moves what is on it meanwhile.
+/// A window that is being resized is left alone until its size has been stable for this long, but no longer
+/// than the maximum: the terminal itself moves its contents in the meantime.
 const RESIZE_QUIET: Duration = Duration::from_millis(25);
 const RESIZE_MOST: Duration = Duration::from_millis(200);
-/// How many events are taken in at once.
+/// Maximum events received at once.
 const BULK: usize = 4096;
 
 /// Everything that the loop waits for.
@@ -101,7 +101,7 @@ pub(super) async fn run(
     }
     app.is_linear = options.screen_reader;
     if app.is_linear && escapes {
-        // What is longer than a row goes on in the next one.
+        // A line longer than a row continues in the next row.
         let _ = std::io::Write::write_all(screen.terminal.out_mut(), b"\x1b[?7h");
     }
     app.gallery = ImageCache::new(abilities.pictures().filter(|_| !app.is_linear))
@@ -199,7 +199,7 @@ impl<W: std::io::Write, T: Tty> UiLoop<W, T> {
                 () = until(frame_due), if frame_due.is_some() => at_once = true,
                 count = waits.events.recv_many(&mut bulk, BULK), if !waits.events.is_closed() || !waits.events.is_empty() => {
                     let _ = count;
-                    // A question is shown at once: somebody has to answer it.
+                    // A question is shown at once: the user has to answer it.
                     at_once = bulk.iter().any(asks);
                     msgs.extend(bulk.drain(..).map(of_host));
                 }
@@ -244,7 +244,7 @@ impl<W: std::io::Write, T: Tty> UiLoop<W, T> {
     }
 }
 
-/// Whether a person is wanted.
+/// Whether the event needs the user.
 fn asks(event: &HostEvent) -> bool {
     match event {
         HostEvent::Agent(_, event) => {

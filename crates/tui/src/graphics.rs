@@ -16,7 +16,7 @@ use ratatui::text::{Line, Span};
 use aye_core::contract::display::PLACEHOLDER;
 use aye_core::contract::image::{Drawn, ImageRef, Packed};
 
-/// What stands on a placeholder for a row or a column: the first for 0, and so on.
+/// The marks on a placeholder for its row or column: the first for 0, and so on.
 const MARKS: [char; 120] = [
     '\u{305}', '\u{30d}', '\u{30e}', '\u{310}', '\u{312}', '\u{33d}', '\u{33e}', '\u{33f}', '\u{346}',
     '\u{34a}', '\u{34b}', '\u{34c}', '\u{350}', '\u{351}', '\u{352}', '\u{357}', '\u{35b}', '\u{363}',
@@ -33,26 +33,26 @@ const MARKS: [char; 120] = [
     '\u{816}', '\u{817}', '\u{818}', '\u{819}', '\u{81b}', '\u{81c}', '\u{81d}', '\u{81e}', '\u{81f}',
     '\u{820}', '\u{821}', '\u{822}',
 ];
-/// So many bytes of base64 go into one sequence.
+/// Maximum bytes of base64 in one sequence.
 const CHUNK: usize = 4096;
-/// A cell is taken to have so many pixels: a picture that is smaller than its room stays small.
+/// Assumed size of a cell in pixels: an image that is smaller than its room stays small.
 const CELL: (u32, u32) = (10, 20);
 
-/// What a terminal is asked. One that does not know a question says nothing; all know the last one.
+/// A query to a terminal. A terminal that does not know a query does not answer; all know the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminalQuery {
     /// Its name.
     Name,
-    /// How many pixels a cell has.
+    /// The size of a cell in pixels.
     Cell,
-    /// How many colours it has for sixels.
+    /// The number of colours for sixels.
     Colours,
-    /// What it can do, as terminals of old said it.
+    /// Its attributes, in the form of early terminals.
     Attributes,
 }
 
 impl TerminalQuery {
-    /// What asks it.
+    /// Returns the sequence of the query.
     pub fn bytes(self) -> &'static [u8] {
         match self {
             TerminalQuery::Name => b"\x1b[>q",
@@ -63,16 +63,16 @@ impl TerminalQuery {
     }
 }
 
-/// What it says.
+/// An answer of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminalReply {
-    /// Who made it.
+    /// The kind of terminal.
     Name(TerminalKind),
     /// Columns and rows of pixels of a cell.
     Cell(u16, u16),
     /// Colours for sixels.
     Colours(u16),
-    /// What it can do.
+    /// The terminal's attributes.
     Attributes {
         /// It draws sixels.
         sixel: bool,
@@ -106,7 +106,7 @@ impl TerminalKind {
     }
 }
 
-/// Whether a terminal of that name places pictures by characters.
+/// Whether a terminal of that name places images by characters.
 fn places_pictures(name: &str) -> bool {
     if let Some(version) = name.strip_prefix("kitty(") {
         let mut parts = version.trim_end_matches(')').split('.').map(|part| part.parse::<u32>().unwrap_or(0));
@@ -115,7 +115,7 @@ fn places_pictures(name: &str) -> bool {
     name == "ghostty" || name.starts_with("ghostty ")
 }
 
-/// A picture on so many columns; everything else follows from that.
+/// The size at which an image is placed; all of it follows from the number of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImagePlacement {
     /// The number that the terminal knows it by.
@@ -127,7 +127,7 @@ pub struct ImagePlacement {
 }
 
 impl ImagePlacement {
-    /// The place of a picture in at most so many columns and rows.
+    /// Returns the placement of an image in at most this many columns and rows.
     pub fn within(image: &ImageRef, (columns, rows): (u16, u16)) -> Option<ImagePlacement> {
         let natural = u16::try_from(image.width.div_ceil(CELL.0)).unwrap_or(u16::MAX);
         let most = columns.min(natural).min(MARKS.len() as u16);
@@ -141,7 +141,8 @@ impl ImagePlacement {
             })
     }
 
-    /// The place of a picture on so many columns, with its shape: a cell is twice as high as it is wide.
+    /// Returns the placement of an image on a number of columns, in its proportions: a cell is twice as high
+    /// as it is wide.
     fn on(image: &ImageRef, columns: u16) -> ImagePlacement {
         let (wide, high) = (u64::from(image.width.max(1)), u64::from(image.height));
         let rows = (u64::from(columns) * high + wide) / (2 * wide);
@@ -159,7 +160,7 @@ impl ImagePlacement {
         ImagePlacement { id: number(&image.hash, drawn.columns), columns: drawn.columns, rows: drawn.rows }
     }
 
-    /// The text that stands for it, row by row.
+    /// Returns the text that represents the image, row by row.
     pub fn lines(self, indent: u16) -> Vec<Line<'static>> {
         let [_, red, green, blue] = self.id.to_be_bytes();
         let style = Style::new().fg(Color::Rgb(red, green, blue));
@@ -173,7 +174,8 @@ impl ImagePlacement {
         MARKS.iter().take(usize::from(self.rows)).map(row).collect()
     }
 
-    /// What sends the picture and makes the place. The terminal answers nothing, and shows nothing yet.
+    /// Returns the sequence that sends the image and creates its placement. The terminal sends no answer, and
+    /// shows nothing yet.
     pub fn bytes(self, packed: &Packed) -> Vec<u8> {
         let text = STANDARD.encode(&packed.zlib);
         let mut out = Vec::with_capacity(text.len() + text.len() / 256 + 128);
@@ -195,15 +197,15 @@ impl ImagePlacement {
     }
 }
 
-/// The number of a picture on so many columns: the same in each run, so that what is in the scrollback stays right
-/// when it is sent again. It fits into a colour.
+/// Returns the number of an image on a number of columns: the same in each run, so that the scrollback stays
+/// valid when the image is sent again. The number fits into a colour.
 fn number(hash: &str, columns: u16) -> u32 {
     let bytes = hash.bytes().chain(columns.to_be_bytes());
     let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     ((hash >> 24) ^ (hash & 0x00ff_ffff)).max(1)
 }
 
-/// The number of the picture that text stands for.
+/// Returns the number of the image that the text represents.
 fn id_of(span: &Span<'_>) -> Option<u32> {
     match span.style.fg {
         Some(Color::Rgb(red, green, blue)) if span.content.starts_with(PLACEHOLDER) => {
@@ -213,12 +215,12 @@ fn id_of(span: &Span<'_>) -> Option<u32> {
     }
 }
 
-/// The numbers of the pictures that stand in lines.
+/// Returns the numbers of the images in lines.
 pub fn ids<'a>(lines: &'a [Line<'static>]) -> impl Iterator<Item = u32> + 'a {
     lines.iter().flat_map(|line| &line.spans).filter_map(id_of)
 }
 
-/// Whether text is a row of a picture as [`ImagePlacement::lines`] makes it, and nothing else.
+/// Whether text is exactly a row of an image as created by [`ImagePlacement::lines`].
 pub fn is_row(text: &str) -> bool {
     text.starts_with(PLACEHOLDER) && text.chars().all(|c| c == PLACEHOLDER || MARKS.binary_search(&c).is_ok())
 }

@@ -1,10 +1,10 @@
-//! Colours code on a thread of its own.
+//! Highlights code on a separate thread.
 //!
-//! A worker thread starts with the first block of a known language; until then nothing is loaded. It keeps the
-//! parser's state of each open block, so that a line that streams in is highlighted at once. Its results are roles,
-//! not colours: a theme can change without asking it again.
+//! A worker thread starts with the first block of a known language; until then nothing is loaded. It keeps
+//! the parser's state of each open block, so that a line that streams in is highlighted at once. Its results
+//! are roles, not colours: a theme can change without running the worker again.
 //!
-//! Nothing waits for it. Code is drawn plain until its colours arrive; lines printed for good (see
+//! Nothing waits for the worker. Code is drawn plain until its colours arrive; lines printed for good (see
 //! `MarkdownStream::drain_stable`) are held back until then, but at most [`MAX_WAITING`] of them.
 
 use std::collections::VecDeque;
@@ -24,13 +24,13 @@ mod worker;
 
 use worker::{HighlightJob, Worker};
 
-/// The descriptions of all languages, read by whoever needs them first.
+/// The syntax definitions of all languages, loaded on first use.
 static SYNTAXES: LazyLock<SyntaxSet> = LazyLock::new(two_face::syntax::extra_newlines);
 
-/// So many finished lines may wait for their colours before they are given out plain.
+/// Maximum finished lines that wait for their colours; beyond it they are released plain.
 pub const MAX_WAITING: usize = 200;
 
-/// Pieces of a line: a role and how many bytes it covers. What is left over is plain text.
+/// The pieces of a line: a role and the number of bytes it covers. The remainder is plain text.
 pub type Pieces = Vec<(Role, u32)>;
 
 /// Hands code to the worker. Clones share it.
@@ -44,10 +44,10 @@ enum Engine {
     Thread { jobs: OnceLock<Option<Jobs>>, notify: Arc<dyn Fn() + Send + Sync>, wait: bool },
 }
 
-/// Jobs for the worker, each with whom to tell when it is done.
+/// Jobs for the worker, each with an optional sender to signal when it is done.
 type Jobs = Mutex<Sender<(HighlightJob, Option<Sender<()>>)>>;
 
-/// The colours of one block as far as they are known.
+/// The known colours of one block.
 #[derive(Debug, Default)]
 struct HighlightState {
     lines: VecDeque<Pieces>,
@@ -100,14 +100,14 @@ impl Highlighter {
         }
     }
 
-    /// Opens a block that holds all of `code` already.
+    /// Opens a block that already contains all of `code`.
     pub fn whole(&self, language: &str, code: &str) -> CodeBlock {
         let block = self.block(language);
         block.push(code);
         block
     }
 
-    /// `false`: nobody will do it.
+    /// Returns `false` if no worker will do the job.
     fn send(&self, job: HighlightJob) -> bool {
         match &*self.0 {
             Engine::Off => false,
@@ -172,7 +172,7 @@ impl CodeBlock {
         }
     }
 
-    /// How many lines were pushed.
+    /// Returns the number of lines that were pushed.
     pub fn len(&self) -> usize {
         self.lock().pushed
     }
@@ -182,13 +182,13 @@ impl CodeBlock {
         self.len() == 0
     }
 
-    /// Whether the colours of a line are known, or will never be.
+    /// Whether the colours of a line are known, or never will be.
     pub fn is_ready(&self, line: usize) -> bool {
         let found = self.lock();
         found.given_up || line < found.taken + found.lines.len()
     }
 
-    /// The colours of a line, as far as they are known.
+    /// Returns the colours of a line, if known.
     pub fn pieces(&self, line: usize) -> Option<Pieces> {
         let found = self.lock();
         found.lines.get(line.checked_sub(found.taken)?).cloned()
@@ -218,7 +218,7 @@ impl Drop for CodeBlock {
 /// Names of languages that have no colours.
 const PLAIN: [&str; 8] = ["text", "txt", "plain", "plaintext", "output", "none", "ascii", "log"];
 
-/// Whether what stands after a fence says that there is only text.
+/// Whether the words after a fence declare plain text.
 pub fn is_plain(language: &str) -> bool {
     PLAIN.contains(&language.to_lowercase().as_str())
 }

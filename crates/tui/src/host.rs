@@ -36,30 +36,30 @@ impl<T> Host for T where
 {
 }
 
-/// Something happened behind the terminal without being asked for.
+/// An event that the terminal did not request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostEvent {
-    /// A run of this process told something.
+    /// An event of a run in this process.
     Agent(ThreadId, AgentEvent),
     /// Something may wait, or wait no more, in some conversation.
     InboxChanged,
-    /// A word for the person that stays on the screen.
+    /// A note for the user that stays on the screen.
     Note(String),
     /// Other processes did something in the conversation that is shown.
     Synced(Box<ThreadSync>),
-    /// A queued message begins a run of this process.
+    /// A queued message starts a run in this process.
     Began(ThreadId, QueuedRow),
-    /// A message could not begin, because another process had just become awake: it is queued instead.
+    /// A message could not start a run, because another process had just become active: it is queued instead.
     Deferred(ThreadId, QueuedRow, UserInput),
     /// Another process took the conversation over from this one: what is shown may not be what is stored.
     Lost(ThreadId),
-    /// What can be called by its name is this from now on.
+    /// The skills that can be called by name have changed to these.
     Skills(Vec<SkillRow>),
     /// Servers listed their models.
     Models(Vec<ModelRow>),
     /// This machine does not have a layer of the sandbox: which one, in few words.
     Unsandboxed(String),
-    /// Something beside a conversation went wrong; a sentence for the person.
+    /// Something besides a conversation failed; a sentence for the user.
     Warned(String),
 }
 

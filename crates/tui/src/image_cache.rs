@@ -1,4 +1,4 @@
-//! Images of the conversation as far as the screen needs them: fetched when an entry has one, kept for a while.
+//! The images of the conversation that the screen needs: fetched when an entry has one, kept for a while.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use aye_core::contract::image::{Drawn, ImageRef, Packed, Pixels};
 pub use protocol::ImageProtocol;
 use protocol::ImageSupport;
 
-/// So many are kept; each has some 60 KiB.
+/// Maximum images to keep; each takes some 60 KiB.
 const KEPT: usize = 64;
 /// Those for a terminal that draws pixels have no more bytes than these.
 const KEPT_BYTES: usize = 32 << 20;
-/// Pictures of so many of the last entries are asked for.
+/// Number of last entries whose images are requested.
 const LAST: usize = 400;
 /// Columns and rows of cells that a picture takes where it is printed.
 pub const SMALL: (u16, u16) = (48, 12);
 /// Columns before one.
 pub const INDENT: u16 = 2;
 
-/// How pictures are shown.
+/// The display of images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ImageMode {
     /// In pixels where the terminal draws them, else with cells.
@@ -42,7 +42,7 @@ pub enum ImageMode {
     Off,
 }
 
-/// What is known of a picture.
+/// The state of an image.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ImageState {
     /// It is on its way.
@@ -51,13 +51,13 @@ pub enum ImageState {
     Here(Arc<Pixels>),
     /// It is here, for a terminal that places pixels.
     Packed(Arc<Packed>),
-    /// It is here, for a terminal that draws pixels where its cursor stands.
+    /// Loaded, for a terminal that draws images at its cursor.
     Plate(Arc<Drawn>),
     /// Why it cannot be shown.
     Broken(String),
 }
 
-/// Images of the conversation, as far as the screen needs them.
+/// The images of the conversation that the screen needs.
 #[derive(Clone, Debug, Default)]
 pub struct ImageCache {
     /// In how many colours pictures are drawn; `None`: not at all.
@@ -71,17 +71,17 @@ pub struct ImageCache {
     room: (u16, u16),
     known: HashMap<String, (ImageRef, ImageState)>,
     order: VecDeque<String>,
-    /// Which conversation was looked at, how many entries it had, and how many results with pictures.
+    /// The conversation that was checked last, its number of entries, and its number of results with images.
     looked: (u32, usize, usize),
 }
 
 impl ImageCache {
-    /// Pictures are drawn in so many colours.
+    /// Creates a cache for images drawn in this number of colours.
     pub fn new(depth: Option<Depth>) -> ImageCache {
         ImageCache { depth, room: SMALL, ..ImageCache::default() }
     }
 
-    /// As the person wants it.
+    /// Applies the user's setting.
     #[must_use]
     pub fn shown(self, images: ImageMode) -> ImageCache {
         let depth = if images == ImageMode::Off { None } else { self.depth };
@@ -93,17 +93,17 @@ impl ImageCache {
         self.depth
     }
 
-    /// What is known of a picture. Nothing is known of one that is not shown.
+    /// Returns the state of an image; `None` for an image that is not shown.
     pub fn get(&self, image: &ImageRef) -> Option<&ImageState> {
         self.known.get(&image.hash).map(|(_, shown)| shown)
     }
 
-    /// How many of these are not on their way: lines that were laid out with fewer are stale.
+    /// Returns how many of these images are not being loaded: lines laid out with fewer are stale.
     pub fn ready(&self, images: &[ImageRef]) -> usize {
         images.iter().filter(|image| !matches!(self.get(image), Some(ImageState::Asked))).count()
     }
 
-    /// How these are shown: lines that were laid out at another number are stale.
+    /// Returns a number for the state of these images: lines laid out at another number are stale.
     pub fn stage(&self, images: &[ImageRef]) -> usize {
         let packed =
             images.iter().filter(|image| matches!(self.get(image), Some(ImageState::Packed(_)))).count();
@@ -118,7 +118,7 @@ impl ImageCache {
         })
     }
 
-    /// What is drawn where that number stands.
+    /// Returns the image that is drawn at that number.
     pub fn plate(&self, id: u32) -> Option<&Arc<Drawn>> {
         self.known.values().find_map(|(image, shown)| match shown {
             ImageState::Plate(drawn) if ImagePlacement::of_plate(image, drawn).id == id => Some(drawn),
@@ -130,7 +130,7 @@ impl ImageCache {
         })
     }
 
-    /// Takes in what came of a picture.
+    /// Stores the result of loading an image.
     pub fn take(&mut self, hash: &str, pixels: Result<Pixels, String>) {
         // A better one is on its way, or here.
         if self.way == ImageProtocol::Cells {

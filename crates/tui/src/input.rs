@@ -24,7 +24,8 @@ mod tests;
 
 pub use decode::InputDecoder;
 
-/// How long a lone escape may still become a sequence: more than the gaps of a slow line, less than a person notices.
+/// How long a lone escape may still become a sequence: more than the gaps of a slow line, less than a user
+/// notices.
 const ESCAPE_WAIT_MS: i64 = 30;
 /// The most that is read before it is decoded, so that a paste is seen as a whole.
 const BURST: usize = 1 << 20;
@@ -38,11 +39,11 @@ pub enum TerminalEvent {
     Paste(String),
     /// The mouse, when the terminal was asked for it.
     Mouse(MouseEvent),
-    /// The terminal has so many columns and rows now.
+    /// The new columns and rows of the terminal.
     Resize(u16, u16),
     /// The terminal window got or lost the focus.
     Focus(bool),
-    /// The terminal says what is behind the text.
+    /// The terminal reports its background colour.
     Background(Background),
     /// The terminal says something about itself.
     Reply(TerminalReply),
@@ -50,7 +51,8 @@ pub enum TerminalEvent {
     Hangup,
 }
 
-/// The thread that reads the terminal, and the task that hears of a new size. Both end when this is dropped.
+/// The thread that reads the terminal, and the task that receives size changes. Both end when this is
+/// dropped.
 #[derive(Debug)]
 pub struct Input {
     shared: Arc<InputState>,
@@ -68,7 +70,7 @@ enum ReaderState {
 
 #[derive(Debug)]
 struct InputState {
-    /// What is wanted, and what the thread does.
+    /// The requested state, and the actual state of the thread.
     state: Mutex<(ReaderState, ReaderState)>,
     changed: Condvar,
 }
@@ -80,9 +82,10 @@ impl InputState {
 }
 
 impl Input {
-    /// Reads standard input and follows the size of the terminal. Call it inside the tokio runtime, after raw mode.
+    /// Reads standard input and follows the size of the terminal. Call it inside the tokio runtime, after raw
+    /// mode.
     ///
-    /// The channel has no bound: it carries what a person types, and the reader must never wait for a front end
+    /// The channel is unbounded: it carries what a user types, and the reader must never wait for a front end
     /// that is just about to pause it.
     pub fn start(events: UnboundedSender<TerminalEvent>) -> io::Result<Input> {
         let mut signal = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::window_change())?;
@@ -215,7 +218,7 @@ impl<S: AsFd> InputReader<'_, S> {
         let _ = self.events.send(TerminalEvent::Hangup);
     }
 
-    /// Reads all that is there. `false`: the other side is gone.
+    /// Reads all available bytes. Returns `false` if the other side is gone.
     fn read_burst(&self, bytes: &mut Vec<u8>) -> bool {
         let mut chunk = [0; 4096];
         loop {
@@ -235,7 +238,7 @@ impl<S: AsFd> InputReader<'_, S> {
         }
     }
 
-    /// Does what is asked; waits while paused. `false`: the end.
+    /// Applies the requested state; waits while paused. Returns `false` at the end.
     fn obey(&self) -> bool {
         let mut state = self.shared.lock();
         loop {

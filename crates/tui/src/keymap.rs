@@ -14,7 +14,7 @@ mod tests;
 pub use chord::Chord;
 pub use load::KeymapError;
 
-/// Where a key is pressed.
+/// The context in which a key is pressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KeyContext {
     /// Anywhere, when the place itself says nothing about the key.
@@ -66,12 +66,12 @@ impl KeyContext {
         KeyContext::ALL.into_iter().find(|place| place.name() == name)
     }
 
-    /// Whether a key of that other place is looked at while keys go here.
+    /// Whether keys of the other context are checked while keys go to this one.
     fn meets(self, other: KeyContext) -> bool {
         self.layers().contains(&other)
     }
 
-    /// The tables that are looked at, the first one first.
+    /// Returns the tables to check, in order.
     pub fn layers(self) -> &'static [KeyContext] {
         match self {
             KeyContext::Global => &[KeyContext::Global],
@@ -104,7 +104,7 @@ impl KeyContext {
 
 macro_rules! actions {
     ($($variant:ident = $name:literal, $help:literal;)*) => {
-        /// What a key does.
+        /// The action of a key.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[expect(missing_docs, reason = "each has its sentence in the help")]
         pub enum Action { $($variant,)* }
@@ -118,7 +118,7 @@ macro_rules! actions {
                 match self { $(Action::$variant => $name,)* }
             }
 
-            /// What it does, for the help.
+            /// Returns the description of the action for the help.
             pub fn help(self) -> &'static str {
                 match self { $(Action::$variant => $help,)* }
             }
@@ -228,10 +228,10 @@ impl Action {
         Action::ALL.iter().copied().find(|action| action.name() == name)
     }
 
-    /// Whether the action means something in that place.
+    /// Whether the action applies in that context.
     pub fn belongs_to(self, place: KeyContext) -> bool {
         use Action as A;
-        // What is done to a text is the same with the keys of vi.
+        // Editing actions also apply with the keys of vi.
         let place =
             if matches!(place, KeyContext::Vim | KeyContext::Empty) { KeyContext::Composer } else { place };
         match self {
@@ -295,7 +295,7 @@ impl Action {
     }
 }
 
-/// Which chord does what, place by place.
+/// The actions of chords, by context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Keymap {
     bindings: HashMap<(KeyContext, Chord), Action>,
@@ -305,19 +305,19 @@ pub struct Keymap {
     sequences: Vec<Vec<Chord>>,
 }
 
-/// What a key is, after those that were pressed before it.
+/// The meaning of a key after the keys pressed before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stroke {
-    /// A key, or the one that stands for the sequence that is complete with it.
+    /// A key, or the key that represents the sequence it completes.
     Key(KeyEvent),
-    /// The sequence may go on.
+    /// The sequence may continue.
     Pending,
-    /// No sequence goes on like this.
+    /// No sequence continues with this key.
     Nothing,
 }
 
 impl Keymap {
-    /// What a key does in a place; see [`KeyContext::layers`].
+    /// Returns the action of a key in a context; see [`KeyContext::layers`].
     pub fn action(&self, place: KeyContext, key: KeyEvent) -> Option<Action> {
         self.action_of(place, Chord::of(key))
     }
@@ -332,12 +332,12 @@ impl Keymap {
         self.chords(place, action).next().map(Chord::key)
     }
 
-    /// What the table of this place alone says, without those that it falls back to.
+    /// Returns the action in this context's own table, without those that it falls back to.
     pub fn own(&self, place: KeyContext, key: KeyEvent) -> Option<Action> {
         self.bindings.get(&(place, Chord::of(key))).copied()
     }
 
-    /// What a key is in a place, behind the keys of a sequence that was begun.
+    /// Returns the meaning of a key in a context, after the keys of an incomplete sequence.
     pub fn stroke(&self, places: &[KeyContext], begun: &[Chord], key: KeyEvent) -> Stroke {
         let chord = Chord::of(key);
         let mut can_go_on = false;
@@ -361,7 +361,7 @@ impl Keymap {
         }
     }
 
-    /// How a sequence that was begun can go on: the keys, and what they do.
+    /// Returns how an incomplete sequence can continue: the keys, and their actions.
     pub fn goes_on(&self, places: &[KeyContext], begun: &[Chord]) -> Vec<(String, &'static str)> {
         let of = |(number, sequence): (usize, &Vec<Chord>)| {
             let rest = sequence.strip_prefix(begun).filter(|rest| !rest.is_empty())?;
@@ -372,13 +372,13 @@ impl Keymap {
         self.sequences.iter().enumerate().filter_map(of).collect()
     }
 
-    /// A key or a sequence, as people write it.
+    /// Returns the usual notation of a key or a sequence.
     fn text(&self, chord: Chord) -> String {
         let sequence = chord.sequence().and_then(|number| self.sequences.get(number));
         sequence.map_or_else(|| chord.to_string(), |chords| chord::written(chords))
     }
 
-    /// The first chord of an action, as people write it; empty when there is none.
+    /// Returns the usual notation of the first chord of an action; empty if it has none.
     pub fn chord_of(&self, place: KeyContext, action: Action) -> String {
         self.chords(place, action).next().map(|chord| self.text(chord)).unwrap_or_default()
     }
@@ -390,7 +390,7 @@ impl Keymap {
             .map(|key| key.1)
     }
 
-    /// All chords of an action, as people write them.
+    /// Returns the usual notation of all chords of an action.
     pub fn chords_of(&self, place: KeyContext, action: Action) -> Vec<String> {
         self.chords(place, action).map(|chord| self.text(chord)).collect()
     }

@@ -39,56 +39,56 @@ pub mod view;
 pub mod viewer;
 pub mod wrap;
 
-/// How the terminal front end begins.
+/// The start options of the terminal front end.
 #[derive(Clone, Debug, Default)]
 pub struct TuiOptions {
-    /// The conversation to go on with; a new one when `None`.
+    /// The conversation to resume; a new one when `None`.
     pub thread: Option<ThreadId>,
-    /// Ask which conversation to go on with, from a list.
+    /// Whether to ask which conversation to resume, with a list.
     pub choose_thread: bool,
     /// Said as soon as the conversation is open.
     pub initial_prompt: Option<String>,
-    /// Messages do not close open questions: they begin behind them.
+    /// Whether messages leave pending questions open and are queued after them.
     pub keep_waiting: bool,
     /// Colours.
     pub theme: theme::ThemeChoice,
-    /// What is behind the text, when something told it before the terminal was asked.
+    /// The background colour, if known before the terminal is queried.
     pub background: Option<theme::Background>,
-    /// What the terminal can do beside showing text.
+    /// The abilities of the terminal besides showing text.
     pub abilities: terminal::Abilities,
     /// Keys.
     pub keymap: keymap::Keymap,
-    /// Whether the terminal breaks long rows anew when it gets narrower: see [`terminal::reflows`].
+    /// Whether the terminal rewraps long rows when it gets narrower: see [`terminal::reflows`].
     pub reflow: bool,
-    /// Whether text is written with the keys of vi.
+    /// Whether text is edited with the keys of vi.
     pub vim: bool,
-    /// Begin on a screen of its own instead of below the prompt.
+    /// Whether to start on the alternate screen instead of below the prompt.
     pub full: bool,
     /// Take the mouse on such a screen.
     pub mouse: bool,
-    /// How text gets on the clipboard.
+    /// The way to copy text to the clipboard.
     pub clipboard: terminal::Clipboard,
-    /// Whether a question rings while the terminal is not in front.
+    /// Whether a question sounds the bell while the terminal does not have the focus.
     pub rings: bool,
     /// In which form the terminal takes notifications.
     pub desktop: terminal::Desktop,
-    /// What the status line shows, when the person chose it.
+    /// The segments of the status line, if the user chose them.
     pub segments: Option<Vec<status::Segment>>,
     /// Whether a command writes the status line.
     pub status_command: bool,
-    /// Whether the window's title says what goes on.
+    /// Whether the window's title shows the current activity.
     pub title: bool,
-    /// Whether progress is shown beside the name of the window.
+    /// Whether progress is shown beside the window title.
     pub progress: bool,
-    /// Nothing moves by itself but the seconds.
+    /// Whether animations are off; only the seconds change.
     pub reduced_motion: bool,
     /// Lines one after another, nothing drawn again.
     pub screen_reader: bool,
     /// Whether images are shown, and whether in pixels where the terminal draws them.
     pub images: image_cache::ImageMode,
-    /// Whether it is the first start: who answers is said then.
+    /// Whether this is the first start; the model that answers is shown then.
     pub first_start: bool,
-    /// Addresses behind text, where the terminal shows them.
+    /// The links in text, where the terminal shows them.
     pub links: links::Links,
     /// Seconds that the clock on the wall is ahead of UTC.
     pub utc_offset: i32,
@@ -97,7 +97,7 @@ pub struct TuiOptions {
 /// Why it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The person wanted it.
+    /// The user quit.
     Quit,
     /// The terminal went away.
     Hangup,
@@ -105,12 +105,12 @@ pub enum Cause {
     Terminated,
 }
 
-/// What is left when it ends.
+/// The result of the terminal front end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExitStatus {
-    /// The conversation, for a word about how to go on with it.
+    /// The conversation, for a note about how to resume it.
     pub thread: Option<ThreadId>,
-    /// How many questions are open in it.
+    /// The number of its pending questions.
     pub waiting: usize,
     /// Why it ended.
     pub cause: Cause,
@@ -127,10 +127,11 @@ pub enum TuiError {
     Write(#[source] io::Error),
 }
 
-/// Runs the terminal front end until the person leaves. The events of all conversations come through the channel.
+/// Runs the terminal front end until the user quits. The events of all conversations arrive through the
+/// channel.
 ///
 /// # Errors
-/// [`TuiError`]; the terminal is given back in any case.
+/// [`TuiError`]; the terminal is restored in any case.
 pub async fn run(
     options: TuiOptions,
     host: Arc<dyn host::Host>,

@@ -15,10 +15,10 @@ use aye_core::contract::display::is_unsafe;
 
 /// Says that the colour of the underline is the number of an address.
 const LINKED: Modifier = Modifier::from_bits_retain(1 << 15);
-/// How many addresses are kept, and how long one may be. What comes after them is plain text.
+/// Maximum number of URLs kept, and maximum length of one. Beyond these limits, URLs are plain text.
 const MOST: usize = 20_000;
 const MOST_BYTES: usize = 1_500;
-/// What a click may open. Nothing that runs something.
+/// The schemes that a click may open. None of them runs anything.
 const SCHEMES: [&str; 4] = ["https://", "http://", "mailto:", "ftp://"];
 
 /// The addresses that were shown. Clones share them; the default one makes no links.
@@ -45,8 +45,8 @@ impl PartialEq for Links {
 }
 
 impl Links {
-    /// Links for a terminal that shows them, judged by its environment: `FORCE_HYPERLINK` says so, or else its name.
-    /// Files are left out where the terminal is on another machine.
+    /// Returns links for a terminal that shows them, judged by its environment: by `FORCE_HYPERLINK`, or else
+    /// by its name. Files are left out if the terminal is on another machine.
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Links {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let shown = match set("FORCE_HYPERLINK") {
@@ -57,7 +57,7 @@ impl Links {
         Links { known: shown.then(Arc::default), files: !is_remote }
     }
 
-    /// Whether links are made.
+    /// Whether links are created.
     pub fn are_on(&self) -> bool {
         self.known.is_some()
     }
@@ -124,7 +124,7 @@ impl Links {
     }
 }
 
-/// Whether a line is an address and nothing else.
+/// Whether a line is a URL and nothing else.
 pub fn is_address(line: &str) -> bool {
     (line.starts_with("https://") || line.starts_with("http://")) && !line.contains(char::is_whitespace)
 }
@@ -153,7 +153,8 @@ fn percent(c: char, out: &mut String) {
     }
 }
 
-/// Whether a terminal of that environment shows links. The others mostly hide the sequence; old ones print it.
+/// Whether a terminal with that environment shows links. Other terminals mostly hide the sequence; old ones
+/// print it.
 fn are_shown(set: &dyn Fn(&str) -> Option<String>) -> bool {
     let term = set("TERM").unwrap_or_default();
     if term == "dumb" || term == "linux" || term.is_empty() || set("STY").is_some() {

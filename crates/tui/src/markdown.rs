@@ -34,17 +34,17 @@ pub struct MarkdownStream {
     highlighter: Highlighter,
     /// Text that is not cut into units yet.
     tail: String,
-    /// How much of the tail was looked at for cuts.
+    /// How much of the tail was searched for cuts.
     scanned: usize,
     units: VecDeque<Unit>,
-    /// The tail goes on in this list.
+    /// The list that the tail continues.
     list: Option<split::ListBlock>,
-    /// The tail goes on in this code block.
+    /// The code block that the tail continues.
     fence: Option<OpenFence>,
     definitions: Definitions,
-    /// Something stands before the tail, so that a blank line is due.
+    /// Whether anything precedes the tail, so that a blank line is due.
     begun: bool,
-    /// A blank line stands before the tail in the source.
+    /// Whether a blank line precedes the tail in the source.
     blank: bool,
     finished: bool,
     /// Blocks of code say their number.
@@ -52,12 +52,12 @@ pub struct MarkdownStream {
     tail_lines: Option<Laid>,
 }
 
-/// What no later text can change.
+/// A part that no later text can change.
 #[derive(Debug)]
 struct Unit {
     gap: bool,
     body: Body,
-    /// How many blocks of code stand before it, when they are numbered.
+    /// The number of code blocks before it, if they are numbered.
     before: Option<usize>,
     laid: Option<Laid>,
 }
@@ -119,7 +119,7 @@ impl MarkdownStream {
         }
     }
 
-    /// Adds text. Cheap: layout happens when lines are asked for.
+    /// Adds text. Cheap: layout happens when lines are requested.
     pub fn push(&mut self, text: &str) {
         debug_assert!(!self.finished, "text after the end");
         self.tail.push_str(text);
@@ -257,7 +257,7 @@ impl MarkdownStream {
         }
     }
 
-    /// Takes complete lines of the open code block out of the tail. Whether the block ended.
+    /// Takes complete lines of the open code block out of the tail. Returns whether the block ended.
     fn code_lines(&mut self, complete: usize) -> bool {
         let Some(open) = &mut self.fence else {
             return true;
@@ -300,7 +300,7 @@ impl MarkdownStream {
             let mut lines = Vec::new();
             if let Some(open) = &self.fence {
                 let line = self.tail.trim_end_matches(['\n', '\r']);
-                // The beginning of what may become the closing fence is not shown as code.
+                // A line that may become the closing fence is not shown as code.
                 if !line.is_empty() && !open.fence.may_be_end(line) {
                     if open.block.is_empty() && !self.numbered {
                         lines.extend(layout::code_head(&open.fence.info, None, width, theme, Vec::new()));
@@ -345,7 +345,7 @@ impl MarkdownStream {
 }
 
 impl Unit {
-    /// Whether its colours are known, or will never be.
+    /// Whether its colours are known, or never will be.
     fn is_ready(&mut self, highlighter: &Highlighter) -> bool {
         match &mut self.body {
             Body::CodeLine { number, block, .. } => block.is_ready(*number),

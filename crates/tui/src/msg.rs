@@ -24,9 +24,9 @@ pub enum Msg {
     Mouse(MouseEvent),
     /// The terminal has another size.
     Resize(u16, u16),
-    /// The terminal came to the front, or went behind another.
+    /// The terminal got or lost the focus.
     Focus(bool),
-    /// The terminal said what is behind the text.
+    /// The terminal reported its background colour.
     Background(Background),
     /// The terminal says something about itself.
     Reply(TerminalReply),
@@ -34,7 +34,7 @@ pub enum Msg {
     Drawn,
     /// The time that [`super::app::App::deadline`] asked for has come.
     Tick,
-    /// A run told something.
+    /// An event of a run.
     Agent(ThreadId, Box<AgentEvent>),
     /// Conversations.
     Thread(ThreadMsg),
@@ -48,13 +48,13 @@ pub enum Msg {
     Writing(WritingMsg),
     /// The program itself.
     Program(ProgramMsg),
-    /// What became of something with whole conversations.
+    /// The result of an action on whole conversations.
     Back(Box<RewindMsg>),
-    /// The person's editor was closed: the question, the argument that was edited, the text.
+    /// The user's editor was closed: the question, the argument that was edited, the text.
     EditorClosed(SuspensionId, Option<&'static str>, Result<String, String>),
-    /// The person's editor was closed on the text that is being written.
+    /// The user's editor was closed on the draft.
     Composed(Result<String, String>),
-    /// A word for the person that stays.
+    /// A note for the user that stays.
     Note(String),
     /// Something that was asked for went wrong.
     Failed(String),
@@ -64,7 +64,7 @@ pub enum Msg {
     Terminate,
 }
 
-/// Something is to be done.
+/// A command to carry out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cmd {
     /// With a conversation.
@@ -81,23 +81,24 @@ pub enum Cmd {
     Program(ProgramCmd),
     /// With whole conversations.
     Back(RewindCmd),
-    /// Open a text in the person's editor.
+    /// Open a text in the user's editor.
     Editor(SuspensionId, CallDraft),
-    /// Open the text that is being written in the person's editor.
+    /// Open the draft in the user's editor.
     Compose(String),
-    /// Open a text of that name in the person's editor, only to look at it.
+    /// Open a text of that name in the user's editor, read-only.
     View(String, String),
-    /// Give the person the terminal of a background command of a conversation, by its id.
+    /// Connect the user to the terminal of a background command of a conversation, by its id.
     TakeOver(ThreadId, String),
-    /// Build the program anew with what the folder grants.
+    /// Rebuild the program with what the folder grants.
     Renew,
-    /// Ask the terminal what is behind the text.
+    /// Request the background colour from the terminal.
     AskBackground,
     /// Ask the terminal something else about itself.
     AskTerminal(TerminalQuery),
-    /// Tell the person that a question waits: ring, and show a notification of the desktop with this text.
+    /// Notify the user that a question is pending: sound the bell, and show a desktop notification with this
+    /// text.
     Notify {
-        /// Ring.
+        /// Whether to sound the bell.
         bell: bool,
         /// The text.
         desktop: Option<String>,

@@ -4,16 +4,16 @@ use std::ops::Range;
 
 use super::host::SkillRow;
 
-/// A command that begins with `/`.
+/// A command that starts with `/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlashCommand {
     /// Its name, without the slash.
     pub name: &'static str,
-    /// What may stand behind it.
+    /// The argument that may follow it.
     pub argument: &'static str,
-    /// What it does.
+    /// The description of the command.
     pub help: &'static str,
-    /// Words that may stand behind it first.
+    /// Words that may follow it first.
     pub words: &'static [&'static str],
     /// Whether the host answers it with a page: such a command needs nothing else here.
     pub is_page: bool,
@@ -88,12 +88,12 @@ const fn words_of(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// What is offered.
+/// The kind of completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompletionKind {
     /// Commands and skills.
     Commands,
-    /// Words behind a command.
+    /// Words after a command.
     Words,
     /// Paths.
     Files,
@@ -102,9 +102,9 @@ pub enum CompletionKind {
 /// One thing that is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompletionItem {
-    /// What is put into the text.
+    /// The inserted text.
     pub label: String,
-    /// What it is.
+    /// The description of the item.
     pub detail: String,
     /// Whether words may follow, so that accepting it does not send it.
     pub takes_words: bool,
@@ -113,19 +113,19 @@ pub struct CompletionItem {
 /// A list below the text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Palette {
-    /// What is offered.
+    /// The kind of completions.
     pub offer: CompletionKind,
     /// The bytes of the text that accepting replaces.
     pub range: Range<usize>,
-    /// What was written so far, without its mark.
+    /// The text written so far, without its mark.
     pub query: String,
     /// The rows, best first.
     pub rows: Vec<CompletionItem>,
     /// The chosen row.
     pub selected: usize,
-    /// Whether the person chose it.
+    /// Whether the user selected it.
     pub is_chosen: bool,
-    /// What is said above the rows: how the command is written, and what it does.
+    /// The text above the rows: the syntax of the command, and what it does.
     pub help: String,
 }
 
@@ -143,11 +143,11 @@ impl Palette {
         }
     }
 
-    /// What is put into the text for a row.
+    /// Returns the text to insert for a row.
     pub fn text_of(&self, row: &CompletionItem) -> String {
         match self.offer {
             CompletionKind::Commands => format!("/{} ", row.label),
-            // A folder goes on; a blank would end the path.
+            // A folder continues; a space would end the path.
             CompletionKind::Words => format!("{} ", row.label),
             CompletionKind::Files if row.label.ends_with(['/', ':']) => format!("@{}", row.label),
             CompletionKind::Files if row.label.contains(' ') => format!("@\"{}\" ", row.label),
@@ -156,7 +156,7 @@ impl Palette {
     }
 }
 
-/// What the text at the caret asks for: its kind, its bytes, and the query.
+/// Returns the completion that fits the text at the caret: its kind, its bytes, and the query.
 pub fn wanted(text: &str, caret: usize) -> Option<(CompletionKind, Range<usize>, &str)> {
     let before = text.get(..caret)?;
     if let Some(query) = before.strip_prefix('/')
@@ -182,13 +182,13 @@ pub fn wanted(text: &str, caret: usize) -> Option<(CompletionKind, Range<usize>,
     Some((CompletionKind::Files, start..caret, query))
 }
 
-/// Whether a word behind a slash can be a command: a path such as `/usr/bin` is not.
+/// Whether a word after a slash can be a command: a path such as `/usr/bin` is not.
 pub fn is_command_word(word: &str) -> bool {
     word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | ':'))
 }
 
-/// The name, with its slash, of the command that `text` begins with, if nothing that exists could be meant by it. While
-/// the name is still being typed, everything that contains it could be meant.
+/// Returns the name, with its slash, of the command that `text` starts with, if it matches nothing that
+/// exists. While the name is still being typed, anything that contains it is a match.
 pub fn unknown_command<'a>(text: &'a str, skills: &[SkillRow]) -> Option<&'a str> {
     let end = text.find(char::is_whitespace).unwrap_or(text.len());
     let name = text[..end].strip_prefix('/').filter(|name| !name.is_empty() && is_command_word(name))?;
@@ -199,7 +199,7 @@ pub fn unknown_command<'a>(text: &'a str, skills: &[SkillRow]) -> Option<&'a str
     (!is_known).then_some(&text[..end])
 }
 
-/// What is known of the words behind the command that a text begins with: how it is written, and those that fit.
+/// Returns the syntax of the command that a text starts with, and the completions for the words after it.
 pub fn words(text: &str, query: &str, skills: &[SkillRow]) -> Option<(String, Vec<CompletionItem>)> {
     let (name, rest) = text.strip_prefix('/')?.split_once(' ')?;
     if let Some(command) = COMMANDS.iter().find(|command| command.name == name) {
@@ -217,7 +217,7 @@ pub fn words(text: &str, query: &str, skills: &[SkillRow]) -> Option<(String, Ve
     Some((format!("/{} …  {}", skill.name, skill.description), Vec::new()))
 }
 
-/// Commands and skills for a query: those that begin with it, then those that hold it.
+/// Returns the commands and skills for a query: those that start with it, then those that contain it.
 pub fn commands(query: &str, skills: &[SkillRow]) -> Vec<CompletionItem> {
     let query = query.to_lowercase();
     let all = COMMANDS.iter().map(|command| CompletionItem {
@@ -233,7 +233,7 @@ pub fn commands(query: &str, skills: &[SkillRow]) -> Vec<CompletionItem> {
     let rows: Vec<CompletionItem> = all.chain(skills).collect();
     let (mut first, rest): (Vec<CompletionItem>, Vec<CompletionItem>) =
         rows.into_iter().partition(|row| row.label.to_lowercase().starts_with(&query));
-    // Who wrote a name to its end means that one.
+    // An exact match beats a prefix match.
     first.sort_by_key(|row| row.label.to_lowercase() != query);
     first.extend(rest.into_iter().filter(|row| row.label.to_lowercase().contains(&query)));
     first

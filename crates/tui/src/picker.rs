@@ -5,7 +5,7 @@
 
 use super::wrap::width;
 
-/// What is chosen from a list, and what choosing does.
+/// The kind of a list, and the effect of choosing from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PickerKind {
     /// Opens a conversation.
@@ -16,7 +16,7 @@ pub enum PickerKind {
     Models,
     /// Puts a skill into the text.
     Skills,
-    /// Rules, to look at.
+    /// Shows the rules.
     Rules,
     /// The ledger of grants.
     Grants,
@@ -28,17 +28,17 @@ pub enum PickerKind {
     Fork,
     /// Chooses what goes back.
     RewindTarget,
-    /// What can be done with a conversation.
+    /// The actions for a conversation.
     Thread,
     /// Names a conversation: what is typed is the name.
     NameThread,
-    /// Asks whether a conversation is to be deleted.
+    /// Asks whether to delete a conversation.
     DeleteThread,
     /// Chooses a conversation to put beside another.
     Compare,
     /// Chooses the colours; what is chosen is shown at once.
     Themes,
-    /// Chooses how much is asked.
+    /// Chooses the permission mode.
     Modes,
     /// Chooses how hard models think.
     Efforts,
@@ -48,7 +48,7 @@ pub enum PickerKind {
     Key,
     /// Puts what was said before into the text.
     History,
-    /// Keys and commands, to look at.
+    /// Shows the keys and commands.
     Help,
 }
 
@@ -80,7 +80,7 @@ impl PickerKind {
         }
     }
 
-    /// What Enter does.
+    /// Returns the label of what Enter does.
     pub fn verb(self) -> Option<&'static str> {
         match self {
             PickerKind::Threads | PickerKind::Grants => Some("open"),
@@ -105,11 +105,11 @@ impl PickerKind {
 /// One row of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PickRow {
-    /// What Enter hands on.
+    /// The value that Enter returns.
     pub value: String,
-    /// What it is called.
+    /// The label of the row.
     pub label: String,
-    /// What else there is to say.
+    /// More information about the row.
     pub detail: String,
     /// Said at the right.
     pub note: String,
@@ -122,11 +122,11 @@ pub struct PickRow {
 /// A list, what was typed to narrow it, and the chosen row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picker {
-    /// What it is for.
+    /// The purpose of the list.
     pub kind: PickerKind,
     /// All rows; `None` while they are fetched.
     rows: Option<Vec<PickRow>>,
-    /// What a filter looks at, row by row; made when the first letter is typed.
+    /// The text that the filter searches, row by row; created when the first letter is typed.
     folded: Vec<String>,
     /// The places of the rows that fit what was typed.
     fitting: Vec<usize>,
@@ -157,7 +157,7 @@ impl Picker {
         picker
     }
 
-    /// The rows have come, for the first time or again: the chosen one stays chosen while it is there.
+    /// Sets the rows, for the first time or again; the selected row stays selected as long as it exists.
     pub fn fill(&mut self, rows: Vec<PickRow>) {
         let chosen = self.chosen().map(|row| row.value.clone()).filter(|value| !value.is_empty());
         let before = self.selected;
@@ -178,7 +178,7 @@ impl Picker {
     fn narrow(&mut self) {
         let rows = self.rows.as_deref().unwrap_or_default();
         let words: Vec<String> = self.filter.split_whitespace().map(str::to_lowercase).collect();
-        // What is typed there is no filter.
+        // The text typed there is not a filter.
         if words.is_empty() || matches!(self.kind, PickerKind::NameThread | PickerKind::Key) {
             self.fitting = (0..rows.len()).collect();
         } else {
@@ -197,18 +197,18 @@ impl Picker {
         self.widest = labels.map(|row| width(&row.label)).max().unwrap_or(0);
     }
 
-    /// Puts a text where what was typed stands.
+    /// Replaces the typed text.
     pub fn set_filter(&mut self, text: impl Into<String>) {
         self.filter = text.into();
         self.narrow();
     }
 
-    /// Whether rows are still fetched.
+    /// Whether rows are still being fetched.
     pub fn is_loading(&self) -> bool {
         self.rows.is_none()
     }
 
-    /// What was typed.
+    /// Returns the typed filter.
     pub fn filter(&self) -> &str {
         &self.filter
     }
@@ -218,7 +218,7 @@ impl Picker {
         self.selected
     }
 
-    /// How many rows fit what was typed.
+    /// Returns the number of rows that match the filter.
     pub fn count(&self) -> usize {
         self.fitting.len()
     }
@@ -228,7 +228,8 @@ impl Picker {
         self.widest
     }
 
-    /// So many of the rows that fit, from that one on, with their places among them.
+    /// Returns at most `most` matching rows, starting with number `from`, each with its position among the
+    /// matches.
     pub fn window(&self, from: usize, most: usize) -> impl Iterator<Item = (usize, &PickRow)> {
         let shown = self.fitting.iter().enumerate().skip(from).take(most);
         shown.filter_map(|(place, at)| Some((place, self.row(*at)?)))
@@ -273,7 +274,7 @@ impl Picker {
         self.narrow();
     }
 
-    /// Takes back the last letter. `false`: there was none.
+    /// Deletes the last character. Returns `false` if the filter was empty.
     pub fn delete(&mut self) -> bool {
         self.selected = 0;
         let had = self.filter.pop().is_some();

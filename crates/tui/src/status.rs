@@ -1,4 +1,4 @@
-//! The status line: segments by importance, as many as there is room for.
+//! The status line: segments by importance, as many as fit.
 
 use std::path::Path;
 
@@ -34,19 +34,19 @@ struct StatusItem {
     text: String,
     role: Role,
     rank: u8,
-    /// Where there is no room for all of it, so many columns of its beginning say enough.
+    /// If the whole text does not fit, its first columns, this many, are enough.
     shrinks_to: Option<usize>,
 }
 
 impl StatusItem {
-    /// One that is there as a whole or not at all.
+    /// Creates an item that is shown either in full or not at all.
     fn new(text: String, role: Role, rank: u8) -> StatusItem {
         StatusItem { text, role, rank, shrinks_to: None }
     }
 }
 
-/// Returns the hint of the moment, no wider than `columns`: how a begun key sequence continues, or the last hint. It has
-/// a row of its own, so that it never hides the status line.
+/// Returns the current hint, no wider than `columns`: the possible continuations of a partial key sequence,
+/// or the last hint. The hint has a row of its own, so it never hides the status line.
 pub fn hint(app: &App, columns: u16, theme: &Theme) -> Option<Line<'static>> {
     let (text, role) = if app.begun.is_empty() {
         (visible_line(&app.hint.as_ref()?.0).into_owned(), Role::Info)
@@ -104,7 +104,7 @@ pub fn line(app: &App, columns: u16, theme: &Theme) -> Line<'static> {
     Line::from(spans)
 }
 
-/// A sequence of keys that was begun, and how it can go on.
+/// Returns the keys of a partial sequence and its possible continuations.
 fn begun(app: &App) -> String {
     let keys: Vec<String> = app.begun.iter().map(ToString::to_string).collect();
     let more = app.keymap.goes_on(&app.key_layers(), &app.begun);
@@ -113,7 +113,8 @@ fn begun(app: &App) -> String {
     format!("{} …  {} · {cancel}: cancel", keys.join(" "), more.join(" · "))
 }
 
-/// What is shown: first what nobody may miss, then what the person chose, or a bit of everything.
+/// Returns the items to show: first those that must not be missed, then the segments the user configured, or
+/// a default selection.
 fn pieces(app: &App) -> Vec<StatusItem> {
     let mut pieces = working(app);
     if let Some(text) = app.feed.shown() {
@@ -132,7 +133,7 @@ fn pieces(app: &App) -> Vec<StatusItem> {
         }
         Some(chosen) => {
             for (at, segment) in chosen.iter().enumerate() {
-                // What comes first stays longest.
+                // The earlier a configured segment comes, the longer it stays as the line gets narrower.
                 let rank = 2 + u8::try_from(at).unwrap_or(u8::MAX - 2);
                 pieces.extend(segment.pieces(app).into_iter().map(|piece| StatusItem { rank, ..piece }));
             }
@@ -141,7 +142,7 @@ fn pieces(app: &App) -> Vec<StatusItem> {
     pieces
 }
 
-/// That it works, and who does.
+/// Returns the items that show that a run is active and which process drives it.
 fn working(app: &App) -> Vec<StatusItem> {
     let mut pieces = Vec::new();
     if let Some(since) = app.run.awake_since() {
@@ -156,7 +157,7 @@ fn working(app: &App) -> Vec<StatusItem> {
         if app.is_calm {
             pieces.push(StatusItem::new(format!("{word} {}", whole_seconds(passed)), role, 0));
         } else {
-            // It turns while something moves and stands still when nothing does.
+            // The spinner turns while something changes and stops when nothing does.
             let turned = app.now.min(app.moved.max(since).plus(super::app::STILL_MS)).since(since);
             let spin = SPINNER[(turned / super::app::TICK_MS) as usize % SPINNER.len()];
             pieces.push(StatusItem::new(format!("{spin} {word} {}", duration(passed)), role, 0));
@@ -170,7 +171,7 @@ fn working(app: &App) -> Vec<StatusItem> {
             match app.driver {
                 ThreadOwner::Other(_) => {}
                 ThreadOwner::Nobody | ThreadOwner::Own => {
-                    // How to stop is the last thing to give up when the line gets narrow.
+                    // How to interrupt is the last item to give up as the line gets narrower.
                     pieces.push(StatusItem::new(format!("{stop} interrupts"), Role::Dim, 1));
                 }
             }
@@ -196,7 +197,7 @@ pub fn hints(app: &App) -> Vec<Hint> {
     vec![Hint::new(format!("{stop} interrupts"), key)]
 }
 
-/// What is being waited for, in a few words.
+/// Describes in a few words what the run is waiting for.
 fn doing(app: &App) -> String {
     let tool = |name: &str| truncate(&visible_line(name), 24);
     match app.transcript.doing() {
@@ -210,7 +211,7 @@ fn doing(app: &App) -> String {
     }
 }
 
-/// What the conversation cost so far, when prices are known.
+/// Returns the cost of the conversation so far, if prices are known.
 fn cost(app: &App) -> Option<f64> {
     let price = app.info.price?;
     let usage = app.transcript.usage();

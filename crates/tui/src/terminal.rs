@@ -47,7 +47,7 @@ use paint::Painter;
 pub use paint::styled;
 pub use plain::Output;
 
-/// Begins a synchronized update with the cursor hidden.
+/// Starts a synchronized update with the cursor hidden.
 const BEGIN: &[u8] = b"\x1b[?2026h\x1b[?25l";
 /// Shows the cursor.
 const SHOW: &[u8] = b"\x1b[?25h";
@@ -60,14 +60,14 @@ const NO_WRAP: &[u8] = b"\x1b[?7l";
 /// Erases the cursor's row and those below it, from the first column. tmux takes `CSI J` in the first column of the first
 /// row for a screen that is cleared, and moves what is on it to its history: there a live region would stay.
 const ERASE_BELOW: &[u8] = b"\x1b[K\x1b[C\x1b[J\r";
-/// A terminal has taken in a frame that was written so long ago.
+/// After this long, a terminal has processed a frame.
 const TAKEN_IN: Duration = Duration::from_millis(10);
-/// For so long after a size was told others are likely to come: a border is dragged.
+/// For this long after a size change, more are likely: the user is dragging a border.
 const DRAGGED: Duration = Duration::from_secs(1);
 /// A frame larger than this gives its memory back.
 const KEEP_BYTES: usize = 256 * 1024;
 
-/// Tells how many columns and rows a terminal has, when that can be known.
+/// Returns the terminal's columns and rows, if they can be determined.
 pub type Probe = fn() -> Option<(u16, u16)>;
 
 /// A live region at the end of the terminal's text, and a way to append lines above it.
@@ -77,38 +77,40 @@ pub struct LiveTerminal<W: Write> {
     painter: Painter,
     width: u16,
     height: u16,
-    /// What the live region shows now, and the width of the terminal when it was drawn.
+    /// The current content of the live region, with the width of the terminal when the region was drawn.
     shown: Buffer,
     next: Buffer,
     scratch: Buffer,
-    /// Where the cursor is, counted from the first row of the region.
+    /// The cursor's position, counted from the first row of the region.
     at: (u16, u16),
     cursor_shown: bool,
     /// The caret is a cell of the picture, and the cursor waits in the first row: see [`LiveTerminal::park`].
     parks: bool,
     /// The region's rows may not be where they were drawn: erase and paint all of it.
     dirty: bool,
-    /// Whether the terminal breaks long lines anew when its width changes.
+    /// Whether the terminal reflows long lines when its width changes.
     reflow: bool,
     /// When the last frame was written.
     written: Option<Instant>,
-    /// Nobody knows whether the terminal took the last frame in before it got its new size or after that.
+    /// Whether it is unknown if the terminal processed the last frame before or after its size changed.
     unsure: bool,
-    /// For so long after it told a size the terminal may keep another one to itself.
+    /// For this long after it reported a size, the terminal may not report another change.
     late: Duration,
-    /// When it told a size that was another one.
+    /// When the terminal last reported a different size.
     told: Option<Instant>,
     pending: Vec<Pending>,
-    /// Asks for the size of the terminal right before and behind a frame.
+    /// Queries the terminal's size right before and right after a frame.
     probe: Option<Probe>,
     /// The last frame was thrown away, because it was made for a size that the terminal had no more.
     missed: bool,
-    /// Rows from the cursor to the first row below the region, for whoever restores the terminal.
+    /// The number of rows from the cursor to the first row below the region, for the code that restores the
+    /// terminal.
     below: Arc<AtomicU16>,
 }
 
 impl<W: Write> LiveTerminal<W> {
-    /// A terminal of that size whose live region begins in the cursor's row. `reflow`: see [`reflows`].
+    /// Creates a terminal of this size whose live region starts in the cursor's row. For `reflow`, see
+    /// [`reflows`].
     pub fn new(out: W, width: u16, height: u16, reflow: bool) -> LiveTerminal<W> {
         LiveTerminal {
             out,
@@ -148,28 +150,28 @@ impl<W: Write> LiveTerminal<W> {
         self
     }
 
-    /// Has the size asked for before each frame is written, and again behind it. A frame for a size that the terminal
-    /// has no more is not written; one that met a change is not counted on.
+    /// Queries the size before each frame is written, and again after it. A frame for an outdated size is not
+    /// written; a frame during which the size changed is not relied on.
     #[must_use]
     pub fn with_probe(mut self, probe: Probe) -> LiveTerminal<W> {
         self.probe = Some(probe);
         self
     }
 
-    /// The terminal may have another size for so long before it tells: see [`told_late`].
+    /// Sets how long the terminal may have another size before it reports that size: see [`told_late`].
     #[must_use]
     pub fn with_late_sizes(mut self, late: Duration) -> LiveTerminal<W> {
         self.late = late;
         self
     }
 
-    /// How long after a size it may keep another one to itself.
+    /// Returns how long after reporting a size the terminal may not report another one.
     pub fn late(&self) -> Duration {
         self.late
     }
 
-    /// Whether the last frame was not written, because the terminal had got another size meanwhile. It loses nothing:
-    /// draw again with the new size.
+    /// Returns whether the last frame was not written because the terminal's size had changed in the
+    /// meantime. Nothing is lost: draw again with the new size.
     pub fn was_missed(&self) -> bool {
         self.missed
     }
@@ -184,12 +186,12 @@ impl<W: Write> LiveTerminal<W> {
         self.shown.area.height
     }
 
-    /// Whether lines wait for the next frame.
+    /// Returns whether lines are pending for the next frame.
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// What frames are written to.
+    /// Returns the writer that frames are written to.
     pub fn out_mut(&mut self) -> &mut W {
         &mut self.out
     }
@@ -205,10 +207,10 @@ impl<W: Write> LiveTerminal<W> {
         self.pending.push(Pending::Plate(plate));
     }
 
-    /// The terminal has another size. Nothing is written until the next frame.
+    /// Sets the terminal's new size. Nothing is written until the next frame.
     ///
-    /// Call it when a resize event comes and with [`size`] before each frame: a frame drawn for a width that the
-    /// terminal has no more cannot be taken back exactly.
+    /// Call this on a resize event, and with [`size`] before each frame: a frame drawn for an outdated width
+    /// cannot be erased exactly.
     pub fn resize(&mut self, width: u16, height: u16) {
         let (width, height) = (width.max(1), height.max(1));
         if (width, height) != (self.width, self.height) {
@@ -228,12 +230,14 @@ impl<W: Write> LiveTerminal<W> {
         self.dirty = true;
     }
 
-    /// Has the next frames draw the caret as a reversed cell and leave the cursor, hidden, in the region's first row.
+    /// Makes the next frames draw the caret as a reversed cell and leave the cursor, hidden, in the region's
+    /// first row.
     ///
-    /// A terminal that breaks rows anew moves its cursor with them. So a frame begins where the region begins, whatever
-    /// size the terminal had when it took the last one in; with the cursor further down that is a guess while frames
-    /// are written and the size is told late. Input methods follow the cursor: leave it to the caret while text is
-    /// written, except while the window is being resized. A terminal that leaves its rows alone needs none of this.
+    /// A terminal that reflows rows moves its cursor with them. With the cursor in the first row, a frame
+    /// starts where the region starts, whatever size the terminal had when it processed the last frame; with
+    /// the cursor further down, that row is a guess while frames are written and the size is reported late.
+    /// Input methods follow the cursor: leave it at the caret while the user is typing, except while the
+    /// window is being resized. A terminal that does not reflow its rows needs none of this.
     pub fn park(&mut self, parks: bool) {
         let is_dragged = || self.told.is_some_and(|told| told.elapsed() < DRAGGED + self.late);
         self.parks = self.reflow && (parks || is_dragged());
@@ -280,7 +284,7 @@ impl<W: Write> LiveTerminal<W> {
         }
         painter.raw(END);
         if self.probe.and_then(|probe| probe()).is_some_and(|size| size != (self.width, self.height)) {
-            // Whatever is in this frame comes with the next one.
+            // The content of this frame is written with the next one.
             self.at = stood;
             self.missed = true;
             return Ok(false);
@@ -292,17 +296,17 @@ impl<W: Write> LiveTerminal<W> {
 
         let written = self.out.write_all(painter.bytes()).and_then(|()| self.out.flush());
         painter.shrink(KEEP_BYTES);
-        // After a failed write nobody knows what the screen holds.
+        // After a failed write the content of the screen is unknown.
         self.dirty = written.is_err();
-        // The size may have changed behind the look above: only a second look can tell.
+        // The size may have changed since the check above: only a second check can detect that.
         self.unsure =
             self.probe.and_then(|probe| probe()).is_some_and(|size| size != (self.width, self.height));
         self.written = self.probe.map(|_| Instant::now());
         written.map(|()| true)
     }
 
-    /// Ends the live region: pending lines are printed, the region is erased (or kept as it stands), the cursor is
-    /// shown at the start of the row below. The next frame begins a new region there.
+    /// Ends the live region: prints pending lines, erases the region (or keeps it as it is) and shows the
+    /// cursor at the start of the row below. The next frame starts a new region there.
     pub fn finish(&mut self, keep: bool) -> io::Result<()> {
         let height = self.live_rows();
         if keep && height > 0 && !self.dirty && self.pending.is_empty() {
@@ -347,7 +351,7 @@ impl<W: Write> LiveTerminal<W> {
             painter.raw(ERASE_BELOW);
         }
         let mut printed = 0usize;
-        // How far the rows are filled that are written over.
+        // How many columns are filled in the rows that are overwritten.
         let shown = &self.shown;
         let filled = |at: usize| match u16::try_from(at) {
             Ok(y) if y < shown.area.height && !erase_all => paint::end_of(row(shown, y)),
@@ -434,9 +438,11 @@ impl<W: Write> LiveTerminal<W> {
         }
     }
 
-    /// How far the first row of the region is above the cursor, after the terminal may have broken rows anew.
+    /// Returns how many rows the first row of the region is above the cursor, given that the terminal may
+    /// have reflowed rows.
     ///
-    /// An estimate must never be too large: it would erase finished lines. One that is too small leaves a stale row.
+    /// An estimate must never be too large: it would erase finished lines. One that is too small leaves a
+    /// stale row.
     fn rows_above_cursor(&self) -> u16 {
         let drawn = self.shown.area.width;
         if !self.reflow || self.width >= drawn || self.unsure {
@@ -457,7 +463,7 @@ impl<W: Write> LiveTerminal<W> {
     }
 }
 
-/// Whether a span has breaks, tabs or characters that are not clean.
+/// Returns whether a span contains line breaks, tabs or characters that must be cleaned.
 fn needs_work(span: &Span<'_>) -> bool {
     span.content.contains(['\n', '\t']) || matches!(clean(&span.content), Cow::Owned(_))
 }

@@ -22,7 +22,7 @@ pub use load::ThemeError;
 
 macro_rules! roles {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// What a piece of text on the screen means.
+        /// The meaning of a piece of text on the screen.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Role { $($(#[$doc])* $variant,)* }
@@ -51,7 +51,7 @@ roles! {
     Dim = "dim",
     /// The program's own colour: prompt mark, active item.
     Accent = "accent",
-    /// What the person said.
+    /// The user's messages.
     User = "user",
     /// The mark of the assistant's words.
     Assistant = "assistant",
@@ -59,7 +59,7 @@ roles! {
     Thinking = "thinking",
     /// A tool's name and mark.
     Tool = "tool",
-    /// What a tool printed.
+    /// The output of a tool.
     ToolOutput = "tool.output",
     /// Something failed.
     Error = "error",
@@ -131,7 +131,7 @@ roles! {
     Status = "status",
     /// The part of the status line that says the mode.
     StatusMode = "status.mode",
-    /// The band behind the composer's text; without a background the composer has a frame.
+    /// The background of the composer's text; without a background the composer has a frame.
     Composer = "composer",
     /// The frame of the composer.
     ComposerBorder = "composer.border",
@@ -139,7 +139,7 @@ roles! {
     Placeholder = "placeholder",
 }
 
-/// What `themes/plain.toml` says: a screen without any weight is hard to read.
+/// The same roles as in `themes/plain.toml`: a screen without any weight is hard to read.
 const PLAIN_ROLES: [(Role, Modifier); 13] = [
     (Role::User, Modifier::BOLD),
     (Role::Tool, Modifier::BOLD),
@@ -176,7 +176,7 @@ impl Theme {
         Theme { links, ..self }
     }
 
-    /// The addresses behind text.
+    /// Returns the URLs of linked text.
     pub fn links(&self) -> &Links {
         &self.links
     }
@@ -186,7 +186,7 @@ impl Theme {
         &self.name
     }
 
-    /// Whether this is the same theme object, so that lines laid out with it can be kept.
+    /// Returns whether this is the same theme object, so that lines laid out with it can be reused.
     pub fn is_same(&self, other: &Theme) -> bool {
         Arc::ptr_eq(&self.styles, &other.styles)
     }

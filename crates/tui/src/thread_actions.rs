@@ -17,9 +17,10 @@ use aye_core::contract::snapshot::{ChangedFile, Changes, RewindTarget};
 /// A place that a conversation can go back to, or be copied up to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RewindPoint {
-    /// How many messages stay.
+    /// The number of messages that stay.
     pub keep: u64,
-    /// Whether it is a message of the person, which comes back into the text; else a step of the model.
+    /// Whether this is a message of the user, which is put back into the composer; otherwise a step of the
+    /// model.
     pub is_message: bool,
     /// The message, or what the step did.
     pub text: String,
@@ -32,37 +33,37 @@ pub struct RewindPoint {
 pub struct RewindPoints {
     /// Them.
     pub points: Vec<RewindPoint>,
-    /// What the last going back did, when it can be taken back.
+    /// A description of the last rewind, if it can be undone.
     pub undo: Option<String>,
 }
 
-/// What going back would do.
+/// The effects of a rewind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RewindPreview {
     /// The files that would be changed.
     pub files: Vec<ChangedFile>,
     /// Why files cannot go back, when they cannot.
     pub no_files: Option<String>,
-    /// Whether the conversation would move.
+    /// Whether the conversation would be rewound.
     pub moves: bool,
-    /// What else is to be known.
+    /// Additional notes for the user.
     pub notes: Vec<String>,
 }
 
-/// What going back did.
+/// The result of a rewind or fork.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rewound {
-    /// The conversation to go on with.
+    /// The conversation to continue in.
     pub thread: ThreadId,
-    /// What was said at that place.
+    /// The user's message at that point.
     pub text: Option<String>,
-    /// What was done, in words.
+    /// A description of what was done.
     pub words: String,
-    /// What did not work.
+    /// The actions that failed.
     pub failed: Vec<String>,
 }
 
-/// Something is to be done with whole conversations. `keep: None` is the last going back, taken back.
+/// A request about whole conversations. `keep: None` undoes the last rewind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RewindCmd {
     /// Ask for the places of a conversation: to go back to, or to copy up to.
@@ -71,7 +72,7 @@ pub enum RewindCmd {
     Preview(ThreadId, Option<u64>),
     /// Go back.
     Go(ThreadId, Option<u64>, RewindTarget),
-    /// Make a new conversation of the beginning of one, up to there; `None` is all of it.
+    /// Fork a conversation up to that point; `None` copies all of it.
     Fork(ThreadId, Option<u64>),
     /// Find what was said, in all conversations. The number comes back with the answer.
     Search(u64, String),
@@ -83,15 +84,15 @@ pub enum RewindCmd {
     Delete(ThreadId),
     /// Write a conversation to a file.
     Export(ThreadId, ExportFormat),
-    /// Ask what was changed in a conversation, in files whose path holds this.
+    /// Request the changes made in a conversation, in files whose path contains this text.
     Changes(ThreadId, String),
-    /// Ask what differs from the last commit, in files whose path holds this.
+    /// Request the differences from the last commit, in files whose path contains this text.
     GitChanges(String),
     /// Put two conversations side by side.
     Compare(ThreadId, ThreadId),
 }
 
-/// What a place is chosen for.
+/// The purpose of selecting a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chooses {
     /// To go back to.
@@ -100,12 +101,12 @@ pub enum Chooses {
     Fork,
 }
 
-/// An answer to a [`RewindCmd`]. Errors are sentences for the person.
+/// An answer to a [`RewindCmd`]. Errors are sentences for the user.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RewindMsg {
     /// The places.
     Points(Chooses, Result<RewindPoints, String>),
-    /// What going back would do.
+    /// The effects of a rewind.
     Preview(Option<u64>, Result<RewindPreview, String>),
     /// It is done.
     Went(Result<Rewound, String>),
@@ -119,7 +120,7 @@ pub enum RewindMsg {
     Deleted(ThreadId, Result<(), String>),
     /// It was written there.
     Exported(Result<PathBuf, String>),
-    /// What was changed, and the same to be read in the viewer.
+    /// The changes, and the same as a document for the viewer.
     Changes(Result<(Changes, Box<Document>), String>),
     /// Two conversations side by side, to be read in the viewer.
     Compared(Result<Box<Document>, String>),
@@ -139,24 +140,25 @@ impl RewindCmd {
     }
 }
 
-/// What the terminal knows of going back and of conversations while it is looked at.
+/// The terminal's state for rewind and for the list of conversations.
 #[derive(Clone, Debug, Default)]
 pub struct RewindState {
     /// The place that was chosen; `Some(None)` is the last going back.
     #[expect(clippy::option_option, reason = "nothing is chosen, or the last going back, or a place")]
     pub(super) chosen: Option<Option<u64>>,
-    /// What going back to it would do.
+    /// The effects of a rewind to the selected point.
     pub(super) preview: Option<RewindPreview>,
     /// The conversations of the list.
     pub(super) threads: Vec<ThreadSummary>,
     /// The one whose menu is open.
     pub(super) menu: Option<ThreadId>,
-    /// Where what was typed was said, by conversation, and whether all were looked at.
+    /// The text around a search match, by conversation.
     pub(super) found: HashMap<String, String>,
     /// The number of the last search, and what was searched for.
     pub(super) searched: (u64, String),
     /// Esc was pressed with nothing written.
     pub(super) armed: Option<Moment>,
-    /// What is said, and comes back into the text, when the conversation is open.
+    /// The rewind or fork to report, and the text to put back into the composer, once the conversation is
+    /// open.
     pub(super) after_open: Option<Rewound>,
 }

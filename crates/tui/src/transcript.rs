@@ -27,10 +27,10 @@ pub use todo::{Todo, TodoState};
 pub use tool::{ToolEntry, ToolProgress, ToolState};
 pub use trim::StorePosition;
 
-/// Ids of entries begin here: what is fetched from the store stands before these, in the order of ids too.
+/// The first id of an entry: entries fetched from the store are placed before these, in the order of ids too.
 const FIRST_ID: u64 = 1 << 40;
 
-/// A point in time: milliseconds since the terminal started. Time is data here; nobody looks at a clock.
+/// A point in time: milliseconds since the terminal started. Time is data here; nothing reads a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub u64);
 
@@ -40,14 +40,14 @@ impl Moment {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// So many milliseconds later.
+    /// Returns the moment `ms` milliseconds later.
     #[must_use]
     pub fn plus(self, ms: u64) -> Moment {
         Moment(self.0.saturating_add(ms))
     }
 }
 
-/// How much a notice matters.
+/// The severity of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// Good to know.
@@ -58,14 +58,14 @@ pub enum Level {
     Error,
 }
 
-/// What an entry is.
+/// The kind and content of an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EntryKind {
-    /// The person said something.
+    /// A message of the user.
     User {
         /// The words.
         text: String,
-        /// The words with a mark in the place of each long paste, when there is one.
+        /// The text with a placeholder for each long paste, if there are any.
         shown: Option<String>,
         /// Pictures that came with them.
         images: Vec<ImageRef>,
@@ -74,10 +74,10 @@ pub enum EntryKind {
     Assistant {
         /// The words so far.
         text: String,
-        /// The answer was cut off by the person or a fault.
+        /// Whether the user or an error cut the answer off.
         interrupted: bool,
     },
-    /// What the model thought before it answered.
+    /// The model's thinking before its answer.
     Thinking {
         /// The thoughts so far.
         text: String,
@@ -86,16 +86,16 @@ pub enum EntryKind {
     Tool(Box<ToolEntry>),
     /// The program says something.
     Notice {
-        /// How much it matters.
+        /// The severity.
         level: Level,
-        /// What.
+        /// The text of the notice.
         text: String,
     },
-    /// What was changed in files.
+    /// Changes to files.
     Changes(Box<Changes>),
-    /// Something the person asked to read.
+    /// A text that the user asked to read.
     Page {
-        /// What it is.
+        /// The page's title.
         title: String,
         /// Its lines.
         text: String,
@@ -111,18 +111,18 @@ pub struct Entry {
     pub id: u64,
     /// Changes whenever the entry does, so that pictures of it can be kept.
     pub version: u32,
-    /// Whether it will not change any more.
+    /// Whether the entry is final.
     pub is_done: bool,
-    /// What it is.
+    /// The kind and content of the entry.
     pub kind: EntryKind,
-    /// When it began, when that was seen.
+    /// When the entry started, if that was observed.
     pub began: Option<Moment>,
-    /// How long it grew, in milliseconds.
+    /// How long the entry grew, in milliseconds.
     pub took: Option<u64>,
 }
 
 impl Entry {
-    /// Its pictures: of the person, or of what a tool returned.
+    /// Returns the images of the entry: those of a user's message, or those a tool returned.
     pub fn images(&self) -> &[ImageRef] {
         match &self.kind {
             EntryKind::User { images, .. } => images,
@@ -154,7 +154,7 @@ struct Retry {
 pub struct Transcript {
     entries: Vec<Entry>,
     next_id: u64,
-    /// Where the entries of the current step begin.
+    /// The index of the current step's first entry.
     step: usize,
     /// Entries before this one are all done.
     settled: usize,
@@ -162,30 +162,30 @@ pub struct Transcript {
     context: u64,
     /// An inference that is tried again.
     retry: Option<Retry>,
-    /// The model that was asked in the place of the one that was wanted.
+    /// The fallback model that answered instead of the requested one.
     stands_in: Option<String>,
     saw_error: bool,
     /// The last run was stopped by a limit.
     stopped: bool,
     /// The agent that another one handed the run to, and its model.
     handed_to: Option<(String, String)>,
-    /// How far the summary reaches that was told last.
+    /// The sequence number that the last reported summary covers.
     summarised: u64,
     /// When the event came that is taken in.
     at: Option<Moment>,
-    /// What the model plans to do, as it said last.
+    /// The model's current plan.
     todos: Vec<Todo>,
-    /// How many results came with pictures.
+    /// The number of results with images.
     pictured: usize,
     /// Messages before this place are in the store only.
     before: u64,
-    /// How many entries were fetched from there, to be looked at for a while.
+    /// The number of entries temporarily fetched from the store.
     fetched: usize,
-    /// How many ids were given to what was fetched.
+    /// The number of ids used for fetched entries.
     fetched_ids: u64,
-    /// Where the store has what is here, oldest first.
+    /// The positions in the store of entries that are loaded, oldest first.
     marks: VecDeque<trim::StoreMark>,
-    /// How many entries were left to the store since it was opened.
+    /// The number of entries trimmed, and left to the store, since the conversation was opened.
     trimmed: usize,
 }
 
@@ -200,17 +200,17 @@ impl Transcript {
         Some(self.before).filter(|before| *before > 1)
     }
 
-    /// How many of the first entries were fetched from the store only to be looked at.
+    /// Returns how many of the first entries were fetched from the store only for display.
     pub fn fetched(&self) -> usize {
         self.fetched
     }
 
-    /// How many entries from the start are done; those behind may still change or go away.
+    /// Returns how many entries from the start are final; those after them may still change or be removed.
     pub fn settled(&self) -> usize {
         self.settled
     }
 
-    /// How many results came with pictures since the conversation was opened.
+    /// Returns the number of results with images since the conversation was opened.
     pub fn pictured(&self) -> usize {
         self.pictured
     }
@@ -220,13 +220,12 @@ impl Transcript {
         &self.usage
     }
 
-    /// Tokens that the model read and wrote last: what the next inference begins with.
+    /// Returns the tokens of the last inference's input and output: the start of the next inference's input.
     pub fn context_tokens(&self) -> u64 {
         self.context
     }
 
-    /// What is said about an inference that is tried again, while it is: the time until then counts down in whole
-    /// seconds.
+    /// Returns the message about a pending retry of an inference; the time left counts down in whole seconds.
     pub fn retry(&self, now: Moment) -> Option<String> {
         let Retry { attempt, max, until, model, reason } = self.retry.as_ref()?;
         let left = until.0.saturating_sub(now.0);
@@ -240,12 +239,12 @@ impl Transcript {
         self.retry.as_ref().map(|retry| retry.until).filter(|until| until.0 > now.0)
     }
 
-    /// Whether the last run was stopped by a limit, so that there is more to do.
+    /// Returns whether a limit stopped the last run, so that there is more to do.
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// What the person said, oldest first.
+    /// Returns the user's messages, oldest first.
     pub fn said(&self) -> Vec<Draft> {
         let said = |entry: &Entry| match &entry.kind {
             EntryKind::User { text, shown, .. } => Some(Draft::sent(text, shown.as_deref())),
@@ -256,19 +255,19 @@ impl Transcript {
         all
     }
 
-    /// The last run was stopped by a limit: says so, and that it can go on.
+    /// Adds a notice that a limit stopped the last run, and that the run can be continued.
     pub fn say_stopped(&mut self, why: &StoppedReason) {
         let detail = why.detail.as_deref().unwrap_or(&why.code);
         self.note(Level::Warning, format!("stopped: {detail}; /continue keeps going with fresh limits"));
         self.stopped = true;
     }
 
-    /// The model that answered last in the place of the one that was wanted.
+    /// Returns the fallback model that answered last instead of the requested one.
     pub fn stands_in(&self) -> Option<&str> {
         self.stands_in.as_deref()
     }
 
-    /// The agent that goes on with the run in another one's place, and its model.
+    /// Returns the agent that the run was handed off to, and its model.
     pub fn handed_to(&self) -> Option<(&str, &str)> {
         self.handed_to.as_ref().map(|(agent, model)| (agent.as_str(), model.as_str()))
     }
@@ -278,22 +277,22 @@ impl Transcript {
         self.handed_to = None;
     }
 
-    /// Adds what the person said.
+    /// Adds a message of the user.
     pub fn say(&mut self, text: impl Into<String>, images: Vec<ImageRef>) {
         self.say_as(text, None, images);
     }
 
-    /// Adds what the person said, and how it is shown when long pastes are among it.
+    /// Adds a message of the user, and its display text if it contains long pastes.
     pub fn say_as(&mut self, text: impl Into<String>, shown: Option<String>, images: Vec<ImageRef>) {
         self.push(EntryKind::User { text: text.into(), shown, images }, true);
     }
 
-    /// Adds what the person said and is not accepted yet: it can still be taken away.
+    /// Adds a message of the user that is not accepted yet: it can still be removed.
     pub fn say_on_trial(&mut self, text: impl Into<String>, shown: Option<String>, images: Vec<ImageRef>) {
         self.push(EntryKind::User { text: text.into(), shown, images }, false);
     }
 
-    /// What was said is accepted.
+    /// Marks the user's unaccepted messages as accepted.
     pub fn accept_words(&mut self) {
         for index in self.settled..self.entries.len() {
             if matches!(self.entries[index].kind, EntryKind::User { .. }) {
@@ -362,7 +361,8 @@ impl Transcript {
         self.tools().filter(|tool| tool.state == ToolState::Running).count()
     }
 
-    /// Whether a command line may be running: the start of one beside other calls is not an event.
+    /// Returns whether a shell command may be running. Proposed calls count: no event reports the start of a
+    /// call next to other calls.
     pub fn runs_command(&self) -> bool {
         let runs = |state| matches!(state, ToolState::Running | ToolState::Proposed);
         self.tools().any(|tool| tool.name == "Bash" && runs(tool.state))
@@ -393,7 +393,8 @@ impl Transcript {
         }
     }
 
-    /// Whether nobody said anything yet. What the program says by itself, at the first start for one, is nothing said.
+    /// Returns whether the conversation has no messages yet. Notices and pages of the program itself, for
+    /// example at the first start, do not count.
     pub fn is_empty(&self) -> bool {
         let is_own = |entry: &Entry| matches!(entry.kind, EntryKind::Notice { .. } | EntryKind::Page { .. });
         self.trimmed == 0 && self.before <= 1 && self.entries.iter().all(is_own)
@@ -412,7 +413,7 @@ impl Transcript {
         }
     }
 
-    /// Changes an entry and says so.
+    /// Changes an entry and its version.
     fn touch(&mut self, index: usize, change: impl FnOnce(&mut Entry)) {
         if let Some(entry) = self.entries.get_mut(index) {
             change(entry);

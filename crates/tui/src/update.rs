@@ -38,18 +38,18 @@ pub use sync::ThreadLoading;
 pub use theme::ThemeState;
 
 impl App {
-    /// Takes in what happened at that time, and says what is to be done.
+    /// Handles a message that arrived at that time, and returns the commands to execute.
     pub fn update(&mut self, at: Moment, msg: Msg) -> Vec<Cmd> {
         self.now = self.now.max(at);
         let mut cmds = Vec::new();
-        // Time alone changes nothing that is told.
+        // Time alone changes nothing in the status command's input.
         let is_news = !matches!(msg, Msg::Tick | Msg::Drawn | Msg::Program(ProgramMsg::StatusLine(_)));
         match msg {
             Msg::Key(key) => self.key(key, &mut cmds),
             Msg::Paste(text) => self.paste(&text, &mut cmds),
             Msg::Mouse(event) => self.mouse(event, &mut cmds),
             Msg::Resize(width, height) => {
-                // One change may be told twice: by the signal, and by the look before a picture.
+                // A size change may be reported twice: by the signal, and by the check before a frame.
                 if (width, height) != self.size {
                     self.gallery.resized(&mut cmds);
                 }
@@ -94,7 +94,7 @@ impl App {
         cmds
     }
 
-    /// Has the command of the status line told what changed.
+    /// Runs the status line command when its input has changed.
     fn feed_status(&mut self, is_news: bool, cmds: &mut Vec<Cmd>) {
         if is_news {
             self.feed.touch(self.now);
@@ -125,7 +125,7 @@ impl App {
         self.note_what_was_read();
     }
 
-    /// What a call does can stand in the last row of its card: how far that was on the screen is kept.
+    /// Records how far a card has been shown: the effect of a call may be in the last row of its card.
     fn note_what_was_read(&mut self) {
         let wants = self.picker.is_none()
             && self.viewer.is_none()
@@ -148,7 +148,7 @@ impl App {
         }
     }
 
-    /// Leaves. What runs is stopped first; what waits keeps waiting.
+    /// Quits. An active run is stopped first; pending questions stay pending.
     fn quit(&mut self, cmds: &mut Vec<Cmd>) {
         if self.is_awake()
             && self.driver == ThreadOwner::Nobody
@@ -161,7 +161,7 @@ impl App {
     }
 }
 
-/// Does an edit. `false`: the action is none.
+/// Applies an edit. Returns `false` if the action is not an edit.
 pub(super) fn edit(composer: &mut Composer, action: Action) -> bool {
     match action {
         Action::Newline => composer.insert('\n'),

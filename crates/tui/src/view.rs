@@ -1,7 +1,7 @@
 //! Renders the model to lines. Pure: no I/O, no clock.
 //!
-//! The live region is assembled from below: the status line, the composer, the card, and as much of the growing
-//! transcript as there is room for. Finished entries go to the terminal's own scrollback, see [`feed`].
+//! The live region is assembled from the bottom: the status line, the composer, the card, and as much of the
+//! growing transcript as fits. Finished entries go to the terminal's own scrollback, see [`feed`].
 
 use ratatui::layout::Position;
 use ratatui::text::{Line, Span};
@@ -41,7 +41,7 @@ use scrollback::ScrollbackWriter;
 pub(super) use target::Hint;
 pub use target::{ClickTarget, Press};
 
-/// What pictures are made with.
+/// The theme and the highlighter used for rendering.
 #[derive(Clone, Debug)]
 pub struct RenderStyle {
     /// Colours by meaning.
@@ -55,9 +55,9 @@ pub struct RenderStyle {
 pub struct Rendered {
     /// The rows, none wider than the terminal.
     pub lines: Vec<Line<'static>>,
-    /// Where the caret is, when it is shown.
+    /// The caret's position, if it is shown.
     pub caret: Option<Position>,
-    /// What a click does, where the mouse is ours.
+    /// The effects of clicks, where the program gets mouse events.
     pub targets: Vec<ClickTarget>,
 }
 
@@ -81,7 +81,7 @@ impl From<Vec<Line<'static>>> for Rendered {
     }
 }
 
-/// How many rows of the model's plan are shown.
+/// The maximum rows of the model's plan.
 const PLAN_ROWS: usize = 8;
 
 /// The live region of the model.
@@ -107,7 +107,7 @@ pub fn live(app: &App, feed: &mut ScrollbackWriter, look: &RenderStyle) -> Rende
     picture
 }
 
-/// What stands below the conversation, in at most so many rows.
+/// Renders everything below the conversation, in at most `rows` rows.
 fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Rendered {
     let width = app.size.0;
     let mut status: Rendered = vec![status::line(app, width, theme)].into();
@@ -163,7 +163,7 @@ fn written(app: &App, left: usize, theme: &Theme) -> Rendered {
     let (width, height) = app.size;
     let rows = usize::from(height.max(1));
     let most = match (app.cards.open.is_empty(), &app.completion.palette) {
-        // What can be chosen matters more than what was said before.
+        // The list to select from matters more than earlier messages.
         (true, Some(_)) => (rows * 3 / 4).max(1),
         (true, None) => (rows / 2).max(1),
         (false, _) => (rows / 4).max(1),
@@ -171,7 +171,8 @@ fn written(app: &App, left: usize, theme: &Theme) -> Rendered {
     composer::composer(app, width, most.min(left), theme)
 }
 
-/// Which rows of the current card's body the live region shows, of how many: the first, the one behind the last, all.
+/// Returns which rows of the current card's body the live region shows: the first row, the row after the
+/// last, and the total.
 pub(super) fn card_window(app: &App) -> Option<(usize, usize, usize)> {
     let (width, height) = app.size;
     if app.is_linear {
@@ -183,7 +184,7 @@ pub(super) fn card_window(app: &App) -> Option<(usize, usize, usize)> {
     card::window(app, width, left - bottom.lines.len().min(left))
 }
 
-/// What will be said when the run is over.
+/// Renders the messages that will be sent when the run is done.
 fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Rendered {
     let mut picture = Rendered::default();
     let shown = |input: &UserInput| input.shown().map_or_else(|| input.written(), str::to_owned);
@@ -197,7 +198,7 @@ fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Rendered {
     let all: Vec<(&str, String, String)> = kept.chain(early).collect();
     let is_cut = all.len() > most && most > 0;
     let rows = if is_cut { most - 1 } else { most };
-    // What is chosen is in sight.
+    // The selected row must be visible.
     let first = chosen.map_or(0, |at| (at + 1).saturating_sub(rows.max(1)));
     for (at, (kind, note, text)) in all.iter().enumerate().skip(first).take(rows) {
         let text = truncate(&visible_line(&format!("{note}{text}")), width.saturating_sub(11));
@@ -254,7 +255,8 @@ pub fn banner(info: &HostInfo, width: u16, theme: &Theme) -> Vec<Line<'static>> 
     lines
 }
 
-/// A row with one text at the left and one at the right; the left one is cut when there is no room.
+/// Renders a row with one text on the left and one on the right; the left one is truncated if there is not
+/// enough room.
 fn spread(left: Vec<Span<'static>>, right: Vec<Span<'static>>, columns: u16) -> Line<'static> {
     let wide = |spans: &[Span<'static>]| spans.iter().map(|span| width(&span.content)).sum::<usize>();
     let columns = usize::from(columns);

@@ -33,32 +33,32 @@ pub struct RowPosition {
     pub row: usize,
 }
 
-/// What there is to go to.
+/// A kind of entry to jump to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Landmark {
-    /// What the person or the model said; of changes: a file.
+    /// A message of the user or the model; in changes: a file.
     Message,
     /// A call; of changes: a hunk.
     Tool,
-    /// A call that somebody was asked about.
+    /// A call that the user was asked about.
     Question,
 }
 
-/// What a line of text is asked for.
+/// The purpose of the input line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Something to look for.
+    /// A text to search for.
     Search,
     /// The number of a block of code.
     Code,
 }
 
-/// What the reader reads, and on how much room.
+/// The content that a viewer shows, and the room for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
     /// The conversation.
     pub transcript: &'a Transcript,
-    /// What it is laid out for.
+    /// The layout context.
     pub paper: LayoutContext<'a>,
     /// Rows of the screen for it.
     pub rows: usize,
@@ -92,12 +92,12 @@ impl Scene<'_> {
     }
 }
 
-/// Where the conversation is looked at.
+/// A position in the conversation or in a document, with its folds, search and selection.
 #[derive(Debug)]
 pub struct Viewer {
     /// Nothing is left out.
     pub whole: bool,
-    /// What is read, when it is not the conversation.
+    /// The document shown, if it is not the conversation.
     pub book: Option<Arc<Document>>,
     /// The first row on the screen, unless it follows the end.
     at: RowPosition,
@@ -106,13 +106,13 @@ pub struct Viewer {
     chosen: u64,
     all_folded: bool,
     folds: HashMap<u64, bool>,
-    /// What is looked for.
+    /// The current search.
     pub search: Option<Search>,
     /// A line of text that is being written.
     pub input: Option<(Wanted, String)>,
-    /// What was marked with the mouse.
+    /// The text selected with the mouse.
     pub mark: Option<TextSelection>,
-    /// Only for where rows begin and end: without colours.
+    /// The layouts used only to find where rows start and end: without colours.
     sheets: Sheets,
 }
 
@@ -134,7 +134,7 @@ impl Viewer {
         }
     }
 
-    /// At the beginning of a book.
+    /// Creates a viewer at the start of a document.
     pub fn of_book(book: Document) -> Viewer {
         let mut reader = Viewer::new(true, &book.pages);
         reader.follows = false;
@@ -143,7 +143,7 @@ impl Viewer {
         reader
     }
 
-    /// Whether new entries move it on.
+    /// Returns whether new entries scroll the view.
     pub fn follows(&self) -> bool {
         self.follows
     }
@@ -153,13 +153,13 @@ impl Viewer {
         scene.index(self.chosen)
     }
 
-    /// Whether it is looked at so near to the beginning.
+    /// Returns whether the view is within `entries` entries of the start.
     pub fn is_within(&self, transcript: &Transcript, entries: usize) -> bool {
         let near = transcript.entries().get(entries).map_or(u64::MAX, |entry| entry.id);
         !self.follows && self.at.id < near || transcript.entries().len() <= entries
     }
 
-    /// Whether an entry is one line only.
+    /// Returns whether an entry is folded to one line.
     pub fn is_folded(&self, id: u64) -> bool {
         self.folds.get(&id).copied().unwrap_or(self.all_folded)
     }
@@ -191,7 +191,7 @@ impl Viewer {
         (index, row).min(last)
     }
 
-    /// Begins a move: the place is where the screen shows it.
+    /// Starts a move: returns the position that the screen shows.
     fn arrive(&mut self, scene: &Scene<'_>) -> (usize, usize) {
         self.sheets.begin();
         let mut sheets = std::mem::replace(
@@ -257,7 +257,7 @@ impl Viewer {
         self.chosen = scene.id(chosen);
     }
 
-    /// To the beginning or the end.
+    /// Moves to the start or the end.
     pub fn end(&mut self, scene: &Scene<'_>, is_last: bool) {
         if is_last {
             self.follows = true;
@@ -268,7 +268,7 @@ impl Viewer {
         }
     }
 
-    /// To the next thing of that kind. `false`: there is none.
+    /// Moves to the next landmark of that kind. Returns `false` if none is found.
     pub fn jump(&mut self, scene: &Scene<'_>, to: Landmark, forward: bool) -> bool {
         let from = self.chosen(scene);
         let is =
@@ -286,7 +286,7 @@ impl Viewer {
     /// Chooses an entry and has a row of it on the screen.
     fn show(&mut self, scene: &Scene<'_>, index: usize, row: usize) {
         self.chosen = scene.id(index);
-        // A line above it says what it stands behind.
+        // The line above it shows what comes before it.
         let above = row.saturating_sub(1);
         self.go(scene, (index, above));
     }
@@ -315,7 +315,7 @@ impl Viewer {
         self.show(scene, index, 0);
     }
 
-    /// Which entry and row stand in a row of the screen.
+    /// Returns the entry and its row that are in a row of the screen.
     pub fn under(&mut self, scene: &Scene<'_>, screen_row: usize) -> Option<RowPosition> {
         let (mut index, row) = self.arrive(scene);
         let mut row = row + screen_row;
@@ -353,12 +353,12 @@ fn last_top(scene: &Scene<'_>, mut height: impl FnMut(usize) -> usize) -> (usize
     (0, 0)
 }
 
-/// Whether an entry is such a page of a book.
+/// Returns whether an entry is a document page that satisfies `is`.
 fn is_leaf(entry: &Entry, is: impl Fn(&DocEntry) -> bool) -> bool {
     matches!(&entry.kind, EntryKind::Leaf(leaf) if is(leaf))
 }
 
-/// Whether an entry is a landmark.
+/// Returns whether an entry is a landmark of that kind.
 fn fits(kind: &EntryKind, to: Landmark) -> bool {
     match (kind, to) {
         (EntryKind::User { .. } | EntryKind::Assistant { .. }, Landmark::Message) => true,
@@ -372,7 +372,7 @@ fn fits(kind: &EntryKind, to: Landmark) -> bool {
         }
         (EntryKind::Leaf(leaf), to) => match (&**leaf, to) {
             (DocEntry::File(_), Landmark::Message) => true,
-            // What goes on with the one above is no hunk of its own.
+            // A part that continues the hunk above is not a hunk of its own.
             (DocEntry::Hunk(hunk), Landmark::Tool) => !hunk.goes_on,
             (DocEntry::File(_) | DocEntry::Hunk(_), _) => false,
         },

@@ -15,7 +15,7 @@ use aye_core::contract::display::visible;
 #[cfg(test)]
 mod tests;
 
-/// How many columns a tab reaches at most.
+/// The distance between tab stops, in columns.
 const TAB: usize = 4;
 
 /// The text with characters made visible that would steer the terminal or hide from the reader; see [`visible`].
@@ -23,16 +23,17 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|b| (0x20..0x7f).contains(&b)) { Cow::Borrowed(text) } else { visible(text) }
 }
 
-/// Where a line may be broken.
+/// The places where a line may be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Break {
     /// Between words; a word longer than the line is broken hard. Blanks at a break go away.
     Words,
-    /// After spaces, and anywhere in a word longer than the line; every space is kept. For code and tool output.
+    /// After spaces, and anywhere in a word longer than the line; every space is preserved. For code and tool
+    /// output.
     Kept,
 }
 
-/// How to break a text: the width and what stands before its lines.
+/// The rules for wrapping a text: the width and the prefixes of its lines.
 #[derive(Clone, Debug)]
 pub struct Wrap {
     width: usize,
@@ -69,7 +70,7 @@ impl Wrap {
         self.prefix(blanks(first), blanks(rest))
     }
 
-    /// Breaks one styled line; `\n` in it starts a new line. There is always at least one line.
+    /// Wraps one styled line; `\n` in it starts a new line. Returns at least one line.
     pub fn line(&self, line: &Line<'_>) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         self.spans_into(&line.spans, line.style, &mut lines);
@@ -145,7 +146,7 @@ pub fn truncate(text: &str, max: u16) -> String {
     cut
 }
 
-/// A prefix that is no wider than `max`.
+/// Cuts a prefix to at most `max` columns.
 fn cut(spans: Vec<Span<'static>>, max: usize) -> Vec<Span<'static>> {
     let mut left = max;
     let mut kept = Vec::with_capacity(spans.len());
@@ -171,8 +172,8 @@ fn cut(spans: Vec<Span<'static>>, max: usize) -> Vec<Span<'static>> {
     kept
 }
 
-/// Fills lines from left to right. The part after the last place to break is kept apart until it is known
-/// whether it still fits.
+/// Fills lines from left to right. The part after the last possible break is kept separate until it is known
+/// whether that part still fits.
 struct Filler<'a> {
     wrap: &'a Wrap,
     style: Style,
@@ -180,7 +181,7 @@ struct Filler<'a> {
     /// Spans of the line that are settled, and their width.
     line: Vec<Span<'static>>,
     used: usize,
-    /// Where the text begins behind the prefix; tab stops count from there.
+    /// The column where the text starts after the prefix; tab stops count from there.
     origin: usize,
     /// Blanks since the last word; they are dropped when the line breaks here.
     blanks: Vec<Span<'static>>,
@@ -289,10 +290,10 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// Begins a new line with the word that the full one ends with.
+    /// Starts a new line with the word at the end of the full one.
     fn break_after_blank(&mut self) {
         let Some((spans, bytes, used)) = self.break_at.take() else { return };
-        // What fills most of a line by itself is no word: it is broken where the line ends.
+        // A piece that fills most of a line on its own is not a word: it is broken where the line ends.
         if (self.used - used) * 3 > (self.wrap.width - self.origin.min(self.wrap.width)) * 2 {
             return;
         }
@@ -323,14 +324,14 @@ impl<'a> Filler<'a> {
             self.soft = true;
         }
         if self.used + wide > self.wrap.width && grapheme.chars().nth(1).is_some() {
-            // Joined characters that no line holds come apart.
+            // Joined characters too wide for any line are separated.
             let mut piece = [0; 4];
             for c in grapheme.chars() {
                 let piece = c.encode_utf8(&mut piece);
                 self.put(piece, grapheme_width(piece), style);
             }
         } else if self.used + wide > self.wrap.width {
-            // Not even an empty line holds it (a wide character in one column).
+            // Not even an empty line has room for the character (a wide character in one column).
             if self.used < self.wrap.width {
                 push(&mut self.line, "?", style);
                 self.used += 1;
@@ -342,7 +343,7 @@ impl<'a> Filler<'a> {
         self.fresh = false;
     }
 
-    /// The word is complete: it goes on this line, or on a new one, or is broken when no line can hold it.
+    /// Ends the word: puts it on this line or on a new one, or breaks it if no line has room for it.
     fn end_word(&mut self) {
         if self.word.is_empty() {
             return;

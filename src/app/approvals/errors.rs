@@ -106,7 +106,7 @@ async fn closed(store: &Store, suspension: &SuspensionRecord) -> Result<String, 
     })
 }
 
-/// Who decided what, when and how, behind "was".
+/// Describes who decided what, when and how, for use after "was".
 fn decided(suspension: &SuspensionRecord) -> String {
     let mut text = "already decided".to_owned();
     if let Some(by) = &suspension.decided_by {
@@ -121,12 +121,12 @@ fn decided(suspension: &SuspensionRecord) -> String {
     text
 }
 
-/// Who somebody is, and through what they spoke.
+/// Returns a user's name and channel.
 pub(super) fn who(actor: &Actor) -> String {
     format!("{} ({})", visible_line(&actor.user), visible_line(&actor.channel))
 }
 
-/// What nobody chooses: the number of the user, the process, the terminal.
+/// Returns the properties of an actor that cannot be chosen: the user id, the process, the terminal.
 pub(super) fn whence(actor: &Actor) -> String {
     let mut parts = Vec::new();
     parts.extend(actor.uid.map(|uid| format!("uid {uid}")));
@@ -135,7 +135,7 @@ pub(super) fn whence(actor: &Actor) -> String {
     parts.join(", ")
 }
 
-/// What somebody said.
+/// Describes a decision.
 pub(super) fn said(decision: &ToolCallResume) -> String {
     let mut text = match (decision.action, &decision.arguments, &decision.result) {
         (ResumeDecisionAction::Cancel, _, _) if decision.is_modify() => "changes requested".to_owned(),
@@ -157,7 +157,7 @@ pub(super) fn no_answer(suspension: &SuspensionRecord) -> Failure {
     Failure::usage(format!("the answer is missing; expected: {}", right(suspension)))
 }
 
-/// Data was given where a yes or a no is asked for.
+/// Returns the error that data was given where only approval or denial is expected.
 pub(super) fn wants_a_word(suspension: &SuspensionRecord) -> Failure {
     let id = visible_line(suspension.id.as_str());
     Failure::usage(format!(
@@ -191,14 +191,14 @@ pub(super) fn right(suspension: &SuspensionRecord) -> String {
             let (example, form) = (schema::example(schema), schema::form(schema));
             let text = example.to_string();
             let command = answer_command(suspension.id.as_str(), &example);
-            // Where there is nothing to choose, the form would only say the same again.
+            // If the schema leaves no choice, the form would only repeat the example.
             let is_plain = form.split_whitespace().collect::<String>() == text;
             if is_plain { command } else { format!("{command} with {}", visible_line(&form)) }
         }
     }
 }
 
-/// The time of an answer, where the person is.
+/// Returns the time of an answer in the local time zone.
 pub(super) fn moment(ms: u64) -> String {
     let seconds = ms / 1000 % 60;
     format!("{}:{seconds:02}", when(ms))

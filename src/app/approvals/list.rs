@@ -17,8 +17,8 @@ use crate::contract::record::InboxRow;
 use crate::store::{InboxFilter, Store, StoreError};
 use crate::tui::wrap::{truncate, width};
 
-/// Ids are shown with at least so many characters, although fewer may be enough: they are read out and typed again
-/// after other questions came.
+/// Ids are shown with at least this many characters, although fewer may be enough: users read them out, and
+/// type them again after other questions have arrived.
 const LEAST: usize = 12;
 
 pub(super) async fn run(args: &InboxArgs, store: &Store, foundation: &Foundation) -> Result<u8, Failure> {
@@ -54,7 +54,7 @@ pub(super) async fn run(args: &InboxArgs, store: &Store, foundation: &Foundation
 /// Rows that are read at a time for a pager.
 const PIECE: usize = 200;
 
-/// What waits, piece by piece.
+/// The pending questions, read in parts.
 struct List<'a> {
     store: &'a Store,
     filter: InboxFilter,
@@ -82,7 +82,7 @@ impl List<'_> {
     }
 }
 
-/// What the arguments leave.
+/// Returns the filter that the arguments describe.
 pub(super) async fn filter(args: &InboxArgs, store: &Store, now: u64) -> Result<InboxFilter, Failure> {
     let thread = match &args.thread {
         Some(id) => Some(thread_by_prefix(store, id).await?.id),
@@ -106,7 +106,7 @@ fn columns() -> u16 {
         .unwrap_or(u16::MAX)
 }
 
-/// Two lines a question: what it is, then what there is to know about it, most important first.
+/// Renders two lines for each question: the call, then its details, most important first.
 fn text(rows: &[InboxRow], short: &[String], now: u64, columns: u16) -> String {
     let shown: Vec<String> = short.iter().map(|id| visible_line(id).into_owned()).collect();
     let wide = shown.iter().map(|id| width(id)).max().unwrap_or(0).min(40);
@@ -133,7 +133,7 @@ fn details(row: &InboxRow, now: u64) -> Vec<String> {
     parts
 }
 
-/// How long ago, in few characters.
+/// Returns the age in few characters.
 pub(super) fn age(now: u64, then: u64) -> String {
     let seconds = now.saturating_sub(then) / 1000;
     match seconds {

@@ -15,13 +15,14 @@ use crate::headless::{self, Job};
 use crate::runtime::is_alive;
 use crate::store::{ChangeKind, ChangeSubscription, Store};
 
-/// How long a process that heard of an answer may take to begin with it.
+/// How long a process that received an answer may take to start acting on it.
 const TAKEN_UP: Duration = Duration::from_millis(400);
 
 /// Sees who takes an answer up.
 pub(super) struct Follow {
     own: Owner,
-    /// From before the answer, so that nothing is missed. Without it nobody is heard, and nothing worse.
+    /// The subscription from before the answer, so that nothing is missed. Without it no other process is
+    /// noticed, but nothing worse happens.
     changes: Option<ChangeSubscription>,
 }
 
@@ -30,7 +31,8 @@ impl Follow {
         Follow { own: super::super::app_context::owner(), changes: store.watch().ok() }
     }
 
-    /// Says how the runs of these questions go on; with `--resume` goes on here unless another process does.
+    /// Reports how the runs of these questions resume; with `--resume`, resumes here unless another process
+    /// does.
     pub(super) async fn on(
         &mut self,
         store: &Store,
@@ -41,7 +43,7 @@ impl Follow {
     ) -> Result<u8, Failure> {
         let mut threads: Vec<ThreadId> = Vec::new();
         for suspension in &answered {
-            // What a child asks moves the run on that waits for it.
+            // A question of a child run resumes the parent run that waits for the child.
             let thread = store.driven_with(&suspension.thread_id).await.map_err(Failure::failed)?;
             if threads.contains(&thread) {
                 continue;
@@ -63,7 +65,8 @@ impl Follow {
         Ok(0)
     }
 
-    /// Whether another process drives the run or begins to; with its number when it is still at it.
+    /// Returns whether another process drives the run or starts to; with that process's id while it still
+    /// does.
     async fn taken_up(
         &mut self,
         store: &Store,
@@ -93,7 +96,7 @@ impl Follow {
     }
 }
 
-/// Returns when somebody may have begun to drive the thread, or have got on with it.
+/// Returns when a process may have started to drive the thread, or may have made progress with it.
 async fn began(changes: &mut ChangeSubscription, thread: &ThreadId) {
     loop {
         let change = changes.next().await;
@@ -107,7 +110,7 @@ async fn began(changes: &mut ChangeSubscription, thread: &ThreadId) {
     }
 }
 
-/// A run that waits for somebody to go on with it, and the folder it belongs to.
+/// A run that waits to be resumed, and the folder it belongs to.
 struct ResumePoint {
     thread: ThreadId,
     folder: std::path::PathBuf,
@@ -122,7 +125,8 @@ impl ResumePoint {
         foundation: &Foundation,
     ) -> Result<ResumePoint, Failure> {
         let here = &foundation.workspace.cwd;
-        // What the question says is what was shown; a question of an older version says nothing.
+        // The folder in the question is the one the user was shown; a question of an older version names
+        // none.
         let folder = if let Some(cwd) = Question::of(&suspension.ticket.suspension).cwd {
             cwd.into()
         } else {
@@ -138,7 +142,7 @@ impl ResumePoint {
         format!("aye{place} -r {} -p", self.thread)
     }
 
-    /// Goes on in this process, in the folder that the question was asked in.
+    /// Resumes in this process, in the folder that the question was asked in.
     async fn resume(
         self,
         store: &Store,

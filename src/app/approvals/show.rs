@@ -28,7 +28,8 @@ const ELSEWHERE: [&str; 10] = [
 /// Lines of a file's change that are shown.
 const DIFF: usize = 200;
 
-/// For people: who asks and why, the exact call, what it would change, how it was answered.
+/// Renders a question for users: who asks and why, the exact call, what the call would change, how it was
+/// answered.
 pub(super) fn shown(suspension: &SuspensionRecord) -> String {
     let ticket = &suspension.ticket;
     let parameters = &ticket.suspension.parameters;
@@ -98,7 +99,7 @@ pub(super) fn shown(suspension: &SuspensionRecord) -> String {
     out
 }
 
-/// What was decided, by whom, and what they changed and said.
+/// Renders the decision: what was decided, by whom, their edits and their comment.
 fn decided(out: &mut String, suspension: &SuspensionRecord, decision: &ToolCallResume) {
     let what = match decision.action {
         ResumeDecisionAction::Resume if decision.arguments.is_some() => "allowed as edited",
@@ -144,7 +145,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// What would become of a file.
+/// Renders the change to a file.
 fn changed(file: &FilePreview) -> String {
     let path = file.path.to_string_lossy();
     let mut out = format!("\n{}\n", visible_line(&path));

@@ -17,11 +17,11 @@ use crate::contract::ids::SuspensionId;
 use crate::contract::record::InboxRow;
 use crate::store::{ChangeKind, ChangeSubscription, InboxFilter, Store};
 
-/// After a change, so long is waited for the ones that come with it: a step of a run is several.
+/// How long to wait after a change for related ones: a step of a run makes several.
 const GATHER: Duration = Duration::from_millis(30);
 
 pub(super) async fn run(args: &InboxArgs, store: &Store) -> Result<u8, Failure> {
-    // Heard from here on; what was committed before is in the first look.
+    // Changes are received from here on; the first read includes everything committed before.
     let mut changes = store.watch().map_err(Failure::failed)?;
     let mut ends = Ends::new();
     let mut told: HashSet<SuspensionId> = HashSet::new();
@@ -71,7 +71,7 @@ async fn after(ms: Option<u64>) {
     }
 }
 
-/// Writes a row. `false`: nobody reads any more.
+/// Writes a row. Returns `false` if nobody reads the output any more.
 fn put_line(row: &InboxRow) -> Result<bool, Failure> {
     let line = escape_json(&serde_json::to_string(row).unwrap_or_default());
     let mut out = std::io::stdout().lock();
@@ -82,7 +82,7 @@ fn put_line(row: &InboxRow) -> Result<bool, Failure> {
     }
 }
 
-/// What ends it: a signal, or nobody who reads.
+/// The reasons to end: a signal, or a reader that has gone.
 struct Ends {
     signals: Vec<(Signal, u8)>,
     no_reader: tokio::sync::oneshot::Receiver<()>,

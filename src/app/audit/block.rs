@@ -223,7 +223,7 @@ fn granted(grant: &GrantRecord) -> String {
     format!("`{}` {scope}{until}{uses} (grant {})", grant.pattern, grant.id)
 }
 
-/// Who answered, and through what.
+/// Returns who answered, and through what.
 fn who(actor: &Value) -> String {
     let mut parts = Vec::new();
     if let Some(uid) = actor["uid"].as_u64() {
@@ -233,7 +233,8 @@ fn who(actor: &Value) -> String {
     format!("{} ({})", actor["user"].as_str().unwrap_or("?"), parts.join(", "))
 }
 
-/// A text of a body; what is no text as JSON, what is not there as nothing.
+/// Returns a member of a body as text: strings as they are, other values as JSON, missing ones as an empty
+/// string.
 fn word(body: &Value, key: &str) -> String {
     match body.get(key) {
         None | Some(Value::Null) => String::new(),
@@ -253,7 +254,7 @@ fn length(ms: u64) -> String {
     }
 }
 
-/// A text behind a label, made harmless and broken into lines; the next lines begin at `indent`.
+/// Writes a text after a label, sanitized and broken into lines; continuation lines are indented by `indent`.
 fn entry(out: &mut String, label: &str, indent: usize, text: &str) {
     let text = visible_line(text);
     let mut line = if label.is_empty() { " ".repeat(indent) } else { label.to_owned() };

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::Names;
 use crate::contract::audit::{AuditKind, AuditRow};
 
-/// The rows of one call, sorted by what they tell, with what they name by hash or id written out; the rows as they are
-/// stand under `rows`. A row that is about no call is an object with its kind.
+/// Returns the rows of one call, sorted by kind, with everything they refer to by hash or id written out; the
+/// original rows are under `rows`. A row that belongs to no call is an object with its kind.
 pub(super) fn of(rows: &[AuditRow], known: &Names) -> Value {
     let Some(first) = rows.first() else { return Value::Null };
     let mut call = Map::new();

@@ -1,4 +1,5 @@
-//! What the terminal supports according to its environment, and which settings would improve it.
+//! The features that the terminal supports according to its environment, and the settings that would improve
+//! it.
 
 use std::fmt::Write as _;
 
@@ -102,7 +103,7 @@ pub(super) fn checks(env: &Env, shown: Images) -> Vec<(&'static str, CheckStatus
     rows
 }
 
-/// How pictures of a conversation are shown.
+/// Describes how images of a conversation are shown.
 fn images(can: &Abilities, shown: Images) -> String {
     let is_direct = can.multiplexer.is_none() && can.background;
     let why = match (can.pictures(), shown) {

@@ -13,7 +13,7 @@ use crate::contract::inference::ReasoningEffort;
 use crate::tui::host::{HostEvent, ModelHost, ModelRow, Secret};
 
 impl TerminalHost {
-    /// Writes what was chosen into the user's settings, and says so.
+    /// Saves a choice in the user's settings, and returns the message about it.
     fn chosen(&self, key: &str, value: Option<&str>, what: &str) -> Result<String, ForeignError> {
         let foundation = &self.app.foundation;
         if foundation.is_ephemeral {
@@ -50,7 +50,7 @@ impl ModelHost for TerminalHost {
             // The setting is for agents that name none.
             return Ok(format!("{answers}, in this session"));
         }
-        // As it was written: a name of the settings stands for more than its model.
+        // Saved as it was written: a name from the settings represents more than its model.
         self.chosen("model", Some(name), &answers)
     }
 
@@ -85,7 +85,7 @@ impl ModelHost for TerminalHost {
         if !self.app.selection().is_demo() {
             return Ok(words);
         }
-        // Whoever connects a provider wants to use it.
+        // A user who connects a provider wants to use it.
         let name = keys::provider(foundation, provider)?.name;
         match self.app.set_model(&format!("{name}/")).await {
             Ok(()) => Ok(format!("{words}; {} answers from now on", self.app.selection().full_name())),
@@ -99,7 +99,7 @@ impl ModelHost for TerminalHost {
 }
 
 impl AppContext {
-    /// What can be chosen as a model, by what servers list.
+    /// Returns the models that can be selected, given what servers list.
     pub(in crate::app) fn model_rows(&self, hits: &[ProbeHit]) -> Vec<ModelRow> {
         let (settings, env) = (&self.foundation.loaded.settings, &self.foundation.env);
         let rows = list_models(settings, env, hits, Some(&self.selection()));

@@ -46,7 +46,7 @@ impl ProgramHost for TerminalHost {
     }
 
     async fn shown(&self) {
-        // The picture is there and nobody has typed yet.
+        // The first frame is shown and the user has not typed anything yet.
         let events = self.events.clone();
         let (app, of_prompts) = (Arc::downgrade(&self.app), self.events.clone());
         self.app.mcp.on_prompts(move || {
@@ -140,7 +140,7 @@ impl ProgramHost for TerminalHost {
             return Ok(self.elsewhere.serve(words.trim()).await?);
         }
         let page = crate::app::pages::page(&self.app, thread, name, words).await;
-        // What a page did to the conversation is told as what others do to it.
+        // What a page changed in the conversation is reported like changes by others.
         self.viewer.poke();
         Ok(page?)
     }

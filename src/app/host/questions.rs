@@ -29,7 +29,7 @@ impl TerminalHost {
         self.elsewhere.app_of(&self.app, question).await
     }
 
-    /// Goes on with the run of a conversation that is not on the screen.
+    /// Resumes the run of a conversation that is not on the screen.
     async fn go_on_elsewhere(&self, question: &SuspensionRecord, thread: &ThreadId) {
         let events = self.events.clone();
         match self.elsewhere.app_of(&self.app, question).await {
@@ -88,7 +88,7 @@ impl QuestionHost for TerminalHost {
             DecideOutcome::Accepted(record)
             | DecideOutcome::Repeated(record)
             | DecideOutcome::AlreadyDecided(record) => {
-                // What a child asks moves the run on that waits for it.
+                // A question of a child run resumes the parent run that waits for the child.
                 let store = &self.app.store;
                 let thread = store.driven_with(&record.thread_id).await?;
                 if self.viewer.shows(&thread) {

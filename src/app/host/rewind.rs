@@ -24,7 +24,7 @@ const SEARCH: Duration = Duration::from_secs(5);
 /// More conversations than these are not found.
 const FOUND: usize = 200;
 
-/// The number of the search that is wanted: an older one stops.
+/// The number of the current search: older ones stop.
 #[derive(Debug, Default)]
 pub(super) struct Searching(AtomicU64);
 
@@ -33,7 +33,7 @@ fn words<T>(result: Result<T, AppError>) -> Result<T, String> {
     result.map_err(|error| error.to_string())
 }
 
-/// What changed, and the same to be read in the viewer. Comparing long texts takes its time.
+/// Returns the changes, and the same as a document for the viewer. Comparing long texts takes time.
 async fn bound(changes: Result<Changes, AppError>) -> Result<(Changes, Box<Document>), AppError> {
     let changes = changes?;
     let bind = move || {
@@ -103,7 +103,7 @@ impl TerminalHost {
         keep: Option<u64>,
         what: RewindTarget,
     ) -> Result<crate::tui::thread_actions::Rewound, AppError> {
-        // What is told of the conversation that is left interests nobody any more.
+        // Events of the conversation that is being left are no longer of interest.
         self.app.go_back(thread, keep, what, Arc::new(NullEventSink)).await
     }
 
@@ -150,7 +150,8 @@ impl TerminalHost {
         Ok(path)
     }
 
-    /// Looks in one conversation after the other, the latest first, until time is over or another search begins.
+    /// Searches one conversation after the other, the latest first, until the time limit is reached or
+    /// another search starts.
     async fn search(&self, number: u64, words: &str) -> RewindMsg {
         let wanted = &self.searching.0;
         wanted.fetch_max(number, Ordering::Relaxed);

@@ -21,14 +21,15 @@ use crate::tui::host::{
     Earlier, HostEvent, OpenedThread, QueuedRow, Shell, ThreadHost, ThreadOwner, UserInput,
 };
 
-/// So many messages of a conversation are in memory, and fetched when older ones are looked at.
+/// The number of messages loaded when a conversation is opened, and fetched at a time when the user reads
+/// older ones.
 const OPENED: usize = 2000;
 
-/// The tool that runs a command line of the person's own.
+/// The tool that runs a shell command of the user.
 const BASH: &str = "Bash";
 
 impl TerminalHost {
-    /// What is said, as the model reads it; a command line with the call that it is.
+    /// Returns the user's input as messages for the model; a shell command includes its call.
     async fn messages_of(&self, input: &UserInput) -> Result<Vec<Message>, AppError> {
         let mut messages = self.said(input).await?;
         if let (Some(shown), Some(first)) = (input.shown(), messages.first_mut()) {
@@ -53,7 +54,7 @@ impl TerminalHost {
         Ok(Message::command(&input.written(), call, visibility).into())
     }
 
-    /// What is said, as the model reads it.
+    /// Returns the user's input as a message for the model.
     async fn message_of(&self, input: &UserInput) -> Result<Message, AppError> {
         let (app, written) = (&self.app, input.written());
         let command = compose::command(app, &written).await?;
@@ -140,7 +141,7 @@ impl ThreadHost for TerminalHost {
         for stored in messages.iter_mut().filter(|stored| stored.message.role == Role::Tool) {
             images::name(&self.app, &mut stored.message.content).await;
         }
-        // While somebody is awake its calls run; else nobody knows what became of them.
+        // While a driver is active its calls run; otherwise their outcome is unknown.
         let interrupted = if driver == ThreadOwner::Nobody { running } else { Vec::new() };
         if driver == ThreadOwner::Nobody && run.as_ref().is_some_and(|run| run.status != RunStatus::Done) {
             self.viewer.wake(&id);
@@ -173,7 +174,7 @@ impl ThreadHost for TerminalHost {
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), ForeignError> {
         let messages = self.messages_of(&input).await?;
         let request = RunRequest::new(thread.clone(), messages.clone());
-        // Before it is begun, so that the draft comes back.
+        // Checked before the run starts, so that the draft is restored if the message does not fit.
         self.app.runtime.fits(&request)?;
         let events = self.events.clone();
         let (app, viewer, own, sink) =
@@ -181,7 +182,7 @@ impl ThreadHost for TerminalHost {
         self.viewer.drive(thread, async move {
             let result = app.runtime.run(request, sink).await;
             if let Err(RuntimeError::ThreadAlreadyRunning { .. }) = &result {
-                // Another process became awake in the same moment. Nothing that was said is lost.
+                // Another process became active at the same moment. The message must not be lost.
                 viewer.defer(&own, messages, input).await?;
             }
             if result.is_ok() {
@@ -195,7 +196,8 @@ impl ThreadHost for TerminalHost {
     async fn enqueue(&self, thread: &ThreadId, input: UserInput) -> Result<QueuedRow, ForeignError> {
         let messages = self.messages_of(&input).await?;
         let queued = self.app.runtime.enqueue(thread, messages).await?;
-        // Whoever was awake when it was said may have looked at the queue for the last time.
+        // The process that was active when the message was sent may already have read the queue for the last
+        // time.
         let run = self.app.store.latest_run(thread).await?;
         if run.is_none_or(|run| run.status == RunStatus::Done) {
             self.viewer.begin_queued(thread);
@@ -229,7 +231,7 @@ impl ThreadHost for TerminalHost {
     }
 }
 
-/// The stored messages, and behind them the results of an open step that are not in the conversation yet.
+/// Returns the stored messages, followed by the results of an open step that are not in the conversation yet.
 pub(in crate::app) fn with_open_results(
     mut messages: Vec<StoredMessage>,
     run: Option<&RunRecord>,

@@ -72,7 +72,7 @@ impl WritingHost for TerminalHost {
     }
 }
 
-/// What can be called by its name: skills, and the prompts of tool servers.
+/// Returns what can be called by name: skills, and the prompts of MCP servers.
 pub(super) fn skill_rows(app: &AppContext) -> Vec<SkillRow> {
     let skills = list_rows(&app.skills).into_iter().filter(|row| row.user_invocable).map(|row| {
         let hint = row.argument_hint.as_deref().map(|hint| format!("{hint}  ")).unwrap_or_default();

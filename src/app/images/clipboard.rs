@@ -15,10 +15,10 @@ use crate::contract::image::{ImageError, ImageFormat, MAX_IMAGE_BYTES};
 const LIMIT: Duration = Duration::from_secs(4);
 /// The text form of the largest picture is shorter than this.
 const MOST: u64 = MAX_IMAGE_BYTES * 2 + 1024;
-/// What these programs need to find the clipboard.
+/// The variables these programs need to find the clipboard.
 const NEEDED: [&str; 4] = ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR"];
 
-/// What is on the clipboard.
+/// The content of the clipboard.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ClipboardContent {
     /// A picture's bytes.
@@ -27,7 +27,7 @@ pub(super) enum ClipboardContent {
     Text(String),
 }
 
-/// Whose clipboard it is.
+/// The system that the clipboard belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum System {
     Mac,
@@ -51,7 +51,7 @@ impl System {
         }
     }
 
-    /// What to install when it is missing.
+    /// Returns what to install if the program is missing.
     fn program(self) -> &'static str {
         match self {
             System::Mac => "pngpaste",
@@ -76,7 +76,7 @@ const IN_WINDOWS: &str = "Add-Type -AssemblyName System.Windows.Forms; \
     $i = [Windows.Forms.Clipboard]::GetImage(); if ($i) { $m = New-Object IO.MemoryStream; \
     $i.Save($m, [Drawing.Imaging.ImageFormat]::Png); [Convert]::ToBase64String($m.ToArray()) }";
 
-/// What is on the clipboard: a picture before a text.
+/// Returns the content of the clipboard: an image is preferred to text.
 pub(super) async fn read(app: &AppContext) -> Result<ClipboardContent, String> {
     let env = &app.foundation.env;
     let system = System::of(env, cfg!(target_os = "macos")).ok_or_else(|| {

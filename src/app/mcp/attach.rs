@@ -10,10 +10,10 @@ use crate::tui::host::SkillRow;
 
 /// Rows that are offered while a resource is being written.
 const MAX_ROWS: usize = 50;
-/// Whoever types does not wait longer for a list.
+/// How long a user who is typing waits for a list.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A message as it was written: the words of a prompt in its place, and what it names with `@` behind it.
+/// Returns a message as content blocks: its text, followed by the resources that it mentions with `@`.
 ///
 /// # Errors
 /// A sentence: nothing is sent.
@@ -26,7 +26,7 @@ pub(in crate::app) async fn with_resources(
     Ok(blocks)
 }
 
-/// The words of `SERVER:PROMPT`; `None` when that is none.
+/// Returns the text of `SERVER:PROMPT`; `None` if the server is unknown or no such prompt exists.
 pub(in crate::app) async fn prompt(
     app: &AppContext,
     name: &str,
@@ -83,7 +83,7 @@ pub(in crate::app) fn commands(app: &AppContext) -> Vec<SkillRow> {
         .collect()
 }
 
-/// Resources that fit what was typed behind `@`, as `SERVER:URI`.
+/// Returns the resources that match the text typed after `@`, as `SERVER:URI`.
 pub(in crate::app) async fn complete(app: &AppContext, query: &str) -> Vec<String> {
     let Some((server, begun)) = query.split_once(':') else {
         let views = app.mcp.manager.views().into_iter();

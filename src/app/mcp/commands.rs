@@ -49,7 +49,7 @@ pub(super) fn agreed(foundation: &Foundation) -> AgreedTools {
     AgreedTools { path: foundation.paths.agreed_tools_file(), is_kept: true }
 }
 
-/// What is known of a login, where there is something to say.
+/// Describes the state of a login, if there is anything to report.
 pub(super) fn login_words(login: Result<&Option<LoginState>, &String>) -> String {
     match login {
         Ok(Some(LoginState::LoggedIn)) => "logged in".to_owned(),
@@ -69,7 +69,7 @@ pub(super) fn login_name(login: LoginState) -> &'static str {
     }
 }
 
-/// Says what stands in the files. Nothing is started, whatever they say.
+/// Lists the configured servers. Nothing is started, whatever the files contain.
 fn list(is_json: bool, foundation: &Foundation) -> Result<u8, Failure> {
     let found = servers(foundation, true);
     let pins = agreed(foundation);
@@ -147,7 +147,7 @@ pub(super) fn find(name: &str, foundation: &Foundation) -> Result<ServerConfig, 
     Ok(server)
 }
 
-/// What was agreed to, unchanged whatever is found.
+/// The agreed tools, read-only: nothing that is found changes them.
 struct OnlyRead(AgreedTools);
 
 impl PinStore for OnlyRead {

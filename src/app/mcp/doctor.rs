@@ -1,4 +1,4 @@
-//! What `aye doctor` reports about MCP servers: their configuration and trust; it starts and contacts none.
+//! The report of `aye doctor` on MCP servers: their configuration and trust; it starts and contacts none.
 
 use std::fmt::Write as _;
 
@@ -22,19 +22,19 @@ pub(in crate::app) struct ServerRow {
     transport: &'static str,
     /// Its command line or its address, as it was written.
     runs: String,
-    /// What the kernel keeps its program to.
+    /// The profile that the kernel enforces for its program.
     #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<Profile>,
-    /// Whether it may be started here.
+    /// Whether the server may be started here.
     trusted: bool,
-    /// How many of its tools somebody agreed to; nothing when nobody ever was asked.
+    /// The number of its tools that were agreed to; `None` if nobody was ever asked.
     agreed_tools: Option<usize>,
-    /// Whether it is described as it was when that was agreed to.
+    /// Whether its configuration differs from the one that was agreed to.
     changed: bool,
-    /// Where its login stands; nothing where there can be none.
+    /// The state of its login; `None` if it cannot have one.
     login: Option<&'static str>,
     needs_login: bool,
-    /// What cannot be read of all this.
+    /// The parts of this that could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
     #[serde(skip)]
@@ -42,7 +42,7 @@ pub(in crate::app) struct ServerRow {
 }
 
 impl ServerRow {
-    /// Whether it is not used before a person does something.
+    /// Returns whether the server is not used until the user acts.
     pub(in crate::app) fn needs_somebody(&self) -> bool {
         let is_project = self.scope == "project";
         !self.trusted
@@ -77,7 +77,7 @@ pub(in crate::app) fn rows(foundation: &Foundation) -> Vec<ServerRow> {
                     ServerTransport::Http { .. } => "streamable http",
                 },
                 trusted: !is_project || foundation.is_trusted,
-                // The person's own file may change as the person likes.
+                // Users may change their own files as they like.
                 changed: is_project && pinned.as_ref().is_some_and(|pinned| pinned.config != server.digest),
                 agreed_tools: pinned.map(|pinned| pinned.tools.len()),
                 login: state.map(login_name),
@@ -94,7 +94,7 @@ pub(in crate::app) fn rows(foundation: &Foundation) -> Vec<ServerRow> {
         .collect()
 }
 
-/// The rows for a person.
+/// Renders the rows for users.
 pub(in crate::app) fn lines(rows: &[ServerRow]) -> String {
     let mut out = String::new();
     for row in rows {

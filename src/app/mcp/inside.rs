@@ -15,11 +15,11 @@ use crate::contract::server::{ServerConfig, ServerTransport};
 use crate::mcp::{CallbackServer, Login, LoginError, NotLoggedIn, log_out};
 use crate::tui::host::TextPage;
 
-/// So long is waited for a person with a browser.
+/// How long to wait for a user with a browser.
 const WAIT: Duration = Duration::from_mins(10);
 
-/// Logins that were begun, by server. One goes on while its sender is here; what is sent is an address that the
-/// browser ended at.
+/// The logins in progress, by server. A login continues while its sender exists; the sender takes the URL
+/// that the browser ended at.
 pub(super) type Begun = Mutex<HashMap<String, mpsc::UnboundedSender<String>>>;
 
 fn begun(app: &AppContext) -> std::sync::MutexGuard<'_, HashMap<String, mpsc::UnboundedSender<String>>> {
@@ -28,14 +28,14 @@ fn begun(app: &AppContext) -> std::sync::MutexGuard<'_, HashMap<String, mpsc::Un
 
 /// The server of that name, as it may be used here.
 fn find(app: &AppContext, name: &str) -> Result<ServerConfig, AppError> {
-    // As the manager knows it: one that a person can type.
+    // The name known to the manager, which a user can type.
     let name = app.mcp.manager.look(name)?.name;
     let all = servers(&app.foundation, app.foundation.is_trusted).usable;
     let found = all.into_iter().find(|server| server.name == name);
     found.ok_or_else(|| format!("the server {} is no longer configured", visible_line(&name)).into())
 }
 
-/// Begins a login, or goes on with the one that was begun when the address comes with it that a browser ended at.
+/// Starts a login, or finishes the one in progress if the URL that the browser ended at is given.
 pub(super) async fn login(app: &AppContext, words: &str) -> Result<TextPage, AppError> {
     let (name, pasted) = match words.rsplit_once(char::is_whitespace) {
         Some((name, last)) if last.starts_with("http://127.0.0.1") => (name.trim(), Some(last)),
@@ -83,7 +83,7 @@ pub(super) async fn login(app: &AppContext, words: &str) -> Result<TextPage, App
         let came_back = tokio::time::timeout(WAIT, came_back(&login, &landing, pasted, |why| told.tell(why)));
         let came_back = match came_back.await {
             Ok(Some(address)) => address,
-            // It was given up, or another one was begun.
+            // The login was cancelled, or another one was started.
             Ok(None) => return,
             Err(_) => {
                 told.tell(format!("the login to {shown} timed out; nothing is stored"));
@@ -132,7 +132,7 @@ async fn came_back(
     }
 }
 
-/// Gives a login up that was begun.
+/// Cancels a login in progress.
 pub(super) fn cancel(app: &AppContext, name: &str) -> Result<TextPage, AppError> {
     let name = find(app, name)?.name;
     let shown = visible_line(&name);
@@ -145,7 +145,7 @@ pub(super) fn cancel(app: &AppContext, name: &str) -> Result<TextPage, AppError>
     Ok(TextPage { title: "MCP servers".to_owned(), text })
 }
 
-/// Ends a login: here, and at whoever gave it out.
+/// Logs out: removes the login here and revokes its tokens at their issuer.
 pub(super) async fn logout(app: &AppContext, name: &str) -> Result<TextPage, AppError> {
     let server = find(app, name)?;
     begun(app).remove(&server.name);

@@ -17,7 +17,7 @@ use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerScope, ServerTransport};
 use crate::mcp::{CallbackServer, LoggedOut, Login, LoginError, LoginStore as _, NotLoggedIn, log_out};
 
-/// What is typed or pasted is not longer.
+/// The maximum length of a typed or pasted line.
 const MAX_LINE: usize = 16 << 10;
 
 pub(super) fn logins(foundation: &Foundation) -> FileLogins {
@@ -51,7 +51,7 @@ pub(super) async fn login(args: McpLoginArgs, foundation: &Foundation) -> Result
     }
 }
 
-/// Says where to go, and opens it where a person looks at a screen of this machine.
+/// Prints the URL to open, and opens it if the user has a screen on this machine.
 fn invite(shown: &str, login: &Login, landing: &CallbackServer, no_browser: bool) -> Result<(), Failure> {
     let host = visible_line(login.goes_to.host_str().unwrap_or_default()).into_owned();
     put(&format!(
@@ -67,7 +67,7 @@ fn invite(shown: &str, login: &Login, landing: &CallbackServer, no_browser: bool
     Ok(())
 }
 
-/// Hands an address to the platform's opener. What it cannot do, the person does.
+/// Passes a URL to the platform's opener. If that fails, the user opens the URL.
 fn open(address: &str) {
     let program = if cfg!(target_os = "macos") {
         "open"
@@ -99,7 +99,7 @@ async fn came_back(login: &Login, landing: &CallbackServer) -> String {
                 return line;
             }
         }
-        // Nobody is there to paste anything; the browser may still come.
+        // Nobody can paste a URL, but the browser may still return.
         std::future::pending().await
     };
     tokio::select! {
@@ -108,7 +108,7 @@ async fn came_back(login: &Login, landing: &CallbackServer) -> String {
     }
 }
 
-/// The lines of standard input, on a thread that nobody waits for.
+/// Returns the lines of standard input, read on a thread that nobody waits for.
 fn lines() -> mpsc::Receiver<String> {
     let (send, lines) = mpsc::channel(1);
     std::thread::spawn(move || {
@@ -136,7 +136,7 @@ pub(super) async fn logout(name: &str, foundation: &Foundation) -> Result<u8, Fa
     Ok(0)
 }
 
-/// What became of a login, as a line.
+/// Describes the result of a logout on one line.
 pub(super) fn ended(shown: &str, out: &LoggedOut) -> String {
     match out {
         LoggedOut::Nobody => format!("not logged in to {shown}\n"),

@@ -28,7 +28,7 @@ impl FileLogins {
     }
 }
 
-/// Whether it is a file of ours that nobody else reads; `false` when there is none.
+/// Returns whether the path is the user's own file that others cannot read; `false` if it does not exist.
 fn is_private(path: &Path) -> Result<bool, LoginFileFault> {
     let about = match path.symlink_metadata() {
         Ok(about) => about,
@@ -44,7 +44,7 @@ fn is_private(path: &Path) -> Result<bool, LoginFileFault> {
     Ok(true)
 }
 
-/// What is wrong with the file of a login.
+/// An error about the file of a login.
 #[derive(Debug, thiserror::Error)]
 #[error("{} {what}", path.display())]
 struct LoginFileError {
@@ -78,7 +78,7 @@ impl LoginStore for FileLogins {
 
     fn save(&self, scope: &str, server: &str, text: &SecretString) -> Result<(), KeepError> {
         let path = self.file(scope, server, "json");
-        // A new file takes the place of whatever is there: nothing is written through a link.
+        // A new file replaces whatever is there: nothing is written through a link.
         let written = write_private(&path, text.expose_secret().as_bytes());
         written.map_err(|error| KeepError::NotWritten(error.into()))
     }

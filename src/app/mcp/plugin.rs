@@ -11,11 +11,11 @@ use crate::state::{Phase, StateCommand, StateError};
 /// The plugin's name.
 pub(in crate::app) const MCP_PLUGIN: &str = "mcp";
 
-/// Tells servers that their questions have no answer: the person said no to the call, or stopped the run.
+/// Closes the questions of servers without an answer when the user denies the call or stops the run.
 pub(in crate::app) struct ElicitationPlugin(pub(in crate::app) Questions, pub(in crate::app) Guidance);
 
 impl Plugin for ElicitationPlugin {
-    // Whichever agent called the tool: its server must hear that nobody answers.
+    // This applies to every agent that calls the tool: the server must learn that no answer will come.
     fn is_guard(&self) -> bool {
         true
     }

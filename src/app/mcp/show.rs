@@ -9,7 +9,7 @@ use crate::contract::display::visible_line;
 use crate::mcp::{PinStatus, ServerState, ServerView, ToolView, login_command};
 use crate::tui::host::TextPage;
 
-/// The page of `/mcp` with the words behind it.
+/// Returns the page of `/mcp` with its arguments.
 pub(in crate::app) async fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> {
     let manager = &app.mcp.manager;
     let words = words.trim();
@@ -41,7 +41,7 @@ pub(in crate::app) async fn page(app: &AppContext, words: &str) -> Result<TextPa
     }
 }
 
-/// Where a server stands, in a word or a sentence.
+/// Describes the state of a server in a word or a sentence.
 pub(super) fn phase_words(phase: &ServerState) -> String {
     match phase {
         ServerState::Idle => "not started".to_owned(),
@@ -195,7 +195,7 @@ fn tool_lines(out: &mut String, tool: &ToolView) {
     }
 }
 
-/// The arguments with what is said about them: descriptions of arguments are read by the model too.
+/// Renders the arguments with their descriptions: the model reads those too.
 fn arguments(schema: &serde_json::Value) -> String {
     let mut out = String::new();
     for (name, property) in schema.get("properties").and_then(|p| p.as_object()).into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! `/serve`: the server of a terminal. Nothing of it exists until it is asked for.
+//! `/serve`: the server of a terminal. Nothing of it exists until it is requested.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -16,11 +16,12 @@ use crate::config::Env;
 use crate::contract::display::visible_line;
 use crate::tui::host::{HostEvent, TextPage};
 
-/// How long requests and runs may take to end before the terminal says that they still do, or is left.
+/// How long requests and runs may take to end before the terminal reports that they are still active, or is
+/// left.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
 /// Columns that a code of the usual length takes, with its margin.
 const PICTURE_COLUMNS: u16 = 54;
-/// What stops it.
+/// The argument that stops the server.
 const STOP: &str = "stop";
 
 /// The server that a terminal started, if it did.
@@ -37,7 +38,7 @@ impl ServerInside {
         words: &str,
     ) -> Result<TextPage, AppError> {
         let mut running = self.0.lock().await;
-        // One that ended by itself is gone.
+        // A server that ended on its own is removed.
         if let Some(mut ended) = running.take_if(|server| server.task.is_finished())
             && let Err(error) = ended.ended().await
         {
@@ -79,7 +80,8 @@ impl ServerInside {
 async fn start(args: ServeArgs, cli: &Cli, env: &Env, events: &Events) -> Result<RunningServer, AppError> {
     let mut cli = cli.clone();
     cli.global.cd = Some(env.cwd().to_path_buf());
-    // An app of its own, as `aye serve` builds it: whoever is far away sees nothing drawn for this terminal.
+    // The server gets an app of its own, as with `aye serve`: remote users see nothing drawn for this
+    // terminal.
     cli.command = Some(CliCommand::Serve(args.clone()));
     let (of_trouble, cwd) = (events.clone(), env.clone());
     let foundation = Foundation::load(&cli, cwd)?;
@@ -122,7 +124,7 @@ fn arguments(words: &str) -> Result<ServeArgs, AppError> {
     Ok(args)
 }
 
-/// Whether a picture of the code can be looked at here.
+/// Returns whether the terminal has room for an image of the code.
 fn has_room() -> bool {
     let columns = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).map_or(0, |size| size.ws_col);
     std::io::stdout().is_terminal() && columns >= PICTURE_COLUMNS

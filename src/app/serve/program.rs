@@ -28,21 +28,21 @@ use crate::server::{A2aPushConfig, Access, ApiError, ServerHost, Slice, WaitingP
 use crate::store::{InboxFilter, JobFilter, Page, PushTarget, PushTargetsOf, Store};
 use crate::tools::public_client;
 
-/// What a decision over HTTP has as its channel.
+/// The channel of a decision made over HTTP.
 const CHANNEL: &str = "http";
 
-/// The program behind the server.
+/// The program that the server serves.
 pub(super) struct Served {
     here: Arc<AppContext>,
     cli: Cli,
     env: Env,
-    /// A handle of its own: its change feed tells of what the apps commit.
+    /// A separate handle: its change feed reports what the apps commit.
     store: Store,
     shared: Arc<dyn ThreadRunStore>,
     access: Access,
     folders: Vec<PathBuf>,
     complain: Complain,
-    /// Where the page is reached.
+    /// The URL of the page.
     url: Option<String>,
     /// Those of other folders, made when they are first asked for.
     apps: tokio::sync::Mutex<HashMap<PathBuf, Arc<AppContext>>>,
@@ -66,7 +66,7 @@ impl Served {
         served
     }
 
-    /// What goes wrong beside a run is told where this server was started.
+    /// Reports problems outside a run where this server was started.
     fn listen_to(&self, app: &AppContext) {
         let complain = Arc::clone(&self.complain);
         app.notifier.complain_to(move |text| complain(text));
@@ -173,7 +173,7 @@ impl ServerHost for Served {
         let mut seen = 0;
         let each = move |row| {
             seen += 1;
-            // Whoever reads waits for the end of this, so the channel is open.
+            // The reader waits for this to end, so the channel is open.
             seen <= slice.offset || (told.send(row).is_ok() && seen < slice.offset + slice.limit)
         };
         self.store.audit_each(filter, each).await?;

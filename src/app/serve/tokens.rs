@@ -12,7 +12,7 @@ use crate::contract::display::visible_line;
 use crate::contract::foreign::ForeignError;
 use crate::server::{TokenRecord, TokenScope, TokenStore, fresh_token};
 
-/// What the first token is called.
+/// The name of the first token.
 const FIRST: &str = "owner";
 /// Bytes of a file of tokens that are read.
 const MAX_FILE: u64 = 1 << 20;
@@ -57,7 +57,7 @@ impl TokenFiles {
         Self { first: first.unwrap_or_else(|| paths.serve_token_file()), further: paths.serve_tokens_file() }
     }
 
-    /// Makes the first token when there is none. The file that it stands in.
+    /// Creates the first token if none exists. Returns the file that contains it.
     pub(super) fn ensure(&self, is_given: bool) -> Result<&Path, Failure> {
         if self.first.symlink_metadata().is_err() {
             if is_given {

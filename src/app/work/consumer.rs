@@ -44,12 +44,13 @@ impl Consumer {
         Self::owner_of(text).map(|owner| owner.pid)
     }
 
-    /// Whether a claimant is surely gone. One that is no worker of ours is believed until its lease is over.
+    /// Returns whether a claimant is certainly gone. One that is not a worker of aye is trusted until its
+    /// lease expires.
     pub(super) fn knows_dead(&self, other: &str) -> bool {
         Self::owner_of(other).is_some_and(|other| !is_alive(&self.owner, &other))
     }
 
-    /// A claimant as something to stand by; not this process itself.
+    /// Returns a claimant as a lease that can be watched; `None` for this process itself.
     pub(super) fn lease_of(&self, other: &str) -> Option<LeaseRecord> {
         let owner = Self::owner_of(other).filter(|owner| owner.token != self.owner.token)?;
         Some(LeaseRecord { owner, epoch: 0, until: None })

@@ -26,7 +26,7 @@ const RANK: [u8; 7] = [
 
 pub(super) struct WorkReport {
     json: bool,
-    /// How each job stood when it was seen last.
+    /// The exit code of each job when last seen.
     codes: HashMap<JobId, u8>,
     has_reader: bool,
 }

@@ -12,7 +12,7 @@ impl Signals {
         let open =
             [(SignalKind::interrupt(), 130), (SignalKind::terminate(), 143), (SignalKind::hangup(), 129)]
                 .into_iter()
-                // Without a handler the signal ends the program, which loses nothing that was told.
+                // Without a handler the signal ends the program, which loses nothing already reported.
                 .filter_map(|(kind, code)| Some((signal(kind).ok()?, code)))
                 .collect();
         Signals { open, came: Vec::new() }
@@ -42,12 +42,12 @@ impl Signals {
         !self.came.is_empty()
     }
 
-    /// Whether the worker is to end at once.
+    /// Returns whether the worker must end at once.
     pub(super) fn is_urgent(&self) -> bool {
         self.came.len() > 1
     }
 
-    /// The exit status that goes with the signals: none for a worker that ended cleanly behind its job.
+    /// Returns the exit status for the signals: `None` for a worker that ended cleanly after its job.
     pub(super) fn status(&self) -> Option<u8> {
         self.is_urgent().then(|| self.came.last().copied()).flatten()
     }

@@ -18,25 +18,25 @@ const MAX_FILE: u64 = 512 * 1024;
 const MAX_FILES: usize = 500;
 /// Folders below a root.
 const MAX_FOLDERS: usize = 200;
-/// How far below a root a file may be.
+/// The maximum depth of a file below a root.
 const MAX_DEPTH: usize = 3;
 
-/// A folder that holds agents.
+/// A folder of agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentRoot {
     /// The folder; it may be missing.
     pub dir: PathBuf,
-    /// Whose it is.
+    /// The scope of the folder's agents.
     pub scope: AgentScope,
-    /// Who the files in it are written for.
+    /// The form that the folder's files are written in.
     pub form: AgentDialect,
     /// The folder that nothing may lead out of through links.
     pub boundary: Option<PathBuf>,
 }
 
-/// The project's roots, first wins: from the working directory up to the repository's root.
+/// Returns the project's roots, from the working directory up to the repository's root; the first match wins.
 ///
-/// Only for folders that the person trusts.
+/// For trusted folders only.
 pub fn project_roots(cwd: &Path, repository: &Path) -> Vec<AgentRoot> {
     let folders = cwd.ancestors().take_while(|folder| folder.starts_with(repository));
     let below = |folder: &Path| {
@@ -197,7 +197,7 @@ fn line_in(yaml: &str, pointer: &str) -> usize {
     let Some(first) = parts.next().filter(|part| !part.is_empty()) else { return 0 };
     let mut line = line_of(yaml, first);
     for part in parts {
-        // Lines of the file count from 1 and begin with the `---`.
+        // Line numbers of the file count from 1 and start at the `---`.
         let below = yaml.lines().enumerate().skip(line - 1);
         let mut below =
             below.take_while(|(_, text)| text.trim().is_empty() || text.starts_with([' ', '-', '#']));

@@ -42,7 +42,7 @@ const FIELDS: [&str; 22] = [
     "color",
 ];
 
-/// Who an agent is written for.
+/// The form of an agent file: which programs the file is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentDialect {
     /// For aye: an unknown field is a mistake.
@@ -51,8 +51,8 @@ pub enum AgentDialect {
     Shared,
 }
 
-/// Reads the fields of one agent. `name` is what it is called when no field says so, `body` the prompt that stands
-/// below the front matter.
+/// Reads the fields of one agent. `name` is the agent's name unless a field sets one, and `body` is the
+/// prompt below the front matter.
 pub fn read_fields(
     map: &Map<String, Value>,
     name: &str,
@@ -194,7 +194,7 @@ impl AgentReader<'_> {
                 }
                 None => self.wrong(key, format!("`{key}` must be a map of sections, not {}", what(value))),
             },
-            // How other programs paint it.
+            // The field sets the agent's colour in other programs.
             _ => {}
         }
     }

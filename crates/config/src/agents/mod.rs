@@ -1,7 +1,7 @@
-//! Agents that people write: files with front matter, and tables of the settings.
+//! User-defined agents: files with front matter, and tables of the settings.
 //!
-//! A file is an [`AgentSpec`] in YAML with the system prompt below it. What is wrong with one is said with its place,
-//! and only that one is left out.
+//! A file is an [`AgentSpec`] in YAML with the system prompt below it. A problem is reported with its
+//! location, and leaves out only the agent that has it.
 
 mod discover;
 mod fields;
@@ -21,14 +21,14 @@ pub use fields::{AgentDialect, read_fields};
 use aye_core::contract::display::visible_line;
 use aye_core::contract::spec::AgentSpec;
 
-/// Where a part of an agent's description stands, by JSON pointer: `file:line`.
+/// Maps a JSON pointer into an agent's description to its location, `file:line`.
 pub type SourceLocator = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Whose an agent is.
+/// The origin of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentScope {
-    /// It stands in the settings.
+    /// The agent is defined in the settings.
     Settings,
     /// The project's, used in trusted folders only.
     Project,
@@ -51,9 +51,9 @@ impl fmt::Display for AgentScope {
 pub struct AgentIssue {
     /// `file:line`, or the file alone.
     pub place: String,
-    /// How bad it is: with an error the agent is not used.
+    /// The severity of the issue; an agent with an error is not used.
     pub severity: Severity,
-    /// What is wrong and what would be right.
+    /// The problem and the expected value.
     pub message: String,
 }
 
@@ -66,33 +66,33 @@ impl fmt::Display for AgentIssue {
 /// An agent as it was written.
 #[derive(Clone)]
 pub struct WrittenAgent {
-    /// The specification. An empty model is that of the person, an empty prompt that of aye.
+    /// The specification. An empty model means the user's, an empty prompt means aye's.
     pub spec: AgentSpec,
-    /// Who waits while a question of the agent is open, when the file says so.
+    /// The way to wait for answers to the agent's questions, if the file sets one.
     pub hitl: Option<HitlMode>,
     /// The fields that were written, under their own names.
     pub given: Vec<&'static str>,
-    /// Whether a model that is not there is an error: other programs have names of their own for models.
+    /// Whether an unknown model is an error; other programs have names of their own for models.
     pub insists_on_model: bool,
-    /// Whose it is.
+    /// The scope of the agent.
     pub scope: AgentScope,
     /// Its file, when it has one.
     pub path: Option<PathBuf>,
-    /// Where its parts stand.
+    /// The locations of the agent's parts.
     pub places: SourceLocator,
     /// The place of the agent of the same name that is used instead.
     pub hidden_by: Option<String>,
 }
 
-/// Who waits while a question of an agent is open.
+/// The way to wait for the answer to an agent's question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HitlMode {
-    /// Nobody where conversations are kept; else the process, when it has a terminal.
+    /// Nothing waits if conversations are stored; otherwise the process does, if it has a terminal.
     Auto,
-    /// The process, until the answer is there.
+    /// The process waits for the answer.
     Blocking,
-    /// Nobody: the run ends for now, and the question stays in the store.
+    /// Nothing waits: the run ends for now, and the question stays in the store.
     Async,
 }
 
@@ -108,12 +108,13 @@ impl fmt::Debug for WrittenAgent {
 }
 
 impl WrittenAgent {
-    /// Where a part of it stands, by JSON pointer; the whole with an empty one.
+    /// Returns the location of a part of the agent by its JSON pointer; an empty pointer means the whole
+    /// agent.
     pub fn place(&self, pointer: &str) -> String {
         (self.places)(pointer)
     }
 
-    /// Whether it says something for a field; what it does not say is as the settings have it.
+    /// Returns whether the agent sets a field; for the others, the settings apply.
     pub fn says(&self, field: &str) -> bool {
         self.given.contains(&field)
     }
@@ -129,7 +130,7 @@ impl WrittenAgent {
 pub struct WrittenAgents {
     /// In order of precedence, hidden ones included.
     pub found: Vec<WrittenAgent>,
-    /// What is wrong or odd.
+    /// Errors and warnings.
     pub issues: Vec<AgentIssue>,
 }
 
@@ -144,7 +145,7 @@ impl WrittenAgents {
         self.used().find(|agent| agent.spec.id == id)
     }
 
-    /// Adds one behind those that are there: of two with one name the first is used.
+    /// Adds an agent after the existing ones; if two have the same name, the first is used.
     pub fn add(&mut self, agent: WrittenAgent) {
         let mut agent = agent;
         agent.hidden_by = self.get(&agent.spec.id).map(|used| used.place(""));

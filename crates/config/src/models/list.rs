@@ -16,13 +16,13 @@ use aye_core::contract::spec::Price;
 /// One line of `aye models`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ListedModel {
-    /// What `--model` takes.
+    /// The name for `--model`.
     pub name: String,
     /// The provider.
     pub provider: String,
-    /// Whether it can be used now.
+    /// Whether the model can be used now.
     pub usable: bool,
-    /// Whether it is the one that answers next.
+    /// Whether this is the model that answers next.
     pub current: bool,
     /// Why it can, or why not and what to do.
     pub why: String,
@@ -47,8 +47,9 @@ impl fmt::Display for ListedModel {
     }
 }
 
-/// What `aye models` and `/model` list: the model in use, those of the settings, what servers list (`hits`) and else
-/// what is known of each provider with a key, demo, and the defaults of providers that need a key.
+/// Returns the rows of `aye models` and `/model`: the model in use, those of the settings, the models that
+/// servers list (`hits`) or else the known ones of each provider with a key, demo, and the defaults of
+/// providers that need a key.
 pub fn list_models(
     settings: &Settings,
     env: &Env,
@@ -92,7 +93,7 @@ pub fn list_models(
         };
         let default = provider.built_in.map_or("", |built_in| built_in.default_model);
         let names = if names.is_empty() && !provider.is_elsewhere() { vec![default] } else { names };
-        // The default of a vendor first; a server of one's own knows its order best.
+        // A vendor's default comes first; a server at another URL knows its own order best.
         let first = names.iter().copied().filter(|id| *id == default && !provider.is_elsewhere());
         let rest = names.iter().copied().filter(|id| *id != default || provider.is_elsewhere());
         for id in first.chain(rest) {

@@ -11,8 +11,9 @@ use crate::contract::message::{Message, Visibility};
 const OPENS: &str = "<conversation-summary>";
 const CLOSES: &str = "</conversation-summary>";
 
-/// What the model reads in the place of the messages that a summary stands for. It is a message and no part of the
-/// instructions, so that those keep their bytes, and their place in a provider's cache.
+/// Returns the message that the model reads in place of the summarised messages. The summary is a message and
+/// not part of the instructions, so that the instructions keep their bytes, and their place in a provider's
+/// cache.
 pub fn summary_message(text: &str) -> Message {
     let mut message = Message::user(format!(
         "{OPENS}\nThe start of this conversation was replaced by this summary of what happened. Nothing in it \
@@ -22,7 +23,7 @@ pub fn summary_message(text: &str) -> Message {
     message
 }
 
-/// Whether a message is a [`summary_message`].
+/// Returns whether a message is a [`summary_message`].
 pub fn is_summary(message: &Message) -> bool {
     message.visibility == Visibility::Internal && message.text().starts_with(OPENS)
 }

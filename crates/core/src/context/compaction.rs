@@ -1,4 +1,5 @@
-//! What a summary may stand for, how a model is asked for it, and whether it is worth having.
+//! Decides which messages a summary may replace, builds its prompt, and judges whether the summary saves
+//! enough.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::contract::spec::{ContextCompactionMode, ContextWindowPolicy, PluginCo
 
 /// A compaction that saves less is not made.
 pub const MIN_COMPACTION_GAIN_TOKENS: usize = 1024;
-/// Where the conversation stands in the prompt for a summary.
+/// The placeholder for the conversation in the summary prompt.
 const MESSAGES: &str = "{messages}";
 
 const SYSTEM: &str = "You summarise a conversation between a user and an agent that works with tools. The \
@@ -32,15 +33,15 @@ const USER: &str = "Summarise this conversation.\n\n<conversation>\n{messages}\n
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CompactionConfig {
-    /// What the model is told that writes a summary.
+    /// The system prompt of the model that writes a summary.
     pub summarizer_system_prompt: String,
-    /// What it is asked; `{messages}` is replaced by the conversation.
+    /// The user prompt of that model; `{messages}` is replaced by the conversation.
     pub summarizer_user_prompt: String,
     /// The longest summary, in tokens.
     pub summary_max_tokens: Option<u32>,
     /// The model that writes it, by its registered id; the agent's own when absent.
     pub summary_model: Option<String>,
-    /// How much of the tokens must be saved, from 0 to 1.
+    /// The share of the tokens that a summary must save, from 0 to 1.
     pub min_savings_ratio: f64,
 }
 
@@ -97,7 +98,7 @@ impl PluginConfigKey for CompactionConfigKey {
     type Config = CompactionConfig;
 }
 
-/// What a summary will stand for.
+/// The messages that a summary will replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactionPlan {
     /// The first message that goes to the summariser.
@@ -111,7 +112,7 @@ pub struct CompactionPlan {
 /// Why nothing is compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoGain {
-    /// There is nothing that a summary could stand for.
+    /// No messages can be summarised.
     #[error("nothing to summarise; the newest messages stay unchanged")]
     Nothing,
     /// It would not be worth it.
@@ -133,9 +134,9 @@ fn judge(tokens: usize, after: usize, config: &CompactionConfig) -> Result<usize
     Ok(gain)
 }
 
-/// Chooses what a summary will stand for. `from` and `before`: where the summary there is ends, and its tokens;
-/// `previewed`: large results before it are previews in requests already, so no more than those is saved; `room`: how
-/// many tokens of conversation the summariser can read.
+/// Chooses the messages that a summary will replace. `from` and `before`: the end of the existing summary,
+/// and its tokens; `previewed`: large results before this position are already previews in requests, so only
+/// the previews are saved; `room`: the number of tokens of conversation that the summariser can read.
 ///
 /// # Errors
 /// [`NoGain`], by an estimate of the summary's size.
@@ -153,13 +154,13 @@ pub fn plan(
     };
     // More is not loaded than the summariser can read.
     let mut end = sizes.len().saturating_sub(raw).min(sizes.end());
-    // What waits for its result is not over.
+    // A call that waits for its result is not finished.
     end = end.min(sizes.first_open().unwrap_or(end));
     let mut upto = from;
     let mut read = 0;
     // Large results go to the summariser as previews, as to the model.
     while upto < end {
-        // What is larger than all that can be read is read in excerpts.
+        // A message larger than the whole room is read in excerpts.
         let tokens = sizes.at(upto, usize::MAX);
         read += if tokens > room { room / 2 } else { tokens };
         if read > room {
@@ -179,16 +180,16 @@ pub fn plan(
     Ok(CompactionPlan { from, upto, tokens })
 }
 
-/// Whether a summary of so many tokens is worth having; gives what it saves.
+/// Returns the number of tokens that a summary of this size saves.
 ///
 /// # Errors
-/// [`NoGain::TooLittle`].
+/// [`NoGain::TooLittle`] if the summary saves too little.
 pub fn accept(plan: &CompactionPlan, after: usize, config: &CompactionConfig) -> Result<usize, NoGain> {
     judge(plan.tokens, after, config)
 }
 
-/// What the summariser is asked: the messages, the summary that there is, and what to take care of. `room`: how many
-/// tokens of conversation it can read.
+/// Returns the summariser's prompt: the messages, the existing summary, and a hint about what to keep.
+/// `room`: the number of tokens of conversation that the summariser can read.
 pub fn prompt(
     messages: &[Arc<Message>],
     existing: Option<&str>,
@@ -212,7 +213,8 @@ pub fn prompt(
     asked
 }
 
-/// The conversation as text. What plugins add for the model is left out: it is added anew to each request.
+/// Renders the conversation as text. Plugins' additions for the model are left out, because they are added
+/// again to each request.
 fn transcript(messages: &[Arc<Message>], room: usize) -> String {
     let mut text = String::with_capacity(messages.len() * 256);
     for message in messages.iter().filter(|message| message.visibility == Visibility::All) {
@@ -260,7 +262,8 @@ fn transcript(messages: &[Arc<Message>], room: usize) -> String {
     text
 }
 
-/// The beginning and the end of a text, of so many bytes together, and what is left out between them.
+/// Writes the start and the end of a text, of this many bytes together, with a note about the omitted
+/// characters between them.
 fn excerpt(long: &str, bytes: usize, out: &mut String) {
     let head = long.floor_char_boundary(bytes / 3 * 2);
     let tail = long.ceil_char_boundary(long.len().saturating_sub(bytes / 3)).max(head);
@@ -273,7 +276,8 @@ fn excerpt(long: &str, bytes: usize, out: &mut String) {
     );
 }
 
-/// A summary as it is kept: without the marks that stand around it in a request, which it could end early.
+/// Returns a summary in its stored form: without the marks that surround it in a request, which it could
+/// otherwise end early.
 pub fn clean(text: &str) -> String {
     let mut text = text.trim().to_owned();
     for mark in ["<conversation-summary>", "</conversation-summary>"] {

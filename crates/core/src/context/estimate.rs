@@ -1,4 +1,4 @@
-//! How many tokens something will be, before any provider has counted.
+//! Estimates numbers of tokens before any provider has counted them.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use crate::contract::executor::InferenceRequest;
 use crate::contract::message::Message;
 use crate::contract::tool::ToolDescriptor;
 
-/// What a message costs beside its text.
+/// The tokens of a message beside its text.
 const PER_MESSAGE: usize = 4;
-/// What a block costs whose size says little about its tokens: a picture, a proof.
+/// The tokens of a block whose size says little about them: an image, a proof.
 const PER_BLOCK: usize = 50;
-/// What a tool costs beside its text.
+/// The tokens of a tool beside its text.
 const PER_TOOL: usize = 10;
 
 fn block(block: &ContentBlock) -> usize {

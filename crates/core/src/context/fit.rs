@@ -1,18 +1,18 @@
-//! What of a conversation goes into a request.
+//! Chooses the messages of a conversation that go into a request.
 
 use super::sizes::Sizes;
 
-/// How much there is room for.
+/// The limits on the messages of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FitLimits {
     /// Tokens for messages: the window without the answer, the tools and the instructions.
     pub room: usize,
-    /// So many of the newest messages are never cut off.
+    /// The number of newest messages that are never cut off.
     pub recent: usize,
 }
 
-/// Where earlier requests of the conversation were cut. They are kept as long as they serve, so that a request begins
-/// with the bytes of the one before it and a provider finds them in its cache.
+/// The positions where earlier requests of the conversation were cut. They are kept as long as possible, so
+/// that a request starts with the same bytes as the one before it and a provider finds them in its cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// Messages before it are left out.
@@ -21,26 +21,26 @@ pub struct Marks {
     pub previewed: usize,
 }
 
-/// What goes into a request.
+/// The messages of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fit {
-    /// Where it is cut.
+    /// The positions where the conversation is cut.
     pub marks: Marks,
     /// Messages before the cut that are in it all the same.
     pub pinned: Vec<usize>,
-    /// How many messages are left out, behind those that a summary stands for.
+    /// The number of messages left out, after those that a summary replaces.
     pub left_out: usize,
     /// Tokens of the messages.
     pub tokens: usize,
-    /// More than there is room for; nothing can be left out any more.
+    /// Whether the messages exceed the limit although nothing more can be left out.
     pub is_over: bool,
 }
 
-/// Chooses what goes into a request. `from`: messages before it are not there, a summary stands for them.
+/// Chooses the messages of a request. `from`: earlier messages are replaced by a summary.
 ///
-/// Instructions at the very start and what is pinned are always in it, then the newest messages as long as they fit,
-/// and so many of them that are never cut off. No call is parted from its result. When it has to be cut an eighth of
-/// the room stays free, so that the cut holds for some steps.
+/// Instructions at the very start and pinned messages are always included, then the newest messages as long
+/// as they fit, but at least the newest ones that are never cut off. A call is never separated from its
+/// result. When messages must be cut, an eighth of the room stays free, so that the cut lasts for some steps.
 pub fn fit(sizes: &Sizes, from: usize, marks: Marks, limits: FitLimits) -> Fit {
     let count = sizes.len();
     let from = sizes.safe_before(from.min(count)).max(sizes.leading());
@@ -54,7 +54,8 @@ pub fn fit(sizes: &Sizes, from: usize, marks: Marks, limits: FitLimits) -> Fit {
         sizes.sum(0..sizes.leading(), 0) + apart + sizes.sum(marks.cut..count, marks.previewed)
     };
     let mut tokens = cost(marks);
-    // What the model works with stays whole; of what is older a preview is enough, when that is worth the change.
+    // The results that the model is working with stay whole; previews suffice for older ones, if they save
+    // enough to justify the change.
     if newest > marks.previewed {
         let shorter = Marks { previewed: newest, ..marks };
         let saved = tokens.saturating_sub(cost(shorter));
@@ -75,7 +76,7 @@ pub fn fit(sizes: &Sizes, from: usize, marks: Marks, limits: FitLimits) -> Fit {
     Fit { left_out: marks.cut - from - apart, is_over: tokens > limits.room, marks, pinned, tokens }
 }
 
-/// The first message that is kept when so many tokens are aimed at.
+/// Returns the first message to keep for a target number of tokens.
 fn cut(sizes: &Sizes, marks: Marks, newest: usize, aim: usize) -> usize {
     let pinned = sizes.pinned(sizes.len());
     let fixed: usize = pinned.iter().map(|at| sizes.at(*at, marks.previewed)).sum();
@@ -91,6 +92,6 @@ fn cut(sizes: &Sizes, marks: Marks, newest: usize, aim: usize) -> usize {
         }
         fits -= 1;
     }
-    // Never more than what is to be kept in any case, and never across a call and its result.
+    // Never cuts messages that must be kept, and never cuts between a call and its result.
     sizes.safe_behind(fits).min(sizes.safe_before(newest)).max(marks.cut)
 }

@@ -14,8 +14,8 @@ pub struct History {
     base: usize,
     /// The places of the messages before the tail, in order.
     apart: Vec<usize>,
-    /// All messages in order: those apart, then the tail. What is kept beside the history shares it; a message that is
-    /// appended meanwhile costs a copy.
+    /// All messages in order: those apart, then the tail. Copies kept beside the history share them;
+    /// appending a message meanwhile costs a copy.
     loaded: Arc<Vec<Arc<Message>>>,
 }
 
@@ -36,17 +36,17 @@ impl History {
         Self { outline, base, apart, loaded: Arc::new(loaded) }
     }
 
-    /// What the whole conversation amounts to.
+    /// Returns the outline of the whole conversation.
     pub fn outline(&self) -> &Outline {
         &self.outline
     }
 
-    /// How many messages the conversation has, loaded or not.
+    /// Returns the number of messages in the conversation, loaded or not.
     pub fn len(&self) -> usize {
         self.outline.count
     }
 
-    /// Whether the conversation has no message.
+    /// Returns whether the conversation has no messages.
     pub fn is_empty(&self) -> bool {
         self.outline.count == 0
     }
@@ -96,14 +96,14 @@ impl History {
         Arc::make_mut(&mut self.loaded).push(message);
     }
 
-    /// Takes back what was appended since the conversation had this outline.
+    /// Removes the messages appended since the conversation had this outline.
     pub fn back_to(&mut self, outline: Outline) {
         let left = self.apart.len() + outline.count.saturating_sub(self.base);
         Arc::make_mut(&mut self.loaded).truncate(left);
         self.outline = outline;
     }
 
-    /// Puts messages before the tail that end where it begins.
+    /// Inserts messages before the tail; they must end where the tail starts.
     pub fn prepend(&mut self, messages: Vec<Message>) {
         self.base = self.base.saturating_sub(messages.len());
         let kept = self.apart.partition_point(|at| *at < self.base);

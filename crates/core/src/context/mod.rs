@@ -1,13 +1,13 @@
-//! How a conversation fits into a model's window: what it costs, what of it goes into a request, and what a summary
-//! may stand for. All of it is plain arithmetic over messages: who asks a model, keeps a summary or writes a file is
-//! `runtime`.
+//! Fits a conversation into a model's window: the cost of messages, the choice of those that go into a
+//! request, and the part that a summary may replace. All of it is plain arithmetic over messages: asking a
+//! model, storing a summary and writing a file is the job of `runtime`.
 //!
-//! A request holds, in this order: the messages that instruct at the very start of the conversation, the summary of
-//! what was compacted, what is pinned (the last thing the person asked for, and calls that have no result yet), and
-//! the newest messages. Large tool results that are not new are shown as a preview.
+//! A request contains, in this order: the instructions at the very start of the conversation, the summary of
+//! the compacted messages, the pinned messages (the last request of the user, and calls that have no result
+//! yet), and the newest messages. Large tool results that are not new are shown as a preview.
 //!
-//! Of a long conversation only that much is loaded ([`History`]); [`Sizes::suffices`] says how much is enough for the
-//! request to be the one that the whole conversation would make.
+//! Only part of a long conversation is loaded ([`History`]); [`Sizes::suffices`] decides how much is enough
+//! for the request to equal the one that the whole conversation would make.
 
 mod assemble;
 mod compaction;

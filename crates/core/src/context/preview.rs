@@ -1,11 +1,12 @@
-//! A tool result that is too large to stay whole: its beginning, its size, and how to read the rest.
+//! The preview of a tool result that is too large to stay whole: its start, its size, and how to read the
+//! rest.
 
 use std::fmt::Write as _;
 
 use crate::contract::content::ContentBlock;
 use crate::contract::message::{Message, Role};
 
-/// A tool result of so many tokens of text becomes a preview once it is not new.
+/// The tokens of text from which a tool result becomes a preview once it is not new.
 pub const ARTIFACT_COMPACT_THRESHOLD_TOKENS: usize = 2048;
 /// The longest preview, with its last line, in characters.
 pub const PREVIEW_MAX_CHARS: usize = 1600;
@@ -18,12 +19,12 @@ fn text_bytes(message: &Message) -> usize {
     message.content.iter().filter_map(ContentBlock::as_text).map(str::len).sum()
 }
 
-/// Whether a message is a tool result that may become a preview.
+/// Returns whether a message is a tool result that may become a preview.
 pub fn is_oversized(message: &Message) -> bool {
     message.role == Role::Tool && text_bytes(message) / 4 >= ARTIFACT_COMPACT_THRESHOLD_TOKENS
 }
 
-/// How many bytes of a text are within so many characters and lines.
+/// Returns the start of a text, within a number of characters and lines.
 fn head(text: &str, chars: usize, lines: usize) -> &str {
     let mut seen = 0;
     for (nth, (at, c)) in text.char_indices().enumerate() {

@@ -1,27 +1,27 @@
-//! Makes any history one that every provider accepts: each call has exactly one result, right behind it, in call
-//! order, and no result stands alone.
+//! Repairs any history into one that every provider accepts: each call has exactly one result, directly after
+//! it, in call order, and every result has a call.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::contract::message::{Message, Role};
 
-/// What the model reads about a call whose result was lost.
+/// The result shown to the model for a call whose result was lost.
 pub const NO_RESULT: &str = "The result of this call is unknown. It may or may not have run.";
 
-/// Repairs a history. One that is in order comes back unchanged.
+/// Repairs a history. A valid one is returned unchanged.
 ///
 /// - A call without a result gets [`NO_RESULT`].
-/// - A result moves right behind its call; what stood between them follows.
+/// - A result moves directly after its call, and the messages between them come after it.
 /// - A result without a call before it, and a second one for the same call, is dropped.
-/// - Of two calls with one id in one message the second is dropped; one in a later message takes the results that
-///   come after it.
+/// - Of two calls with the same id in one message, the second is dropped; one in a later message takes the
+///   results that come after it.
 pub fn repair(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     // As nearly always: found without a table of calls.
     if ordered(&messages) == messages.len() {
         return messages;
     }
-    // Each result, by where it stands, waits for the nearest assistant message before it that asked for it.
+    // Each result, keyed by position, belongs to the nearest assistant message before it that made the call.
     let mut results: HashMap<usize, Vec<Option<Arc<Message>>>> = HashMap::new();
     let mut owner: HashMap<String, (usize, usize)> = HashMap::new();
     let mut kept = Vec::with_capacity(messages.len());
@@ -73,8 +73,8 @@ pub fn repair(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     repaired
 }
 
-/// Counts the messages at the start that need no repair, whatever comes after them: none of them is a call whose results
-/// are behind them.
+/// Counts the messages at the start that need no repair, whatever comes after them: none of them is a call
+/// whose results come later.
 pub fn ordered(messages: &[Arc<Message>]) -> usize {
     let mut at = 0;
     while let Some(message) = messages.get(at) {

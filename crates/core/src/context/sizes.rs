@@ -1,5 +1,6 @@
-//! What the messages of a conversation cost, and where it can be cut. Messages are only ever appended, so each is
-//! measured once. What is not loaded of a conversation has no size: what must be known of it is in its [`Outline`].
+//! The token costs of a conversation's messages, and the positions where it can be cut. Messages are only
+//! ever appended, so each is measured once. Unloaded messages have no size: the facts that are needed about
+//! them are in the [`Outline`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -20,13 +21,13 @@ pub struct Sizes {
     whole: Vec<u32>,
     /// Each message with a preview where it may have one.
     short: Vec<u32>,
-    /// Whether a cut before the message would part a call from its result.
+    /// Whether a cut before the message would separate a call from its result.
     parts: Vec<bool>,
     /// The latest message that asked for a call which has no result yet.
     asked: HashMap<String, usize>,
     /// The first result whose call is not among what is measured.
     stray: Option<usize>,
-    /// What is measured before that.
+    /// The sizes of individual messages before those that are measured in order.
     apart: BTreeMap<usize, (u32, u32)>,
 }
 
@@ -87,12 +88,12 @@ impl Sizes {
         }
     }
 
-    /// How many messages there are, measured or not.
+    /// Returns the number of messages, measured or not.
     pub fn len(&self) -> usize {
         self.outline.count
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no messages.
     pub fn is_empty(&self) -> bool {
         self.outline.count == 0
     }
@@ -117,25 +118,25 @@ impl Sizes {
         size.map_or(0, |size| size as usize)
     }
 
-    /// The tokens of a range of messages, as far as they are measured.
+    /// Returns the tokens of the measured messages in a range.
     pub fn sum(&self, range: std::ops::Range<usize>, previewed: usize) -> usize {
         let apart = self.apart.keys().filter(|at| range.contains(*at)).map(|at| self.at(*at, previewed));
         let measured = (range.start.max(self.base)..range.end).map(|at| self.at(at, previewed));
         apart.chain(measured).sum()
     }
 
-    /// Whether a message becomes smaller as a preview.
+    /// Returns whether a message becomes smaller as a preview.
     pub fn has_preview(&self, index: usize) -> bool {
         self.at(index, usize::MAX) < self.at(index, 0)
     }
 
-    /// Whether a cut before this message parts no call from its result. Nobody cuts before what is measured but where
-    /// it was cut before.
+    /// Returns whether a cut before this message separates no call from its result. Before the measured
+    /// messages, a cut is only ever made where one was made already.
     pub fn is_safe(&self, cut: usize) -> bool {
         !cut.checked_sub(self.base).and_then(|at| self.parts.get(at)).copied().unwrap_or(false)
     }
 
-    /// The nearest safe cut that is not behind this one.
+    /// Returns the nearest safe cut at or before this one.
     pub fn safe_before(&self, cut: usize) -> usize {
         (0..=cut.min(self.len())).rev().find(|cut| self.is_safe(*cut)).unwrap_or(0)
     }
@@ -145,12 +146,12 @@ impl Sizes {
         (cut..=self.len()).find(|cut| self.is_safe(*cut)).unwrap_or(self.len())
     }
 
-    /// How many messages at the very start instruct.
+    /// Returns the number of instructions at the very start.
     pub fn leading(&self) -> usize {
         self.outline.leading
     }
 
-    /// The last thing the person said.
+    /// Returns the position of the user's last request.
     pub fn request(&self) -> Option<usize> {
         self.outline.request
     }
@@ -160,23 +161,24 @@ impl Sizes {
         self.outline.open.keys().next().copied()
     }
 
-    /// Whether each call has its one result.
+    /// Returns whether each call has exactly one result.
     pub fn is_tidy(&self) -> bool {
         self.outline.is_tidy()
     }
 
-    /// What must be in a request although it stands before its messages, in order: the last thing the person said, and
-    /// calls without a result, with the results of their neighbours.
+    /// Returns the messages that a request must include although they come before its other messages, in
+    /// order: the user's last request, and calls without a result, with the results of their neighbours.
     pub fn pinned(&self, before: usize) -> Vec<usize> {
         let mut pinned = self.outline.needed();
         pinned.retain(|at| (self.leading()..before).contains(at));
         pinned
     }
 
-    /// Whether what is measured makes the request that all of it would make. `floor`: where it is cut in any case.
+    /// Returns whether the measured messages make the same request that all messages would make. `floor`: the
+    /// position where the conversation is cut in any case.
     ///
-    /// That is so when all behind the floor is measured, or so much that it does not fit: a request is filled from its
-    /// end.
+    /// That is so if everything after the floor is measured, or so much that it does not fit: a request is
+    /// filled from its end.
     pub fn suffices(&self, floor: usize, limits: FitLimits) -> bool {
         if self.base <= self.leading() {
             return true;

@@ -1,4 +1,4 @@
-//! What plugins and tools show the user beside the conversation.
+//! Activities of plugins and tools, shown to the user beside the conversation.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub const STEERED_ACTIVITY_TYPE: &str = "steered";
 /// The full state of an activity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
-    /// What kind it is: front ends skip kinds that they do not know.
+    /// The kind of activity; front ends skip unknown kinds.
     pub activity_type: String,
     /// The state, in the form of its kind.
     pub content: Value,
@@ -38,7 +38,7 @@ pub enum KnownActivity {
     Steered(SteeredMessage),
     /// Progress of a tool.
     Progress(ToolCallProgressState),
-    /// What a child does.
+    /// The activity of a child.
     Child(Box<ChildRunState>),
     /// Older messages were summarised.
     Compacted(CompactedHistory),
@@ -73,7 +73,7 @@ pub struct SteeredMessage {
     pub queued: u64,
     /// The text.
     pub text: String,
-    /// What is shown instead of the text.
+    /// The text that is shown instead of the full one.
     pub shown: Option<String>,
     /// Its images.
     pub images: Vec<ImageRef>,
@@ -83,9 +83,9 @@ pub struct SteeredMessage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CompactedHistory {
-    /// What was done, for the user.
+    /// The description for the user.
     pub text: String,
-    /// The place of the last message that the summary stands for.
+    /// The position of the last message that the summary replaces.
     pub upto_seq: Option<u64>,
     /// The number of messages that it replaces.
     pub messages: u64,
@@ -109,9 +109,9 @@ pub struct InferenceRetry {
     pub max: u64,
     /// When it starts, in milliseconds from now.
     pub delay_ms: u64,
-    /// The model is another one than the one that was wanted.
+    /// Whether another model than the configured one is used.
     pub instead: bool,
-    /// The model that is asked.
+    /// The model that receives the request.
     pub model: String,
     /// Why it is repeated.
     pub reason: String,
@@ -176,8 +176,8 @@ impl Activity {
     }
 }
 
-/// The core effect that tells the person something: the driver sends it as an event once the command that emitted it
-/// was committed. It is there in every agent.
+/// The core effect that reports an activity to the user: the driver emits it as an event after the command
+/// that emitted it was committed. Every agent has this effect.
 pub struct ReportActivity;
 
 impl EffectSpec for ReportActivity {

@@ -4,7 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Whether a host of a URL, IPv6 in brackets or not, is this machine whatever a name server says.
+/// Returns whether a URL's host, an IPv6 address in brackets or not, is this machine whatever a name server
+/// says.
 pub fn is_this_machine(host: &str) -> bool {
     let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
     host == "localhost"
@@ -12,7 +13,7 @@ pub fn is_this_machine(host: &str) -> bool {
         || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback() || ip.is_unspecified())
 }
 
-/// Whether an address belongs to the public internet.
+/// Returns whether an address belongs to the public internet.
 pub fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => is_public_v4(ip),
@@ -59,7 +60,7 @@ pub struct DomainPattern {
 }
 
 impl DomainPattern {
-    /// Whether a host's name is meant. An address never is.
+    /// Returns whether the pattern matches a host's name. An address never matches.
     pub fn matches(&self, host: &str) -> bool {
         let Some(host) = domain_name(host) else { return false };
         match host.strip_suffix(self.name.as_str()) {
@@ -108,8 +109,8 @@ impl FromStr for DomainPattern {
     }
 }
 
-/// A host's name as it is compared: in lower case, without the dot of the root. `None`: it is no name of at least two
-/// parts, or one that some program could take for an address.
+/// Normalises a host's name for comparison: lower case, without the dot of the root. Returns `None` if it is
+/// not a name of at least two parts, or one that some program could read as an address.
 pub fn domain_name(host: &str) -> Option<String> {
     let host = host.strip_suffix('.').unwrap_or(host);
     let is_part = |part: &str| {

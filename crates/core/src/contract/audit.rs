@@ -7,7 +7,7 @@ use super::ids::{CallId, RunId, ThreadId};
 use super::judgement::Ruling;
 use super::mode::Mode;
 
-/// What a row of the audit tells. The bodies are given beside each kind, field by field.
+/// The kind of an audit row. The members of the body are listed with each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditKind {
@@ -28,7 +28,7 @@ pub enum AuditKind {
     Superseded,
     /// A grant was given: the grant.
     Granted,
-    /// A grant was taken back: `id`.
+    /// A grant was revoked: `id`.
     Revoked,
     /// An answer was carried out that starts no tool, such as a no: `suspension`.
     Applied,
@@ -98,7 +98,7 @@ pub struct AuditRow {
     pub n: u64,
     /// When, in Unix milliseconds.
     pub at: u64,
-    /// What it tells.
+    /// The kind of the row.
     pub kind: AuditKind,
     /// The conversation, when it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,13 +109,13 @@ pub struct AuditRow {
     /// The call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<CallId>,
-    /// What there is to tell, by kind.
+    /// The data of the row, depending on its kind.
     pub body: Value,
     /// SHA-256, hex, over the hash of the row before (empty for the first) and this row's columns.
     pub hash: String,
 }
 
-/// What is wrong in the audit, or between it and the tables.
+/// The kind of a fault in the audit, or of a mismatch between the audit and the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditFaultKind {
@@ -123,9 +123,9 @@ pub enum AuditFaultKind {
     Missing,
     /// A row does not hold what its hash was made over.
     Changed,
-    /// A row's hash was changed; what it tells was not.
+    /// A row's hash was changed, but not its content.
     Hash,
-    /// A row stands under another number than it was written with.
+    /// A row has another number than it was written with.
     Moved,
     /// A row is a copy of another one.
     Doubled,
@@ -135,14 +135,14 @@ pub enum AuditFaultKind {
     Head,
     /// A list of rules is missing, changed or added.
     Rules,
-    /// The audit and the tables tell different things.
+    /// The audit and the tables disagree.
     Tables,
 }
 
 /// One thing that is wrong in the audit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AuditFault {
-    /// What sort of thing.
+    /// The kind of the fault.
     pub kind: AuditFaultKind,
     /// The row's number, when it is about one; the first of several.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -150,42 +150,44 @@ pub struct AuditFault {
     /// The number of the last row, when it is about several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<i64>,
-    /// When the row is said to have been written, in Unix milliseconds; for missing rows, the row before them.
+    /// The time when the row claims to have been written, in Unix milliseconds; for missing rows, that of the
+    /// row before them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<u64>,
-    /// What is wrong, in words.
+    /// The description of the fault.
     pub what: String,
 }
 
-/// What came of walking the whole audit.
+/// The result of verifying the whole audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AuditReport {
     /// Rows there are.
     pub rows: u64,
     /// Lists of rules there are.
     pub rules: u64,
-    /// When the first row is said to have been written, in Unix milliseconds.
+    /// The time when the first row claims to have been written, in Unix milliseconds.
     pub first_at: Option<u64>,
     /// When the last one is.
     pub last_at: Option<u64>,
-    /// What is wrong, in the order of the rows; the audit is whole when there is nothing.
+    /// The faults in the order of the rows; the audit is intact if there are none.
     pub faults: Vec<AuditFault>,
-    /// How many more things are wrong than are listed.
+    /// The number of further faults that are not listed.
     pub unlisted: u64,
 }
 
 impl AuditReport {
-    /// Whether nothing is wrong.
+    /// Returns whether no faults were found.
     pub fn is_whole(&self) -> bool {
         self.faults.is_empty() && self.unlisted == 0
     }
 }
 
-/// What a person made of a call that was asked about. Of several answers to one call the last in this order counts.
+/// The user's decision on a call that needed approval. If one call got several, the last in this order
+/// counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PastAnswer {
-    /// Nobody answered in time.
+    /// The question expired before it was answered.
     Expired,
     /// Yes.
     Allowed,
@@ -198,7 +200,7 @@ pub enum PastAnswer {
 /// A call as it first met the rules.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PastCall {
-    /// The number of the row that tells it.
+    /// The number of the row that records the call.
     pub n: u64,
     /// When, in Unix milliseconds.
     pub at: u64,

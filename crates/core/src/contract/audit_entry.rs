@@ -1,4 +1,4 @@
-//! What each transaction adds to the audit. The words are the same in every store.
+//! The audit entries of each transaction. The words are the same in every store.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ const SUMMARY: usize = 200;
 pub struct AuditEntry {
     /// When, in Unix milliseconds.
     pub at: u64,
-    /// What it tells.
+    /// The kind of the entry.
     pub kind: AuditKind,
     /// The conversation, when it is about one.
     pub thread_id: Option<ThreadId>,
@@ -27,7 +27,7 @@ pub struct AuditEntry {
     pub run_id: Option<RunId>,
     /// The call.
     pub call_id: Option<CallId>,
-    /// What there is to tell, by kind.
+    /// The data of the entry, depending on its kind.
     pub body: Value,
 }
 
@@ -47,11 +47,11 @@ impl AuditEntry {
         Self { at, kind, thread_id: None, run_id: None, call_id: None, body }
     }
 
-    /// A verdict about a call, and the JSON of the rules that it was held against, with the hash that stands for them:
-    /// a store keeps them once for all calls.
+    /// Returns the entry for a verdict about a call, the JSON of the rules that were tried, and the hash that
+    /// refers to them: a store keeps the rules once for all calls.
     ///
     /// # Errors
-    /// When the rules are no JSON.
+    /// If the rules cannot be written as JSON.
     pub fn judged(run: &RunRecord, call: &JudgedCall) -> serde_json::Result<(Self, String, String)> {
         let mut judgement = call.judgement.clone();
         let mut tried = std::mem::take(&mut judgement.tried);
@@ -191,10 +191,10 @@ impl AuditEntry {
         Self::of_grant(at, kind, json!({ "id": id }))
     }
 
-    /// The row with a number behind the row with this hash; empty for the first one.
+    /// Returns the row with this number, after the row with this hash; the hash is empty for the first row.
     ///
     /// # Errors
-    /// When the body is no JSON.
+    /// If the body cannot be written as JSON.
     pub fn chained(self, n: u64, previous: &str) -> serde_json::Result<AuditRow> {
         let Self { at, kind, thread_id, run_id, call_id, body } = self;
         let covered = Covered {
@@ -213,7 +213,7 @@ impl AuditEntry {
     }
 }
 
-/// What the hash of a row covers. JSON, so that no two rows share a text.
+/// The columns that a row's hash covers, as JSON, so that no two rows have the same text.
 pub struct Covered<'a> {
     /// Its number.
     pub n: i64,

@@ -11,14 +11,14 @@ use super::record::RunRecord;
 /// The activity type of [`ChildRunState`]; its message id is the id of the call that the child serves.
 pub const CHILD_RUN_ACTIVITY_TYPE: &str = "child-run";
 
-/// A thread that another one's call began, and for what.
+/// A thread started by a call of another thread, and its task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildRecord {
     /// The child's own conversation.
     pub thread_id: ThreadId,
     /// The conversation of the call.
     pub parent_thread: ThreadId,
-    /// The conversation at the top, which a person talks in.
+    /// The conversation at the top, which belongs to the user.
     pub root_thread: ThreadId,
     /// The run of the call.
     pub parent_run: RunId,
@@ -26,43 +26,44 @@ pub struct ChildRecord {
     pub parent_call: CallId,
     /// The agent that works.
     pub agent: String,
-    /// What it is to do.
+    /// The task of the child.
     pub prompt: String,
     /// The model of an agent that names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// How many runs stand above it.
+    /// The number of runs above the child.
     pub depth: u32,
     /// Its call does not wait for it.
     pub background: bool,
     /// The end of one in the background was put to the parent.
     #[serde(default)]
     pub told: bool,
-    /// Begun, in Unix milliseconds.
+    /// The start time, in Unix milliseconds.
     pub created_at: u64,
-    /// Somebody wants it to end.
+    /// Whether a stop was requested.
     #[serde(default)]
     pub stop: bool,
 }
 
 impl ChildRecord {
-    /// The part of its id that tells it apart from the other children of its parent: what `/tasks` shows.
+    /// Returns the part of the thread id that distinguishes this child from its parent's other children, as
+    /// shown by `/tasks`.
     pub fn task_id(&self) -> &str {
         let own = self.thread_id.as_str().strip_prefix(self.parent_thread.as_str());
         own.map_or(self.thread_id.as_str(), |own| own.trim_start_matches('.'))
     }
 }
 
-/// Where a child stands.
+/// The status of a child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildStatus {
-    /// It works, or will as soon as its parent is awake.
+    /// The child works, or will once its parent is active.
     #[default]
     Running,
-    /// It waits for a person.
+    /// The child waits for the user.
     Waiting,
-    /// It did what it should, as far as one can tell.
+    /// The child did its task, as far as its run shows.
     Completed,
     /// It failed.
     Failed,
@@ -73,7 +74,7 @@ pub enum ChildStatus {
 }
 
 impl ChildStatus {
-    /// How a run that ended so is called.
+    /// Returns the status for the end of a run.
     pub fn of_end(termination: &TerminationReason) -> Self {
         match termination {
             TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested => Self::Completed,
@@ -86,7 +87,7 @@ impl ChildStatus {
         }
     }
 
-    /// Whether nothing more comes.
+    /// Returns whether the status is final.
     pub fn is_over(self) -> bool {
         match self {
             Self::Running | Self::Waiting => false,
@@ -94,7 +95,7 @@ impl ChildStatus {
         }
     }
 
-    /// The word for people and for the model.
+    /// Returns the word for users and for the model.
     pub fn word(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -107,10 +108,10 @@ impl ChildStatus {
     }
 }
 
-/// How many runs may stand above a child when nobody says otherwise.
+/// The default limit of runs above a child.
 pub const DELEGATION_DEPTH: u32 = 3;
 
-/// What a child does, as its parent's events and results tell it.
+/// The state of a child, as reported by its parent's events and results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChildRunState {
     /// The agent that works.
@@ -119,7 +120,7 @@ pub struct ChildRunState {
     pub thread_id: String,
     /// The call of the parent that it serves.
     pub parent_call_id: String,
-    /// Where it stands.
+    /// The status of the child.
     pub status: ChildStatus,
     /// Inferences so far.
     #[serde(default)]
@@ -127,7 +128,7 @@ pub struct ChildRunState {
     /// Tokens so far.
     #[serde(default)]
     pub tokens: u64,
-    /// What each model used for it, those of the children below it too; known at its end.
+    /// The usage of each model by the child and the children below it; known at the child's end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spent: Vec<ModelUsage>,
     /// The call that it makes now.
@@ -136,14 +137,14 @@ pub struct ChildRunState {
     /// The last line that it said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<String>,
-    /// How many questions of it and of the children below it came up while this was told: one that rises means that a
-    /// person is asked something new.
+    /// The number of questions that this child and the children below it have asked while being reported: if
+    /// it rises, the user is asked something new.
     #[serde(default)]
     pub questions: u32,
 }
 
 impl ChildRunState {
-    /// What the child behind a tool result used; empty for every other message.
+    /// Returns the usage of the child behind a tool result; empty for every other message.
     pub fn spent_below(message: &Message) -> Vec<ModelUsage> {
         let told =
             message.metadata.as_ref().and_then(|about| about.pointer("/tool_result/details/child/spent"));
@@ -151,34 +152,34 @@ impl ChildRunState {
     }
 }
 
-/// A child as it stands in one moment.
+/// A snapshot of a child.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskRecord {
     /// The child.
     #[serde(flatten)]
     pub child: ChildRecord,
-    /// Its run, once it began.
+    /// The run of the child, once started.
     pub run: Option<TaskRun>,
-    /// How many questions of it wait for a person, those of the children below it too.
+    /// The number of pending questions of the child and of the children below it.
     pub waiting: u64,
 }
 
-/// What of a child's run is of interest to others.
+/// The parts of a child's run that others need.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskRun {
     /// The run.
     pub run_id: RunId,
-    /// Where it stands by its row.
+    /// The status in the run's row.
     pub status: RunStatus,
     /// Inferences.
     pub steps: u32,
     /// Tokens.
     pub usage: TokenUsage,
-    /// Time spent awake, in milliseconds.
+    /// The time spent active, in milliseconds.
     pub active_ms: u64,
     /// Why it ended, when it did.
     pub termination: Option<TerminationReason>,
-    /// Begun.
+    /// The start time.
     pub created_at: u64,
     /// Last changed.
     pub updated_at: u64,
@@ -200,7 +201,7 @@ impl From<RunRecord> for TaskRun {
 }
 
 impl TaskRecord {
-    /// Where it stands.
+    /// Returns the status of the child.
     pub fn status(&self) -> ChildStatus {
         let Some(run) = &self.run else { return ChildStatus::Running };
         match &run.termination {
@@ -210,7 +211,7 @@ impl TaskRecord {
         }
     }
 
-    /// As its parent's events would tell it.
+    /// Returns the state as the parent's events would report it.
     pub fn state(&self) -> ChildRunState {
         ChildRunState {
             agent: self.child.agent.clone(),

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Tells the time. Tests give their own.
+/// A source of time. Tests provide their own.
 pub trait Clock: Send + Sync {
     /// Unix milliseconds.
     fn now_ms(&self) -> u64;
@@ -14,7 +14,7 @@ pub trait Clock: Send + Sync {
     }
 }
 
-/// What [`Clock::uptime_ms`] is on this machine.
+/// Returns [`Clock::uptime_ms`] of this machine.
 pub fn uptime_ms() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let ms = now.tv_sec * 1000 + now.tv_nsec / 1_000_000;

@@ -22,7 +22,7 @@ pub enum ContentBlock {
     },
     /// A picture whose bytes the store keeps. They are put in its place right before a request goes out.
     StoredImage(ImageRef),
-    /// What the model thought before it answered.
+    /// The model's reasoning before its answer.
     Thinking {
         /// Readable thoughts; may be empty when only a signature came.
         thinking: String,
@@ -32,7 +32,7 @@ pub enum ContentBlock {
     },
     /// A piece of one provider's own, handed back to it unchanged.
     Opaque {
-        /// Whose it is: the adapter's name.
+        /// The name of the adapter that the block belongs to.
         provider: String,
         /// The piece.
         data: serde_json::Value,

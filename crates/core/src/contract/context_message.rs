@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Where in the request a context message stands.
+/// The position of a context message in the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContextTarget {
-    /// Behind the agent's system prompt.
+    /// After the agent's system prompt.
     #[default]
     System,
-    /// Before the agent's system prompt. What stands here changes the beginning of a request, and with it all that a
-    /// prompt cache holds.
+    /// Before the agent's system prompt. A message here changes the start of a request, and with it
+    /// everything in the prompt cache.
     SystemFront,
-    /// Behind the last message of the conversation.
+    /// After the last message of the conversation.
     Conversation,
 }
 
@@ -23,19 +23,19 @@ pub struct ContextMessage {
     pub key: String,
     /// The text.
     pub content: String,
-    /// Where it stands.
+    /// The position in the request.
     #[serde(default)]
     pub target: ContextTarget,
     /// Offered in each later step too, until replaced.
     #[serde(default)]
     pub persistent: bool,
-    /// Not offered again before so many steps have passed; 0 is no limit.
+    /// The number of steps that must pass before the message is offered again; 0 is no limit.
     #[serde(default)]
     pub cooldown_turns: u32,
 }
 
 impl ContextMessage {
-    /// For this step only, behind the system prompt.
+    /// Returns a message for this step only, after the system prompt.
     pub fn system(key: impl Into<String>, content: impl Into<String>) -> Self {
         Self {
             key: key.into(),
@@ -61,7 +61,7 @@ impl ContextMessage {
         Self { cooldown_turns, ..Self::system(key, content) }
     }
 
-    /// For this step only, behind the last message.
+    /// Returns a message for this step only, after the last message.
     pub fn conversation(key: impl Into<String>, content: impl Into<String>) -> Self {
         Self { target: ContextTarget::Conversation, ..Self::system(key, content) }
     }

@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 
-/// Whether a character must not reach a terminal as it stands. Newline and tab are left to the caller's layout.
+/// Returns whether a character must not reach a terminal unchanged. Newline and tab are left to the caller's
+/// layout.
 pub fn is_unsafe(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
@@ -18,11 +19,13 @@ pub fn is_unsafe(c: char) -> bool {
     }
 }
 
-/// Stands for a part of a picture in terminals that place pictures by characters. Text of others holds none.
+/// The placeholder for a part of an image in terminals that place images by characters. Text from other
+/// sources contains none.
 pub const PLACEHOLDER: char = '\u{10eeee}';
 
-/// Whether a character is there without being seen, or changes how its neighbours are seen: bidirectional controls,
-/// zero-width and filler characters, tags, variation selectors beyond the emoji one, interlinear and format controls.
+/// Returns whether a character is invisible, or changes how its neighbours are displayed: bidirectional
+/// controls, zero-width and filler characters, tags, variation selectors beyond the emoji one, interlinear
+/// and format controls.
 pub fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -164,7 +167,8 @@ pub fn visible_line(text: &str) -> Cow<'_, str> {
 /// Characters of a call that a list shows.
 const SUMMARY: usize = 200;
 
-/// What a call is about, on one line of at most 200 characters: the argument that says it best, else all of them.
+/// Returns the subject of a call, on one line of at most 200 characters: the most descriptive argument, else
+/// all of them.
 pub fn call_summary(tool: &str, arguments: &serde_json::Value) -> String {
     const TELLING: [&str; 8] =
         ["command", "file_path", "url", "question", "pattern", "path", "skill", "prompt"];
@@ -211,7 +215,7 @@ pub fn shortened(text: &str, max: usize) -> Cow<'_, str> {
     format!("{}…", &text[..end]).into()
 }
 
-/// How many characters of the text a reader could not see.
+/// Counts the characters of a text that a reader could not see.
 pub fn count_unsafe(text: &str) -> usize {
     text.chars().filter(|c| is_unsafe(*c)).count()
 }

@@ -13,7 +13,7 @@ use super::tool::ToolResult;
 #[serde(tag = "event_type", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the fields are named by the wire format, which the variants describe")]
 pub enum AgentEvent {
-    /// The run starts, or goes on after a wait (same run id).
+    /// The run starts, or resumes after a wait (same run id).
     RunStart {
         thread_id: String,
         run_id: String,
@@ -34,7 +34,7 @@ pub enum AgentEvent {
     ReasoningDelta { delta: String },
     /// Thoughts that only the provider can read.
     ReasoningEncryptedValue { encrypted_value: String },
-    /// A call begins to arrive.
+    /// The first part of a call arrives.
     ToolCallStart { id: String, name: String },
     /// More of its arguments, as JSON text.
     ToolCallDelta { id: String, args_delta: String },
@@ -58,7 +58,7 @@ pub enum AgentEvent {
     },
     /// A change of an activity, as JSON patch operations.
     ActivityDelta { message_id: String, activity_type: String, patch: Vec<Value> },
-    /// An inference and its calls begin.
+    /// An inference and its calls start.
     StepStart { message_id: String },
     /// They are over.
     StepEnd,
@@ -99,7 +99,7 @@ pub struct StreamEvent {
     pub seq: u64,
     /// RFC 3339.
     pub timestamp: String,
-    /// What the client calls the request that the run serves.
+    /// The client's id for the request that the run serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
     /// The event, its fields beside `seq` and `timestamp`.
@@ -108,8 +108,8 @@ pub struct StreamEvent {
 }
 
 impl AgentEvent {
-    /// The events of a question that was asked: its call waits. That of a question about the run is announced first,
-    /// because no model asked for it.
+    /// Returns the events of a question whose call now waits. The call of a question about the run is
+    /// announced first, because no model made it.
     pub fn asked(ticket: &SuspendTicket, message_id: &str) -> Vec<Self> {
         let PendingToolCall { id, name, arguments } = ticket.pending.clone();
         let id = id.to_string();
@@ -143,13 +143,13 @@ impl StreamEvent {
     }
 }
 
-/// What starts or resumes a run.
+/// The input that starts or resumes a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RunInput {
-    /// The person says something.
+    /// A message from the user.
     UserMessage {
-        /// What.
+        /// The text.
         text: String,
     },
     /// A decision for a call that waits.

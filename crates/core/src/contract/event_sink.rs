@@ -12,12 +12,12 @@ pub trait EventSink: Send + Sync {
     /// Takes one event. A sink that cannot deliver drops it: the store is the truth, not the stream.
     async fn emit(&self, event: AgentEvent);
 
-    /// The right to write to the thread was just taken, and nothing was done with it yet: from now on nobody else
-    /// writes. What others wrote before can be shown first.
+    /// Called right after the lease on the thread was acquired, before it is used: from now on no other
+    /// process writes. Messages that others wrote earlier can be shown first.
     async fn acquired(&self) {}
 
-    /// Whether this sink receives the run's shared state: a snapshot at each start and finish, and changes after each
-    /// commit. The run makes neither for a sink that doesn't.
+    /// Returns whether this sink receives the run's shared state: a snapshot at each start and finish, and
+    /// changes after each commit. The run creates neither for other sinks.
     fn wants_state(&self) -> bool {
         false
     }
@@ -80,7 +80,7 @@ pub struct ChannelEventSink(pub tokio::sync::mpsc::UnboundedSender<AgentEvent>);
 #[async_trait]
 impl EventSink for ChannelEventSink {
     async fn emit(&self, event: AgentEvent) {
-        // The receiver is gone when the front end is: nobody is left to tell.
+        // If the receiver is gone, so is the front end, and the event is not needed.
         let _ = self.0.send(event);
     }
 }

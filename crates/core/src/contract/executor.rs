@@ -13,11 +13,11 @@ use super::inference::{InferenceOverride, StreamResult};
 use super::message::Message;
 use super::tool::ToolDescriptor;
 
-/// How the calls of one step run.
+/// The order in which the calls of one step run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolExecutionMode {
-    /// One at a time, in order; the calls behind a question wait for it.
+    /// One at a time, in order; the calls after a question wait for it.
     #[default]
     Sequential,
     /// All at once; answered calls start when every question of the step is answered.
@@ -29,14 +29,14 @@ pub enum ToolExecutionMode {
 /// When a decided call of a step starts while others of the step still wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecisionReplayPolicy {
-    /// As soon as its own decision is there.
+    /// As soon as the call's own decision is made.
     Immediate,
     /// When every pending question of the step is decided.
     BatchAllSuspended,
 }
 
 impl ToolExecutionMode {
-    /// When decided calls start. One at a time, there is no other call to wait for.
+    /// Returns when decided calls start. In sequential execution, there is no other call to wait for.
     pub fn decision_replay_policy(self) -> DecisionReplayPolicy {
         match self {
             Self::Sequential | Self::ParallelStreaming => DecisionReplayPolicy::Immediate,
@@ -71,7 +71,7 @@ impl InferenceRequest {
     }
 }
 
-/// What arrives while a model answers, in the order it arrives.
+/// An event of a model's answer, in order of arrival.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LlmStreamEvent {
     /// More text.
@@ -80,7 +80,7 @@ pub enum LlmStreamEvent {
     ReasoningDelta(String),
     /// Thoughts that only the provider can read.
     ReasoningEncrypted(String),
-    /// A call begins.
+    /// A call starts.
     ToolCallStart {
         /// Its id: unique in this answer.
         id: String,
@@ -100,11 +100,11 @@ pub enum LlmStreamEvent {
     Retrying {
         /// 1 is the first repetition.
         attempt: u32,
-        /// How many repetitions there are at most.
+        /// The maximum number of retries.
         max: u32,
-        /// How long it waits first.
+        /// The delay before the retry.
         delay: Duration,
-        /// The model that is asked next.
+        /// The model of the next attempt.
         model: String,
         /// Why.
         reason: String,
@@ -129,17 +129,17 @@ pub enum InferenceExecutionError {
     /// Too many requests.
     #[error("{message}")]
     RateLimited {
-        /// What the provider said.
+        /// The provider's message.
         message: String,
-        /// How long it wants to be left alone.
+        /// The delay that the provider requests.
         retry_after: Option<Duration>,
     },
     /// The provider is overloaded or down (5xx).
     #[error("{message}")]
     Unavailable {
-        /// What the provider said.
+        /// The provider's message.
         message: String,
-        /// How long it wants to be left alone.
+        /// The delay that the provider requests.
         retry_after: Option<Duration>,
     },
     /// No connection, or it broke before or in the answer.
@@ -166,7 +166,7 @@ pub enum InferenceExecutionError {
 }
 
 impl InferenceExecutionError {
-    /// Whether the same request may succeed later.
+    /// Returns whether the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Provider(_)
@@ -182,7 +182,7 @@ impl InferenceExecutionError {
         }
     }
 
-    /// How long the provider wants to be left alone.
+    /// Returns the delay that the provider requests.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RateLimited { retry_after, .. } | Self::Unavailable { retry_after, .. } => *retry_after,

@@ -5,24 +5,24 @@ use serde::{Deserialize, Serialize};
 use super::ids::SuspensionId;
 use super::record::GrantScope;
 
-/// When a grant ends by itself.
+/// The expiry of a grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantEnd {
     /// It does not.
     #[default]
     Never,
-    /// So many minutes after it was given.
+    /// This many minutes after the grant was made.
     Minutes(u64),
-    /// At midnight, where the person is.
+    /// At midnight, in the user's time zone.
     Today,
-    /// At the end of a day (`2026-12-01`) or at a time (`2026-12-01T14:30`), where the person is.
+    /// At the end of a day (`2026-12-01`) or at a time (`2026-12-01T14:30`), in the user's time zone.
     Until(String),
-    /// After so many calls.
+    /// After this many calls.
     Uses(u64),
 }
 
-/// No person means more calls than this, or a longer time.
+/// The maximum number of calls of a grant: no user means more, or a longer time than the limit below.
 const MOST_USES: u64 = 100_000;
 /// Ten years.
 const MOST_MINUTES: u64 = 10 * 366 * 24 * 60;
@@ -72,7 +72,7 @@ impl GrantEnd {
         }
     }
 
-    /// For the person, behind "allow …".
+    /// Returns the words for the user after "allow …".
     pub fn words(&self) -> String {
         match self {
             GrantEnd::Never => "until revoked".to_owned(),
@@ -107,20 +107,21 @@ pub enum GrantEndError {
     Uses(String),
 }
 
-/// `2026-12-01`, `2026-12-01T14:30` and the same with a blank: the form only, not whether there is such a day.
+/// Returns whether a text has the form `2026-12-01`, `2026-12-01T14:30`, or the latter with a space; does not
+/// check that the date exists.
 fn is_date(text: &str) -> bool {
     let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     matches!(shape.as_str(), "0000-00-00" | "0000-00-00T00:00" | "0000-00-00 00:00")
 }
 
-/// A rule that a person grants at a question.
+/// A rule that the user grants at a question.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GrantRequest {
     /// The question.
     pub suspension: SuspensionId,
     /// The pattern, as it was shown.
     pub pattern: String,
-    /// How far it reaches.
+    /// The scope of the rule.
     pub scope: GrantScope,
     /// Until when.
     pub end: GrantEnd,
@@ -129,28 +130,28 @@ pub struct GrantRequest {
 /// A call of the past that a pattern matches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PastMatch {
-    /// What it was about, on one line.
+    /// The subject of the call, on one line.
     pub summary: String,
-    /// How often it was made.
+    /// The number of times the call was made.
     pub times: u64,
-    /// How often the person said no to it.
+    /// The number of times the user denied the call.
     pub declined: u64,
     /// When it was made last, in Unix milliseconds.
     pub last_at: u64,
 }
 
-/// What a pattern would have allowed of what was done in a project.
+/// The past calls of a project that a pattern would have allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GrantPreview {
     /// Why the pattern cannot be granted here, when it cannot.
     pub problem: Option<String>,
-    /// Different calls that it matches: those that were declined first, then newest first, and only so many.
+    /// Different calls that the pattern matches, limited in number: denied calls first, then the newest.
     pub matches: Vec<PastMatch>,
-    /// How many different calls it matches in all.
+    /// The number of different calls that the pattern matches in all.
     pub total: usize,
-    /// How many of them were declined at least once.
+    /// The number of those calls that were denied at least once.
     pub declined: usize,
-    /// How many different calls of the project were looked at.
+    /// The number of different calls of the project that were checked.
     pub of: usize,
 }
 
@@ -161,9 +162,9 @@ pub struct MissedGrant {
     pub id: String,
     /// Its pattern.
     pub pattern: String,
-    /// How far it reaches, in words: `this project`.
+    /// The scope of the grant in words: `this project`.
     pub scope: String,
-    /// Why it did not answer, to be read behind its name: `ended`, `was taken back`.
+    /// The reason why the grant did not apply, as it reads after the grant's name: `ended`, `was taken back`.
     pub why: String,
     /// When that came to be, in Unix milliseconds, when it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

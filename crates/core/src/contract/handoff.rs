@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::{KeyScope, MergeStrategy, StateKey};
 
-/// What a variant of an agent has instead of the agent's own; `None` is the agent's own.
+/// The settings of an agent's variant that replace the agent's own; `None` keeps the agent's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentOverlay {
@@ -18,13 +18,13 @@ pub struct AgentOverlay {
     pub excluded_tools: Option<Vec<String>>,
 }
 
-/// Who drives the run.
+/// The agent that drives the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HandoffState {
-    /// The agent or variant that the run goes on as; `None` is the agent that it began with.
+    /// The agent or variant that the run continues as; `None` is the agent that started the run.
     pub active_agent: Option<String>,
-    /// Who takes over at the next boundary of a step.
+    /// The agent that takes over at the next step boundary.
     pub requested_agent: Option<String>,
 }
 
@@ -42,12 +42,12 @@ pub enum HandoffAction {
         /// The agent or variant.
         agent: String,
     },
-    /// Goes back to the agent that the run began with; a request is done with.
+    /// Returns to the agent that started the run, and clears any request.
     Clear,
 }
 
-/// Who drives the conversation: a value of the thread, so it survives a restart, and the next run goes on with the same
-/// agent.
+/// The agent that drives the conversation: a value of the thread, so it survives a restart, and the next run
+/// continues with the same agent.
 pub struct ActiveAgentKey;
 
 impl StateKey for ActiveAgentKey {
@@ -68,8 +68,8 @@ impl StateKey for ActiveAgentKey {
     }
 }
 
-/// The agent that the runs of the thread begin with, as far as something was handed over: who begins with another one,
-/// because a user chose it, is not handed over any more.
+/// The agent that the thread's runs start with, while a handoff applies: a run that starts with another
+/// agent, because a user chose it, is no longer handed over.
 pub struct HandoffBase;
 
 impl StateKey for HandoffBase {

@@ -1,4 +1,4 @@
-//! What a hook command did at a boundary of a run, for the audit.
+//! The action of a hook command at a boundary of a run, for the audit.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::state::{EffectSpec, Phase};
 pub struct HookRan {
     /// The hook's name.
     pub name: String,
-    /// Where it is configured.
+    /// The place where the hook is configured.
     pub origin: String,
     /// The boundary.
     pub phase: Phase,
@@ -19,16 +19,16 @@ pub struct HookRan {
     pub call_id: Option<CallId>,
     /// Its exit status; `None` when a signal or the time limit ended it, or it was not started.
     pub exit: Option<i32>,
-    /// How long it took, in milliseconds.
+    /// The duration of the hook, in milliseconds.
     pub duration_ms: u64,
-    /// What it answered or what went wrong, on one line.
+    /// The answer or the error of the hook, on one line.
     pub answer: String,
     /// When it ended, in Unix milliseconds.
     pub at: u64,
 }
 
-/// The core effect that carries a [`HookRan`] to the driver, which writes it with its next transaction. It is there in
-/// every agent.
+/// The core effect that carries a [`HookRan`] to the driver, which writes it with its next transaction. Every
+/// agent has this effect.
 pub struct ReportHook;
 
 impl EffectSpec for ReportHook {

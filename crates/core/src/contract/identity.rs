@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::{RunId, ThreadId};
 
-/// Where a run came from.
+/// The origin of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunOrigin {
-    /// A person.
+    /// A user.
     #[default]
     User,
     /// Another agent.
@@ -30,12 +30,12 @@ pub struct RunIdentity {
     pub parent_run_id: Option<RunId>,
     /// The agent.
     pub agent_id: String,
-    /// Where it came from.
+    /// The origin of the run.
     pub origin: RunOrigin,
-    /// How many runs stand above it, each of which a call of the one above started.
+    /// The number of runs above this one, each of which a call of the one above started.
     #[serde(default)]
     pub depth: u32,
-    /// What a client calls the request that it serves.
+    /// The client's id for the request that the run serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
 }
@@ -69,7 +69,7 @@ impl RunIdentity {
         self
     }
 
-    /// Says how many runs stand above it.
+    /// Sets the number of runs above this one.
     #[must_use]
     pub fn with_depth(mut self, depth: u32) -> Self {
         self.depth = depth;

@@ -41,23 +41,23 @@ macro_rules! id {
     };
 }
 
-/// A name that somebody gave and that is none.
+/// An id from outside that is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the {kind} id {id:?} is invalid; use 1 to {MAX_GIVEN} letters, digits, `-`, `_`, `.` or `:`")]
 pub struct InvalidId {
-    /// What it was to name.
+    /// The kind of item that the id was to name.
     pub kind: &'static str,
-    /// The beginning of it.
+    /// The start of the id.
     pub id: String,
 }
 
 /// Characters of an id that is given from outside.
 const MAX_GIVEN: usize = 128;
 
-/// Whether an id may be given from outside to a new thread, run or job. Those that exist stay valid.
+/// Checks whether an id may be given from outside to a new thread, run or job. Existing ids stay valid.
 ///
 /// # Errors
-/// [`InvalidId`] names it.
+/// [`InvalidId`] with the id.
 pub fn check_given(kind: &'static str, id: &str) -> Result<(), InvalidId> {
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
     if (1..=MAX_GIVEN).contains(&id.len()) && id.bytes().all(is_valid) && !matches!(id, "." | "..") {
@@ -72,15 +72,15 @@ id!(
 );
 
 impl ThreadId {
-    /// The thread of the child that serves a call: always the same for one call of one run, so that a child that is
-    /// begun twice is one child. It begins with the parent's id.
+    /// Returns the thread of the child that serves a call: always the same for one call of one run, so that a
+    /// child that is started twice is one child. The child's id starts with the parent's.
     #[must_use]
     pub fn of_child(&self, run: &RunId, call: &CallId) -> ThreadId {
         let digest = super::digest::sha256_hex(format!("{run}\n{call}"));
         ThreadId(format!("{self}.{}", &digest[..12]))
     }
 
-    /// Whether it is this thread, or by its name one of the children below it.
+    /// Returns whether this is the given thread, or by its name one of the children below that thread.
     pub fn is_at_or_below(&self, above: &ThreadId) -> bool {
         self.0.strip_prefix(&above.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }

@@ -59,7 +59,7 @@ impl ImageFormat {
         }
     }
 
-    /// As people name it.
+    /// Returns the format's name for display.
     pub fn name(self) -> &'static str {
         match self {
             ImageFormat::Png => "PNG",
@@ -69,7 +69,7 @@ impl ImageFormat {
         }
     }
 
-    /// Whether a name ends as pictures of these formats do.
+    /// Returns whether a name ends like an image of these formats.
     pub fn is_likely(name: &str) -> bool {
         let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
         ["png", "jpg", "jpeg", "gif", "webp"].iter().any(|known| ending.eq_ignore_ascii_case(known))
@@ -98,7 +98,7 @@ impl ImageFormat {
     }
 }
 
-/// The size stands in the first frame header; segments before it are stepped over.
+/// Reads the size from the first frame header, skipping the segments before it.
 fn jpeg_size(bytes: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2;
     loop {
@@ -146,7 +146,7 @@ pub enum ImageError {
 pub struct ImageRef {
     /// The SHA-256 of the bytes, in hex.
     pub hash: String,
-    /// What it is.
+    /// The format of the image.
     pub format: ImageFormat,
     /// Columns of pixels.
     pub width: u32,
@@ -154,15 +154,15 @@ pub struct ImageRef {
     pub height: u32,
     /// Bytes.
     pub bytes: u64,
-    /// What it is called: a file's name, as it may be shown.
+    /// The image's name: a file name, safe to display.
     pub name: String,
 }
 
 impl ImageRef {
-    /// Looks at bytes that are to be a picture of that name.
+    /// Checks bytes that are expected to be an image of that name.
     ///
     /// # Errors
-    /// [`ImageError`], a sentence that begins with "it".
+    /// [`ImageError`], a sentence that starts with "it".
     pub fn of(name: &str, bytes: &[u8]) -> Result<ImageRef, ImageError> {
         let format = ImageFormat::of(bytes).ok_or(ImageError::Unknown)?;
         let count = bytes.len() as u64;
@@ -177,13 +177,13 @@ impl ImageRef {
         Ok(ImageRef { hash: sha256_hex(bytes), format, width, height, bytes: count, name })
     }
 
-    /// What stands for it where it cannot be shown.
+    /// Returns the text for places where the image cannot be shown.
     pub fn caption(&self) -> String {
         let Self { format, width, height, bytes, name, .. } = self;
         format!("{}: {}, {width}×{height}, {}", short_name(name), format.name(), bytes_in_words(*bytes))
     }
 
-    /// What stands for it in a text that is being written.
+    /// Returns the mark for the image in a draft.
     pub fn mark(&self, number: usize) -> String {
         format!("[image {number}{}", self.mark_end())
     }
@@ -192,7 +192,7 @@ impl ImageRef {
         format!(": {} {}×{}]", short_name(&self.name), self.width, self.height)
     }
 
-    /// Where its mark stands in a text, whatever its number.
+    /// Returns the position of the image's mark in a text, whatever the mark's number.
     pub fn mark_in(&self, text: &str) -> Option<Range<usize>> {
         let end = self.mark_end();
         text.match_indices(&end).find_map(|(at, _)| {
@@ -202,7 +202,8 @@ impl ImageRef {
         })
     }
 
-    /// What it costs about, as a model counts it: by its pixels, and no more than what a provider scales it down to.
+    /// Estimates the number of tokens that a model counts for the image: by its pixels, but no more than
+    /// after a provider has scaled it down.
     pub fn tokens(&self) -> usize {
         let pixels = u64::from(self.width) * u64::from(self.height);
         usize::try_from(pixels / 750).unwrap_or(usize::MAX).clamp(85, 1600)
@@ -217,7 +218,7 @@ pub struct Packed {
     pub width: u32,
     /// Rows of pixels.
     pub height: u32,
-    /// Whether there is opacity in it.
+    /// Whether the pixels have an alpha channel.
     pub has_alpha: bool,
     /// The bytes, in the format of zlib.
     pub zlib: Vec<u8>,
@@ -246,7 +247,7 @@ impl fmt::Debug for Pixels {
     }
 }
 
-/// How a terminal takes a picture that it draws where its cursor stands.
+/// The way a terminal receives an image that it draws at its cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drawing {
     /// As a file in a sequence of iTerm2.
@@ -255,23 +256,23 @@ pub enum Drawing {
     Sixel,
 }
 
-/// What a picture is drawn for.
+/// The target that an image is drawn for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Canvas {
-    /// How the terminal takes it.
+    /// The way the terminal receives the image.
     pub drawing: Drawing,
     /// Columns and rows of cells that it may take.
     pub most: (u16, u16),
     /// Columns and rows of pixels that a cell has.
     pub cell: (u16, u16),
-    /// How many colours the terminal can tell apart in one picture.
+    /// The number of colours that the terminal can distinguish in one image.
     pub colours: u16,
 }
 
-/// A picture made for a terminal that draws it where its cursor stands.
+/// An image encoded for a terminal that draws it at its cursor.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Drawn {
-    /// What it was made for.
+    /// The target that the image was encoded for.
     pub canvas: Canvas,
     /// Columns of cells that it takes.
     pub columns: u16,
@@ -289,7 +290,8 @@ impl fmt::Debug for Drawn {
     }
 }
 
-/// A name without anything that steers a terminal or ends a mark, and not too long: its beginning and its ending.
+/// Returns a name without anything that controls a terminal or ends a mark, limited in length: its start and
+/// its end.
 fn short_name(name: &str) -> String {
     let name: String =
         visible_line(name).chars().map(|c| if matches!(c, '[' | ']') { '_' } else { c }).collect();
@@ -302,7 +304,7 @@ fn short_name(name: &str) -> String {
     format!("{head}…{tail}")
 }
 
-/// A number of bytes for people.
+/// Formats a number of bytes for users.
 pub fn bytes_in_words(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} bytes"),

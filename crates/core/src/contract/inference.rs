@@ -26,7 +26,7 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// Whether the model or its provider withheld the answer.
+    /// Returns whether the model or its provider withheld the answer.
     pub fn is_withheld(self) -> bool {
         matches!(self, Self::Refusal | Self::ContentFilter)
     }
@@ -85,12 +85,12 @@ impl TokenUsage {
     }
 }
 
-/// What one model used.
+/// The usage of one model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelUsage {
     /// The model, by its registered id.
     pub model: String,
-    /// What it used.
+    /// The tokens that the model used.
     pub usage: TokenUsage,
 }
 
@@ -111,7 +111,7 @@ pub struct StreamResult {
     pub content: Vec<ContentBlock>,
     /// The calls it asks for, in order.
     pub tool_calls: Vec<ToolCall>,
-    /// What it cost, when reported.
+    /// The usage, if reported.
     pub usage: Option<TokenUsage>,
     /// Why it stopped, when reported.
     pub stop_reason: Option<StopReason>,
@@ -126,7 +126,7 @@ impl StreamResult {
     }
 }
 
-/// How hard a model should think.
+/// The amount of reasoning that a model should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningEffort {
@@ -140,7 +140,7 @@ pub enum ReasoningEffort {
     High,
     /// As much as it can.
     Max,
-    /// At most so many tokens.
+    /// At most this many tokens.
     Budget(u32),
 }
 
@@ -183,12 +183,12 @@ pub struct InferenceOverride {
     pub max_tokens: Option<u32>,
     /// Nucleus sampling.
     pub top_p: Option<f64>,
-    /// How hard to think.
+    /// The reasoning effort.
     pub reasoning_effort: Option<ReasoningEffort>,
 }
 
 impl InferenceOverride {
-    /// Whether nothing is changed.
+    /// Returns whether nothing is overridden.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

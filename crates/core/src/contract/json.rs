@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-/// How deep arrays and objects are nested in JSON text. Readers recurse, so what is too deep is refused first.
+/// Returns how deep arrays and objects are nested in JSON text. Readers recurse, so the depth is checked
+/// before reading.
 pub fn depth_of(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0_usize);
     let (mut in_string, mut escaped) = (false, false);

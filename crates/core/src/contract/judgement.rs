@@ -9,7 +9,7 @@ use super::ids::CallId;
 use super::mode::Mode;
 use crate::state::{Phase, ScheduledActionSpec};
 
-/// How much of the machine a command gets.
+/// The part of the machine that a command can access.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -35,7 +35,8 @@ impl Profile {
 }
 
 impl Profile {
-    /// What a command in it can reach, as the line that stands under a question. `domains`: the settings list some.
+    /// Returns what a command with this profile can reach, as the line below a question. `domains`: whether
+    /// the settings list any.
     pub fn reach(self, domains: bool) -> &'static str {
         match self {
             Profile::Workspace if domains => {
@@ -54,7 +55,7 @@ impl fmt::Display for Profile {
     }
 }
 
-/// What grants add to the sandbox of a command.
+/// The additions of grants to a command's sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SandboxOpening {
@@ -67,13 +68,13 @@ pub struct SandboxOpening {
 }
 
 impl SandboxOpening {
-    /// Whether nothing is added.
+    /// Returns whether nothing is added.
     pub fn is_empty(&self) -> bool {
         self.writable.is_empty() && self.domains.is_empty()
     }
 }
 
-/// What a call can do to the world, coarsely: for sorting and for a person's eye. Nothing is allowed because of it.
+/// The coarse effect of a call on the world, for sorting and for the user's eye. It never allows a call.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -85,7 +86,7 @@ pub enum Risk {
     Edits,
     /// It speaks with other machines.
     Network,
-    /// It runs a program; nobody can say what that does.
+    /// The call runs a program with unknown effects.
     Runs,
     /// It destroys, overwrites or leaves the project: deletes, moves, writes outside, raises rights.
     Destroys,
@@ -124,29 +125,29 @@ impl std::fmt::Display for Risk {
 pub enum Ruling {
     /// It runs.
     Allow,
-    /// A person is asked.
+    /// The user is asked.
     Ask,
     /// It does not run.
     Deny,
-    /// It makes no sense: it does not run, and nobody is asked.
+    /// The call is invalid: it does not run, and the user is not asked.
     Error,
 }
 
-/// One rule that was held against a call.
+/// A rule that was tried on a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriedRule {
     /// Its pattern.
     pub pattern: String,
     /// `allow`, `ask` or `deny`.
     pub behavior: String,
-    /// Where it stands.
+    /// The location of the rule.
     pub origin: String,
-    /// Whether it matched, or may have.
+    /// Whether the rule matched, or may have.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub matched: bool,
 }
 
-/// What was made of a call.
+/// The judgement of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {
     /// The verdict.
@@ -154,7 +155,7 @@ pub struct Judgement {
     /// The rule that decided, as its pattern.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// Where that rule stands.
+    /// The location of that rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
     /// The reason in words.
@@ -169,15 +170,15 @@ pub struct Judgement {
     /// settings name. A user's rule, or yes, changes nothing about hooks and filters.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub guards_git: bool,
-    /// What the kernel keeps it to. `None`: nothing but the rules does.
+    /// The profile that the kernel enforces. `None`: only the rules limit the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
-    /// What grants add to that.
+    /// The additions of grants to the profile.
     #[serde(default, skip_serializing_if = "SandboxOpening::is_empty")]
     pub opened: SandboxOpening,
-    /// How much was asked then.
+    /// The permission mode at that time.
     pub mode: Mode,
-    /// What the call can do.
+    /// The risk of the call.
     pub risk: Risk,
     /// Every rule that was tried, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -191,13 +192,13 @@ pub struct JudgedCall {
     pub call_id: CallId,
     /// The tool.
     pub tool: String,
-    /// The arguments that were judged: edited ones, when a person edited them.
+    /// The judged arguments: the edited ones, if the user edited them.
     pub arguments: serde_json::Value,
     /// The folder it runs in.
     pub cwd: String,
-    /// Whether a person's answer was in hand.
+    /// Whether the user had already answered.
     pub answered: bool,
-    /// What was made of it.
+    /// The judgement of the call.
     pub judgement: Judgement,
     /// When, in Unix milliseconds.
     pub at: u64,

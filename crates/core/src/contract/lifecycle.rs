@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// Something is being done, or would be if a driver were awake.
+    /// Work is in progress, or would be if a driver were active.
     #[default]
     Running,
     /// Nothing is in flight and at least one question is open.
@@ -38,12 +38,12 @@ pub enum ToolCallStatus {
 }
 
 impl ToolCallStatus {
-    /// Whether the call is over.
+    /// Returns whether the call is finished.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
 
-    /// Whether the move is legal. Staying is legal where a call may be told its own state again.
+    /// Returns whether the transition is legal. Staying in the same state is not a transition.
     pub fn can_become(self, next: Self) -> bool {
         match self {
             Self::New => next != Self::New,
@@ -60,7 +60,7 @@ impl ToolCallStatus {
     }
 }
 
-/// How a call ended, or why it stopped for now: what `ToolCallDone` says.
+/// The end or the pause of a call, as reported by `ToolCallDone`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolCallOutcome {
@@ -115,12 +115,12 @@ pub enum StopConditionSpec {
     },
 }
 
-/// Which stop condition fired.
+/// The stop condition that fired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StoppedReason {
     /// Machine-readable: `max_rounds`, `token_budget`, `timeout`, `consecutive_errors`, ...
     pub code: String,
-    /// For the person.
+    /// The text for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
@@ -135,7 +135,7 @@ pub enum TerminationReason {
     BehaviorRequested,
     /// A stop condition fired.
     Stopped(StoppedReason),
-    /// The person, or a signal.
+    /// The user, or a signal.
     Cancelled,
     /// A plugin blocked a call.
     Blocked(String),

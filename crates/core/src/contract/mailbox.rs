@@ -1,4 +1,4 @@
-//! The mailbox: requests for runs that wait until somebody can serve them. Times are Unix milliseconds.
+//! The mailbox: requests for runs that wait until a worker can serve them. Times are Unix milliseconds.
 //!
 //! ```text
 //! Queued --claim--> Claimed --ack--> Accepted
@@ -24,10 +24,10 @@ const TYPED_INTO: &str = "typed_into";
 /// The member that says what a client calls it.
 const CORRELATION_ID: &str = "correlation_id";
 
-/// The priority of a job when nobody says otherwise: 0 comes first, 255 last.
+/// The default priority of a job: 0 comes first, 255 last.
 pub const DEFAULT_PRIORITY: u8 = 128;
 
-/// Where a job stands.
+/// The status of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MailboxJobStatus {
@@ -38,7 +38,7 @@ pub enum MailboxJobStatus {
     Claimed,
     /// Done.
     Accepted,
-    /// Taken back before it was done.
+    /// Cancelled before it was done.
     Cancelled,
     /// Replaced by a newer generation.
     Superseded,
@@ -69,7 +69,7 @@ impl MailboxJobStatus {
     pub const ALL: [MailboxJobStatus; 6] =
         [Self::Queued, Self::Claimed, Self::Accepted, Self::Cancelled, Self::Superseded, Self::DeadLetter];
 
-    /// Whether the job never changes any more.
+    /// Returns whether the job's status is final.
     pub fn is_terminal(self) -> bool {
         match self {
             Self::Queued | Self::Claimed => false,
@@ -90,11 +90,11 @@ impl MailboxJobStatus {
     }
 }
 
-/// Who asked for a run.
+/// The origin of a request for a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MailboxJobOrigin {
-    /// A person, at a terminal or through a client.
+    /// A user, at a terminal or through a client.
     #[default]
     User,
     /// Another agent.
@@ -115,17 +115,17 @@ pub struct MailboxJob {
     #[serde(default)]
     pub sequence: u64,
 
-    /// Who is to answer; empty is whoever answers where it is served.
+    /// The agent that should answer; empty for the one that answers where the job is served.
     pub agent_id: String,
-    /// What is said.
+    /// The messages of the request.
     pub messages: Vec<Message>,
-    /// Who asked.
+    /// The origin of the request.
     pub origin: MailboxJobOrigin,
-    /// Who sent it, when that has a name.
+    /// The name of the sender, if known.
     pub sender_id: Option<String>,
     /// The run that this one serves.
     pub parent_run_id: Option<RunId>,
-    /// What else the request holds; kept as it is.
+    /// The other members of the request, kept unchanged.
     pub request_extras: Option<Value>,
 
     /// 0 comes first, 255 last.
@@ -135,23 +135,23 @@ pub struct MailboxJob {
     /// The mailbox's generation when it was enqueued.
     pub generation: u64,
 
-    /// Where it stands.
+    /// The status of the job.
     pub status: MailboxJobStatus,
     /// Not claimed before.
     pub available_at: u64,
     /// Tries that failed.
     pub attempt_count: u32,
-    /// After so many failed tries it is given up.
+    /// The number of failed attempts after which the job is dead.
     pub max_attempts: u32,
     /// Why the last try failed.
     pub last_error: Option<String>,
-    /// The run that its last try began: whoever claims it next goes on with that one.
+    /// The run that the last attempt started; the next worker that claims the job resumes that run.
     #[serde(default)]
     pub run_id: Option<RunId>,
 
-    /// What its claimant proves itself with.
+    /// The token that proves a claim.
     pub claim_token: Option<String>,
-    /// Who claimed it.
+    /// The worker that claimed the job.
     pub claimed_by: Option<String>,
     /// When the claim is over, unless it is extended.
     pub lease_until: Option<u64>,
@@ -215,7 +215,7 @@ impl MailboxJob {
         self
     }
 
-    /// What a client calls it.
+    /// Returns the client's id for the job.
     pub fn correlation_id(&self) -> Option<&str> {
         self.request_extras.as_ref()?.get(CORRELATION_ID)?.as_str()
     }
@@ -240,7 +240,7 @@ impl MailboxJob {
         self
     }
 
-    /// Puts it before others, or behind them.
+    /// Sets the priority, to put the job before others or after them.
     #[must_use]
     pub fn with_priority(mut self, priority: u8) -> Self {
         self.priority = priority;
@@ -261,45 +261,45 @@ impl MailboxJob {
         self
     }
 
-    /// Given up after so many failed tries.
+    /// Sets the number of failed attempts after which the job is dead.
     #[must_use]
     pub fn with_max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts;
         self
     }
 
-    /// Whether a claimant's time is over.
+    /// Returns whether the job's claim has expired.
     pub fn is_lease_over(&self, now: u64) -> bool {
         self.status == MailboxJobStatus::Claimed && self.lease_until.is_none_or(|until| until < now)
     }
 }
 
-/// What an interrupt found and did.
+/// The result of an interrupt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MailboxInterrupt {
     /// The mailbox's generation from now on.
     pub new_generation: u64,
-    /// What is being worked on: the caller cancels its run.
+    /// The job in progress; the caller cancels its run.
     pub active_job: Option<MailboxJob>,
-    /// How many queued jobs were replaced.
+    /// The number of queued jobs that were superseded.
     pub superseded_count: usize,
 }
 
 /// The times of a mailbox, and how often something is tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MailboxConfig {
-    /// How long a claim holds, in milliseconds, unless it is extended.
+    /// The duration of a claim, in milliseconds, unless extended.
     pub lease_ms: u64,
-    /// How long a claim holds while its run waits for a person, in milliseconds, where such a run keeps its claim. The
-    /// workers of this program give it back instead.
+    /// The duration of a claim whose run waits for the user, in milliseconds, if such a run keeps its claim.
+    /// The workers of this program release the claim instead.
     pub suspended_lease_ms: u64,
-    /// How often a worker extends its claim.
+    /// The interval at which a worker extends its claim.
     pub lease_renewal_interval: Duration,
-    /// How often to look for claims that are over, where nothing else says when.
+    /// The interval between checks for expired claims, where nothing else determines the time.
     pub sweep_interval: Duration,
-    /// How often to remove what is long over, at most.
+    /// The minimum interval between removals of old finished jobs.
     pub gc_interval: Duration,
-    /// How long a job stays after it was over.
+    /// The time a job is kept after it finished.
     pub gc_ttl: Duration,
     /// Tries before a job is given up.
     pub default_max_attempts: u32,
@@ -326,7 +326,8 @@ impl Default for MailboxConfig {
 }
 
 impl MailboxConfig {
-    /// The pause before the next try, in milliseconds, after so many that failed: it doubles with each of them.
+    /// Returns the delay before the next attempt, in milliseconds, after this number of failed attempts: the
+    /// delay doubles with each failure.
     pub fn retry_delay_ms(&self, failed: u32) -> u64 {
         let factor = 1u64.checked_shl(failed.saturating_sub(1)).unwrap_or(u64::MAX);
         self.default_retry_delay_ms.saturating_mul(factor).min(self.max_retry_delay_ms)

@@ -10,18 +10,18 @@ use super::ids::MessageId;
 const STEERS: &str = "steers";
 /// Marks a message that asks the model to continue an answer that was cut.
 const CONTINUATION: &str = "continuation";
-/// Holds what was written, where the content holds more.
+/// The key of the user's own text, if the content contains more.
 const WRITTEN: &str = "written";
-/// Holds what was written with a mark in the place of each long paste.
+/// The key of the user's own text with a mark in place of each long paste.
 const SHOWN: &str = "shown";
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Instructions.
     System,
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
@@ -36,7 +36,7 @@ pub struct ToolCall {
     pub id: String,
     /// The tool's name.
     pub name: String,
-    /// The arguments; an object, or whatever the model sent instead.
+    /// The arguments: an object, or whatever else the model sent.
     pub arguments: Value,
     /// Why the arguments cannot be used (not JSON, cut off), when they cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,16 +53,16 @@ impl ToolCall {
     }
 }
 
-/// Who may see a message.
+/// The audience of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Visibility {
-    /// The person and the model.
+    /// The user and the model.
     #[default]
     All,
     /// The model only: context that plugins add.
     Internal,
-    /// The person only: what they did beside the conversation.
+    /// The user only: their actions beside the conversation.
     Person,
 }
 
@@ -71,9 +71,9 @@ pub enum Visibility {
 pub struct Message {
     /// Its id.
     pub id: MessageId,
-    /// Who speaks.
+    /// The author of the message.
     pub role: Role,
-    /// What is said.
+    /// The content of the message.
     pub content: Vec<ContentBlock>,
     /// Calls an assistant asks for, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -81,10 +81,10 @@ pub struct Message {
     /// The call that a tool message answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// Who may see it.
+    /// The audience of the message.
     #[serde(default, skip_serializing_if = "is_all")]
     pub visibility: Visibility,
-    /// What the front ends want to know and the model does not: `tool_result`, `interrupted`, `model`, `usage`.
+    /// Data for the front ends, but not the model: `tool_result`, `interrupted`, `model`, `usage`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
 }
@@ -107,7 +107,7 @@ impl Message {
         }
     }
 
-    /// What the person says.
+    /// Returns a message from the user.
     pub fn user(text: impl Into<String>) -> Self {
         Self::of(Role::User, vec![ContentBlock::text(text)])
     }
@@ -120,31 +120,32 @@ impl Message {
         message
     }
 
-    /// Whether both the person and the model may see it.
+    /// Returns whether both the user and the model may see the message.
     pub fn is_for_all(&self) -> bool {
         self.visibility == Visibility::All
     }
 
-    /// Whether it is a [`Message::continuation`].
+    /// Returns whether this is a [`Message::continuation`].
     pub fn is_continuation(&self) -> bool {
         self.metadata.as_ref().is_some_and(|about| about.get(CONTINUATION).is_some())
     }
 
-    /// What the person says while the model works, to be read as soon as the calls that run are over.
+    /// Marks a message that the user sends into the active run: the model reads it as soon as the running
+    /// calls have ended.
     #[must_use]
     pub fn steering(mut self) -> Self {
         self.note(STEERS, Value::Bool(true));
         self
     }
 
-    /// Keeps what the person wrote, where more than that goes to the model.
+    /// Keeps the user's own text, if the model gets more than that.
     #[must_use]
     pub fn written_as(mut self, written: &str) -> Self {
         self.note(WRITTEN, Value::from(written));
         self
     }
 
-    /// Keeps how a front end shows what the person wrote: with a mark in the place of each long paste.
+    /// Keeps the form in which a front end shows the user's text: with a mark in place of each long paste.
     #[must_use]
     pub fn shown_as(mut self, shown: &str) -> Self {
         self.note(SHOWN, Value::from(shown));
@@ -158,29 +159,30 @@ impl Message {
         }
     }
 
-    /// What the person wrote, without what goes with it to the model.
+    /// Returns the user's own text, without the additions for the model.
     pub fn written(&self) -> String {
         let written = self.metadata.as_ref().and_then(|about| about.get(WRITTEN)?.as_str());
         written.map_or_else(|| self.text(), str::to_owned)
     }
 
-    /// What the person typed, where a front end kept it beside what goes to the model. A model cannot make such a message.
+    /// Returns the text that the user typed, if a front end kept it beside what the model gets. A model
+    /// cannot create such a message.
     pub fn typed(&self) -> Option<&str> {
         self.metadata.as_ref()?.get(WRITTEN)?.as_str()
     }
 
-    /// What the person wrote, with a mark in the place of each long paste; `None`: as it was written.
+    /// Returns the user's text with a mark in place of each long paste; `None` means the text as written.
     pub fn shown(&self) -> Option<&str> {
         self.metadata.as_ref()?.get(SHOWN)?.as_str()
     }
 
-    /// Whether it was said to be read while the model works.
+    /// Returns whether the message was sent into the active run.
     pub fn steers(&self) -> bool {
         self.metadata.as_ref().and_then(|about| about.get(STEERS)).is_some_and(|is| *is == Value::Bool(true))
     }
 
-    /// A command line that the person runs themselves: what they wrote, and the call that it is. A run that begins with
-    /// these carries the call out and ends without asking a model.
+    /// Returns a command line that the user runs directly: the user's text, and the resulting call. A run
+    /// that starts with these messages executes the call and ends without asking a model.
     pub fn command(written: &str, call: ToolCall, visibility: Visibility) -> [Self; 2] {
         let mut said = Self::user(written);
         let mut asked = Self::assistant_with(Vec::new(), vec![call]);
@@ -189,7 +191,7 @@ impl Message {
         [said, asked]
     }
 
-    /// What the person says, with pictures.
+    /// Returns a message from the user with images.
     pub fn user_with(content: Vec<ContentBlock>) -> Self {
         Self::of(Role::User, content)
     }
@@ -199,12 +201,12 @@ impl Message {
         Self::of(Role::System, vec![ContentBlock::text(text)])
     }
 
-    /// What the model says.
+    /// Returns a message from the model.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::of(Role::Assistant, vec![ContentBlock::text(text)])
     }
 
-    /// What the model says, with the calls it asks for.
+    /// Returns a message from the model, with the calls that it requests.
     pub fn assistant_with(content: Vec<ContentBlock>, tool_calls: Vec<ToolCall>) -> Self {
         Self { tool_calls, ..Self::of(Role::Assistant, content) }
     }

@@ -5,11 +5,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// How much a run may do without a question. No mode undoes a deny or an ask that a rule says.
+/// The permission mode: how much a run may do without a question. No mode overrides a deny or ask rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// The rules decide, and what they leave open is asked.
+    /// The rules decide, and calls that no rule decides need approval.
     #[default]
     Ask,
     /// As [`Mode::Ask`], but files of the project may be changed without a question.
@@ -18,11 +18,11 @@ pub enum Mode {
     Auto,
     /// Only looking; nothing is changed.
     Plan,
-    /// What no rule speaks about needs no question.
+    /// Calls that no rule covers need no question.
     Yolo,
 }
 
-/// A word that is no mode.
+/// A word that is not a mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` is not a permission mode (ask, accept-edits, auto, plan or yolo)", .0.escape_debug())]
 pub struct UnknownMode(String);

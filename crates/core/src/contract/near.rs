@@ -2,23 +2,25 @@
 
 /// Edits that turn one word into the other, case ignored, `-` and `_` the same, a swap of neighbours counted as one.
 pub fn distance(a: &str, b: &str) -> usize {
-    // Keys are short; a very long one is no misspelling and not worth the square of its length.
+    // Keys are short; a very long one is not a misspelling and not worth the square of its length.
     let [a, b] =
         [a, b].map(|word| word.to_lowercase().chars().take(40).collect::<String>().replace('-', "_"));
     strsim::osa_distance(&a, &b)
 }
 
-/// Whether a name may be meant by a word: so few edits lie between them that a typing error explains it.
+/// Returns whether a word may be a misspelling of a name: the edit distance is small enough for a typing
+/// error.
 pub fn is_near(name: &str, word: &str) -> bool {
     distance(name, word) <= (word.chars().count() / 3).clamp(1, 3)
 }
 
-/// The name that is meant by a word that is none of them: the nearest that is near enough, the first of equals.
+/// Returns the name that an unknown word probably means: the nearest one that is near enough, the first if
+/// several are equal.
 pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     names.into_iter().filter(|name| is_near(name, word)).min_by_key(|name| distance(name, word))
 }
 
-/// What to say behind "there is no X": the near name, or the names there are, up to a dozen.
+/// Returns the end of a "not found" message: the near name, or the existing names, up to a dozen.
 pub fn or_these<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     if let Some(near) = nearest(word, names.iter().copied()) {

@@ -1,5 +1,5 @@
-//! What sending the end of a conversation needs to know about all of it: stored beside its messages, so that a long
-//! one need not be read again.
+//! The facts about a whole conversation that are needed to send its end: they are stored beside its messages,
+//! so that a long conversation need not be read again.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use super::message::{Message, Role, Visibility};
 
-/// What the messages of a conversation amount to. Places count from 0. It grows by one message at a time, and is small
-/// however many there were: only calls that wait for their results take room in it.
+/// A summary of the facts about a conversation's messages. Positions count from 0. The outline is updated one
+/// message at a time, and stays small however many there were: only calls that wait for their results take
+/// space in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Outline {
     /// The number of messages.
     pub count: usize,
-    /// How many messages at the very start instruct.
+    /// The number of instructions at the very start.
     #[serde(skip_serializing_if = "is_zero")]
     pub leading: usize,
     /// The last message of the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<usize>,
-    /// How often a cut answer was continued since then.
+    /// The number of times a truncated answer was continued since then.
     #[serde(skip_serializing_if = "is_zero")]
     pub continued: usize,
     /// Messages whose calls do not all have a result.
@@ -39,7 +40,7 @@ pub struct OpenStep {
     /// The calls that a result can still belong to, and the place it belongs at. An id that a later message uses again
     /// belongs to that one.
     pub waiting: BTreeMap<String, usize>,
-    /// Where the results are that came.
+    /// The positions of the results so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<usize>,
 }
@@ -110,8 +111,9 @@ impl Outline {
         }
     }
 
-    /// What must be in every request wherever it is in the conversation, in order: the instructions at the start, the
-    /// last message of the user, and calls without a result with the results of their neighbours.
+    /// Returns the messages that every request must include wherever they are in the conversation, in order:
+    /// the instructions at the start, the user's last message, and calls without a result with the results of
+    /// their neighbours.
     pub fn needed(&self) -> Vec<usize> {
         let mut needed: Vec<usize> = (0..self.leading).chain(self.request).collect();
         for (asker, step) in &self.open {
@@ -123,7 +125,7 @@ impl Outline {
         needed
     }
 
-    /// Whether each call has its one result.
+    /// Returns whether each call has exactly one result.
     pub fn is_tidy(&self) -> bool {
         self.open.is_empty() && !self.is_untidy
     }

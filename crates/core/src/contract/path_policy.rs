@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::spec::AgentSpec;
 
-/// What is to be done with a file.
+/// The kind of access to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathAccess {
     /// Its content is read.
@@ -18,10 +18,10 @@ pub enum PathAccess {
     Write,
 }
 
-/// A rule that stands against an access.
+/// A rule that restricts an access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathRestriction {
-    /// The rule denies it; otherwise the rule wants a person to be asked.
+    /// Whether the rule denies the access; otherwise the rule requires asking the user.
     pub is_denied: bool,
     /// The rule and where it was written.
     pub why: String,
@@ -39,7 +39,7 @@ pub trait PathPolicy: Send + Sync {
     /// judged already: a rule that asks about the folder itself was answered and is left out.
     fn below(&self, folder: &Path) -> PathCheck;
 
-    /// A number that changes with the rules, for what is kept of their answers.
+    /// Returns a number that changes with the rules, for cached results.
     fn fingerprint(&self) -> u64;
 }
 

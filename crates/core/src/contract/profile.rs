@@ -16,7 +16,7 @@ pub use super::storage::StorageError;
 use super::storage::encode;
 use crate::state::{JsonValue, StateError};
 
-/// How often [`ProfileAccess::update`] begins anew when others write at the same time.
+/// The maximum number of attempts of [`ProfileAccess::update`] if others write at the same time.
 const TRIES: usize = 100;
 
 /// One namespace of values that outlive a thread.
@@ -95,7 +95,7 @@ impl AsRef<str> for StateScope {
     }
 }
 
-/// Whose preferences a value holds, as the texts that are used for it by convention.
+/// The owner of a preference value; by convention, the owner's string is the value's key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProfileOwner {
     /// An agent.
@@ -117,7 +117,7 @@ impl ProfileOwner {
 /// A stored value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileEntry {
-    /// Which instance.
+    /// The instance.
     pub key: String,
     /// Another one after each write, never one that was there before, and never 0.
     pub version: u64,
@@ -163,7 +163,7 @@ pub fn encode_value(value: &Value) -> Result<String, StorageError> {
     Ok(value)
 }
 
-/// Where such values are kept.
+/// The storage of profile values.
 #[async_trait]
 pub trait ProfileStore: Send + Sync {
     /// Reads an entry.
@@ -172,8 +172,8 @@ pub trait ProfileStore: Send + Sync {
     /// [`StorageError`].
     async fn get(&self, namespace: &str, key: &str) -> Result<Option<ProfileEntry>, StorageError>;
 
-    /// Writes an entry and gives its new version. With `expected`, only when that is the version that is there; 0 is
-    /// "not there".
+    /// Writes an entry and returns its new version. With `expected`, writes only if that is the current
+    /// version; 0 means "not found".
     ///
     /// # Errors
     /// [`StorageError::VersionConflict`] and any other [`StorageError`].
@@ -198,7 +198,7 @@ pub trait ProfileStore: Send + Sync {
     async fn list(&self, namespace: &str) -> Result<Vec<ProfileEntry>, StorageError>;
 }
 
-/// The namespaces that somebody registered, each with the type it belongs to.
+/// The registered namespaces, each with its type.
 #[derive(Clone, Debug, Default)]
 pub struct ProfileKeys(BTreeMap<&'static str, TypeId>);
 
@@ -229,7 +229,7 @@ impl ProfileKeys {
         }
     }
 
-    /// Whether `K` is known.
+    /// Returns whether `K` is registered.
     pub fn knows<K: ProfileKey>(&self) -> bool {
         self.0.get(K::KEY) == Some(&TypeId::of::<K>())
     }
@@ -271,15 +271,16 @@ impl ProfileAccess {
         }
     }
 
-    /// The value; the default when there is none.
+    /// Returns the value, or the default if there is none.
     ///
     /// # Errors
-    /// [`StorageError`]: the namespace is not registered, the store failed, or what is stored does not fit the type.
+    /// [`StorageError`]: the namespace is not registered, the store failed, or the stored value does not fit
+    /// the type.
     pub async fn read<K: ProfileKey>(&self, key: &str) -> Result<K::Value, StorageError> {
         Ok(self.read_entry::<K>(key).await?.0)
     }
 
-    /// Writes the value, whatever was there.
+    /// Writes the value, whatever was stored before.
     ///
     /// # Errors
     /// [`StorageError`].
@@ -289,7 +290,7 @@ impl ProfileAccess {
         Ok(())
     }
 
-    /// Removes the value, if there is one.
+    /// Removes the value, if it exists.
     ///
     /// # Errors
     /// [`StorageError`].
@@ -309,11 +310,11 @@ impl ProfileAccess {
         entries.into_iter().map(|entry| Ok((entry.key, decoded::<K>(entry.value)?))).collect()
     }
 
-    /// Reads, changes and writes as one step: when somebody else writes in between, in this process or another one, the
-    /// change is made again on what is there then. What the change refuses is not written.
+    /// Reads, changes and writes as one step: if another task or process writes in between, the change is
+    /// applied again to the new value. A change that fails is not written.
     ///
     /// # Errors
-    /// [`StorageError`]; the inner one is what the change said.
+    /// [`StorageError`]; the inner error is the one that the change returned.
     pub async fn update<K, T, E>(
         &self,
         key: &str,

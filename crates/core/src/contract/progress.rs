@@ -9,7 +9,7 @@ pub const TOOL_CALL_PROGRESS_SCHEMA: &str = "tool-call-progress.v1";
 /// The activity type of [`InferenceRetry`](super::activity::InferenceRetry).
 pub const INFERENCE_RETRY_ACTIVITY_TYPE: &str = "inference-retry";
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProgressStatus {
@@ -38,7 +38,7 @@ pub struct ToolCallProgressState {
     pub call_id: String,
     /// The tool.
     pub tool_name: String,
-    /// How far it is.
+    /// The status of the call.
     pub status: ProgressStatus,
     /// 0.0 to 1.0, absent when unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,7 +49,7 @@ pub struct ToolCallProgressState {
     /// Absolute count in all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    /// For the person.
+    /// The text for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The node this one belongs to.

@@ -22,32 +22,32 @@ use super::tool::FilePreview;
 /// A pending question. An empty text counts as absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Question {
-    /// Why it is asked.
+    /// The reason for the question.
     pub why: Option<String>,
     /// The folder that the call would run in.
     pub cwd: Option<String>,
-    /// How people are notified of it.
+    /// The ways users are notified of the question.
     pub notify: Vec<Notify>,
-    /// What changed since it was asked first.
+    /// The changes since the question was first asked.
     pub stale: StaleQuestion,
-    /// What the call would do to files.
+    /// The changes that the call would make to files.
     pub files: Vec<FilePreview>,
     /// The arguments of the model, when the user edited them before the question was asked again.
     pub original: Option<Value>,
-    /// What only questions of its kind show.
+    /// The details for questions of this kind.
     pub details: QuestionDetails,
 }
 
-/// What only questions of one kind show.
+/// The details for questions of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QuestionDetails {
-    /// Whether a call may run; also the question of a plugin with an action of its own.
+    /// An approval request for a call; also the question of a plugin with an action of its own.
     Approval(ApprovalRequest),
     /// A choice, text, or both.
     Choice(ChoiceQuestion),
     /// A form.
     Form(Box<Surface>),
-    /// What to do about a call that may have run.
+    /// A question about a call that may have run.
     UnknownOutcome(UnknownOutcome),
     /// Another agent works on the call.
     Child(ChildRequest),
@@ -61,18 +61,18 @@ impl Default for QuestionDetails {
     }
 }
 
-/// Whether a call may run.
+/// An approval request for a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ApprovalRequest {
     /// The rule that asks.
     pub rule: Option<String>,
-    /// What the call does, as the rest of a sentence.
+    /// The effect of the call, as the rest of a sentence.
     pub does: Option<String>,
-    /// Whether the file that it opens lies outside the project.
+    /// Whether the file that the call opens is outside the project.
     pub is_outside: bool,
-    /// What the call can do, at worst.
+    /// The risk of the call in the worst case.
     pub risk: Option<Risk>,
-    /// What the kernel keeps the call to after a plain yes; `None` for calls that start no command.
+    /// The profile that the kernel enforces after a plain approval; `None` for calls that start no command.
     pub profile: Option<Profile>,
     /// Rules that would answer the question from now on.
     pub proposals: Vec<GrantProposal>,
@@ -85,7 +85,7 @@ pub struct ApprovalRequest {
 pub struct GrantProposal {
     /// The pattern of the allow rule.
     pub pattern: String,
-    /// What it allows, for people.
+    /// The description of what the rule allows, for users.
     #[serde(default)]
     pub text: String,
 }
@@ -99,9 +99,9 @@ pub struct ChoiceQuestion {
     pub header: Option<String>,
     /// The choices.
     pub choices: Vec<QuestionChoice>,
-    /// Whether several may be selected.
+    /// Whether several choices may be selected.
     pub is_multi: bool,
-    /// Whether text may be written instead.
+    /// Whether text may be entered instead.
     pub takes_text: bool,
 }
 
@@ -114,7 +114,7 @@ pub struct QuestionChoice {
     pub description: Option<String>,
 }
 
-/// What is known of a call that may have run.
+/// The known facts about a call that may have run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnknownOutcome {
     /// The end of its output.
@@ -136,18 +136,18 @@ pub struct ChildRequest {
     pub model: Option<String>,
 }
 
-/// What changed between two versions of a question.
+/// The changes between two versions of a question.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StaleQuestion {
     /// The changes, one sentence each; empty for a question asked once.
     pub moved: Vec<String>,
-    /// How files changed meanwhile.
+    /// The changes of files in the meantime.
     pub deltas: Vec<FileDelta>,
     /// The message of the first version.
     pub message: Option<String>,
 }
 
-/// How one file changed meanwhile.
+/// The changes of one file in the meantime.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileDelta {
     /// Its path.
@@ -191,7 +191,7 @@ impl Question {
         }
     }
 
-    /// What is shown of a call that needs approval.
+    /// Returns the approval request, if the question is about a call that needs approval.
     pub fn approval(&self) -> Option<&ApprovalRequest> {
         match &self.details {
             QuestionDetails::Approval(request) => Some(request),
@@ -204,7 +204,7 @@ impl Question {
         self.approval().map_or(&[], |request| &request.proposals)
     }
 
-    /// What is shown of a question with choices or text.
+    /// Returns the choice, if the question has choices or text.
     pub fn choice(&self) -> Option<&ChoiceQuestion> {
         match &self.details {
             QuestionDetails::Choice(question) => Some(question),
@@ -263,33 +263,34 @@ impl ChoiceQuestion {
 }
 
 impl Suspension {
-    /// Why it is asked; its message when nothing else says so.
+    /// Returns the reason for the question, or its message if no reason is set.
     pub fn why(&self) -> Cow<'_, str> {
         text(&self.parameters, "why").map_or(Cow::Borrowed(&self.message), Cow::Owned)
     }
 
-    /// Whether its answer is a choice or text.
+    /// Returns whether the answer is a choice or text.
     pub fn is_choice(&self) -> bool {
         [ACTION_ASK_USER, ACTION_RUN_QUESTION].contains(&self.action.as_str())
     }
 
-    /// What the call can do, at worst.
+    /// Returns the risk of the call in the worst case.
     pub fn risk(&self) -> Option<Risk> {
         member(&self.parameters, "risk")
     }
 
-    /// What the kernel keeps the call to after a plain yes; `None` for calls that start no command.
+    /// Returns the profile that the kernel enforces after a plain approval; `None` for calls that start no
+    /// command.
     pub fn profile(&self) -> Option<Profile> {
         member(&self.parameters, "profile")
     }
 
-    /// What the call can reach after a plain yes, in words.
+    /// Returns what the call can reach after a plain approval, in words.
     pub fn reach(&self) -> Option<&'static str> {
         let domains = member(&self.parameters, "domains").unwrap_or_default();
         self.profile().map(|profile| profile.reach(domains))
     }
 
-    /// What the call would do to files.
+    /// Returns the changes that the call would make to files.
     pub fn files(&self) -> Vec<FilePreview> {
         member(&self.parameters, "preview").unwrap_or_default()
     }

@@ -22,7 +22,7 @@ use super::tool::{FilePreview, ToolClass, ToolResult};
 pub struct ThreadRecord {
     /// Its id.
     pub id: ThreadId,
-    /// What it is called; empty until the first message.
+    /// The title; empty until the first message.
     pub title: String,
     /// The folder it works in.
     pub cwd: PathBuf,
@@ -38,30 +38,30 @@ pub struct ThreadSummary {
     /// The conversation.
     #[serde(flatten)]
     pub thread: ThreadRecord,
-    /// How many messages it has.
+    /// The number of messages.
     pub messages: u64,
-    /// How many questions wait.
+    /// The number of pending questions.
     pub waiting: u64,
     /// The status of its latest run.
     pub status: Option<RunStatus>,
     /// Set when rows of it are missing or doubled; it cannot be opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
-    /// What else a list shows.
+    /// The other data for lists.
     #[serde(flatten)]
     pub marks: ThreadMarks,
 }
 
-/// What a list shows of a conversation beside its title.
+/// The data of a conversation that lists show beside the title.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ThreadMarks {
-    /// It stands before all others.
+    /// Whether the conversation comes before all others.
     #[serde(default)]
     pub pinned: bool,
     /// The branch that was checked out in its folder when it last changed files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// It began as a copy of another one's beginning.
+    /// The origin of the conversation, if it was forked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork: Option<ForkRecord>,
     /// By going back it was left for this one.
@@ -69,7 +69,7 @@ pub struct ThreadMarks {
     pub left_for: Option<ThreadId>,
 }
 
-/// Who named a conversation.
+/// The author of a conversation's title.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NamedBy {
@@ -77,7 +77,7 @@ pub enum NamedBy {
     FirstLine,
     /// A model.
     Model,
-    /// A person: nobody else changes it.
+    /// A user; the title is not changed automatically.
     Person,
 }
 
@@ -103,7 +103,8 @@ pub struct RunRecord {
     pub thread_id: ThreadId,
     /// The run it continues or serves.
     pub parent_run_id: Option<RunId>,
-    /// What a client calls the request that it serves, so that its own records can be held against ours.
+    /// The client's id for the request that the run serves, so that the client can match its records to
+    /// these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
     /// The agent.
@@ -120,7 +121,7 @@ pub struct RunRecord {
     pub steps: u32,
     /// Tokens so far.
     pub usage: TokenUsage,
-    /// Time spent awake so far, in milliseconds.
+    /// The time spent active so far, in milliseconds.
     pub active_ms: u64,
     /// Why it ended, when it did.
     pub termination: Option<TerminationReason>,
@@ -131,7 +132,7 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// A run that begins now.
+    /// Returns a run that starts now.
     pub fn new(
         id: RunId,
         thread_id: ThreadId,
@@ -159,11 +160,11 @@ impl RunRecord {
     }
 }
 
-/// Where a question stands.
+/// The status of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SuspensionStatus {
-    /// Nobody has answered.
+    /// Not answered yet.
     Open,
     /// Answered, and the answer is not carried out yet.
     Decided,
@@ -176,7 +177,7 @@ pub enum SuspensionStatus {
 }
 
 impl SuspensionRecord {
-    /// What a client calls the request that its run serves.
+    /// Returns the client's id for the request that the question's run serves.
     pub fn correlation_id(&self) -> Option<&str> {
         self.ticket.suspension.parameters.get("correlation_id")?.as_str()
     }
@@ -195,22 +196,22 @@ pub struct SuspensionRecord {
     pub call_id: CallId,
     /// The question, its call, what an answer does.
     pub ticket: SuspendTicket,
-    /// Where it stands.
+    /// The status of the question.
     pub status: SuspensionStatus,
     /// Asked.
     pub created_at: u64,
     /// The answer.
     pub decision: Option<ToolCallResume>,
-    /// Who answered.
+    /// The actor who answered.
     pub decided_by: Option<Actor>,
 }
 
-/// An answer that is to be written.
+/// An answer to be stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// The answer.
     pub resume: ToolCallResume,
-    /// Who gives it.
+    /// The actor who answers.
     pub actor: Actor,
     /// The rule that is granted with it: stored in the same transaction, and only when the answer is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -224,20 +225,20 @@ impl Decision {
     }
 }
 
-/// What became of an answer.
+/// The result of storing an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DecideOutcome {
     /// It is stored.
     Accepted(Box<SuspensionRecord>),
     /// The same decision id was stored before: nothing changed.
     Repeated(Box<SuspensionRecord>),
-    /// Somebody else was first.
+    /// Another answer was stored first.
     AlreadyDecided(Box<SuspensionRecord>),
     /// It was closed: superseded or the run is over.
     Closed(Box<SuspensionRecord>),
     /// Its time ran out.
     Expired(Box<SuspensionRecord>),
-    /// There is no such question.
+    /// The question does not exist.
     NotFound,
 }
 
@@ -255,7 +256,7 @@ pub struct AttemptId {
 /// Written before a tool starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IntentRecord {
-    /// Which execution.
+    /// The id of the execution.
     pub id: AttemptId,
     /// The conversation.
     pub thread_id: ThreadId,
@@ -265,7 +266,7 @@ pub struct IntentRecord {
     pub arguments: Value,
     /// SHA-256 over tool, canonical arguments and working directory, hex.
     pub hash: String,
-    /// What a crash means.
+    /// The class of the tool, which decides what a crash means.
     pub class: ToolClass,
     /// The files before and after, for verifiable tools.
     pub files: Vec<FilePreview>,
@@ -277,13 +278,13 @@ pub struct IntentRecord {
     pub started_at: u64,
 }
 
-/// How an execution ended.
+/// The end of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutcomeKind {
     /// The tool returned.
     Returned,
-    /// The process died and nobody knows.
+    /// The process died, so the outcome is unknown.
     Unknown,
     /// It was cancelled.
     Cancelled,
@@ -292,11 +293,11 @@ pub enum OutcomeKind {
 /// Written after a tool ended, before the model reads the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutcomeRecord {
-    /// Which execution.
+    /// The id of the execution.
     pub id: AttemptId,
-    /// How it ended.
+    /// The end of the execution.
     pub kind: OutcomeKind,
-    /// What it was for the call.
+    /// The outcome of the call.
     pub outcome: ToolCallOutcome,
     /// The result.
     pub result: ToolResult,
@@ -309,11 +310,11 @@ pub struct OutcomeRecord {
 pub struct OpenIntent {
     /// The intent.
     pub intent: IntentRecord,
-    /// What it had printed.
+    /// The output up to then.
     pub output: String,
 }
 
-/// Who may drive a thread: a process that is awake on it.
+/// The process that is active on a thread and may drive it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// Unique for each start of a program.
@@ -337,7 +338,7 @@ pub struct Fence {
     pub token: String,
 }
 
-/// Who drives a thread, and until when nobody else may.
+/// The owner of a thread, and the time until which no other process may drive the thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRecord {
     /// The owner.
@@ -370,7 +371,7 @@ pub struct Checkpoint {
     pub judged: Vec<JudgedCall>,
     /// Commands that hooks ran, for the audit.
     pub commands: Vec<HookRan>,
-    /// The job that this run begins with.
+    /// The job that the run starts with.
     pub takes: Option<JobClaim>,
 }
 
@@ -414,7 +415,7 @@ pub struct ExecutionStart {
 /// The number of a job of the mailbox, unique in the store.
 pub type QueueId = u64;
 
-/// The job that a run begins with.
+/// The job that a run starts with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobClaim {
     /// Its number.
@@ -424,7 +425,8 @@ pub struct JobClaim {
     pub claim: Option<String>,
 }
 
-/// A message that begins a run of its own when its thread is free: a job of the mailbox, as a front end sees it.
+/// A message that starts a run of its own when its thread is free: a job of the mailbox, as a front end sees
+/// it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueuedMessage {
     /// Its number.
@@ -433,17 +435,17 @@ pub struct QueuedMessage {
     pub job_id: JobId,
     /// The conversation.
     pub thread_id: ThreadId,
-    /// Who is to answer; `None` is whoever answers where it begins.
+    /// The agent that should answer; `None` is the one that answers where the message starts.
     pub agent_id: Option<String>,
     /// Said, in Unix milliseconds.
     pub created_at: u64,
-    /// It does not begin before this time.
+    /// The earliest start time.
     pub available_at: u64,
-    /// What was said.
+    /// The messages.
     pub messages: Vec<Message>,
-    /// A worker began it and its run failed: it is a worker's to try again.
+    /// The failure of a run that a worker started: only a worker may retry the message.
     pub failed: Option<FailedTry>,
-    /// What a client calls it.
+    /// The client's id for the message.
     pub correlation_id: Option<String>,
 }
 
@@ -469,22 +471,23 @@ impl From<MailboxJob> for QueuedMessage {
 }
 
 impl QueuedMessage {
-    /// Whether a front end may begin it now.
+    /// Returns whether a front end may start the message now.
     pub fn begins(&self, now: u64) -> bool {
         self.failed.is_none() && self.available_at <= now
     }
 
-    /// Whether a run that is awake may take it in between two steps.
+    /// Returns whether an active run may take in the message between two steps.
     pub fn steers(&self) -> bool {
         self.messages.iter().any(Message::steers)
     }
 
-    /// Whether it reports that a background command ended. A run reads such messages before it asks the model.
+    /// Returns whether the message reports the end of a background command. A run reads such messages before
+    /// it asks the model.
     pub fn reports_command(&self) -> bool {
         self.messages.iter().any(Message::reports_command)
     }
 
-    /// What was said, with a mark in the place of each long paste; `None`: it holds none.
+    /// Returns the text with a mark in place of each long paste; `None` if there are no long pastes.
     pub fn shown(&self) -> Option<String> {
         self.messages.iter().any(|message| message.shown().is_some()).then(|| {
             let shown = |message: &Message| message.shown().map_or_else(|| message.written(), str::to_owned);
@@ -494,12 +497,12 @@ impl QueuedMessage {
     }
 }
 
-/// How the last try of a job failed.
+/// The failure of a job's last attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedTry {
-    /// How many failed.
+    /// The number of failed attempts.
     pub attempts: u32,
-    /// How many may.
+    /// The maximum number of attempts.
     pub max_attempts: u32,
     /// Why the last one did.
     pub error: String,
@@ -512,7 +515,7 @@ pub struct InboxRow {
     pub id: SuspensionId,
     /// The conversation.
     pub thread_id: ThreadId,
-    /// What it is called; for a child's question, what the conversation at the top is called.
+    /// The title of the conversation; for a child's question, the title of the conversation at the top.
     pub thread_title: String,
     /// The folder it works in.
     pub cwd: PathBuf,
@@ -522,21 +525,21 @@ pub struct InboxRow {
     pub parent_run_id: Option<RunId>,
     /// The call.
     pub call_id: CallId,
-    /// The kind of answer wanted, such as `tool:PermissionConfirm`.
+    /// The kind of answer expected, such as `tool:PermissionConfirm`.
     pub action: String,
     /// The tool.
     pub tool: String,
-    /// What the call is about, on one line, with nothing in it that a terminal obeys.
+    /// The subject of the call, on one line and without terminal control sequences.
     pub summary: String,
     /// Why it asks.
     pub why: String,
-    /// What the call can do; absent for questions that no rule asked.
+    /// The risk of the call; absent for questions that no rule asked.
     pub risk: Option<Risk>,
     /// Asked, in Unix milliseconds.
     pub created_at: u64,
     /// When it ends unanswered.
     pub expires_at: Option<u64>,
-    /// Whose question it is, when an agent asks that another one set to work.
+    /// The child that asks the question, if a subagent asks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<InboxChild>,
 }
@@ -550,7 +553,7 @@ pub struct InboxChild {
     pub root: ThreadId,
 }
 
-/// How far a grant reaches.
+/// The scope of a grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "scope", content = "id", rename_all = "snake_case")]
 pub enum GrantScope {
@@ -565,7 +568,7 @@ pub enum GrantScope {
 }
 
 impl GrantScope {
-    /// How far it reaches, behind "for", where it does reach.
+    /// Returns the scope in words, as it reads after "for", while the grant applies there.
     pub fn words(&self) -> &'static str {
         match self {
             GrantScope::Run(_) => "this run",
@@ -587,32 +590,33 @@ impl std::fmt::Display for GrantScope {
     }
 }
 
-/// An allow rule that a person gave at a prompt.
+/// An allow rule that a user granted at a prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GrantRecord {
     /// Its id.
     pub id: String,
     /// The pattern, as it was shown.
     pub pattern: String,
-    /// What the kernel keeps a command to that it allows, when that is not the workspace.
+    /// The profile that the kernel enforces on a command that the grant allows, if it is not the workspace
+    /// profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Profile>,
-    /// How far it reaches.
+    /// The scope of the grant.
     pub scope: GrantScope,
     /// Given.
     pub created_at: u64,
-    /// Over at, when it ends by itself.
+    /// The time when the grant expires, if it does.
     pub expires_at: Option<u64>,
-    /// How many calls it may allow in all; `None` is any number.
+    /// The maximum number of calls; `None` is unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_uses: Option<u64>,
-    /// How many calls it has allowed; the store counts.
+    /// The number of calls that the grant has allowed, counted by the store.
     #[serde(default)]
     pub uses: u64,
-    /// Taken back.
+    /// The time when the grant was revoked.
     pub revoked_at: Option<u64>,
     /// The question it was given at.
     pub suspension_id: Option<SuspensionId>,
-    /// Who gave it.
+    /// The actor who made the grant.
     pub actor: Actor,
 }

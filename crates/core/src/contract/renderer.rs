@@ -1,4 +1,4 @@
-//! Showing questions to people: in a terminal, on a desktop, by a program or over the network.
+//! Presents questions to users: in a terminal, on a desktop, by a program or over the network.
 
 use super::record::SuspensionRecord;
 use super::suspension::{Actor, ToolCallResume};
@@ -9,7 +9,7 @@ pub trait Renderer: Send + Sync {
     /// A question waits for the first time; not for one that is only shown again.
     fn render(&self, question: &SuspensionRecord);
 
-    /// A question was answered, and its run goes on. `by` is the person who answered, if that is known.
+    /// Called after a question was answered and its run resumes. `by` is the user who answered, if known.
     fn decided(&self, question: &SuspensionRecord, answer: &ToolCallResume, by: Option<&Actor>) {
         let _ = (question, answer, by);
     }

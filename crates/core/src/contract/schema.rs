@@ -14,8 +14,8 @@ const MAX_CHOICES: usize = 12;
 /// Maximum characters of a schema that has no words of its own.
 const MAX_OTHER: usize = 200;
 
-/// A value that fits a schema as far as one can be made up: what the schema offers (`examples`, `default`, the first
-/// choice) comes before invented text.
+/// Returns a value that fits a schema as well as an invented value can: values from the schema (`examples`,
+/// `default`, the first choice) come before invented text.
 pub fn example(schema: &Value) -> Value {
     example_at(schema, 0)
 }
@@ -116,7 +116,7 @@ fn text(schema: &Value) -> Value {
     json!(text.chars().chain(std::iter::repeat_n('…', missing)).collect::<String>())
 }
 
-/// What a schema asks for, as JSON with words in it where a choice is left.
+/// Returns the form that a schema expects, as JSON with words where a choice remains.
 pub fn form(schema: &Value) -> String {
     form_at(schema, 0)
 }
@@ -158,8 +158,8 @@ fn form_at(schema: &Value, depth: usize) -> String {
     }
 }
 
-/// The command that gives a question this answer. Whatever the id and the answer contain, a shell runs this command and
-/// no other.
+/// Returns the command that answers a question with this value. Whatever the id and the answer contain, a
+/// shell runs this command and no other.
 pub fn answer_command(id: &str, answer: &Value) -> String {
     let quoted = |text: &str, else_: &str| {
         shlex::try_quote(text).map_or_else(|_| else_.to_owned(), std::borrow::Cow::into_owned)

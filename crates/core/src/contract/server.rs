@@ -10,12 +10,12 @@ use secrecy::SecretString;
 use super::address::DomainPattern;
 use super::judgement::Profile;
 
-/// Who wrote a server down.
+/// The source of a server's configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ServerScope {
-    /// The person, in the settings.
+    /// The user, in the settings.
     User,
-    /// The project, in this file: it is started only in a folder that the person trusts.
+    /// The project, in this file: the server is started only in a folder that the user trusts.
     Project(PathBuf),
     /// The program that a user opened this session with, such as an editor: it asks for the server in the user's name,
     /// and for this session only.
@@ -23,7 +23,7 @@ pub enum ServerScope {
 }
 
 impl ServerScope {
-    /// The name under which is kept what the person agreed to.
+    /// Returns the key under which the user's trust is stored.
     pub fn key(&self) -> String {
         match self {
             Self::User => "user".to_owned(),
@@ -44,7 +44,8 @@ impl fmt::Display for ServerScope {
 }
 
 impl ServerScope {
-    /// What the kernel keeps a program to that is started for it. A user's own is the user's choice.
+    /// Returns the profile that the kernel enforces on a program started for the server. A user's own server
+    /// is the user's choice.
     pub fn profile(&self) -> Profile {
         match self {
             Self::Project(_) => Profile::Workspace,
@@ -54,13 +55,13 @@ impl ServerScope {
 }
 
 impl ServerConfig {
-    /// What the kernel keeps its program to; `None` where none is started.
+    /// Returns the profile that the kernel enforces on the server's program; `None` if no program is started.
     pub fn profile(&self) -> Option<Profile> {
         matches!(self.transport, ServerTransport::Stdio { .. }).then(|| self.scope.profile())
     }
 }
 
-/// How a server is reached. Values that may hold secrets do not show in the debug form.
+/// The transport of a server. The debug form hides values that may be secrets.
 #[derive(Clone, Debug)]
 pub enum ServerTransport {
     /// A program that is started and spoken with over its standard input and output.
@@ -71,7 +72,7 @@ pub enum ServerTransport {
         args: Vec<SecretString>,
         /// Variables beside those that every program gets.
         env: BTreeMap<String, SecretString>,
-        /// Where it runs.
+        /// The working directory.
         cwd: PathBuf,
         /// The domains that it may reach, for a project's: what is written beside it, and agreed to with the rest.
         domains: Vec<DomainPattern>,
@@ -82,27 +83,27 @@ pub enum ServerTransport {
         url: SecretString,
         /// Headers of every request.
         headers: BTreeMap<String, SecretString>,
-        /// What a login takes beside what the server says of itself.
+        /// The login settings that the server itself does not provide.
         login: LoginConfig,
     },
 }
 
-/// What is written down for the login (OAuth) at a server. Without it aye registers itself there.
+/// The configured login (OAuth) at a server. Without a configured login, aye registers itself there.
 #[derive(Clone, Debug, Default)]
 pub struct LoginConfig {
     /// The name under which aye is known to who gives out the tokens.
     pub client_id: Option<String>,
-    /// The word that goes with that name, where there is one.
+    /// The secret that belongs to the client id, if there is one.
     pub client_secret: Option<SecretString>,
     /// The port of this machine that the browser comes back to; any free one without it.
     pub port: Option<u16>,
-    /// What is asked for, instead of what the server proposes.
+    /// The scopes to request, instead of those that the server proposes.
     pub scopes: Vec<String>,
-    /// How the tokens are obtained.
+    /// The grant for obtaining tokens.
     pub grant: LoginGrant,
 }
 
-/// How the tokens of a server are obtained.
+/// The grant for obtaining the tokens of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoginGrant {
     /// A user logs in with a browser.
@@ -130,19 +131,19 @@ pub fn streamable_url(url: &str) -> String {
 pub struct ServerConfig {
     /// Its name, as it was written.
     pub name: String,
-    /// Who wrote it down.
+    /// The source of the configuration.
     pub scope: ServerScope,
-    /// Where that stands: file and line.
+    /// The location of the configuration: file and line.
     pub place: String,
-    /// How it is reached.
+    /// The transport of the server.
     pub transport: ServerTransport,
-    /// The command line or the address for a person, as it was written: variables by their names, no values of `env`
+    /// The command line or the URL for display, as configured: variables by their names, no values of `env`
     /// and `headers`.
     pub shown: String,
-    /// SHA-256 of what was written: what a person agreed to is agreed for this text only.
+    /// The SHA-256 of the configuration: trust applies only to exactly this text.
     pub digest: String,
-    /// How long a call may take without a word from the server.
+    /// The time a call may take without a message from the server.
     pub timeout: Duration,
-    /// How long it may take until it can be used.
+    /// The time the server may take to become usable.
     pub start_timeout: Duration,
 }

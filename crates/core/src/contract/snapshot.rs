@@ -33,12 +33,13 @@ impl TreeId {
         (parts.next().filter(|all| !all.is_empty()), parts)
     }
 
-    /// Whether it names all files.
+    /// Returns whether the id names all files.
     pub fn is_whole(&self) -> bool {
         self.parts().0.is_some()
     }
 
-    /// The files as they were at this moment, as far as it and a later one tell: what both know counts as it was here.
+    /// Returns the files as they were at this moment, as far as this id and a later one record them: for
+    /// files that both record, this one counts.
     #[must_use]
     pub fn then(&self, later: &TreeId) -> TreeId {
         if self.is_whole() {
@@ -60,7 +61,7 @@ impl TreeId {
     }
 }
 
-/// What was kept of a folder.
+/// The saved files of a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// The files; `None` when they were not kept.
@@ -92,7 +93,7 @@ pub struct SnapshotRecord {
     pub thread_id: ThreadId,
     /// The run.
     pub run_id: RunId,
-    /// How many messages the conversation had, those included that asked for the calls of the step.
+    /// The number of messages in the conversation, including those that made the calls of the step.
     pub seq: u64,
     /// The folder.
     pub root: PathBuf,
@@ -100,13 +101,13 @@ pub struct SnapshotRecord {
     pub tree: Option<TreeId>,
     /// Why not, or what was left out.
     pub note: String,
-    /// What was checked out, in words: git's history is left as it is by going back.
+    /// The checked-out revision, in words: a rewind leaves git's history as it is.
     pub head: Option<String>,
     /// When.
     pub created_at: u64,
 }
 
-/// Keeps the files of one folder. What `.gitignore` names is no part of it, nor are the folders `.git`.
+/// Saves the files of one folder, except those that `.gitignore` names and the folders `.git`.
 #[async_trait]
 pub trait Snapshots: Send + Sync {
     /// The folder.
@@ -116,14 +117,14 @@ pub trait Snapshots: Send + Sync {
     /// quick. Returns at once.
     fn prepare(&self);
 
-    /// Keeps the files as they are now. It never fails: what could not be kept is said.
+    /// Saves the current files. This never fails: files that could not be saved are reported.
     async fn take(&self, cancel: &CancellationToken) -> Taken;
 
-    /// Keeps these files only, and does not look at others; `None`: none of them is a file of the folder.
+    /// Saves only these files, without checking others; `None` if none of them is a file of the folder.
     async fn take_files(&self, files: Vec<PathBuf>) -> Option<Taken>;
 }
 
-/// How a file differs.
+/// The kind of difference of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileChangeKind {
@@ -151,9 +152,9 @@ impl FileChangeKind {
 pub struct ChangedFile {
     /// Its place below the folder, as shown.
     pub path: String,
-    /// How it differs.
+    /// The kind of difference.
     pub change: FileChangeKind,
-    /// Lines that come; `None` when it is no text or too long to count.
+    /// The number of added lines; `None` if the file is not text or is too long to count.
     pub added: Option<usize>,
     /// Lines that go.
     pub removed: Option<usize>,
@@ -164,9 +165,9 @@ pub struct ChangedFile {
 pub struct Changes {
     /// The files that are shown.
     pub files: Vec<FileChange>,
-    /// How many more differ.
+    /// The number of further files that differ.
     pub more: usize,
-    /// What was not compared, and against what was.
+    /// The files that were not compared, and the versions that the others were compared with.
     pub notes: Vec<String>,
 }
 
@@ -179,7 +180,7 @@ pub struct FileChange {
     pub preview: Option<FilePreview>,
 }
 
-/// What goes back.
+/// The parts that a rewind affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RewindTarget {
@@ -192,12 +193,12 @@ pub enum RewindTarget {
 }
 
 impl RewindTarget {
-    /// Whether the conversation goes back.
+    /// Returns whether the conversation is rewound.
     pub fn takes_conversation(self) -> bool {
         matches!(self, RewindTarget::Both | RewindTarget::Conversation)
     }
 
-    /// Whether the files do.
+    /// Returns whether the files are restored.
     pub fn takes_files(self) -> bool {
         matches!(self, RewindTarget::Both | RewindTarget::Files)
     }
@@ -211,7 +212,7 @@ impl RewindTarget {
         }
     }
 
-    /// What is called so.
+    /// Returns the variant with this name.
     pub fn parse(word: &str) -> Option<RewindTarget> {
         [RewindTarget::Both, RewindTarget::Conversation, RewindTarget::Files]
             .into_iter()
@@ -219,7 +220,7 @@ impl RewindTarget {
     }
 }
 
-/// Somebody went back, as a row: what it takes to take that back.
+/// A rewind, as a row: the data needed to undo it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WentBackRecord {
     /// Its number.
@@ -234,18 +235,18 @@ pub struct WentBackRecord {
     pub tree: Option<TreeId>,
     /// When.
     pub created_at: u64,
-    /// What was done, in words.
+    /// The description of the rewind.
     pub words: String,
 }
 
-/// How a conversation came to be, when it began as a copy of another one's beginning.
+/// The origin of a conversation that was forked from another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ForkRecord {
     /// The other one; it may be deleted by now.
     pub from: ThreadId,
-    /// How many messages they share.
+    /// The number of messages that both conversations share.
     pub keep: u64,
-    /// Whether the other one was left for it by going back.
+    /// Whether the other conversation was left for this one by a rewind.
     pub is_rewind: bool,
 }
 

@@ -1,10 +1,10 @@
-//! Spans of time as people type them.
+//! Time spans as users type them.
 
 use std::time::Duration;
 
 /// Reads `500ms`, `90s`, `30m`, `2h`, `1d`, `2w` or `1h30m`: whole numbers with their units, a day being 24 hours.
 pub fn parse_span(text: &str) -> Option<Duration> {
-    // The library reads more than people should rely on: fractions, signs, ISO 8601.
+    // The library accepts more than users should rely on: fractions, signs, ISO 8601.
     let is_plain = |c: char| c.is_ascii_digit() || c.is_ascii_lowercase() || c == ' ';
     let span: jiff::Span = text.trim().parse().ok().filter(|_| text.trim().chars().all(is_plain))?;
     Duration::try_from(span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).ok()?).ok()

@@ -17,7 +17,7 @@ pub trait PluginConfigKey: 'static + Send + Sync {
     type Config: Default + Clone + Serialize + DeserializeOwned + schemars::JsonSchema + Send + Sync + 'static;
 }
 
-/// How much of a conversation fits into a request.
+/// The limits on the part of a conversation that goes into a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContextWindowPolicy {
@@ -31,9 +31,9 @@ pub struct ContextWindowPolicy {
     pub enable_prompt_cache: bool,
     /// Compaction starts here, in tokens; `None` is never.
     pub autocompact_threshold: Option<usize>,
-    /// What is kept raw.
+    /// The messages that stay raw.
     pub compaction_mode: ContextCompactionMode,
-    /// How many messages are kept raw.
+    /// The number of messages that stay raw.
     pub compaction_raw_suffix_messages: usize,
 }
 
@@ -51,14 +51,14 @@ impl Default for ContextWindowPolicy {
     }
 }
 
-/// What compaction keeps raw.
+/// The messages that compaction keeps raw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContextCompactionMode {
     /// The newest messages.
     #[default]
     KeepRecentRawSuffix,
-    /// Nothing behind the last complete exchange.
+    /// Only the messages after the last complete exchange.
     CompactToSafeFrontier,
 }
 
@@ -69,13 +69,13 @@ pub struct RemoteEndpoint {
     pub backend: String,
     /// Its address.
     pub base_url: String,
-    /// How to prove who asks.
+    /// The credentials for requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<Value>,
     /// The agent's name there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// How long to wait, in milliseconds.
+    /// The timeout, in milliseconds.
     #[serde(default = "remote_timeout_ms")]
     pub timeout_ms: u64,
     /// The backend's own settings.
@@ -114,7 +114,7 @@ fn remote_timeout_ms() -> u64 {
 pub struct AgentSpec {
     /// Its id.
     pub id: String,
-    /// What it is for, in the words that other agents and people read when they choose one.
+    /// The purpose of the agent, in the words that other agents and users read when they choose one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The registered model it uses.
@@ -123,13 +123,13 @@ pub struct AgentSpec {
     /// Its instructions.
     #[serde(default)]
     pub system_prompt: String,
-    /// Inferences per run; 0 is no limit.
+    /// The maximum number of inferences per run; 0 is unlimited.
     #[serde(default = "max_rounds")]
     pub max_rounds: usize,
-    /// How often a cut answer is asked to go on.
+    /// The maximum number of times a truncated answer is continued.
     #[serde(default = "max_continuation_retries")]
     pub max_continuation_retries: usize,
-    /// How much of the conversation fits into a request.
+    /// The limits on the part of the conversation that goes into a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_policy: Option<ContextWindowPolicy>,
     /// The plugins it uses.
@@ -144,13 +144,13 @@ pub struct AgentSpec {
     /// The tools it may not use; beats `allowed_tools`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub excluded_tools: Option<Vec<String>>,
-    /// Where it runs, when not here.
+    /// The endpoint where the agent runs, if it does not run here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<RemoteEndpoint>,
     /// Agents it may delegate to.
     #[serde(default)]
     pub delegates: Vec<String>,
-    /// How the calls of a step run.
+    /// The order in which the calls of a step run.
     #[serde(default)]
     pub tool_execution: ToolExecutionMode,
     /// Plugin configuration by section.
@@ -213,7 +213,7 @@ impl AgentSpec {
         self
     }
 
-    /// Sets the limit of inferences per run; 0 is none.
+    /// Sets the maximum number of inferences per run; 0 is unlimited.
     #[must_use]
     pub fn with_max_rounds(mut self, rounds: usize) -> Self {
         self.max_rounds = rounds;
@@ -299,7 +299,7 @@ pub struct ModelSpec {
     pub model: String,
 }
 
-/// Which provider serves a model, and under what name.
+/// The provider that serves a model, and the model's name there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelEntry {
     /// The registered provider.

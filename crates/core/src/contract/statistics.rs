@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What is counted.
+/// The kind of counted event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TallyKind {
@@ -36,19 +36,19 @@ impl TallyKind {
     }
 }
 
-/// Length of the slices of time that [`Tally`]s are for. A day begins at the end of one in every time zone there is.
+/// The length of the time slices of [`Tally`]s. Every day starts at the end of a slice, in every time zone.
 pub const SLICE_MS: u64 = 15 * 60 * 1000;
 
 /// The sum of one kind, of one name, in one slice of time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// When the slice begins, in Unix milliseconds.
+    /// The start of the slice, in Unix milliseconds.
     pub from: u64,
-    /// What is counted.
+    /// The kind of counted event.
     pub kind: TallyKind,
     /// The model or the tool.
     pub name: String,
-    /// How many.
+    /// The number of events.
     pub count: u64,
     /// Of these, how many failed: only calls do.
     pub failed: u64,
@@ -58,6 +58,6 @@ pub struct Tally {
     pub output: u64,
     /// Tokens that came from a cache.
     pub cached: u64,
-    /// How long all of them took.
+    /// The duration of all of them together, in milliseconds.
     pub duration_ms: u64,
 }

@@ -9,29 +9,29 @@ use super::inference::TokenUsage;
 /// The activity type of [`CompactedHistory`].
 pub const COMPACTED_ACTIVITY_TYPE: &str = "conversation-compacted";
 
-/// A summary. Each one stands for the messages from the first on, so the one that reaches farthest counts.
+/// A summary. Each summary replaces the messages from the first on, so the one that reaches farthest counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SummaryRecord {
     /// The conversation.
     pub thread_id: ThreadId,
-    /// The last message that it stands for.
+    /// The last message that the summary replaces.
     pub upto: MessageId,
     /// The place of that message.
     pub upto_seq: u64,
-    /// How many messages there were when it was made: where it is told.
+    /// The number of messages when the summary was made: the position where the summary is reported.
     pub at_seq: u64,
-    /// How many messages it takes the place of, beyond those of the summary before it.
+    /// The number of messages that the summary replaces, beyond those of the summary before it.
     pub messages: u64,
     /// The tokens of what it takes the place of, by an estimate.
     pub before_tokens: u64,
     /// Its own.
     pub after_tokens: u64,
-    /// What was asked for beside the summary.
+    /// The hint that was given for the summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// The model that wrote it.
     pub model: String,
-    /// What that took.
+    /// The usage of the summary's inference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<TokenUsage>,
     /// When, in Unix milliseconds.
@@ -41,7 +41,7 @@ pub struct SummaryRecord {
 }
 
 impl SummaryRecord {
-    /// What was done, in few words.
+    /// Describes the compaction in a few words.
     pub fn words(&self) -> String {
         let plural = if self.messages == 1 { "" } else { "s" };
         format!(
@@ -52,7 +52,7 @@ impl SummaryRecord {
         )
     }
 
-    /// What front ends are told.
+    /// Returns the activity for front ends.
     pub fn activity(&self) -> Activity {
         let history = CompactedHistory {
             text: self.words(),
@@ -67,7 +67,7 @@ impl SummaryRecord {
     }
 }
 
-/// A number of tokens as people say it: `870`, `3k`, `1.2M`.
+/// Formats a number of tokens for users: `870`, `3k`, `1.2M`.
 pub fn short_number(count: u64) -> String {
     match count {
         0..1000 => count.to_string(),

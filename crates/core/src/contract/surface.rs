@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The action of a surface that waits for the person: the answer is `{"userAction": {...}, "dataModel": {...}}`.
+/// The action of a surface that waits for the user: the answer is
+/// `{"userAction": {...}, "dataModel": {...}}`.
 pub const ACTION_SURFACE: &str = "ui:Surface";
 
-/// How many pieces a picture has at most; what is behind them is left out and said.
+/// The maximum number of nodes that are drawn; later ones are left out, with a note.
 pub const MAX_PIECES: usize = 2000;
-/// How deep components may lie in each other.
+/// The maximum nesting depth of components.
 pub const MAX_DEPTH: usize = 24;
 
 /// Components over data.
@@ -28,7 +29,7 @@ pub struct Surface {
     /// The components by id.
     #[serde(default)]
     pub components: BTreeMap<String, Component>,
-    /// What bound properties show.
+    /// The data for bound properties.
     #[serde(default)]
     pub data: Value,
 }
@@ -73,7 +74,7 @@ impl Component {
 /// One thing to draw.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SurfaceNode {
-    /// A frame around what it holds.
+    /// A frame around its content.
     Card(Vec<SurfaceNode>),
     /// One below the other.
     Column(Vec<SurfaceNode>),
@@ -92,19 +93,19 @@ pub enum SurfaceNode {
     Text {
         /// The words.
         text: String,
-        /// `h1` to `h5`, `caption`, `body`; empty when nothing is said.
+        /// `h1` to `h5`, `caption`, `body`; empty if not set.
         hint: String,
     },
-    /// A picture, as what is said about it.
+    /// An image, shown as its description.
     Image {
         /// Its caption, else its address.
         caption: String,
     },
     /// A line across.
     Divider,
-    /// A line of text that the person fills in.
+    /// A line of text that the user fills in.
     Field(Field),
-    /// A box that the person ticks.
+    /// A box that the user ticks.
     Check(Field),
     /// Something to press.
     Button(Button),
@@ -112,18 +113,18 @@ pub enum SurfaceNode {
     Unknown(String),
 }
 
-/// Something that the person puts in.
+/// An input for the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
     /// The component.
     pub component: String,
-    /// What it asks for.
+    /// The label of the input.
     pub label: String,
-    /// What it shows now.
+    /// The current value.
     pub value: Value,
-    /// Where in the data it goes, as a JSON pointer; below `/` and the component's id when it is bound to nothing.
+    /// The JSON pointer to the value in the data; `/` and the component's id if the input is not bound.
     pub path: String,
-    /// Whether what is typed must not be shown.
+    /// Whether the typed text must be hidden.
     pub is_secret: bool,
 }
 
@@ -132,14 +133,14 @@ pub struct Field {
 pub struct Button {
     /// The component.
     pub component: String,
-    /// What stands on it.
+    /// The label of the button.
     pub label: String,
-    /// The name of what is asked for; empty when pressing does nothing.
+    /// The name of the action; empty if pressing does nothing.
     pub action: String,
 }
 
 impl Surface {
-    /// What there is to draw, from the root on.
+    /// Returns the nodes to draw, from the root down.
     pub fn picture(&self) -> SurfaceNode {
         let mut left = MAX_PIECES;
         self.piece(&self.root, "", 0, &mut left)
@@ -171,7 +172,7 @@ impl Surface {
         found
     }
 
-    /// Whether something can be pressed: such a surface waits for the person.
+    /// Returns whether something can be pressed: such a surface waits for the user.
     pub fn is_form(&self) -> bool {
         self.stops().iter().any(|piece| matches!(piece, SurfaceNode::Button(_)))
     }
@@ -370,7 +371,7 @@ impl Surface {
         SurfaceNode::Table { columns, rows: rows.iter().take(MAX_PIECES).map(cells).collect() }
     }
 
-    /// A property's value: what it says itself, or what stands in the data.
+    /// Returns a property's value: its own, or the one that it refers to in the data.
     fn bound(&self, value: &Value, scope: &str) -> Value {
         let Some(object) = value.as_object() else { return value.clone() };
         if let Some(path) = object.get("path").and_then(Value::as_str)
@@ -393,7 +394,8 @@ fn action_name(component: &Component) -> String {
     named.as_str().unwrap_or_default().to_owned()
 }
 
-/// A path of a property as a pointer into the data: one without a slash at its start is of the item at hand.
+/// Resolves the path of a property to a pointer into the data: a path without a leading slash is relative to
+/// the current item.
 fn absolute(path: &str, scope: &str) -> String {
     match path.strip_prefix('/') {
         Some("") => String::new(),

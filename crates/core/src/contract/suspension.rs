@@ -9,33 +9,34 @@ use super::judgement::Profile;
 
 /// The action of a permission question.
 pub const ACTION_PERMISSION: &str = "tool:PermissionConfirm";
-/// The action of a question about a call whose outcome nobody knows.
+/// The action of a question about a call with an unknown outcome.
 pub const ACTION_UNKNOWN_OUTCOME: &str = "tool:UnknownOutcome";
-/// The action of a question that a tool puts to the person.
+/// The action of a question that a tool asks the user.
 pub const ACTION_ASK_USER: &str = "tool:AskUser";
 /// The action of a question about the run itself, which a plugin asked from a phase. It belongs to no call of the model.
 pub const ACTION_RUN_QUESTION: &str = "run:Question";
 /// The action of a call that waits for a client to carry it out: the answer's payload is the result.
 pub const ACTION_FRONTEND_TOOL: &str = "tool:Frontend";
-/// The action of a call that another agent works on. It is no question: nobody but the runtime answers it, with the
-/// end of the child's run.
+/// The action of a call that another agent works on. It is not a question: only the runtime answers it, with
+/// the end of the child's run.
 pub const ACTION_CHILD_RUN: &str = "agent:ChildRun";
 
-/// The channel of an [`Actor`] that is no person but a setting: nobody could be asked.
+/// The channel of an [`Actor`] that is not a user but a setting: nobody could be asked.
 pub const CHANNEL_POLICY: &str = "policy";
 /// The channel of an [`Actor`] that is a child's run, which ended.
 pub const CHANNEL_CHILD: &str = "child";
 
-/// What is asked.
+/// The question of a suspended call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Suspension {
     /// Unique over all threads: what `aye approve ID` takes.
     pub id: SuspensionId,
-    /// What kind of answer is wanted, such as [`ACTION_PERMISSION`].
+    /// The kind of answer expected, such as [`ACTION_PERMISSION`].
     pub action: String,
-    /// The question for a person.
+    /// The question's text for the user.
     pub message: String,
-    /// What a front end needs to show it, as [`Question`](super::question::Question) reads it.
+    /// The data that a front end needs to show the question, as [`Question`](super::question::Question) reads
+    /// it.
     #[serde(default)]
     pub parameters: Value,
     /// JSON Schema of the answer's payload.
@@ -57,7 +58,7 @@ pub struct PendingToolCall {
     pub arguments: Value,
 }
 
-/// What a decision does to the call.
+/// The effect of a decision on the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolCallResumeMode {
@@ -77,12 +78,12 @@ pub struct SuspendTicket {
     pub suspension: Suspension,
     /// The call.
     pub pending: PendingToolCall,
-    /// What an answer does.
+    /// The effect of an answer.
     pub resume_mode: ToolCallResumeMode,
 }
 
 impl SuspendTicket {
-    /// Whether another agent works on the call: then no person is asked.
+    /// Returns whether another agent works on the call: then the user is not asked.
     pub fn is_served(&self) -> bool {
         self.suspension.action == ACTION_CHILD_RUN
     }
@@ -92,7 +93,7 @@ impl SuspendTicket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResumeDecisionAction {
-    /// Go on as the resume mode says.
+    /// Continue as the resume mode defines.
     Resume,
     /// Do not.
     Cancel,
@@ -105,21 +106,21 @@ pub struct ToolCallResume {
     pub decision_id: DecisionId,
     /// Yes or no.
     pub action: ResumeDecisionAction,
-    /// The payload; `null` when there is none. Beside a no `{"decision": "modify"}` means: not like this, see the
-    /// reason. Beside edited arguments `{"shown": [{"path", "before"}]}` are the files as they were when the person
-    /// looked at the edited version.
+    /// The payload; `null` if there is none. With a denial, `{"decision": "modify"}` requests the changes
+    /// that the reason describes. With edited arguments, `{"shown": [{"path", "before"}]}` contains the files
+    /// as they were when the user reviewed the edited version.
     #[serde(default)]
     pub result: Value,
-    /// What the person wrote beside it.
+    /// The user's comment on the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The arguments to run with instead, when the person edited them: the call then goes on as under
-    /// [`ToolCallResumeMode::PassDecisionToTool`], whatever its ticket says. Only a yes to a permission question may
-    /// hold them, and they must be an object.
+    /// The arguments to run with instead, if the user edited them: the call then continues as under
+    /// [`ToolCallResumeMode::PassDecisionToTool`], whatever its ticket says. Only an approval of a permission
+    /// question may have arguments, and they must be an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
-    /// What the kernel keeps the call to, when the person chose another profile than the one that was shown. Only a yes
-    /// to a permission question may hold one.
+    /// The profile that the kernel enforces on the call, if the user chose another one than the one shown.
+    /// Only an approval of a permission question may have a profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
     /// Unix milliseconds.
@@ -133,7 +134,7 @@ pub struct Answer {
     pub action: ResumeDecisionAction,
     /// The payload.
     pub result: Value,
-    /// What the user wrote beside it.
+    /// The user's comment on the answer.
     pub reason: Option<String>,
     /// The arguments to run with instead.
     pub arguments: Option<Value>,
@@ -177,19 +178,19 @@ impl ToolCallResume {
         json!({ "decision": "modify" })
     }
 
-    /// Whether it is a no that wants the call changed.
+    /// Returns whether the answer denies the call and requests changes.
     pub fn is_modify(&self) -> bool {
         self.action == ResumeDecisionAction::Cancel
             && self.result.get("decision").and_then(Value::as_str) == Some("modify")
     }
 
-    /// What the person wrote beside it, when it says something.
+    /// Returns the user's comment on the answer, if it is not blank.
     pub fn comment(&self) -> Option<&str> {
         self.reason.as_deref().map(str::trim).filter(|text| !text.is_empty())
     }
 }
 
-/// Who answered, and through what.
+/// The actor who answered, and the channel of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
     /// The user's name.
@@ -198,10 +199,10 @@ pub struct Actor {
     pub channel: String,
     /// The process.
     pub pid: u32,
-    /// The user's number: unlike the name, nobody chooses it.
+    /// The user's numeric id: unlike the name, it cannot be chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// The terminal, such as `/dev/pts/3`, when there is one.
+    /// The terminal, such as `/dev/pts/3`, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tty: Option<String>,
 }

@@ -12,13 +12,13 @@ use super::span::parse_span;
 /// The shortest and the longest time that a question may have.
 const SHORTEST: u64 = 1;
 const LONGEST: u64 = 365 * 24 * 3600;
-/// More entries than this are no list that a person wrote.
+/// The maximum number of entries; no user writes a longer list.
 const MAX_NOTIFY: usize = 8;
 
 /// When a question ends unanswered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Expiry {
-    /// So long after it was asked.
+    /// This long after the question was asked.
     After(Duration),
     /// It stays open.
     Never,
@@ -49,11 +49,11 @@ impl fmt::Display for Expiry {
     }
 }
 
-/// How a person is told that a question waits.
+/// A way to notify the user of a pending question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Notify {
-    /// The terminal rings.
+    /// The terminal bell.
     Bell,
     /// The terminal shows a notification of the desktop, when it is not the one in front.
     Desktop,
@@ -138,22 +138,22 @@ pub enum TermsError {
     TooMany(usize),
 }
 
-/// The terms of a rule, of a question, or of the settings. What is absent is not said.
+/// The terms of a rule, of a question, or of the settings. Absent terms are not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// When it ends unanswered.
     pub expires_in: Option<Expiry>,
-    /// Who is told.
+    /// The notifications to send.
     pub notify: Option<Vec<Notify>>,
 }
 
 impl Terms {
-    /// Whether nothing is said.
+    /// Returns whether no terms are set.
     pub fn is_empty(&self) -> bool {
         self.expires_in.is_none() && self.notify.is_none()
     }
 
-    /// Adds other terms of the same question: the shorter time holds, and all are told.
+    /// Adds other terms of the same question: the shorter time applies, and all notifications are sent.
     pub fn join(&mut self, other: &Terms) {
         self.expires_in = match (self.expires_in, other.expires_in) {
             (Some(one), Some(two)) => Some(one.min(two)),
@@ -169,7 +169,7 @@ impl Terms {
         }
     }
 
-    /// What these do not say is taken from others.
+    /// Fills in terms that are not set from others.
     #[must_use]
     pub fn or(self, other: &Terms) -> Terms {
         Terms {
@@ -188,7 +188,7 @@ impl Terms {
         }
     }
 
-    /// Who is told, as the `notify` of a question's parameters; `None` when nobody is.
+    /// Returns the notifications as the `notify` of a question's parameters; `None` if there are none.
     pub fn notify_value(&self) -> Option<Value> {
         let notify = self.notify.as_ref().filter(|list| !list.is_empty())?;
         serde_json::to_value(notify).ok()

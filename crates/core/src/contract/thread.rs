@@ -13,11 +13,11 @@ use super::record::ThreadRecord;
 pub struct Thread {
     /// Its id.
     pub id: String,
-    /// What is known about it.
+    /// The metadata of the conversation.
     pub metadata: ThreadMetadata,
 }
 
-/// What is known about a conversation.
+/// The metadata of a conversation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ThreadMetadata {
@@ -27,10 +27,10 @@ pub struct ThreadMetadata {
     /// Last changed, in Unix milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<u64>,
-    /// What it is called.
+    /// The title.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What a program has to say about it beside that.
+    /// The data that a program adds to the metadata.
     #[serde(skip_serializing_if = "HashMap::is_empty")]
     pub custom: HashMap<String, Value>,
 }

@@ -21,27 +21,27 @@ use super::spec::AgentSpec;
 use super::suspension::{SuspendTicket, ToolCallResume};
 use crate::state::{Snapshot, StateCommand, StateError, StateKey};
 
-/// What may be done with a call that was started and whose outcome nobody recorded.
+/// The way to handle a call that was started without a recorded outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolClass {
     /// It only reads: run it again, no question.
     Pure,
-    /// It changes files that can be looked at: [`Tool::preview`] says what they look like before and after.
+    /// The call changes files that can be checked: [`Tool::preview`] returns them before and after.
     Verifiable,
     /// The other side honours an idempotency key: send it again with the same key.
     Keyed,
-    /// Nobody can know: never again by itself.
+    /// The outcome cannot be determined: the call is never repeated automatically.
     #[default]
     Opaque,
 }
 
-/// What a tool is, for the model and for the runtime.
+/// The description of a tool, for the model and for the runtime.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolDescriptor {
     /// Unique; the name the model calls.
     pub id: String,
-    /// For people.
+    /// The name for users.
     pub name: String,
     /// For the model.
     pub description: String,
@@ -50,10 +50,10 @@ pub struct ToolDescriptor {
     /// For grouping in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
-    /// What a crash means for a call.
+    /// The class, which decides what a crash means for a call.
     #[serde(default)]
     pub class: ToolClass,
-    /// The argument that patterns such as `Tool(text)` look at.
+    /// The argument that patterns such as `Tool(text)` match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primary_argument: Option<String>,
     /// The other machine's host that each call sends its arguments to; `None` for a tool that works here.
@@ -104,7 +104,7 @@ impl ToolDescriptor {
         self
     }
 
-    /// Sets the argument that patterns look at.
+    /// Sets the argument that patterns match.
     #[must_use]
     pub fn with_primary_argument(mut self, name: impl Into<String>) -> Self {
         self.primary_argument = Some(name.into());
@@ -112,7 +112,7 @@ impl ToolDescriptor {
     }
 }
 
-/// Whether a call succeeded.
+/// The status of a call's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
@@ -129,12 +129,12 @@ pub enum ToolStatus {
 pub struct ToolResult {
     /// The tool.
     pub tool_name: String,
-    /// Whether the call succeeded.
+    /// The status of the call.
     pub status: ToolStatus,
-    /// Structured result. When there is a message too, the model reads both, unless `data` is null.
+    /// The structured result. If there is also a message, the model reads both, unless `data` is null.
     #[serde(default)]
     pub data: Value,
-    /// Text for the model and the person.
+    /// The text for the model and the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The question, when it waits.
@@ -146,12 +146,12 @@ pub struct ToolResult {
     /// Pictures for models that take them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ContentBlock>,
-    /// What a person did to the call before it ran.
+    /// The user's changes to the call before it ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub touched: Option<Box<UserEdit>>,
 }
 
-/// What a person did to a call besides saying yes: it was edited, or something was said about it.
+/// The user's changes to a call beyond approving it: edited arguments, or a comment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UserEdit {
     /// For the model, before the result.
@@ -159,7 +159,7 @@ pub struct UserEdit {
     /// The arguments in place of the model's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
-    /// What the person wrote beside the answer.
+    /// The user's comment on the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
 }
@@ -248,27 +248,28 @@ impl ToolResult {
         self.with_detail("profile", profile.word())
     }
 
-    /// What the kernel kept the call's programs to; `None` for a call that started none.
+    /// Returns the profile that the kernel enforced on the call's programs; `None` for a call that started
+    /// none.
     pub fn profile(&self) -> Option<Profile> {
         serde_json::from_value(self.details.as_ref()?.get("profile")?.clone()).ok()
     }
 
-    /// What front ends show in place of the text, when that is something else.
+    /// Returns the text that front ends show in place of the message, if there is one.
     pub fn shown(&self) -> Option<&str> {
         self.details.as_ref()?.get("shown")?.as_str()
     }
 
-    /// Whether the call did what it should.
+    /// Returns whether the call succeeded.
     pub fn is_success(&self) -> bool {
         self.status == ToolStatus::Success
     }
 
-    /// Whether it waits.
+    /// Returns whether the call waits.
     pub fn is_pending(&self) -> bool {
         self.status == ToolStatus::Pending
     }
 
-    /// Whether it failed.
+    /// Returns whether the call failed.
     pub fn is_error(&self) -> bool {
         self.status == ToolStatus::Error
     }
@@ -305,10 +306,11 @@ pub enum ToolError {
     /// It is not allowed.
     #[error("denied: {0}")]
     Denied(String),
-    /// What it needs is not there.
+    /// A required item was not found.
     #[error("not found: {0}")]
     NotFound(String),
-    /// What a person agreed to is not what would happen now; nothing was done. The person is asked again.
+    /// The effect of the call would differ from what the user approved; nothing was done. The user is asked
+    /// again.
     #[error("{0}")]
     Moved(String),
     /// A fault of ours.
@@ -345,7 +347,7 @@ impl From<ToolResult> for ToolOutput {
     }
 }
 
-/// What a call would do to one file: shown on the card, kept with the intent, and compared after a crash.
+/// The effect of a call on one file: shown on the card, stored with the intent, and compared after a crash.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FilePreview {
     /// The file, absolute, links resolved.
@@ -362,7 +364,7 @@ pub struct FilePreview {
     pub new_text: Option<String>,
 }
 
-/// A file as it was when a person agreed to a call that changes it.
+/// The state of a file when the user approved a call that changes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgreedFile {
     /// The file, absolute, links resolved.
@@ -371,7 +373,7 @@ pub struct AgreedFile {
     pub before: Option<String>,
 }
 
-/// What a tool knows about the call it executes.
+/// The context of a call that a tool executes.
 #[derive(Clone)]
 pub struct ToolCallContext {
     /// The call.
@@ -386,23 +388,23 @@ pub struct ToolCallContext {
     pub snapshot: Snapshot,
     /// Values that outlive the thread; absent where nothing keeps them.
     pub profile: Option<ProfileAccess>,
-    /// Where reports go; without one they go nowhere.
+    /// The destination of reports; without one they are dropped.
     pub activity_sink: Option<Arc<dyn EventSink>>,
-    /// Cancelled when the person or the program gives up. The future is dropped soon after.
+    /// Cancelled when the user or the program gives up. The future is dropped soon after.
     pub cancellation: CancellationToken,
     /// The decision that let this call run, if one was needed.
     pub resume: Option<ToolCallResume>,
-    /// The files as they were when the person agreed; empty when nobody was asked or no file was shown. A tool that
-    /// finds one of them otherwise while it is about to change it answers [`ToolError::Moved`].
+    /// The files as they were when the user approved; empty if the user was not asked or no file was shown. A
+    /// tool that finds one of them changed when it is about to write returns [`ToolError::Moved`].
     pub agreed: Vec<AgreedFile>,
     /// 1 is the first time this call is executed.
     pub attempt: u32,
-    /// A program is to be started before this moment of [`Clock::uptime_ms`](super::clock::Clock::uptime_ms) or not at
-    /// all: from then on another process may go on with the run.
+    /// The moment of [`Clock::uptime_ms`](super::clock::Clock::uptime_ms) from which no program may be
+    /// started: another process may then take over the run.
     pub start_before: Option<u64>,
     /// Only rules that come with aye allowed this call: see [`Judgement::guards_git`](super::judgement::Judgement).
     pub guards_git: bool,
-    /// What the kernel keeps the programs of this call to: see
+    /// The profile that the kernel enforces on the programs of this call: see
     /// [`Judgement::profile`](super::judgement::Judgement::profile).
     pub sandbox: Option<Profile>,
     /// See [`Judgement::opened`](super::judgement::Judgement::opened).
@@ -414,7 +416,7 @@ pub struct ToolCallContext {
 /// The run that a process is spawned for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpawnContext {
-    /// The run; empty when it is nobody's.
+    /// The run; empty if there is none.
     pub run: String,
     /// See [`ToolCallContext::start_before`].
     pub start_before: Option<u64>,
@@ -471,7 +473,7 @@ impl ToolCallContext {
         }
     }
 
-    /// Streams output while the tool runs. It is kept beside the call, so that a crash keeps what was seen.
+    /// Streams output while the tool runs. The output is stored beside the call, so that it survives a crash.
     pub async fn stream_output(&self, delta: impl Into<String>) {
         self.emit(AgentEvent::ToolCallStreamDelta {
             id: self.call_id.clone(),
@@ -527,16 +529,16 @@ impl ToolCallContext {
     }
 }
 
-/// How many files of [`Tool::touches`] count.
+/// The maximum number of files of [`Tool::touches`] that count.
 pub const MAX_TOUCHED: usize = 32;
 
 /// A capability offered to the model. A tool never knows whether it was permitted.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// What it is. The same at each call.
+    /// Returns the tool's description, the same at each call.
     fn descriptor(&self) -> ToolDescriptor;
 
-    /// Looks at the arguments before any gate and any execution.
+    /// Checks the arguments before any gate and any execution.
     ///
     /// # Errors
     /// [`ToolError::InvalidArguments`]; the model reads it.
@@ -544,17 +546,18 @@ pub trait Tool: Send + Sync {
         Ok(())
     }
 
-    /// What the call would do to files, without doing it. Only tools of class `Verifiable` have an answer.
+    /// Returns what the call would do to files, without doing it. Only tools of class `Verifiable` return
+    /// files.
     ///
     /// # Errors
-    /// What `execute` would say before it changed anything.
+    /// Those that `execute` would return before it changed anything.
     async fn preview(&self, _args: &Value, _ctx: &ToolCallContext) -> Result<Vec<FilePreview>, ToolError> {
         Ok(Vec::new())
     }
 
-    /// The files that the call depends on besides those of its preview, such as a script that it would start: an
-    /// answer counts only as long as they stay as they are. A script that is not there yet belongs to them. Only looks
-    /// at names and types; at most [`MAX_TOUCHED`] of them are taken.
+    /// Returns the files that the call depends on besides those of its preview, such as a script that it
+    /// would start: an answer is valid only as long as these files do not change. A script that does not
+    /// exist yet is one of them. Checks only names and types; at most [`MAX_TOUCHED`] files are used.
     fn touches(&self, _args: &Value, _ctx: &ToolCallContext) -> Vec<PathBuf> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! How a plugin stops a tool call at the gate.
+//! Interception of a tool call by a plugin at the gate.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,9 +6,9 @@ use super::suspension::SuspendTicket;
 use super::tool::ToolResult;
 use crate::state::{Phase, ScheduledActionSpec};
 
-/// What is to be done instead of executing. Priority: `Block`, then `Deny`, then `Suspend`, then `SetResult`; among
-/// equals the first one scheduled counts, except that a question with the id of the one that counts replaces it: so
-/// can one who comes later add to a question.
+/// The action to take instead of executing. Priority: `Block`, then `Deny`, then `Suspend`, then `SetResult`;
+/// among equals the first one scheduled counts, except that a question with the same id replaces the one that
+/// counts, so that a later plugin can add to a question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", content = "value", rename_all = "snake_case")]
 pub enum ToolInterceptPayload {
@@ -17,7 +17,7 @@ pub enum ToolInterceptPayload {
         /// Why.
         reason: String,
     },
-    /// The call has this error result without having run, and nobody is asked about it.
+    /// The call gets this error result without having run, and the user is not asked.
     Deny(ToolResult),
     /// The call waits for a decision.
     Suspend(SuspendTicket),

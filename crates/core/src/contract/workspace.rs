@@ -7,7 +7,8 @@ use std::path::PathBuf;
 pub struct Workspace {
     /// Working directory, absolute, links resolved.
     pub cwd: PathBuf,
-    /// The repository's root, or the working directory when there is none. Writes inside it may be allowed broadly.
+    /// The repository's root, or the working directory if there is none. Writes inside this folder may be
+    /// allowed broadly.
     pub root: PathBuf,
     /// The user's home directory, for `~` in patterns and paths.
     pub home: PathBuf,

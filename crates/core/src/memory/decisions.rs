@@ -120,7 +120,7 @@ impl Rows {
             (Open | Superseded | Expired, Applied) => {
                 return Err(StoreError::NotDecided { suspension: id.clone() });
             }
-            // An answer that came in time counts, whatever the clock of the closing process says.
+            // An answer that came in time counts, whatever the clock of the closing process shows.
             (from @ Decided, Expired) | (from, Open | Decided) => {
                 return Err(StoreError::IllegalMove { suspension: id.clone(), from, to });
             }

@@ -90,7 +90,8 @@ impl Rows {
         self.tell(AuditEntry::began(begin))
     }
 
-    /// What both transactions start with: the right to write, and the run as it is now.
+    /// Does the common first part of both transactions: checks the right to write, and writes the run in its
+    /// current state.
     fn write_run(&mut self, fence: &Fence, run: &RunRecord) -> Result<(), StoreError> {
         let misplaced = |place: &ThreadId| {
             let (what, place) = (format!("run {}", run.id), format!("thread {place}"));
@@ -132,7 +133,8 @@ impl Rows {
         for block in &mut message.content {
             if let ContentBlock::Image { data, .. } = block
                 && let Ok(bytes) = STANDARD.decode(data.as_bytes())
-                // What is no image that could be shown stays as it is: a provider may know it.
+                // Bytes that are not a displayable image are left unchanged: a provider may support their
+                // format.
                 && let Ok(image) = ImageRef::of("image", &bytes)
             {
                 self.images.insert(image.hash.clone(), Arc::new(bytes));

@@ -16,7 +16,7 @@ use crate::contract::storage::{ChangeKind, MailboxStore, QueueStore as _, Storag
 #[derive(Clone, Debug)]
 pub struct InMemoryMailboxStore {
     store: InMemoryStore,
-    /// It stands alone: the first job of a thread makes its mailbox.
+    /// Whether the mailbox has a store of its own: then the first job of a thread creates the thread.
     is_alone: bool,
 }
 

@@ -1,8 +1,9 @@
-//! A store of Rust collections, gone with the program: what a runtime works with that was given none, and the shortest
-//! answer to what a store has to do.
+//! A store of Rust collections that is lost when the program ends: the default for a runtime without a store,
+//! and the shortest example of what a store must do.
 //!
-//! A transaction changes a copy of the rows, which shares what it does not change, and puts it in their place at the
-//! end. So a refused one leaves nothing. There is no disk to wait for: what is acknowledged is as durable as the process.
+//! A transaction changes a copy of the rows, which shares the unchanged ones, and replaces the rows with the
+//! copy at the end. A rejected transaction therefore leaves no trace. There is no disk to wait for: an
+//! acknowledged write is as durable as the process.
 
 mod audit;
 mod commands;
@@ -31,7 +32,7 @@ use crate::contract::storage::{
 pub use mailbox::InMemoryMailboxStore;
 use rows::Rows;
 
-/// Changes that a feed may be behind before it is told to look at everything.
+/// The number of changes that a feed may lag before it has to check everything.
 const BEHIND: usize = 256;
 
 /// Threads and runs that are gone with the program. Clones are one handle.
@@ -90,7 +91,7 @@ impl InMemoryStore {
     }
 
     fn tell(&self, change: StoreChange) {
-        // Nobody listens: that is no error.
+        // A change without a subscriber is not an error.
         let _ = self.shared.changes.send((self.handle, change));
     }
 

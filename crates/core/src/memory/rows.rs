@@ -1,4 +1,4 @@
-//! The rows. What a transaction does not change is shared with the rows before it.
+//! The rows. A transaction shares the rows that it does not change with the version before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ pub(super) struct CommandRow {
     pub(super) record: CommandRecord,
     /// The execution that it prints to.
     pub(super) intent: AttemptId,
-    /// Bytes of output that the model looked at.
+    /// The number of bytes of output that the model has read.
     pub(super) seen: usize,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct HeldGrant {
     pub(super) is_over: bool,
 }
 
-/// What a call printed: the beginning and the end.
+/// The output of a call: its start and its end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PrintedText {
     head: String,
@@ -88,7 +88,7 @@ pub(super) struct PrintedText {
 }
 
 impl PrintedText {
-    /// Bytes that are kept of the beginning, and as many of the end.
+    /// The number of bytes kept of the start, and of the end.
     const HALF: usize = 128 * 1024;
 
     pub(super) fn push(&mut self, chunk: &str) {
@@ -106,7 +106,7 @@ impl PrintedText {
         }
     }
 
-    /// What was printed after the first `seen` bytes, and how many there are.
+    /// Returns the output after the first `seen` bytes, and the total number of bytes.
     pub(super) fn since(&self, seen: usize) -> (String, usize) {
         let Self { head, tail, dropped } = self;
         let mut text = head[head.floor_char_boundary(seen)..].to_owned();

@@ -63,7 +63,7 @@ pub(super) fn decode<A: ScheduledActionSpec>(payload: JsonValue) -> Result<A::Pa
 /// survives a restart.
 pub struct PendingScheduledActions;
 
-/// How [`PendingScheduledActions`] changes; only the engine writes it.
+/// An update of [`PendingScheduledActions`]; only the engine writes it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PendingUpdate {
     /// Appends actions.
@@ -100,7 +100,7 @@ pub struct FailedScheduledAction {
     pub key: String,
     /// Its payload.
     pub payload: JsonValue,
-    /// What the handler said.
+    /// The error of the handler.
     pub error: String,
 }
 
@@ -108,7 +108,8 @@ pub struct FailedScheduledAction {
 pub struct FailedScheduledActions;
 
 impl FailedScheduledActions {
-    /// So many are kept, so that a handler that always fails does not fill the checkpoints of a long run.
+    /// The maximum number of entries, so that a handler that always fails does not fill the checkpoints of a
+    /// long run.
     pub const LIMIT: usize = 100;
 }
 

@@ -15,12 +15,13 @@ pub struct SectionError {
     pub plugin: &'static str,
     /// The section.
     pub key: String,
-    /// Where in it, and what is wrong.
+    /// The location in the section, and the problem.
     pub message: String,
 }
 
-/// Holds each section of an agent against what its plugins expect, and gives the names of the sections that no plugin
-/// reads, sorted: typing errors, or a plugin that is gone. An agent without sections costs nothing.
+/// Checks each section of an agent against the schemas of its plugins, and returns the sorted names of the
+/// sections that no plugin reads: typing errors, or sections of a removed plugin. An agent without sections
+/// costs nothing.
 ///
 /// # Errors
 /// The first section that does not fit.

@@ -15,14 +15,14 @@ use crate::contract::tool::{ToolDescriptor, ToolResult};
 use crate::contract::tool_intercept::ToolInterceptPayload;
 use crate::state::{Phase, Snapshot, StateKey};
 
-/// How far the run is, over all its waits and restarts.
+/// The progress of a run, over all its waits and restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunProgress {
     /// Inferences that were completed; from `AfterInference` on it includes the step's own.
     pub steps: u32,
     /// Tokens they used, under the same rule.
     pub usage: TokenUsage,
-    /// Time spent awake. Waiting for a decision does not count.
+    /// The time spent active. Waiting for a decision does not count.
     pub active: Duration,
 }
 
@@ -37,14 +37,15 @@ pub struct ToolCallInfo {
     pub resume: Option<ToolCallResume>,
     /// The question that the decision answers.
     pub suspension: Option<SuspendTicket>,
-    /// The profile that a person chose for the call. It holds for whatever becomes of the call, as edited arguments do.
+    /// The profile that the user chose for the call. Like edited arguments, it applies whatever happens to
+    /// the call.
     pub chosen: Option<Profile>,
     /// Grants, by id, that were found not to hold any more while the call was judged: they allow nothing.
     pub spent_grants: Vec<String>,
 }
 
 impl ToolCallInfo {
-    /// A call that nobody asked about yet.
+    /// Returns a call that has not been asked about yet.
     pub fn new(call: ToolCall, descriptor: Option<ToolDescriptor>) -> Self {
         Self { call, descriptor, resume: None, suspension: None, chosen: None, spent_grants: Vec::new() }
     }
@@ -90,7 +91,7 @@ impl Deref for RunSnapshot<'_> {
     }
 }
 
-/// What hooks and handlers know about the moment they run in. They cannot change it.
+/// The read-only context that hooks and handlers run in.
 #[derive(Clone, Debug)]
 pub struct PhaseContext {
     /// The phase.
@@ -107,7 +108,8 @@ pub struct PhaseContext {
     pub tools: Arc<[ToolDescriptor]>,
     /// The call, in the two phases of a call.
     pub tool: Option<ToolCallInfo>,
-    /// What is to be done instead of executing, as far as it was said in this phase: for the handlers of actions.
+    /// The action to take instead of executing, if this phase has set one so far: for the handlers of
+    /// actions.
     pub intercept: Option<ToolInterceptPayload>,
     /// Its result, in `AfterToolExecute`.
     pub tool_result: Option<ToolResult>,
@@ -116,7 +118,7 @@ pub struct PhaseContext {
     /// The answer of the step's inference, from `AfterInference` to `StepEnd`; absent when the process was restarted
     /// between the two.
     pub response: Option<StreamResult>,
-    /// How far the run is.
+    /// The progress of the run.
     pub progress: RunProgress,
     /// Values that outlive the thread; absent where nothing keeps them.
     pub profile: Option<ProfileAccess>,

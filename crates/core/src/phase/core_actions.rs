@@ -1,7 +1,7 @@
-//! The actions that are always there, and what they leave behind.
+//! The actions that are always available, and the state that they leave.
 //!
-//! What plugins want of a request is kept in the state, not only in a report: a run that is taken up between
-//! `BeforeInference` and the inference finds it in its checkpoint.
+//! The changes that plugins want to a request are kept in the state, not only in a report: a run that is
+//! resumed between `BeforeInference` and the inference finds them in its checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,7 +64,7 @@ impl ScheduledActionSpec for ExcludeTools {
 pub struct ExcludedTools {
     /// Their ids.
     pub tools: BTreeSet<String>,
-    /// What a model reads that calls one of them all the same, behind "the tool `id` ".
+    /// The text for a model that calls one of the tools anyway, as it reads after "the tool `id` ".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -94,7 +94,8 @@ impl StateKey for StopRequest {
     }
 }
 
-/// The number of inferences from which an agent's `max_rounds` is counted, once the user let a run go on beyond it.
+/// The number of inferences from which an agent's `max_rounds` is counted, after the user let a run continue
+/// beyond that limit.
 pub struct RoundsCountedFrom;
 
 impl StateKey for RoundsCountedFrom {
@@ -108,8 +109,8 @@ impl StateKey for RoundsCountedFrom {
     }
 }
 
-/// Offers these tools behind all others, in this order: what joins the request later changes nothing before it, so that a
-/// prompt cache holds.
+/// The action that offers these tools after all others, in this order: tools that join the request later
+/// change nothing before them, so that a prompt cache stays valid.
 pub struct OfferLast;
 
 impl ScheduledActionSpec for OfferLast {
@@ -118,7 +119,7 @@ impl ScheduledActionSpec for OfferLast {
     type Payload = Vec<String>;
 }
 
-/// What plugins want of one step's request.
+/// The changes that plugins want to one step's request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct InferenceShape {
@@ -133,13 +134,13 @@ pub struct InferenceShape {
     pub excluded_groups: Vec<ExcludedTools>,
     /// The only tools to offer; `None` is all.
     pub include_only: Option<BTreeSet<String>>,
-    /// Tools that come behind all others, in this order.
+    /// Tools that come after all others, in this order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub last: Vec<String>,
 }
 
 impl InferenceShape {
-    /// Whether a tool stays in the request.
+    /// Returns whether a tool stays in the request.
     pub fn offers(&self, tool_id: &str) -> bool {
         !self.withholds(tool_id) && !self.excluded_groups.iter().any(|group| group.tools.contains(tool_id))
     }
@@ -154,23 +155,24 @@ impl InferenceShape {
         first.chain(last).cloned().collect()
     }
 
-    /// Whether a tool by itself is kept from the model, groups of [`ExcludeTools`] aside.
+    /// Returns whether a tool is withheld from the model individually, apart from the groups of
+    /// [`ExcludeTools`].
     pub fn withholds(&self, tool_id: &str) -> bool {
         self.excluded.contains(tool_id)
             || self.include_only.as_ref().is_some_and(|only| !only.contains(tool_id))
     }
 
-    /// Why a tool is not offered, when somebody said so.
+    /// Returns why a tool is not offered, if a reason was given.
     pub fn why_not(&self, tool_id: &str) -> Option<&str> {
         let group = self.excluded_groups.iter().find(|group| group.tools.contains(tool_id))?;
         group.why.as_deref().filter(|_| !self.withholds(tool_id))
     }
 }
 
-/// The [`InferenceShape`] of the step at hand, without the messages that last; cleared when a step starts.
+/// The [`InferenceShape`] of the current step, without the persistent messages; cleared when a step starts.
 pub struct StepShape;
 
-/// How [`StepShape`] changes; only the handlers of the core actions write it.
+/// An update of [`StepShape`]; only the handlers of the core actions write it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepShapeUpdate {
     /// A step starts.
@@ -222,7 +224,7 @@ impl StateKey for StepShape {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContextLog {
-    /// Persistent messages, in the order of their first appearance, so that a prompt cache holds.
+    /// Persistent messages, in the order of their first appearance, so that a prompt cache stays valid.
     pub persistent: Vec<ContextMessage>,
     /// The step in which a throttled message was last shown, by key.
     pub shown: BTreeMap<String, u32>,
@@ -231,7 +233,7 @@ pub struct ContextLog {
 /// The run's [`ContextLog`].
 pub struct ContextMessages;
 
-/// How [`ContextMessages`] changes; only the handlers of the core actions write it.
+/// An update of [`ContextMessages`]; only the handlers of the core actions write it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ContextUpdate {
     /// Adds a persistent message, or replaces the one of the same key in its place.
@@ -263,8 +265,9 @@ fn put(messages: &mut Vec<ContextMessage>, message: ContextMessage) {
     }
 }
 
-/// What plugins want of the step's request: the persistent messages first, then the step's own. A message of the step
-/// stands in for the persistent one of the same key while the step lasts.
+/// Returns the changes that plugins want to the step's request: the persistent messages first, then the
+/// step's own. A message of the step replaces the persistent one with the same key for the duration of the
+/// step.
 pub fn inference_shape(snapshot: &Snapshot) -> InferenceShape {
     let mut shape = snapshot.get::<StepShape>().cloned().unwrap_or_default();
     if let Some(log) = snapshot.get::<ContextMessages>() {

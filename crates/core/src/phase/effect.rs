@@ -5,7 +5,7 @@ use async_trait::async_trait;
 
 use crate::state::{EffectSpec, Snapshot, TypedEffect};
 
-/// Is told of one kind of effect after the commit.
+/// Handles one kind of effect after the commit.
 #[async_trait]
 pub trait TypedEffectHandler<E: EffectSpec>: Send + Sync + 'static {
     /// Does it. The snapshot is the state after the commit of the command that emitted the effect.
@@ -49,14 +49,14 @@ where
     Arc::new(Erased { handler, effect: PhantomData::<fn() -> E> })
 }
 
-/// How the effects of one or more commands went.
+/// The results of the effects of one or more commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EffectDispatchReport {
-    /// How many there were.
+    /// The number of effects.
     pub attempted: usize,
-    /// How many handlers said yes.
+    /// The number of handlers that succeeded.
     pub dispatched: usize,
-    /// How many handlers failed.
+    /// The number of handlers that failed.
     pub failed: usize,
 }
 

@@ -11,7 +11,7 @@ use crate::state::{
     EffectSpec as _, MutationBatch, Snapshot, StateCommand, StateError, StateStore, TypedEffect,
 };
 
-/// So many rounds of actions a phase may take; one more is [`StateError::PhaseRunLoopExceeded`].
+/// The maximum number of rounds of actions in a phase; one more is [`StateError::PhaseRunLoopExceeded`].
 pub const DEFAULT_MAX_PHASE_ROUNDS: usize = 16;
 
 /// Carries out phases on one run's state. Clones share the state.
@@ -25,10 +25,10 @@ pub struct PhaseRuntime {
 }
 
 impl PhaseRuntime {
-    /// An engine on this state; makes the core keys known.
+    /// Returns an engine on this state, with the core keys registered.
     ///
     /// # Errors
-    /// [`StateError::KeyAlreadyRegistered`] when something else holds the name of a core key.
+    /// [`StateError::KeyAlreadyRegistered`] if another key type has the name of a core key.
     pub fn new(store: StateStore) -> Result<Self, StateError> {
         let mut core = PluginRegistrar::new(core_actions::PLUGIN_ID);
         core_actions::register(&mut core)?;
@@ -41,10 +41,11 @@ impl PhaseRuntime {
         &self.store
     }
 
-    /// Makes the keys of all plugins known; a second time, and for an agent that a run is handed to, it is no error.
+    /// Registers the keys of all plugins. Registering them again, or for an agent that a run is handed to, is
+    /// not an error.
     ///
     /// # Errors
-    /// [`StateError::KeyAlreadyRegistered`] when another key type holds one of the names.
+    /// [`StateError::KeyAlreadyRegistered`] if another key type has one of the names.
     pub fn install(&self, env: &ExecutionEnv) -> Result<(), StateError> {
         self.store.ensure(&env.key_registrations)
     }
@@ -73,11 +74,11 @@ impl PhaseRuntime {
         self.store.commit_batch(batch).map(|_| ())
     }
 
-    /// Lets another agent go on: the plugins that it does not use clean up, those that only it uses write their first
-    /// values, in one commit.
+    /// Hands the run over to another agent: the plugins that the new agent does not use clean up, and those
+    /// that only the new agent uses write their first values, in one commit.
     ///
     /// # Errors
-    /// What a plugin says, or what the commit says.
+    /// The error of a plugin, or of the commit.
     pub fn hand_over(
         &self,
         (old, old_spec): (&ExecutionEnv, &AgentSpec),
@@ -101,23 +102,23 @@ impl PhaseRuntime {
         self.store.commit_batch(batch).map(|_| ())
     }
 
-    /// Carries out one phase: hooks, then actions until none is left.
+    /// Runs one phase: hooks, then actions until none is left.
     ///
     /// # Errors
-    /// The first error of a hook, in the order of registration: nothing that the hooks wanted is committed then.
-    /// [`StateError::PhaseRunLoopExceeded`], [`StateError::UnknownEffectHandler`],
+    /// The first error of a hook, in the order of registration: none of the hooks' commands is committed
+    /// then. [`StateError::PhaseRunLoopExceeded`], [`StateError::UnknownEffectHandler`],
     /// [`StateError::UnknownScheduledActionHandler`], [`StateError::UnknownKey`], [`StateError::Panicked`];
-    /// [`StateError::Cancelled`] when the context's token is cancelled, unless the phase is `RunEnd`.
+    /// [`StateError::Cancelled`] if the context's token is cancelled, unless the phase is `RunEnd`.
     pub async fn run_phase(&self, env: &ExecutionEnv, ctx: PhaseContext) -> Result<PhaseReport, StateError> {
         PhaseRun::new(&self.store, env, ctx).carry_out(self.max_rounds).await
     }
 
-    /// Gives a plugin the answer to what it asked in the context's phase, and carries out what it schedules for that
-    /// phase. The hooks are not run again.
+    /// Passes a plugin the answer to the question that it asked in the context's phase, and runs the actions
+    /// that the plugin schedules for that phase. The hooks are not run again.
     ///
     /// # Errors
-    /// As [`PhaseRuntime::run_phase`]; also what the handler of the answer says, and
-    /// [`StateError::UnknownScheduledActionHandler`] when there is none any more.
+    /// As [`PhaseRuntime::run_phase`]; also the error of the answer's handler, and
+    /// [`StateError::UnknownScheduledActionHandler`] if that handler no longer exists.
     pub async fn answer(
         &self,
         env: &ExecutionEnv,
@@ -128,11 +129,11 @@ impl PhaseRuntime {
         PhaseRun::new(&self.store, env, ctx).take_answer(action, answer, self.max_rounds).await
     }
 
-    /// Commits a tool's command; its actions wait for their phases, its effects are told at once.
+    /// Commits a tool's command; its actions wait for their phases, and its effects are dispatched at once.
     ///
     /// # Errors
-    /// [`StateError::UnknownEffectHandler`], [`StateError::UnknownScheduledActionHandler`] and the errors of a
-    /// commit; nothing is committed then.
+    /// [`StateError::UnknownEffectHandler`], [`StateError::UnknownScheduledActionHandler`] and the errors of
+    /// a commit; nothing is committed then.
     pub async fn submit_command(
         &self,
         env: &ExecutionEnv,
@@ -152,7 +153,7 @@ impl PhaseRuntime {
     }
 }
 
-/// Refuses a command whose actions or effects nobody handles, before anything of it is committed.
+/// Rejects a command with an action or effect that has no handler, before any of the command is committed.
 pub(super) fn check_handlers(env: &ExecutionEnv, command: &StateCommand) -> Result<(), StateError> {
     if let Some(action) = command.scheduled_actions.iter().find(|action| !env.knows_action(&action.key)) {
         return Err(StateError::UnknownScheduledActionHandler { key: action.key.clone() });
@@ -167,17 +168,17 @@ pub(super) fn check_handlers(env: &ExecutionEnv, command: &StateCommand) -> Resu
     Ok(())
 }
 
-/// Where core effects go.
+/// The destinations of core effects.
 pub(super) struct CoreEffects<'a> {
-    /// What the person is told.
+    /// The activities to report to the user.
     pub(super) activities: &'a mut Vec<Activity>,
     /// Commands that were run.
     pub(super) commands: &'a mut Vec<HookRan>,
-    /// What is asked before the run goes on; `None` where nothing can be.
+    /// The question to ask before the run continues; `None` where no question is possible.
     pub(super) question: Option<&'a mut Option<PhaseQuestion>>,
 }
 
-/// Tells the handlers, in order. The commit stands whatever they say.
+/// Calls the handlers, in order. The commit stays valid whatever they return.
 pub(super) async fn dispatch(
     env: &ExecutionEnv,
     effects: &[TypedEffect],

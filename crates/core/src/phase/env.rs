@@ -42,7 +42,7 @@ pub struct TaggedTool {
     pub tool: Arc<dyn Tool>,
 }
 
-/// Everything that the plugins of one agent registered. Made anew for each agent that is resolved.
+/// Everything that the plugins of one agent registered. Created separately for each agent that is resolved.
 #[derive(Clone)]
 pub struct ExecutionEnv {
     /// Hooks by phase, in the order of registration.
@@ -63,7 +63,7 @@ pub struct ExecutionEnv {
     pub plugins: Vec<Arc<dyn Plugin>>,
 }
 
-/// Whether the behaviour of a plugin is used by an agent: its filter is empty or names the plugin.
+/// Returns whether an agent uses the behaviour of a plugin: the agent's filter is empty or names the plugin.
 fn is_active(spec: &AgentSpec, plugin_id: &str) -> bool {
     spec.active_hook_filter.is_empty() || spec.active_hook_filter.contains(plugin_id)
 }
@@ -162,7 +162,7 @@ impl ExecutionEnv {
             .min_by_key(|limit| limit.active)
     }
 
-    /// Whether an action of this key can be carried out.
+    /// Returns whether an action with this key can be run.
     pub fn knows_action(&self, key: &str) -> bool {
         // The engine itself carries these out: they belong to one call, so they never go through shared state.
         key == ToolInterceptAction::KEY

@@ -6,16 +6,16 @@ use super::PhaseContext;
 use crate::contract::executor::InferenceRequest;
 use crate::state::{StateCommand, StateError};
 
-/// What a plugin does in a phase: reads a frozen snapshot, returns what it wants.
+/// The behaviour of a plugin in a phase: reads a frozen snapshot and returns a command.
 ///
-/// A hook has no effect besides its command and may be run twice: when another hook wrote an exclusive key that this
-/// one writes too, its first command is dropped and it is asked again on the new state.
+/// A hook has no effect besides its command and may be run twice: if another hook wrote an exclusive key that
+/// this hook writes too, this hook's first command is dropped and the hook runs again on the new state.
 #[async_trait]
 pub trait PhaseHook: Send + Sync + 'static {
-    /// What the hook wants.
+    /// Returns the hook's command.
     ///
     /// # Errors
-    /// Any [`StateError`]; the phase fails and nothing of what its hooks wanted in parallel is committed.
+    /// Any [`StateError`]; the phase fails and none of the commands of its parallel hooks is committed.
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError>;
 }
 

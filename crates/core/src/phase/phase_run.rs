@@ -17,7 +17,7 @@ use crate::state::{
     MutationBatch, Phase, ScheduledAction, ScheduledActionSpec, StateCommand, StateError, StateStore,
 };
 
-/// How often a hook or a handler is asked again because a phase that runs beside this one wrote its key.
+/// The maximum number of times a hook or a handler is repeated because a concurrent phase wrote its key.
 const MAX_REPEATS: usize = 64;
 
 /// One phase while it is carried out.
@@ -69,7 +69,7 @@ impl<'a> PhaseRun<'a> {
         self.report
     }
 
-    /// What plugins wanted of the last step's request is gone.
+    /// Clears the plugins' changes to the last step's request.
     fn clear_step(&mut self) -> Result<(), StateError> {
         if self.ctx.state::<StepShape>().is_none_or(|shape| *shape == <_>::default()) {
             return Ok(());
@@ -145,8 +145,8 @@ impl<'a> PhaseRun<'a> {
         self.commit(command).await
     }
 
-    /// Commits a command that was made from the context's snapshot: actions of other phases go to the state in the
-    /// same commit, those of this phase to the queue, and the effects are told.
+    /// Commits a command that was made from the context's snapshot: actions of other phases go to the state
+    /// in the same commit, those of this phase to the queue, and the effects are dispatched.
     async fn commit(&mut self, command: StateCommand) -> Result<(), StateError> {
         check_handlers(self.env, &command)?;
         let StateCommand { mut batch, scheduled_actions, effects } = command;
@@ -292,7 +292,8 @@ async fn run_hook(tagged: &TaggedPhaseHook, ctx: &PhaseContext) -> Result<StateC
     guarded(what, tagged.hook.run(ctx)).await?
 }
 
-/// Waits for plugin code as long as the run is wanted. What follows the end of a run is waited for in any case.
+/// Waits for plugin code until the run is cancelled. Code that follows the end of a run is waited for in any
+/// case.
 async fn unless_cancelled<T>(ctx: &PhaseContext, work: impl Future<Output = T>) -> Result<T, StateError> {
     if ctx.phase == Phase::RunEnd {
         return Ok(work.await);

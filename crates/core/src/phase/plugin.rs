@@ -17,7 +17,7 @@ use crate::state::{
     StateKeyOptions, StateStore,
 };
 
-/// What a plugin is called.
+/// The name of a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PluginDescriptor {
     /// Unique among the plugins of a program; what `active_hook_filter` and `plugin_ids` name.
@@ -25,7 +25,7 @@ pub struct PluginDescriptor {
 }
 
 impl PluginDescriptor {
-    /// A name, with a sentence for whoever reads the code; only the name is kept.
+    /// Returns a descriptor with this name. The description is for readers of the code, and is not stored.
     pub const fn new(name: &'static str, _description: &'static str) -> Self {
         Self { name }
     }
@@ -36,15 +36,15 @@ impl PluginDescriptor {
 pub struct ConfigSchema {
     /// The section's name in [`AgentSpec::sections`].
     pub key: &'static str,
-    /// What it must look like.
+    /// The schema of the section.
     pub json_schema: schemars::Schema,
 }
 
-/// How long a run may be active: a limit that interrupts an inference or a tool, where hooks are only asked between
-/// them.
+/// The maximum time that a run may be active: a limit that interrupts an inference or a tool, whereas hooks
+/// only run between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeLimit {
-    /// Time awake; waiting for a user does not count.
+    /// The time active; waiting for a user does not count.
     pub active: Duration,
     /// Why the run ends then.
     pub reason: TerminationReason,
@@ -52,13 +52,13 @@ pub struct TimeLimit {
 
 /// Behaviour that hooks into the phases of a run.
 pub trait Plugin: Send + Sync + 'static {
-    /// What it is called.
+    /// Returns the name of the plugin.
     fn descriptor(&self) -> PluginDescriptor;
 
-    /// Registers what it has. Called anew for each agent that is resolved.
+    /// Registers the parts of the plugin. Called for each agent that is resolved.
     ///
     /// # Errors
-    /// What the registrar says.
+    /// The error of the registrar.
     fn register(&self, _registrar: &mut PluginRegistrar) -> Result<(), StateError> {
         Ok(())
     }
@@ -75,14 +75,15 @@ pub trait Plugin: Send + Sync + 'static {
         self.register(registrar)
     }
 
-    /// Whether no agent of a program may do without it, as what permits and limits: no list of an agent written in a file
-    /// leaves it out, and it stays with a run that another agent goes on with.
+    /// Returns whether every agent of a program must use the plugin, because it sets permissions or limits:
+    /// an agent's list in a file cannot leave the plugin out, and the plugin stays with a run that another
+    /// agent continues.
     fn is_guard(&self) -> bool {
         false
     }
 
-    /// Of a guard: one of its sections when an agent with the section `to` goes on with the run of one with the section
-    /// `from`. Nothing of `from` may get looser.
+    /// Returns a section of a guard when an agent with the section `to` continues the run of an agent with
+    /// the section `from`. Nothing of `from` may become looser.
     fn section_after_handoff(
         &self,
         _key: &str,
@@ -92,7 +93,7 @@ pub trait Plugin: Send + Sync + 'static {
         from.or(to).cloned()
     }
 
-    /// How long a run of the agent may be active, when the plugin limits that.
+    /// Returns how long a run of the agent may be active, if the plugin limits that time.
     fn time_limit(&self, _agent_spec: &AgentSpec) -> Option<TimeLimit> {
         None
     }
@@ -116,7 +117,7 @@ pub trait Plugin: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Writes first values when a run of an agent that uses the plugin begins.
+    /// Writes first values when a run of an agent that uses the plugin starts.
     ///
     /// # Errors
     /// Any [`StateError`]; the run does not start.
@@ -124,7 +125,7 @@ pub trait Plugin: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Cleans up when the run goes on with an agent that does not use the plugin.
+    /// Cleans up when an agent that does not use the plugin continues the run.
     ///
     /// # Errors
     /// Any [`StateError`].
@@ -133,11 +134,11 @@ pub trait Plugin: Send + Sync + 'static {
     }
 }
 
-/// The only way in for what a plugin has.
+/// The only way to register the parts of a plugin.
 ///
-/// Keys of both kinds, action handlers and effect handlers are structural: they are there whatever the agent's
-/// `active_hook_filter` says. Hooks, tools and transforms are behaviour: they are only used when the filter is empty
-/// or names the plugin.
+/// Keys of both kinds, action handlers and effect handlers are structural: they are registered whatever the
+/// agent's `active_hook_filter` contains. Hooks, tools and transforms are behaviour: they are only used if
+/// the filter is empty or names the plugin.
 #[derive(Debug)]
 pub struct PluginRegistrar {
     plugin: String,
@@ -154,7 +155,7 @@ impl PluginRegistrar {
         plugin.clone_into(&mut self.plugin);
     }
 
-    /// What was registered so far.
+    /// Returns everything registered so far.
     pub fn registered(&self) -> &ExecutionEnv {
         &self.env
     }

@@ -9,10 +9,10 @@ use crate::contract::suspension::{
 use crate::run::RunQuestion;
 use crate::state::{EffectSpec, JsonValue, Phase};
 
-/// The core effect with which a hook asks the user before the run goes on. It is there in every agent, and works in
-/// `RunStart`, `StepStart`, `BeforeInference`, `AfterInference` and `StepEnd`; a hook of `BeforeToolExecute` suspends its
-/// call instead. The run then waits as it does for a call. A stop beats a question, and of several the first one is
-/// asked.
+/// The core effect with which a hook asks the user before the run continues. Every agent has this effect, and
+/// it works in `RunStart`, `StepStart`, `BeforeInference`, `AfterInference` and `StepEnd`; a hook of
+/// `BeforeToolExecute` suspends its call instead. The run then waits as it does for a call. A stop beats a
+/// question, and of several questions the first one is asked.
 pub struct AskBeforeNext;
 
 impl EffectSpec for AskBeforeNext {
@@ -20,31 +20,32 @@ impl EffectSpec for AskBeforeNext {
     type Payload = PhaseQuestion;
 }
 
-/// What a hook asks about the run.
+/// The question that a hook asks about the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseQuestion {
-    /// Who asks, as the card names it.
+    /// The source of the question, as the card names it.
     pub name: String,
     /// The question.
     pub message: String,
     /// The answers; labels are unique.
     pub choices: Vec<PhaseChoice>,
-    /// The key of the plugin's scheduled action that reads the answer, a [`PhaseAnswer`], before the run goes on. It may
-    /// end the run with a [`StopRequest`](super::StopRequest).
+    /// The key of the plugin's scheduled action that reads the answer, a [`PhaseAnswer`], before the run
+    /// continues. The action may end the run with a [`StopRequest`](super::StopRequest).
     pub action: String,
-    /// Why the run ends when the user declines, the question expires, or nobody can read the answer.
+    /// The reason why the run ends if the user denies, the question expires, or no plugin can read the
+    /// answer.
     pub otherwise: TerminationReason,
 }
 
 /// One of the answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseChoice {
-    /// What the user reads and selects.
+    /// The label that the user reads and selects.
     pub label: String,
     /// Its explanation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What the plugin reads.
+    /// The value that the plugin reads.
     pub value: JsonValue,
 }
 

@@ -6,7 +6,7 @@ use crate::contract::lifecycle::TerminationReason;
 use crate::contract::tool_intercept::ToolInterceptPayload;
 use crate::state::Phase;
 
-/// What a phase came to, for the driver.
+/// The result of a phase, for the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhaseReport {
     /// The phase.
@@ -21,21 +21,21 @@ pub struct PhaseReport {
     pub actions: usize,
     /// Actions whose handler failed.
     pub failed_actions: usize,
-    /// How the effects went.
+    /// The results of the effects.
     pub effects: EffectDispatchReport,
-    /// What the person is told, in order.
+    /// The activities to report to the user, in order.
     pub activities: Vec<Activity>,
     /// Commands that hooks of files ran, for the audit.
     pub commands: Vec<HookRan>,
-    /// What plugins want of the step's request; only filled by `BeforeInference`.
+    /// The changes that plugins want to the step's request; only set by `BeforeInference`.
     pub inference: InferenceShape,
-    /// What is to be done instead of executing; only filled by `BeforeToolExecute`.
+    /// The action to take instead of executing; only set by `BeforeToolExecute`.
     pub intercept: Option<ToolInterceptPayload>,
-    /// What the rules made of the call; only filled by `BeforeToolExecute`.
+    /// The judgement of the call; only set by `BeforeToolExecute`.
     pub judgement: Option<Judgement>,
-    /// What a hook asks the user before the run goes on.
+    /// The question that a hook asks the user before the run continues.
     pub question: Option<PhaseQuestion>,
-    /// Set from the phase on in which somebody first asked for the run to stop.
+    /// The reason to stop, set from the phase on in which a stop was first requested.
     pub stop: Option<TerminationReason>,
 }
 
@@ -60,15 +60,15 @@ impl PhaseReport {
     }
 }
 
-/// What submitting a command came to.
+/// The result of submitting a command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SubmitCommandReport {
     /// The revision after the commit.
     pub revision: u64,
-    /// How many actions now wait for their phase.
+    /// The number of actions that now wait for their phase.
     pub queued_actions: usize,
-    /// How the effects went.
+    /// The results of the effects.
     pub effects: EffectDispatchReport,
-    /// What the person is told, in order.
+    /// The activities to report to the user, in order.
     pub activities: Vec<Activity>,
 }

@@ -10,7 +10,7 @@ use crate::contract::suspension::{
     ToolCallResumeMode,
 };
 
-/// Where a call stands, with what only that state needs.
+/// The state of a call, with the data that only this state needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum CallState {
@@ -23,7 +23,7 @@ pub enum CallState {
         /// The question.
         ticket: SuspendTicket,
     },
-    /// Decided to run; held back until the mode lets it on.
+    /// Decided to run; waits until the execution mode admits the call.
     Held {
         /// The answered question.
         ticket: SuspendTicket,
@@ -44,12 +44,12 @@ pub enum CallState {
     },
     /// Over.
     Closed {
-        /// How: a terminal status.
+        /// The terminal status.
         status: ToolCallStatus,
     },
 }
 
-/// What a decision means for its call.
+/// The effect of a decision on its call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecisionEffect {
     /// It is declined.
@@ -64,7 +64,7 @@ pub enum DecisionEffect {
     SaidDone,
     /// Unknown outcome: leave it.
     Skip,
-    /// It is declined as it is; the person wants it changed.
+    /// The call is denied in this form; the user requests changes.
     Change,
     /// The payload is the result, and says that it went wrong.
     Failure,
@@ -112,23 +112,23 @@ impl DecisionEffect {
 pub struct Call {
     /// Its id.
     pub id: CallId,
-    /// How often its execution was begun.
+    /// The number of times the call's execution was started.
     pub attempt: u32,
     /// The decision that an execution has spent already.
     pub spent: Option<DecisionId>,
     /// The last decision that was taken for it.
     pub decided_by: Option<DecisionId>,
-    /// The arguments that a person gave it in place of the model's. They hold for whatever becomes of the call: also
-    /// when it is asked about again, or was lost with a process.
+    /// The arguments with which the user replaced the model's. They apply whatever happens to the call: also
+    /// if it is asked about again, or was lost with a process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edited: Option<Value>,
-    /// The profile that a person chose for it; it holds as long as edited arguments do.
+    /// The profile that the user chose for the call; it applies as long as edited arguments do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen: Option<Profile>,
-    /// What the person wrote beside each yes.
+    /// The user's comments, one for each approval that has one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comments: Vec<String>,
-    /// Where it stands.
+    /// The state of the call.
     pub state: CallState,
 }
 
@@ -171,7 +171,7 @@ impl Call {
         }
     }
 
-    /// Whether something is being done for it.
+    /// Returns whether work on the call is in progress.
     pub fn is_in_flight(&self) -> bool {
         match self.state {
             CallState::Gating | CallState::Regating { .. } | CallState::Running { .. } => true,
@@ -182,7 +182,7 @@ impl Call {
         }
     }
 
-    /// Whether it is over.
+    /// Returns whether the call is closed.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, CallState::Closed { .. })
     }

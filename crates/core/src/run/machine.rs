@@ -23,10 +23,10 @@ pub struct Run {
     announced: bool,
     /// `StepStart` was announced and `StepEnd` was not.
     step_open: bool,
-    /// The calls came with the run: no model is asked, and the run is over with them.
+    /// Whether the calls came with the run: no model is asked, and the run ends with them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     given: bool,
-    /// What a plugin asks, at [`Stage::Asking`].
+    /// The question of a plugin, at [`Stage::Asking`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     asking: Option<RunQuestion>,
 }
@@ -53,12 +53,12 @@ impl Run {
         Self { calls: calls.into_iter().map(Call::new).collect(), given: true, ..Self::new(mode) }
     }
 
-    /// Whether its calls came with it.
+    /// Returns whether the run's calls came with it.
     pub fn is_given(&self) -> bool {
         self.given
     }
 
-    /// Where it stands.
+    /// Returns the current stage.
     pub fn stage(&self) -> &Stage {
         &self.stage
     }
@@ -78,7 +78,7 @@ impl Run {
         self.calls.iter().find(|call| call.id == *id)
     }
 
-    /// What a plugin asks about the run itself, until its answer was read.
+    /// Returns the question of a plugin about the run itself, until its answer was read.
     pub fn asking(&self) -> Option<&RunQuestion> {
         self.asking.as_ref()
     }
@@ -362,7 +362,7 @@ impl Run {
         if let Some((id, _)) = lost.iter().find(|(id, _)| !running.contains(id)) {
             return Err(RefusedFact::UnknownCall(id.clone()));
         }
-        // A new stream of events begins: the old one ended with its process.
+        // A new stream of events starts, because the old one ended with its process.
         self.announced = false;
         self.step_open = false;
         let mut out = Vec::new();

@@ -21,7 +21,7 @@ use crate::state::Phase;
 pub use call::{Call, CallState, DecisionEffect};
 pub use machine::Run;
 
-/// Where the machine stands.
+/// The stage of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "stage", content = "at", rename_all = "snake_case")]
 pub enum Stage {
@@ -33,7 +33,7 @@ pub enum Stage {
     Inferring,
     /// Calls are gated, run, or wait.
     Tools,
-    /// A plugin asked the user from this phase, and the run goes on from there.
+    /// A plugin asked the user from this phase, and the run continues from there.
     Asking(Phase),
     /// The last hooks run; why it ends is settled.
     Ending(TerminationReason),
@@ -44,7 +44,7 @@ pub enum Stage {
 /// A question about the run itself, which a plugin asked from a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunQuestion {
-    /// The question; its call is none of the model's.
+    /// The question; its call was not made by the model.
     pub ticket: SuspendTicket,
     /// Why the run ends when the answer is no, or none comes in time.
     pub otherwise: TerminationReason,
@@ -55,7 +55,7 @@ pub struct RunQuestion {
     pub decision: Option<ToolCallResume>,
 }
 
-/// What the gate said about a call.
+/// The result of the gate for a call.
 #[expect(clippy::large_enum_variant, reason = "one is made for each fact and taken apart at once")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Gate {
@@ -63,7 +63,7 @@ pub enum Gate {
     Proceed,
     /// Ask first.
     Suspend(SuspendTicket),
-    /// The driver holds a result for it already; whether that is a success.
+    /// The driver already has a result for the call.
     SetResult {
         /// Whether the result is a success.
         succeeded: bool,
@@ -75,7 +75,7 @@ pub enum Gate {
     },
 }
 
-/// How an execution ended; the driver holds the result.
+/// The end of an execution; the driver has the result.
 #[expect(clippy::large_enum_variant, reason = "one is made for each fact and taken apart at once")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Settled {
@@ -87,7 +87,7 @@ pub enum Settled {
     Suspended(SuspendTicket),
 }
 
-/// What is to be done about a call that was running when the process died.
+/// The handling of a call that was running when the process died.
 #[expect(clippy::large_enum_variant, reason = "one is made for each fact and taken apart at once")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lost {
@@ -95,30 +95,30 @@ pub enum Lost {
     Again,
     /// The process died before the intent was written: it never started, and its decision is not spent.
     NotStarted,
-    /// It is known how it ended; the driver holds the result.
+    /// The outcome is known, and the driver has the result.
     Ended {
-        /// Whether it succeeded.
+        /// Whether the call succeeded.
         succeeded: bool,
     },
-    /// Nobody knows: ask the person.
+    /// The outcome is unknown: ask the user.
     Ask(SuspendTicket),
 }
 
-/// What happened.
+/// An event that the machine reacts to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
     /// The run was accepted and stored.
     Started,
     /// The hooks of a phase are done; `stop` when they end the run.
     PhaseDone {
-        /// Which phase.
+        /// The phase.
         phase: Phase,
         /// Why the run is to end.
         stop: Option<TerminationReason>,
     },
-    /// The hooks of a phase are done, and one of them asks the user before the run goes on.
+    /// The hooks of a phase are done, and one of them asks the user before the run continues.
     PhaseAsked {
-        /// Which phase.
+        /// The phase.
         phase: Phase,
         /// The question.
         question: Box<RunQuestion>,
@@ -144,7 +144,7 @@ pub enum Fact {
     Settled {
         /// The call.
         call: CallId,
-        /// How.
+        /// The end of the execution.
         outcome: Settled,
     },
     /// A stored decision arrived.
@@ -163,29 +163,29 @@ pub enum Fact {
         /// The question.
         suspension: SuspensionId,
     },
-    /// The run is a copy, and a call whose yes waits here may have begun where it was copied from.
+    /// The run is a copy, and an approved call that waits here may have started in the original run.
     MayHaveStarted {
         /// The call.
         call: CallId,
     },
-    /// The person gave up, or a new message takes the run's place (`superseded`).
+    /// The user cancelled the run, or a new message replaces it (`superseded`).
     CancelRequested {
         /// A new message takes the run's place.
         superseded: bool,
     },
-    /// A new process took the run over; what became of each call that was running.
+    /// A new process took over the run, and found what became of each call that was running.
     Recovered {
         /// By call; each call that was running must be here.
         lost: Vec<(CallId, Lost)>,
     },
     /// A limit of the run was reached while something was in flight.
     LimitReached {
-        /// Which one.
+        /// The limit that was reached.
         reason: TerminationReason,
     },
     /// Something failed that the run cannot survive.
     Failed {
-        /// What.
+        /// The error message.
         message: String,
     },
 }
@@ -193,23 +193,23 @@ pub enum Fact {
 /// Why a call is closed without a result of its tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Closing {
-    /// The person said no.
+    /// The user denied the call.
     Declined {
-        /// What the person wrote beside it.
+        /// The user's comment on the answer.
         reason: Option<String>,
     },
-    /// The person wants it changed before anything like it runs.
+    /// The user requested changes before anything like the call runs.
     ChangeWanted {
-        /// What is to be changed.
+        /// The requested changes.
         feedback: String,
     },
     /// The decision's payload is the result.
     Answered,
     /// The decision's payload was to be the arguments and is not an object.
     BadPayload,
-    /// The person said, of a call with unknown outcome, that it is done.
+    /// The user marked a call with an unknown outcome as done.
     SaidDone,
-    /// The person said, of a call with unknown outcome, to leave it.
+    /// The user chose to skip a call whose outcome is unknown.
     Skipped,
     /// Its question ran out of time.
     Expired,
@@ -231,12 +231,12 @@ pub enum Closing {
     },
 }
 
-/// What is to be announced.
+/// A lifecycle event to emit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The run starts or goes on.
+    /// The run starts or resumes.
     RunStart,
-    /// A step begins.
+    /// A step starts.
     StepStart,
     /// It is over.
     StepEnd,
@@ -248,7 +248,8 @@ pub enum Notice {
     RunFinish(TerminationReason),
 }
 
-/// What is to be done, in order. All but `Infer`, `Gate` and `Execute` are done before the next fact is taken.
+/// The actions requested by the machine, in order. All except `Infer`, `Gate` and `Execute` complete before
+/// the next fact is accepted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Directive {
     /// Run the hooks of a phase; answered by [`Fact::PhaseDone`].
@@ -257,7 +258,7 @@ pub enum Directive {
     Answer,
     /// Ask the model; answered by [`Fact::Inferred`] or [`Fact::Failed`].
     Infer,
-    /// Judge a call, with the decision in hand when there is one; answered by [`Fact::Gated`].
+    /// Evaluate a call, with its decision if there is one; answered by [`Fact::Gated`].
     Gate {
         /// The call.
         call: CallId,
@@ -284,28 +285,28 @@ pub enum Directive {
     },
     /// Drop the inference and the executions in flight, and wait until nothing of them is left.
     AbortInFlight,
-    /// Tell it.
+    /// Emit the notice.
     Emit(Notice),
 }
 
 /// A fact that may not happen now. The machine is unchanged.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RefusedFact {
-    /// The run does not stand where this can happen.
+    /// The fact is not allowed in the run's current stage.
     #[error("not now: the run is at {stage}")]
     Stage {
-        /// Where it stands.
+        /// The current stage.
         stage: String,
     },
     /// The run has no such call in this step.
     #[error("no call {0} in this step")]
     UnknownCall(CallId),
-    /// The call does not stand where this can happen.
+    /// The fact is not allowed in the call's current status.
     #[error("call {call} is {status:?}")]
     Call {
         /// The call.
         call: CallId,
-        /// Where it stands.
+        /// The current status.
         status: ToolCallStatus,
     },
     /// Another decision was made for the call.

@@ -13,7 +13,7 @@ pub struct MutationBatch {
     touched: Vec<WrittenKey>,
 }
 
-/// A key that a batch writes. Each once; the type tells apart two key types that share a name.
+/// A key written by a batch, listed once. The type distinguishes two key types that share a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WrittenKey {
     pub(super) key: &'static str,
@@ -49,7 +49,7 @@ impl MutationBatch {
         }
     }
 
-    /// Whether nothing would change.
+    /// Returns whether the batch changes nothing.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
@@ -91,7 +91,8 @@ impl MutationBatch {
         Ok(self)
     }
 
-    /// Appends the other batch's updates behind one's own, without a look at conflicts: for one writer's parts.
+    /// Appends the other batch's updates after this batch's own, without checking for conflicts: for parts of
+    /// a single writer.
     pub(super) fn append(&mut self, other: Self) {
         self.base_revision = self.base_revision.or(other.base_revision);
         self.ops.extend(other.ops);

@@ -16,14 +16,14 @@ pub struct ScheduledAction {
     pub payload: JsonValue,
 }
 
-/// What a hook, an action handler or a tool asks for: updates, actions, effects.
+/// The changes requested by a hook, an action handler or a tool: updates, actions, effects.
 #[derive(Debug, Default)]
 pub struct StateCommand {
     /// The updates.
     pub batch: MutationBatch,
     /// Work for the engine.
     pub scheduled_actions: Vec<ScheduledAction>,
-    /// Told to handlers after the commit.
+    /// Effects sent to their handlers after the commit.
     pub effects: Vec<TypedEffect>,
 }
 
@@ -33,7 +33,7 @@ impl StateCommand {
         Self::default()
     }
 
-    /// Whether it asks for nothing.
+    /// Returns whether the command requests nothing.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty() && self.scheduled_actions.is_empty() && self.effects.is_empty()
     }

@@ -45,7 +45,7 @@ pub enum StateError {
         /// The namespace.
         key: String,
     },
-    /// A key that nobody registered.
+    /// A key that is not registered.
     #[error("state key `{key}` is not registered")]
     UnknownKey {
         /// The key.
@@ -56,7 +56,7 @@ pub enum StateError {
     KeyDecode {
         /// The key.
         key: String,
-        /// What serde said.
+        /// The message from serde.
         message: String,
     },
     /// A value cannot be written as JSON.
@@ -64,7 +64,7 @@ pub enum StateError {
     KeyEncode {
         /// The key.
         key: String,
-        /// What serde said.
+        /// The message from serde.
         message: String,
     },
     /// Two handlers for one scheduled action.
@@ -87,13 +87,13 @@ pub enum StateError {
         /// The limit that was reached.
         max_rounds: usize,
     },
-    /// An action nobody handles.
+    /// An action without a handler.
     #[error("action `{key}` has no handler")]
     UnknownScheduledActionHandler {
         /// The action's key.
         key: String,
     },
-    /// An effect nobody handles; refused before commit.
+    /// An effect without a handler; refused before the commit.
     #[error("effect `{key}` has no handler")]
     UnknownEffectHandler {
         /// The effect's key.
@@ -119,12 +119,12 @@ pub enum StateError {
         /// The id in its descriptor.
         declared: String,
     },
-    /// Code of a plugin panicked; what it wanted is not done.
+    /// A plugin's code panicked; the changes that it requested are not applied.
     #[error("{what} panicked: {message}")]
     Panicked {
-        /// Which code, such as a hook of a plugin.
+        /// The code that panicked, such as a hook of a plugin.
         what: String,
-        /// What the panic said.
+        /// The panic message.
         message: String,
     },
     /// The run was cancelled while hooks ran.

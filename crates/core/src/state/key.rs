@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use super::model::{JsonValue, encode};
 use super::{StateError, StateMap};
 
-/// How long a value lives.
+/// The lifetime of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyScope {
     /// Back to its default when a run starts.
@@ -17,7 +17,7 @@ pub enum KeyScope {
     Thread,
 }
 
-/// Whether two writers of one phase may both be kept.
+/// The rule for two writers of a key in one phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MergeStrategy {
     /// One writer a commit; a second one is run again on the new state.
@@ -33,9 +33,9 @@ pub enum MergeStrategy {
 pub trait StateKey: 'static + Send + Sync {
     /// Unique name, by convention `plugin.key`.
     const KEY: &'static str;
-    /// What two writers of one phase mean for each other.
+    /// The merge strategy for two writers in one phase.
     const MERGE: MergeStrategy = MergeStrategy::Exclusive;
-    /// How long the value lives.
+    /// The lifetime of the value.
     const SCOPE: KeyScope = KeyScope::Run;
     /// The value; its default is what a reader of an unset key may assume.
     type Value: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static;
@@ -63,14 +63,15 @@ pub trait StateKey: 'static + Send + Sync {
     }
 }
 
-/// How a key is registered.
+/// The options with which a key is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateKeyOptions {
     /// Written at checkpoints and restored when the thread is loaded; so it is by default.
     pub persistent: bool,
     /// Kept when the plugin that registered it is uninstalled; by default it is removed with its value.
     pub retain_on_uninstall: bool,
-    /// How long the value lives; a key whose type says `Thread` is `Thread` whatever stands here.
+    /// The lifetime of the value; a key whose type declares `Thread` is always `Thread`, whatever is set
+    /// here.
     pub scope: KeyScope,
 }
 
@@ -93,9 +94,9 @@ pub struct KeyRegistration {
     pub merge: MergeStrategy,
     /// The scope in force.
     pub scope: KeyScope,
-    /// Whether checkpoints carry it.
+    /// Whether checkpoints include the key.
     pub persistent: bool,
-    /// Whether the key and its value stay when the plugin that registered it is uninstalled.
+    /// Whether the key and its value are kept when the plugin that registered the key is uninstalled.
     pub retain_on_uninstall: bool,
     pub(super) type_id: TypeId,
     pub(super) encode: EncodeFn,
@@ -121,7 +122,7 @@ impl KeyRegistration {
         }
     }
 
-    /// Whether the other registration is of the same key type with the same options.
+    /// Returns whether the other registration is for the same key type with the same options.
     pub fn is_same(&self, other: &Self) -> bool {
         self.type_id == other.type_id
             && self.scope == other.scope

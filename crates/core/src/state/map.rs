@@ -16,12 +16,12 @@ impl StateMap {
         self.values.get(K::KEY)?.downcast_ref::<K::Value>()
     }
 
-    /// Whether `K` was ever written.
+    /// Returns whether `K` was ever written.
     pub fn contains<K: StateKey>(&self) -> bool {
         self.values.contains_key(K::KEY)
     }
 
-    /// The value of `K`, to be changed. What snapshots hold stays as it is: a value that is shared is copied first.
+    /// Returns the value of `K` for modification. Snapshots are not affected: a shared value is copied first.
     pub fn get_mut<K: StateKey>(&mut self) -> Option<&mut K::Value> {
         if Arc::get_mut(self.values.get_mut(K::KEY)?).is_none() {
             let own = self.get::<K>()?.clone();
@@ -62,7 +62,7 @@ impl StateMap {
         self.values.insert(key, value);
     }
 
-    /// Whether the key holds the very value that it holds in the other map: no write came between them.
+    /// Returns whether the key has the very same value in both maps: nothing was written in between.
     pub(super) fn is_untouched(&self, key: &str, other: &Self) -> bool {
         match (self.values.get(key), other.values.get(key)) {
             (None, None) => true,

@@ -18,7 +18,7 @@ pub enum Phase {
     StepStart,
     /// Last chance to shape the request.
     BeforeInference,
-    /// The answer is there; nothing of it ran yet.
+    /// The model has answered; none of the answer's calls has run yet.
     AfterInference,
     /// Before one tool call: the gate.
     BeforeToolExecute,
@@ -26,7 +26,7 @@ pub enum Phase {
     AfterToolExecute,
     /// All calls of the step are settled.
     StepEnd,
-    /// Once, whatever ended the run.
+    /// Once, however the run ended.
     RunEnd,
 }
 
@@ -50,15 +50,15 @@ pub trait ScheduledActionSpec: 'static + Send + Sync {
     const KEY: &'static str;
     /// The phase in which it is carried out.
     const PHASE: Phase;
-    /// What it carries, kept as JSON.
+    /// The data of the action, stored as JSON.
     type Payload: Serialize + DeserializeOwned + Send + Sync + 'static;
 }
 
-/// A kind of effect: told to its handler after the commit, never undone, never answered.
+/// A kind of effect: passed to its handler after the commit, never undone, never answered.
 pub trait EffectSpec: 'static + Send + Sync {
     /// Unique name, by convention `plugin.effect`.
     const KEY: &'static str;
-    /// What it carries, kept as JSON.
+    /// The data of the effect, stored as JSON.
     type Payload: Serialize + DeserializeOwned + Send + Sync + 'static;
 }
 

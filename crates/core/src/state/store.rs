@@ -20,7 +20,7 @@ pub struct PersistedState {
     pub values: BTreeMap<String, JsonValue>,
 }
 
-/// What to do with a stored key that nobody registered.
+/// The policy for stored keys that are not registered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownKeyPolicy {
     /// Refuse the whole state.
@@ -30,7 +30,7 @@ pub enum UnknownKeyPolicy {
     Skip,
 }
 
-/// What a [`CommitHook`] is told.
+/// The argument of a [`CommitHook`].
 #[derive(Clone, Debug)]
 pub struct CommitEvent {
     /// The state after the commit.
@@ -75,8 +75,8 @@ impl StateStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic in a key's own code cannot leave a half-done state behind: every change is made on a copy that
-        // replaces the snapshot in one assignment. So a poisoned lock is as good as any.
+        // A panic in a key's own code cannot leave a half-done state: every change is made on a copy that
+        // replaces the snapshot in one assignment. A poisoned lock is therefore safe to use.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -107,8 +107,8 @@ impl StateStore {
         Ok(())
     }
 
-    /// Installs the keys of the plugin `P` under its name, all or none. A key that an uninstalled plugin left behind
-    /// may be registered again in the same way, and has its value.
+    /// Installs the keys of the plugin `P` under its name, all or none. A key retained from an uninstalled
+    /// plugin may be registered again in the same way, and keeps its value.
     ///
     /// # Errors
     /// [`StateError::PluginAlreadyInstalled`], [`StateError::KeyAlreadyRegistered`].
@@ -187,12 +187,12 @@ impl StateStore {
         self.commit_batch(command.batch)
     }
 
-    /// Applies a batch whole or not at all and gives the revision after it. An empty batch changes nothing.
+    /// Applies a batch as a whole or not at all, and returns the revision after it. An empty batch changes
+    /// nothing.
     ///
     /// # Errors
-    /// [`StateError::RevisionConflict`] when the batch insists on another revision,
-    /// [`StateError::UnknownKey`] when it writes a key that nobody registered,
-    /// [`StateError::Panicked`] when a key's own code panics.
+    /// [`StateError::RevisionConflict`] if the batch requires another revision, [`StateError::UnknownKey`] if
+    /// it writes a key that is not registered, [`StateError::Panicked`] if a key's own code panics.
     pub fn commit_batch(&self, batch: MutationBatch) -> Result<u64, StateError> {
         Ok(self.apply(batch, None)?.revision)
     }
@@ -205,13 +205,13 @@ impl StateStore {
         self.apply(batch, None)
     }
 
-    /// Applies a batch that was made from this snapshot, and gives the state after it.
+    /// Applies a batch that was made from this snapshot, and returns the state after it.
     ///
-    /// Commutative updates are welcome at any later revision; an exclusive key must still hold the value that the
-    /// maker of the batch saw, or its update would undo somebody's.
+    /// Commutative updates are accepted at any later revision; an exclusive key must still have the value
+    /// seen by the writer of the batch, otherwise the update would undo another writer's change.
     ///
     /// # Errors
-    /// [`StateError::ParallelMergeConflict`] when an exclusive key was written meanwhile; else as
+    /// [`StateError::ParallelMergeConflict`] if an exclusive key was written in the meantime; otherwise as
     /// [`StateStore::commit_batch`].
     pub fn commit_since(&self, batch: MutationBatch, seen: &Snapshot) -> Result<Snapshot, StateError> {
         self.apply(batch, Some(seen))
@@ -254,7 +254,7 @@ impl StateStore {
         Ok(event.snapshot)
     }
 
-    /// Puts all run-scoped keys back to unset: a new run begins.
+    /// Resets all run-scoped keys to unset at the start of a new run.
     pub fn clear_run_scope(&self) {
         let mut inner = self.lock();
         let written = |key: &&KeyRegistration| inner.snapshot.ext.erased(key.key).is_some();

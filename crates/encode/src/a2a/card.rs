@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct A2aCard {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub description: String,
     /// Where it is reached, the preferred way first.
     pub supported_interfaces: Vec<A2aInterface>,

@@ -14,30 +14,30 @@ use crate::data_url;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct A2aSendRequest {
-    /// Who answers, where the path does not say it.
+    /// The agent that answers, if the path does not name it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tenant: String,
     /// The message.
     pub message: A2aMessage,
-    /// How to respond.
+    /// The options of the response.
     pub configuration: A2aConfiguration,
 }
 
-/// How to respond to a message.
+/// The options of the response to a message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct A2aConfiguration {
     /// Whether to respond before the task ends or needs input.
     pub return_immediately: bool,
-    /// How many messages the task keeps.
+    /// The number of messages that the task keeps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history_length: Option<usize>,
-    /// Where to send updates.
+    /// The target of push notifications.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_push_notification_config: Option<Value>,
 }
 
-/// What a message wants.
+/// The purpose of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum A2aIntent {
     /// Start a run, or queue a message for the next one.

@@ -1,4 +1,4 @@
-//! What a client sends to start or resume a run.
+//! The request with which a client starts or resumes a run.
 
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::record::{SuspensionRecord, SuspensionStatus};
@@ -23,7 +23,7 @@ pub struct RunAgentInput {
     /// The run this one continues.
     #[serde(default)]
     pub parent_run_id: Option<String>,
-    /// Who answers; the default agent when absent.
+    /// The agent that answers; the default agent if absent.
     #[serde(default)]
     pub agent_id: Option<String>,
     /// State of the client.
@@ -35,7 +35,7 @@ pub struct RunAgentInput {
     /// Tools that the client carries out.
     #[serde(default)]
     pub tools: Vec<AgUiTool>,
-    /// What the client knows beside the conversation.
+    /// The client's knowledge besides the conversation.
     #[serde(default)]
     pub context: Vec<AgUiContext>,
     /// Anything else.
@@ -62,7 +62,7 @@ pub struct AgUiTool {
 /// Something a client knows.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
 pub struct AgUiContext {
-    /// What it is.
+    /// The description of the value.
     pub description: String,
     /// The value as text.
     pub value: String,
@@ -74,14 +74,14 @@ pub struct AgUiContext {
 pub struct AgUiResume {
     /// The question.
     pub interrupt_id: String,
-    /// Whether it is answered, or given up.
+    /// Whether the question is answered or cancelled.
     pub status: AgUiResumeStatus,
     /// The answer.
     #[serde(default)]
     pub payload: Value,
 }
 
-/// Whether a question is answered.
+/// The outcome of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AgUiResumeStatus {
@@ -91,7 +91,7 @@ pub enum AgUiResumeStatus {
     Cancelled,
 }
 
-/// What is new in an input.
+/// The new part of an input.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AgUiIntent {
     /// A message of the user.

@@ -15,7 +15,7 @@ use crate::outcome;
 pub struct AgUiMessage {
     /// Id of the message, unique in the conversation.
     pub id: String,
-    /// Who speaks.
+    /// The author.
     pub role: AgUiRole,
     /// A text, or the parts of a message of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,7 +31,7 @@ pub struct AgUiMessage {
     pub error: Option<String>,
 }
 
-/// Who speaks in a message of the protocol.
+/// The author of a message of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the wire format names them")]
@@ -53,11 +53,11 @@ pub struct AgUiToolCall {
     /// Always `function`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What is called.
+    /// The called function.
     pub function: AgUiFunction,
 }
 
-/// What is called.
+/// The function of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgUiFunction {
     /// Name of the tool.

@@ -18,7 +18,7 @@ use crate::{data_url, outcome};
 pub struct UiMessage {
     /// Id of the message; a run's first message has the id of the run.
     pub id: String,
-    /// Who speaks.
+    /// The author.
     pub role: UiRole,
     /// The pieces, in order.
     pub parts: Vec<UiPart>,
@@ -53,7 +53,7 @@ impl From<UiMessageInput> for UiMessage {
     }
 }
 
-/// Who speaks in a UI message.
+/// The author of a UI message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the wire format names them")]
@@ -90,7 +90,7 @@ pub enum UiPart {
     Other(Value),
 }
 
-/// A call with its arguments and what became of it.
+/// A call with its arguments and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UiToolPart {
@@ -99,7 +99,7 @@ pub struct UiToolPart {
     pub kind: String,
     /// The call.
     pub tool_call_id: String,
-    /// What became of it.
+    /// The state of the call.
     pub state: UiToolState,
     /// The arguments.
     #[serde(default)]
@@ -115,7 +115,7 @@ pub struct UiToolPart {
     pub approval: Option<UiApproval>,
 }
 
-/// What became of a call.
+/// The state of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the wire format names them")]
@@ -134,16 +134,17 @@ pub enum UiToolState {
 pub struct UiApproval {
     /// The question.
     pub id: String,
-    /// The answer, when there is one.
+    /// The answer, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved: Option<bool>,
-    /// What the user wrote beside it.
+    /// The user's comment on the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Turns stored messages into UI messages: one for each message of a user, and one for what a run answered between two
-/// of them. `questions` are those of the thread, whatever their status. Images that only the store has are left out.
+/// Converts stored messages to UI messages: one for each user message, and one for everything a run answered
+/// between two of them. `questions` are those of the thread, whatever their status. Images that exist only in
+/// the store are omitted.
 pub fn ui_messages(messages: &[StoredMessage], questions: &[SuspensionRecord]) -> Vec<UiMessage> {
     let mut list: Vec<UiMessage> = Vec::new();
     let mut runs = HashSet::new();

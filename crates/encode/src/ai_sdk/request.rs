@@ -1,4 +1,4 @@
-//! What the chat transport of a client sends.
+//! The request that a client's chat transport sends.
 
 use aye_core::contract::content::ContentBlock;
 use aye_core::contract::record::{SuspensionRecord, SuspensionStatus};
@@ -20,13 +20,13 @@ pub struct AiSdkRequest {
     /// The thread, where it is not the chat's id.
     #[serde(default)]
     pub thread_id: Option<String>,
-    /// Who answers; the default agent when absent.
+    /// The agent that answers; the default agent if absent.
     #[serde(default)]
     pub agent_id: Option<String>,
     /// All messages.
     #[schemars(with = "Vec<serde_json::Value>")]
     pub messages: Vec<UiMessage>,
-    /// What the client wants.
+    /// The action requested by the client.
     #[serde(default)]
     pub trigger: AiSdkTrigger,
     /// The message that it is about, when it is not the last one.
@@ -34,7 +34,7 @@ pub struct AiSdkRequest {
     pub message_id: Option<String>,
 }
 
-/// What a client wants.
+/// The action requested by a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AiSdkTrigger {
@@ -45,7 +45,7 @@ pub enum AiSdkTrigger {
     RegenerateMessage,
 }
 
-/// What is new in a request.
+/// The new part of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AiSdkIntent {
     /// A message of the user.
@@ -121,8 +121,8 @@ impl AiSdkRequest {
         }
     }
 
-    /// The answers to pending questions. Where there is none, those to questions that are pending no longer, so that a
-    /// request that is repeated meets the decision it made.
+    /// Returns the answers to pending questions. If there are none, returns those to questions that are no
+    /// longer pending, so that a repeated request finds the decision it made.
     fn answers(&self, questions: &[SuspensionRecord]) -> Vec<ClientAnswer> {
         let is_open = |record: &&SuspensionRecord| record.status == SuspensionStatus::Open;
         let open: Vec<_> = questions.iter().filter(is_open).collect();
@@ -161,8 +161,8 @@ fn approval(part: &UiToolPart, open: &[&SuspensionRecord]) -> Option<ClientAnswe
     Some(answer)
 }
 
-/// The result of a call that the client carries out, or the payload of a question. A result never stands for the
-/// approval of a call.
+/// Returns the result of a call that the client executes, or the payload of a question. A result never counts
+/// as the approval of a call.
 fn client_result(part: &UiToolPart, open: &[&SuspensionRecord]) -> Option<ClientAnswer> {
     let asked = open.iter().find(|record| {
         record.call_id.as_str() == part.tool_call_id

@@ -1,4 +1,4 @@
-//! Text files that begin with front matter: YAML between two lines `---`, as skills and agents have it.
+//! Text files that start with front matter (YAML between two `---` lines), such as skills and agents.
 
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use serde::de::DeserializeOwned;
 
 use aye_core::contract::display::visible_line;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// What the file describes is used; something in it means nothing here.
+    /// The file's definition is used, but some of its content has no effect here.
     Note,
-    /// What the file describes is used.
+    /// The file's definition is used.
     Warning,
     /// It is not used.
     Error,
@@ -38,9 +38,9 @@ pub struct Issue {
     pub path: PathBuf,
     /// The line, from 1; 0 is the file as a whole.
     pub line: usize,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// What is wrong and what would be right.
+    /// The problem and what was expected instead.
     pub message: String,
 }
 
@@ -57,19 +57,19 @@ impl fmt::Display for Issue {
 /// A file taken apart.
 #[derive(Clone, Debug)]
 pub struct Front<T> {
-    /// What the front matter says.
+    /// The fields of the front matter.
     pub fields: T,
     /// The front matter itself, for the lines of its keys.
     pub yaml: String,
-    /// What stands below it, literally; lines end with a newline only.
+    /// The text below the front matter, verbatim; lines end with a newline only.
     pub body: String,
 }
 
-/// Reads one file and collects what there is to say about it.
+/// Reads one file and collects the findings about it.
 #[derive(Debug)]
 pub struct FrontMatterReader<'a> {
     path: &'a Path,
-    /// What was found so far.
+    /// The findings so far.
     pub issues: Vec<Issue>,
 }
 
@@ -79,7 +79,7 @@ impl<'a> FrontMatterReader<'a> {
         Self { path, issues: Vec::new() }
     }
 
-    /// Whether something is so wrong that the file is of no use.
+    /// Returns whether a finding is so severe that the file is unusable.
     pub fn is_refused(&self) -> bool {
         self.issues.iter().any(|issue| issue.severity == Severity::Error)
     }
@@ -143,7 +143,7 @@ impl<'a> FrontMatterReader<'a> {
             self.say(Severity::Warning, line + 1, message);
             return Some(raw);
         }
-        // The location may be that of the end, one line behind the last.
+        // The location may be that of the end, one line after the last.
         let lines = yaml.lines().count().max(1);
         let line = strict.location().map_or(1, |place| place.line() as usize).clamp(1, lines);
         let message = strict.without_snippet().to_string();
@@ -153,7 +153,8 @@ impl<'a> FrontMatterReader<'a> {
     }
 }
 
-/// The line of a file in which a key of its front matter stands; that of the first `---` when it stands nowhere.
+/// Returns the line of a file that contains a key of its front matter, or that of the first `---` if the key
+/// is not found.
 pub fn line_of(yaml: &str, key: &str) -> usize {
     let at = yaml
         .lines()
@@ -204,7 +205,7 @@ fn quote_plain_scalars(yaml: &str) -> Option<(String, usize, &'static str)> {
     changed.map(|(line, what)| (out, line, what))
 }
 
-/// Whether text follows a list in brackets, as in `[file] [line]`.
+/// Returns whether text follows a list in brackets, as in `[file] [line]`.
 fn has_more(value: &str) -> bool {
     let after = value.strip_prefix('[').and_then(|list| list.split_once(']')).map_or("", |(_, after)| after);
     !after.trim().is_empty() && !after.trim_start().starts_with('#')

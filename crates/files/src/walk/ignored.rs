@@ -1,4 +1,4 @@
-//! What ignore files say about a path.
+//! The verdict of ignore files on a path.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::{MAX_IGNORE_FILE, WalkFilter, read_regular};
 
-/// What the ignore files say about a path.
+/// The verdict of the ignore files on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ignored {
     /// A pattern names it.
@@ -26,7 +26,7 @@ struct Level {
     dot: Gitignore,
     git: Gitignore,
     exclude: Gitignore,
-    /// What stands in the `.gitignore` files above it does not count here.
+    /// Whether the folder is a repository: `.gitignore` files above a repository do not apply inside it.
     is_repository: bool,
 }
 
@@ -50,8 +50,8 @@ impl IgnoreFiles {
         }
     }
 
-    /// What they say about an entry of a folder that is itself not ignored. The nearest file wins, and `.ignore` beats
-    /// `.gitignore`.
+    /// Returns the verdict on an entry of a folder that is itself not ignored. The nearest file wins, and
+    /// `.ignore` beats `.gitignore`.
     pub(super) fn matched(&self, path: &Path, is_dir: bool) -> Ignored {
         if !self.dot && !self.git {
             return Ignored::No;

@@ -1,8 +1,8 @@
-//! Walking a folder as ripgrep does, without trusting what lies in it.
+//! Walks a folder as ripgrep does, without trusting its contents.
 //!
-//! The ignore files are read here and not by the library that walks: it opens whatever has the name, so that a FIFO
-//! called `.gitignore` would hold a search forever, and a device would fill the memory. Only regular files are opened
-//! here, without waiting, and only their first [`MAX_IGNORE_FILE`] bytes count.
+//! The ignore files are read here and not by the library that walks: it opens anything with the right name,
+//! so a FIFO called `.gitignore` would block a search forever, and a device would fill the memory. Only
+//! regular files are opened here, without blocking, and only their first [`MAX_IGNORE_FILE`] bytes count.
 
 mod ignored;
 #[cfg(test)]
@@ -18,7 +18,7 @@ use ignored::{IgnoreFiles, Ignored};
 /// Bytes of an ignore file that count.
 pub const MAX_IGNORE_FILE: u64 = 256 << 10;
 
-/// Which entries of a folder a walk visits. Links are never followed.
+/// The entries of a folder that a walk visits. Links are never followed.
 #[derive(Clone, Debug)]
 pub struct WalkFilter {
     /// Names that start with a dot are visited too.
@@ -48,8 +48,8 @@ impl Default for WalkFilter {
     }
 }
 
-/// A walk over `root`, which should be absolute. `visit` is asked about each entry that is selected; a folder that it
-/// refuses is not entered.
+/// Returns a walk over `root`, which should be absolute. `visit` is called for each selected entry; a folder
+/// for which it returns false is not entered.
 pub fn builder(
     root: &Path,
     selection: WalkFilter,
@@ -82,7 +82,7 @@ fn is_selected(entry: &DirEntry, selection: &WalkFilter, files: &IgnoreFiles) ->
     }
 }
 
-/// Reads the beginning of a regular file, without waiting for anything else that may have its name.
+/// Reads the start of a regular file; anything else with its name is never waited for.
 pub fn read_regular(path: &Path, most: u64) -> Option<Vec<u8>> {
     use std::io::Read as _;
 

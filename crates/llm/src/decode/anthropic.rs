@@ -10,7 +10,7 @@ use super::{count, text};
 use aye_core::contract::executor::InferenceExecutionError;
 use aye_core::contract::inference::{StopReason, TokenUsage};
 
-/// What has to be kept between two frames.
+/// The state kept between two frames.
 #[derive(Debug, Default)]
 pub(super) struct Anthropic {
     /// The proofs of open thinking blocks, which come in pieces that are simply joined.

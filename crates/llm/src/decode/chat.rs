@@ -8,7 +8,7 @@ use super::{openai_usage, text};
 use aye_core::contract::executor::InferenceExecutionError;
 use aye_core::contract::inference::StopReason;
 
-/// What has to be kept between two frames.
+/// The state kept between two frames.
 #[derive(Debug, Default)]
 pub(super) struct Chat {
     /// OpenRouter's signed or encrypted thoughts, which it wants back with the next tool turn.
@@ -22,7 +22,7 @@ impl Chat {
         origin: &ModelEndpoint,
         fold: &mut Fold,
     ) -> Result<(), InferenceExecutionError> {
-        // Looked at first: an error frame may carry choices and a reason to stop as if nothing had happened.
+        // Check this first: an error frame may contain choices and a stop reason as if nothing had happened.
         if let Some(error) = frame.get("error").filter(|error| !error.is_null()) {
             return Err(origin.stream_error(error));
         }

@@ -8,7 +8,7 @@ use super::{count, text};
 use aye_core::contract::executor::InferenceExecutionError;
 use aye_core::contract::inference::{StopReason, TokenUsage};
 
-/// What has to be kept between two frames.
+/// The state kept between two frames.
 #[derive(Debug, Default)]
 pub(super) struct Gemini {
     calls: u64,
@@ -88,7 +88,7 @@ impl Gemini {
         if part.get("thought").and_then(Value::as_bool) == Some(true) {
             fold.reasoning(words)?;
         } else {
-            // The proof of a text stands before it, as genai wants it back.
+            // The proof of a text is placed before it, as genai expects it back.
             if let Some(proof) = proof {
                 fold.begin_thinking();
                 fold.sign_thinking(proof)?;

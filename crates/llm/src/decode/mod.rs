@@ -1,9 +1,9 @@
-//! Frames to facts: one reader for each wire form.
+//! Decodes frames to facts, with one reader for each wire format.
 //!
-//! The readers look at the raw frames, not at genai's events, because genai hides what must not be missed: it drops a
-//! call's piece without an index, gives a call twice when a gateway counts from one, allocates as many calls as the
-//! largest index says, lets an answer end well after an error frame, and makes an end of its own when a Gemini or
-//! Ollama stream just stops. The wire tests replay each of these.
+//! The readers use the raw frames, not genai's events, because genai hides what must not be missed: it drops
+//! a piece of a call that has no index, emits a call twice if a gateway counts from one, allocates as many
+//! calls as the largest index says, lets an answer end normally after an error frame, and makes up an end if
+//! a Gemini or Ollama stream just stops. The wire tests replay each of these.
 
 mod anthropic;
 mod chat;
@@ -71,8 +71,8 @@ impl Decoder {
         }
     }
 
-    /// Whether nothing but the end of the stream is missing: a reason to stop was given, and this wire form has no
-    /// word of its own for the end, or not everyone sends it.
+    /// Returns whether only the end of the stream is missing: a stop reason was received, and this wire
+    /// format has no end marker, or not every server sends it.
     pub(super) fn awaits_end(&self, fold: &Fold) -> bool {
         matches!(self.form, Form::Chat(_) | Form::Gemini(_)) && fold.has_stop_reason() && !fold.is_finished()
     }
@@ -89,7 +89,7 @@ impl Decoder {
     }
 }
 
-/// A text of an object, when there is one that is not empty.
+/// Returns a string member of an object if it exists and is not empty.
 fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty())
 }

@@ -8,7 +8,7 @@ use super::{openai_usage, text};
 use aye_core::contract::executor::InferenceExecutionError;
 use aye_core::contract::inference::StopReason;
 
-/// What has to be kept between two frames.
+/// The state kept between two frames.
 #[derive(Debug, Default)]
 pub(super) struct Responses {
     thoughts: bool,

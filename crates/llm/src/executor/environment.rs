@@ -1,5 +1,5 @@
-//! The provider, the key and the address of a model, from its name and the environment: for programs without a
-//! configuration. The one place below the front ends that looks at the environment.
+//! Finds the provider, the key and the URL of a model from its name and the environment, for programs without
+//! a configuration. This is the only place below the front ends that reads the environment.
 
 use genai::adapter::AdapterKind;
 use secrecy::SecretString;
@@ -54,8 +54,8 @@ impl GenaiExecutor {
                 .map_err(|problem| InferenceExecutionError::InvalidRequest(problem.to_string()))?,
         };
         let host = base.host_str().unwrap_or_default();
-        // Responses for the service of OpenAI itself, whose newest models exist nowhere else; chat completions for
-        // whoever is compatible with it.
+        // Use Responses for OpenAI's own service, whose newest models are available only there, and chat
+        // completions for compatible services.
         if matches!(origin.adapter, WireFormat::OpenAi | WireFormat::OpenAiResponses) {
             let is_openai = host == "api.openai.com" || host.ends_with(".api.openai.com");
             origin.adapter = if is_openai { WireFormat::OpenAiResponses } else { WireFormat::OpenAi };

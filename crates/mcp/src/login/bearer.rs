@@ -1,4 +1,5 @@
-//! The token of each request of a connection: as it is kept, renewed before it ends or when it is not taken.
+//! The token of each request of a connection: the stored one, renewed before it expires or when the server
+//! rejects it.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -29,7 +30,7 @@ use aye_core::contract::server::{LoginConfig, LoginGrant, ServerConfig, ServerTr
 /// A token that ends so soon is renewed before it is sent.
 const MARGIN_S: u64 = 30;
 
-/// What a connection knows of its login.
+/// The login state of a connection.
 pub(crate) struct Session {
     scope: String,
     name: String,
@@ -38,11 +39,11 @@ pub(crate) struct Session {
     clock: Arc<dyn Clock>,
     /// One renewal at a time: a token for it is good for one only.
     renewing: tokio::sync::Mutex<()>,
-    /// Somebody has to log in before anything goes on.
+    /// Signals that a user has to log in before anything can continue.
     refused: CancellationToken,
-    /// Where aye logs in by itself: as whom.
+    /// The identity for an automatic login, if there is one.
     client: Option<LoginConfig>,
-    /// The tokens of such a login. They are obtained anew at each start and written nowhere.
+    /// The tokens of an automatic login. They are obtained again at each start and never stored.
     own: std::sync::Mutex<Option<Tokens>>,
 }
 
@@ -50,7 +51,7 @@ fn store_error(error: &impl std::error::Error) -> AuthError {
     AuthError::CredentialStoreError(error.to_string())
 }
 
-/// What of an answer with tokens is looked at here.
+/// The members of a token response that are used here.
 #[derive(serde::Deserialize)]
 pub(super) struct Given {
     pub(super) access_token: String,
@@ -117,7 +118,7 @@ impl Session {
         since.saturating_add(lasts) < self.clock.now_ms() / 1000 + MARGIN_S
     }
 
-    /// The token to send; `None` when there is none.
+    /// Returns the token to send; `None` if there is none.
     async fn token(&self) -> Result<Option<String>, AuthError> {
         match self.tokens()? {
             None if self.client.is_some() => self.renew(None).await,
@@ -127,7 +128,7 @@ impl Session {
         }
     }
 
-    /// Another token than this one; `None` when only a person can get one.
+    /// Obtains a token other than this one; `None` if only a user can get one.
     async fn renew(&self, old: Option<String>) -> Result<Option<String>, AuthError> {
         let _first = self.renewing.lock().await;
         if let Some(client) = &self.client {
@@ -145,7 +146,7 @@ impl Session {
         let (scope, name) = (self.scope.clone(), self.name.clone());
         let held = tokio::task::spawn_blocking(move || store.lock(&scope, &name)).await;
         let _held = held.map_err(|error| store_error(&error))?.map_err(|error| store_error(&error))?;
-        // Somebody else may have done it meanwhile.
+        // Someone else may have renewed the token in the meantime.
         let Some(tokens) = self.tokens()? else { return Ok(None) };
         let now = access(&tokens);
         if now != old && !self.is_ending(&tokens) {
@@ -212,7 +213,7 @@ impl Session {
         let (_, http, mut manager) = self.manager().await?;
         let (metadata, issuer) = flow::resolve(&manager, &http, None, LoginGrant::AuthorizationCode).await?;
         if issuer != tokens.issuer {
-            // What one gave is not shown to another.
+            // A token from one issuer is never shown to another.
             return Err(AuthError::AuthorizationRequired);
         }
         manager.set_metadata(metadata);
@@ -229,7 +230,7 @@ impl Session {
         Ok(Tokens { credentials, ..tokens.clone() })
     }
 
-    /// The server took what there was, or wanted nothing.
+    /// Records that the server accepted the request, with or without a token.
     pub(crate) fn works(&self) {
         if self.client.is_some() {
             return;
@@ -250,7 +251,7 @@ impl Session {
         }
     }
 
-    /// The server wants a login: that is kept, so that it can be said without asking it.
+    /// Records that the server requires a login, so that this can be reported without asking the server.
     fn is_refused(&self) {
         let mark = match self.kept() {
             Ok(None) => Some(LoginFile::new(&self.url, None)),

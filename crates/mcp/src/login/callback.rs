@@ -1,4 +1,4 @@
-//! Where the browser comes back to: a port of this machine that answers once.
+//! The target of the browser's redirect: a port of this machine that answers once.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct CallbackServer {
 }
 
 impl CallbackServer {
-    /// Listens on this machine only, on a port that is free when none is wanted.
+    /// Listens on this machine only, on the given port or any free one.
     ///
     /// # Errors
     /// The port is taken.
@@ -37,7 +37,8 @@ impl CallbackServer {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
-    /// Waits for the browser. The address that it came to is taken when `is_wanted` says so; others are turned away.
+    /// Waits for the browser. Returns the first requested URL for which `is_wanted` returns true; others are
+    /// turned away.
     pub async fn comes_back(&self, is_wanted: impl Fn(&str) -> bool) -> String {
         let mut guests = FuturesUnordered::new();
         loop {
@@ -66,7 +67,7 @@ impl CallbackServer {
         taken
     }
 
-    /// The address that is asked for, when it is ours.
+    /// Returns the requested URL, if it is ours.
     async fn asked(&self, stream: &mut TcpStream) -> Option<String> {
         let mut bytes = Vec::new();
         while !bytes.windows(4).any(|four| four == b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! One login from its beginning to its tokens.
+//! One login from its start to its tokens.
 
 use reqwest::Url;
 use rmcp::transport::auth::{
@@ -16,10 +16,10 @@ use crate::client::words_of;
 use crate::error::{LoginError, url_of};
 use aye_core::contract::server::{LoginConfig, LoginGrant, ServerConfig, ServerTransport};
 
-/// All that is looked up before a person can go anywhere.
+/// The time limit for everything that is looked up before a user can log in.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Why an address that the browser came back to is no login.
+/// The reason a URL that the browser returned to is not a login.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NotLoggedIn {
     /// It belongs to no login of ours: the right one may still come.
@@ -28,7 +28,7 @@ pub enum NotLoggedIn {
     Over(String),
 }
 
-/// A login that a person is asked to go through.
+/// A login that a user is asked to complete.
 pub struct Login {
     manager: AuthorizationManager,
     given: InMemoryCredentialStore,
@@ -37,11 +37,11 @@ pub struct Login {
     client: OAuthClientConfig,
     issuer: String,
     state: String,
-    /// Where the browser is to go.
+    /// The URL to open in the browser.
     pub goes_to: Url,
 }
 
-/// What a server's login is, as far as it can be used.
+/// Returns the metadata of a server's login and its issuer, if aye can use them.
 pub(super) async fn resolve(
     manager: &AuthorizationManager,
     http: &Http,
@@ -65,7 +65,8 @@ pub(super) async fn resolve(
         let url = Url::parse(end).map_err(|_| fail("its login contains an invalid URL".to_owned()))?;
         http.may(&url).map_err(|error| fail(error.to_string()))?;
     }
-    // Its absence means that there is none (OAuth 2.1 as MCP has it). Where no code is exchanged, none is needed.
+    // A missing member means that there is no PKCE (OAuth 2.1 as used by MCP). Without a code exchange, none
+    // is needed.
     if grant == LoginGrant::AuthorizationCode && metadata.code_challenge_methods_supported.is_none() {
         return Err(AuthError::PkceUnsupported);
     }
@@ -73,10 +74,10 @@ pub(super) async fn resolve(
 }
 
 impl Login {
-    /// Finds out where to log in, and makes aye known there. `back` is where the browser is to come back to.
+    /// Finds out where to log in, and registers aye there. `back` is the URL that the browser returns to.
     ///
     /// # Errors
-    /// Why nobody can log in.
+    /// The reason no login is possible.
     pub async fn begin(config: &ServerConfig, back: &str, scopes: &[String]) -> Result<Self, LoginError> {
         match tokio::time::timeout(PATIENCE, Self::found(config, back, scopes)).await {
             Ok(found) => found,
@@ -119,15 +120,15 @@ impl Login {
         Ok(Self { manager, given, config: config.clone(), url: url.clone(), client, issuer, state, goes_to })
     }
 
-    /// Who gives out the tokens.
+    /// Returns the issuer of the tokens.
     pub fn issuer(&self) -> &str {
         &self.issuer
     }
 
-    /// Whether the address that the browser came back to belongs to this login.
+    /// Returns whether the URL that the browser returned to belongs to this login.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The reason it does not.
     pub fn is_this(&self, came_back: &str) -> Result<(), NotLoggedIn> {
         let not_this = |why: &str| NotLoggedIn::NotThis(why.to_owned());
         let url = Url::parse(came_back.trim())
@@ -139,10 +140,10 @@ impl Login {
         }
     }
 
-    /// Takes the address that the browser came back to, and keeps what is given for it.
+    /// Accepts the URL that the browser returned to, and stores the tokens obtained with it.
     ///
     /// # Errors
-    /// Why nobody is logged in.
+    /// The reason the login failed.
     pub async fn finish(&self, came_back: &str, store: &dyn LoginStore) -> Result<(), NotLoggedIn> {
         self.is_this(came_back)?;
         let over = |why: String| NotLoggedIn::Over(why);

@@ -1,4 +1,5 @@
-//! What a login may reach. Where it goes is said by documents of strangers: each request is looked at before it is made.
+//! The network access of a login. Its URLs come from untrusted documents, so each request is checked before
+//! it is sent.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -22,7 +23,7 @@ pub(super) struct Http {
     made: AtomicUsize,
 }
 
-/// Whether an address is one of this machine.
+/// Returns whether a URL is on this machine.
 fn is_here(url: &Url) -> bool {
     url.host_str().is_some_and(is_this_machine)
 }
@@ -38,10 +39,10 @@ impl Http {
         Ok(http)
     }
 
-    /// Whether this address may be reached, or shown as where to go.
+    /// Checks whether this URL may be reached, or shown as a login page.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason it may not.
     pub(super) fn may(&self, url: &Url) -> Result<(), LoginUrlError> {
         let host = url.host_str().unwrap_or_default();
         if host.is_empty() || !url.username().is_empty() || url.password().is_some() {
@@ -87,10 +88,10 @@ impl Http {
         Ok(built.body(body)?)
     }
 
-    /// Sends a form, with a name and a password when there is one. Gives the status of the answer.
+    /// Sends a form, with a name and a password if given. Returns the status of the response.
     ///
     /// # Errors
-    /// The address may not be reached, or is not.
+    /// The URL may not or cannot be reached.
     pub(super) async fn post(
         &self,
         url: &Url,
@@ -114,7 +115,7 @@ impl Http {
         }
     }
 
-    /// What a server wants to be shown, when it does: the challenge in its answer to a request as a connection begins.
+    /// Returns the server's challenge, if any: part of its response to the first request of a connection.
     pub(super) async fn challenge(&self, server: &Url) -> Result<Option<String>, LoginError> {
         let client = http_client(server.as_str()).map_err(|_| LoginError::HttpClient)?;
         let hello = serde_json::json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {

@@ -1,4 +1,4 @@
-//! What is kept of a login, and for whom it counts.
+//! The stored data of a login, and the server that it is valid for.
 
 use rmcp::transport::auth::StoredCredentials;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -11,21 +11,21 @@ use aye_core::contract::server::ServerConfig;
 
 const FORMAT: u32 = 1;
 
-/// Where a server stands with its login.
+/// The login state of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginState {
-    /// Nobody logged in, and it did not ask for that so far.
+    /// Nobody is logged in, and the server has not required a login so far.
     None,
     /// It asked for a login the last time.
     Needed,
-    /// Somebody logged in to another address: that does not count for this one.
+    /// A login exists for another URL: it is not valid for this one.
     OtherAddress,
     /// There are tokens for it.
     LoggedIn,
 }
 
 impl LoginState {
-    /// Whether nothing goes on before somebody logs in.
+    /// Returns whether the server cannot be used before a user logs in.
     pub fn needs_login(self) -> bool {
         match self {
             Self::Needed | Self::OtherAddress => true,
@@ -46,7 +46,7 @@ pub(super) struct LoginFile {
     pub(super) tokens: Option<Tokens>,
 }
 
-/// What was given out, by whom, to whom.
+/// Issued tokens, with their issuer and their client.
 #[derive(Clone, Deserialize, Serialize)]
 pub(super) struct Tokens {
     pub(super) issuer: String,

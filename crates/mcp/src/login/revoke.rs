@@ -1,4 +1,5 @@
-//! The end of a login: what is kept is forgotten, and whoever gave it out is asked to take it back (RFC 7009).
+//! The end of a login: the stored login is forgotten, and its issuer is asked to revoke the tokens (RFC
+//! 7009).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,24 +16,25 @@ use super::{LoginStore, address, flow};
 use crate::error::{LoginError, RevokeError, url_of};
 use aye_core::contract::server::{LoginGrant, ServerConfig, ServerScope};
 
-/// All that is looked up and told.
+/// The time limit for all lookups and requests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What became of a login that was to end.
+/// The outcome of a logout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoggedOut {
     /// There was none.
     Nobody,
-    /// It is forgotten here, and the tokens are taken back.
+    /// The login is forgotten here, and the tokens are revoked.
     TakenBack,
-    /// It is forgotten here. Why nobody took the tokens back: they end by themselves.
+    /// The login is forgotten here. Contains the reason the tokens were not revoked; they expire on their
+    /// own.
     Forgotten(String),
 }
 
-/// Forgets a login, and tells its server. `config`: the server as it is written down, when it still is.
+/// Forgets a login, and notifies its server. `config`: the server as it is configured, if it still is.
 ///
 /// # Errors
-/// Why it is still kept here.
+/// The reason the login is still stored here.
 pub async fn log_out(
     scope: &ServerScope,
     name: &str,
@@ -41,7 +43,7 @@ pub async fn log_out(
 ) -> Result<LoggedOut, LoginError> {
     let kept = {
         let _held = store.lock(&scope.key(), name)?;
-        // What cannot be read can be forgotten all the same.
+        // Data that cannot be read can still be forgotten.
         let kept = LoginFile::load(store, &scope.key(), name);
         if !store.forget(&scope.key(), name)? {
             return Ok(LoggedOut::Nobody);

@@ -1,6 +1,7 @@
 //! Characters that make a command line say something else than it shows.
 
-/// Why a person (or we) could misread `command`: too long, control, invisible, bidi or lookalike characters.
+/// Returns why a user (or aye) could misread `command`: too long, control, invisible, bidi or lookalike
+/// characters.
 pub(super) fn unreadable(command: &str) -> Option<String> {
     if command.len() > super::MAX_BYTES {
         return Some(format!("the command has more than {} bytes", super::MAX_BYTES));
@@ -11,7 +12,7 @@ pub(super) fn unreadable(command: &str) -> Option<String> {
     })
 }
 
-/// What is wrong with a character, in words; nothing for one that shows what it is.
+/// Describes the problem with a character; returns nothing for a character that shows what it is.
 pub fn suspicious(c: char) -> Option<&'static str> {
     Some(match u32::from(c) {
         0x09 | 0x0A => return None,

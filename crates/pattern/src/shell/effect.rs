@@ -1,5 +1,5 @@
-//! What a command line does to the world, coarsely: a word for lists and for a person's eye. Nothing is allowed
-//! because of it, so it may guess; where it cannot know, it says that a program runs.
+//! The effect of a command line, coarsely: a word for lists and for the user's eye. Nothing is allowed
+//! because of it, so it may be a guess; an unknown effect counts as running a program.
 
 use super::unwrap::SHELLS;
 use super::{Analysis, Simple, base_name, git, only_reads, risks};
@@ -82,10 +82,10 @@ const NETWORK: &[&str] = &[
     "telnet",
 ];
 
-/// What git does over the network.
+/// The git commands that use the network.
 const GIT_NETWORK: &[&str] = &["fetch", "pull", "push", "clone", "ls-remote", "submodule"];
 
-/// What git does without changing anything, whatever its other words.
+/// The git commands that change nothing, whatever their other words.
 const GIT_READS: &[&str] = &[
     "status",
     "diff",
@@ -120,13 +120,13 @@ const GIT_READS: &[&str] = &[
     "cherry",
 ];
 
-/// Programs that look at the system and nothing else, besides the readers of files.
+/// Programs that only read the state of the system, besides the readers of files.
 const LOOKERS: &[&str] = &[
     "uptime", "nproc", "groups", "tty", "arch", "free", "lscpu", "lsblk", "getconf", "locale", "cd",
     "hostname",
 ];
 
-/// What the line does: the worst of its commands.
+/// Returns the effect of the line: the worst of its commands.
 pub fn effect(analysis: &Analysis) -> Effect {
     let programs = || analysis.commands.iter().filter(|command| !command.words.is_empty());
     let does = |names: &[&str]| programs().filter_map(Simple::program).any(|name| names.contains(&name));
@@ -136,7 +136,7 @@ pub fn effect(analysis: &Analysis) -> Effect {
     }
     let is_plain = analysis.undecided.is_none() && analysis.plain().is_ok() && !analysis.commands.is_empty();
     if !is_plain {
-        // Nobody can say what it does: not even that it only speaks with others.
+        // The effect is unknown: it may be more than network access.
         return Effect::Runs;
     }
     analysis.commands.iter().map(of_command).max().unwrap_or(Effect::Runs)
@@ -145,7 +145,7 @@ pub fn effect(analysis: &Analysis) -> Effect {
 /// Programs that delete files.
 const DELETERS: &[&str] = &["rm", "rmdir", "unlink", "shred", "srm", "trash", "gio-trash"];
 
-/// Whether a command of the line deletes files.
+/// Returns whether a command of the line deletes files.
 pub fn deletes_files(analysis: &Analysis) -> bool {
     let programs = analysis.commands.iter().filter(|command| !command.words.is_empty());
     programs.filter_map(|command| Some((command, command.program()?))).any(|(command, program)| {
@@ -170,7 +170,7 @@ fn of_command(command: &Simple) -> Effect {
     let Some(program) = command.program().filter(|_| command.assignments.is_empty()) else {
         return Effect::Runs;
     };
-    // A program in a folder of the project is nobody's idea of `ls`.
+    // A program in a folder of the project is not the `ls` that users expect.
     let is_plain_name = command.words.first().is_some_and(|word| word.text == program);
     let is_risky = risks(&command.words).iter().any(|risk| risk.executes);
     if !is_plain_name || is_risky {
@@ -245,7 +245,7 @@ fn destroys(command: &Simple) -> bool {
     }
 }
 
-/// Whether a mode of chmod lets others run the file as its owner.
+/// Returns whether a mode of chmod lets others run the file as its owner.
 fn lends_rights(mode: &str) -> bool {
     let is_number = mode.chars().all(|c| c.is_ascii_digit());
     if is_number { mode.len() > 3 && !mode.starts_with('0') } else { mode.contains('s') }

@@ -1,4 +1,4 @@
-//! What is special about git: global flags, aliases, and options that run programs or write files.
+//! The particulars of git: global flags, aliases, and options that run programs or write files.
 
 use super::Word;
 use super::risk::RiskyWord;
@@ -165,7 +165,8 @@ const RUNNERS: &[&str] = &[
     "scalar",
 ];
 
-/// Long options of any command that run a program or write a file. Git takes any unambiguous beginning of them.
+/// Long options of any command that run a program or write a file. Git accepts any unambiguous prefix of
+/// them.
 const LONG: &[(&str, bool)] = &[
     ("output", false),
     ("output-directory", false),
@@ -186,7 +187,7 @@ const LONG: &[(&str, bool)] = &[
     ("textconv", true),
 ];
 
-/// Whole options that a listed one starts with, or that look like the start of one, and are harmless.
+/// Harmless complete options that are, or look like, the start of a listed one.
 const EXACT: &[&str] = &["text", "oneline", "not", "no-ext-diff", "no-textconv", "exclude", "es", "on"];
 
 /// The index of the word after git's global flags.
@@ -251,7 +252,7 @@ pub(super) fn inner(words: &[Word]) -> Vec<Inner> {
     found
 }
 
-/// Words of a git command that run a program, write a file, or look at another repository.
+/// Returns the words of a git command that run a program, write a file, or access another repository.
 pub(super) fn risks(words: &[Word]) -> Vec<RiskyWord> {
     let mut risks = Vec::new();
     let at = skip_global_flags(words).min(words.len());

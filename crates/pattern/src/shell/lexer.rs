@@ -199,7 +199,7 @@ impl Lexer {
         Ok(())
     }
 
-    /// Whether the body is literal is the other reader's question; here only its end counts.
+    /// Skips a here-document. Only its end counts here; the other reader decides whether its body is literal.
     fn skip_heredoc(&mut self) -> Result<(), String> {
         let Some(delimiter) = self.pending.take() else { return Ok(()) };
         while self.at < self.chars.len() {

@@ -1,10 +1,11 @@
-//! What a shell command line would run.
+//! Finds the commands that a shell command line would run.
 //!
-//! [`analyse`] reads the line with a real bash grammar and finds every simple command in it: in lists and pipelines, in
-//! substitutions, subshells and functions, in the text handed to `sh -c`, behind wrappers such as `env` and `timeout`.
-//! Two sides use what is found. The *allow* side is strict: [`Analysis::plain`] holds the commands only when the whole
-//! line is made of literal words in a simple shape. The *deny* side is broad: it looks at every command found anywhere,
-//! and what cannot be decided is said in [`Analysis::undecided`].
+//! [`analyse`] reads the line with a real bash grammar and finds every simple command in it: in lists and
+//! pipelines, in substitutions, subshells and functions, in the text passed to `sh -c`, after wrappers such
+//! as `env` and `timeout`. The result has two uses. The *allow* side is strict: [`Analysis::plain`] returns
+//! the commands only if the whole line is made of literal words in a simple shape. The *deny* side is broad:
+//! it checks every command found anywhere, and anything that cannot be decided is reported in
+//! [`Analysis::undecided`].
 
 mod chars;
 mod effect;
@@ -32,10 +33,10 @@ pub use unwrap::is_transparent;
 /// Longer command lines are not read.
 pub const MAX_BYTES: usize = 10_000;
 
-/// How deep commands are looked for in the text of other commands.
+/// Maximum depth to which commands are searched in the text of other commands.
 const MAX_DEPTH: usize = 8;
 
-/// Stands for a part of a word that only the shell knows.
+/// The placeholder for a part of a word that only the shell knows.
 pub(super) const HOLE: char = '\u{fffc}';
 
 /// One word of a command, its quotes removed.
@@ -45,7 +46,7 @@ pub struct Word {
     pub text: String,
     /// A part of it only the shell knows.
     pub has_holes: bool,
-    /// It holds an unquoted `*`, `?` or `[`.
+    /// Whether the word contains an unquoted `*`, `?` or `[`.
     pub is_glob: bool,
     /// It was written with quotes whose meaning depends on the shell (`$'…'`, `$"…"`) or in another odd way.
     pub is_odd: bool,
@@ -67,12 +68,12 @@ impl Word {
     }
 }
 
-/// A variable set in front of a command, or by itself.
+/// A variable set before a command, or on its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
-    /// The variable, with a subscript or `+` when there is one.
+    /// The variable, with its subscript or `+` if any.
     pub name: String,
-    /// What it is set to.
+    /// The value assigned to the variable.
     pub value: Word,
 }
 
@@ -101,8 +102,8 @@ impl Simple {
         self.words.iter().map(|word| word.text.as_str()).collect()
     }
 
-    /// Other spellings of the same command that a deny rule is held against too: the program without its folder,
-    /// and git without its global flags.
+    /// Returns other spellings of the same command that deny rules are also checked against: the program
+    /// without its folder, and git without its global flags.
     pub fn spellings(&self) -> Vec<Vec<Word>> {
         let mut all = vec![self.words.clone()];
         let Some(first) = self.words.first() else { return all };
@@ -124,18 +125,19 @@ impl Simple {
     }
 }
 
-/// What was found in a command line.
+/// The result of analysing a command line.
 #[derive(Debug, Clone, Default)]
 pub struct Analysis {
     /// Every simple command found anywhere.
     pub commands: Vec<Simple>,
-    /// Why nothing here may be allowed by itself: expansions, redirects, constructs, assignments.
+    /// The reasons why nothing here may be allowed automatically: expansions, redirects, constructs,
+    /// assignments.
     pub barred: Vec<String>,
     /// Why the line could not be read with certainty. It always asks.
     pub unreadable: Option<String>,
     /// Why it is not certain what would run. It asks when any deny rule exists.
     pub undecided: Option<String>,
-    /// Some redirect in it replaces what a file holds.
+    /// Whether a redirect in the line replaces the content of a file.
     pub overwrites: bool,
     /// The line is `cd FOLDER && …` with nothing but `&&` between its parts: if `cd` fails, nothing else runs.
     pub starts_with_cd: bool,
@@ -144,10 +146,11 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// The commands, when the line is made of literal words in a simple shape; else why it is not.
+    /// Returns the commands if the line is made of literal words in a simple shape; otherwise the reason it
+    /// is not.
     ///
     /// # Errors
-    /// The first reason why the line cannot be allowed by itself.
+    /// The first reason why the line cannot be allowed automatically.
     pub fn plain(&self) -> Result<Vec<&Simple>, &str> {
         if let Some(why) = self.unreadable.as_deref().or(self.barred.first().map(String::as_str)) {
             return Err(why);

@@ -1,10 +1,10 @@
-//! Options with which a program reads the files it is named and no others.
+//! Options with which a program reads only the files named on its command line.
 //!
-//! The rules that come with aye allow programs by their names, so their options need a list of their own. It says what
-//! is fine, not what is dangerous: an option that is missing here, an abbreviated one and one that a later version of
-//! the program brings all ask. What is missing on purpose takes names or text from a file (`wc --files0-from`,
-//! `grep -f`, `git blame -S`), follows links out of the workspace (`grep -R`, `rg -L`, `find -L`), or goes through
-//! whole folders (`diff -r`).
+//! The rules that come with aye allow programs by their names, so their options need a list of their own. The
+//! list contains the safe options, not the dangerous ones: an option missing here, an abbreviated one and one
+//! added by a later version of the program all ask. Options that are missing on purpose take names or text
+//! from a file (`wc --files0-from`, `grep -f`, `git blame -S`), follow links out of the workspace (`grep -R`,
+//! `rg -L`, `find -L`), or traverse whole folders (`diff -r`).
 
 use super::Word;
 
@@ -16,9 +16,9 @@ struct Options {
     flags: &'static str,
     /// Letters that take the rest of the word as their value, or the next word.
     valued: &'static str,
-    /// Letters that take the rest of the word as their value, if there is any.
+    /// Letters that take the rest of the word, if any, as their value.
     glued: &'static str,
-    /// Whole names behind `--` (`find`: behind `-`), with or without `=value`.
+    /// Complete names after `--` (`find`: after `-`), with or without `=value`.
     long: &'static str,
 }
 
@@ -154,7 +154,7 @@ const OPTIONS: &[Options] = &[
     },
 ];
 
-/// What git's reading commands take; a name that only one of them knows does nothing in the others.
+/// The long options of git's reading commands; a name that only one of them knows does nothing in the others.
 const GIT_LONG: &str = "abbrev abbrev-commit abbrev-ref absolute-git-dir after ahead-behind all all-match always \
     ancestor-path and anchored author author-date-order before boundary branch branches break-rewrites cached \
     candidates cc check cherry cherry-mark cherry-pick children color color-moved color-words column combined-all-paths \
@@ -211,7 +211,7 @@ pub fn only_named(words: &[Word]) -> Result<(), ReadsMore> {
         } else if let Some(letters) = text.strip_prefix('-') {
             match options.cluster(letters) {
                 Some(true) => {
-                    // A value that looks like an option may be one to another version of the program.
+                    // A value that looks like an option may be one in another version of the program.
                     let is_value = texts.get(i).is_none_or(|value| !value.starts_with('-'));
                     i += 1;
                     is_value
@@ -234,7 +234,8 @@ impl Options {
         self.long.split_whitespace().any(|long| long == name)
     }
 
-    /// Whether a cluster of letters takes the next word as a value; nothing when it holds an unknown letter.
+    /// Returns whether a cluster of letters takes the next word as a value; nothing if it contains an unknown
+    /// letter.
     fn cluster(&self, letters: &str) -> Option<bool> {
         for (at, letter) in letters.char_indices() {
             if self.valued.contains(letter) {

@@ -16,11 +16,12 @@ use tables::{FLAGS, INTERPRETERS, PROGRAMMABLE, ProgramFlags, STATEFUL};
 pub struct RiskyWord {
     /// The word.
     pub index: usize,
-    /// The last word that a rule must spell out for the risk to be wanted; larger than the command: all of them.
+    /// The last word that a rule must spell out for the risk to be intended; larger than the command: all of
+    /// them.
     pub through: usize,
     /// It can run another program (it only writes otherwise).
     pub executes: bool,
-    /// What it is, in words.
+    /// The description of the risk.
     pub why: String,
 }
 
@@ -61,7 +62,7 @@ pub fn is_explained(program: &str) -> bool {
         || unwrap::is_explained(program)
 }
 
-/// True for builtins after which the shell is no longer the one that was looked at.
+/// Returns true for builtins that change the shell's state, so that it is no longer the one that was checked.
 pub fn is_stateful(program: &str) -> bool {
     STATEFUL.contains(&program)
 }
@@ -172,7 +173,7 @@ fn scan(flags: &ProgramFlags, program: &str, words: &[Word], risks: &mut Vec<Ris
             if flags.harmless.contains(&name) {
                 continue;
             }
-            // GNU programs take any unambiguous beginning of a long option.
+            // GNU programs accept any unambiguous prefix of a long option.
             if flags.runs.iter().any(|flag| flag.starts_with(name)) {
                 push(risks, i, true);
             } else if flags.writes.iter().any(|flag| flag.starts_with(name)) {

@@ -13,7 +13,7 @@ pub(super) fn sed(words: &[Word], risks: &mut Vec<RiskyWord>) {
     }
 }
 
-/// The beginning of a text, on one line.
+/// Returns the start of a text, on one line.
 fn shortened(text: &str) -> String {
     const MAX_CHARS: usize = 40;
     let text = visible(text.trim());
@@ -23,8 +23,8 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// Whether a `sed` command only prints, by GNU's reading of its scripts: another sed may end a bracket expression
-/// elsewhere, so this is for where the kernel keeps the command from writing.
+/// Returns whether a `sed` command only prints, as GNU sed reads its scripts. Another sed may end a bracket
+/// expression elsewhere, so use this only if the kernel keeps the command from writing.
 pub fn sed_only_prints(words: &[Word]) -> bool {
     let mut risks = Vec::new();
     let scripts = scripts(words, &mut risks);
@@ -38,7 +38,7 @@ fn without_brackets(script: &str) -> String {
         let slashes = rest[..open].chars().rev().take_while(|c| *c == '\\').count();
         let (before, inside) = (&rest[..open], &rest[open + 1..]);
         let not = usize::from(inside.starts_with('^'));
-        // What stands first is a letter even when it is `]`.
+        // The first character is a literal even if it is `]`.
         let first = not + usize::from(inside[not..].starts_with(']'));
         out.push_str(before);
         out.push('x');
@@ -48,7 +48,8 @@ fn without_brackets(script: &str) -> String {
     out + rest
 }
 
-/// The scripts of a `sed` command, and where they stand. Options that write or read a script from a file are risks.
+/// Returns the scripts of a `sed` command, and their positions. Options that write or read a script from a
+/// file are risks.
 fn scripts(words: &[Word], risks: &mut Vec<RiskyWord>) -> Vec<(usize, String)> {
     let mut scripts: Vec<(usize, String)> = Vec::new();
     let mut operands = Vec::new();
@@ -148,8 +149,8 @@ fn is_harmless(script: &str) -> bool {
     true
 }
 
-/// True when every bracket expression in a text ends in it, and holds nothing that another sed would read otherwise:
-/// in some of them a delimiter inside brackets ends the text, in others it does not.
+/// Returns true if every bracket expression in a text ends in it, and contains nothing that another sed would
+/// read differently: in some of them a delimiter inside brackets ends the text, in others it does not.
 fn has_plain_brackets(text: &str) -> bool {
     const CLASSES: &[&str] =
         &["alnum", "alpha", "blank", "digit", "lower", "punct", "space", "upper", "xdigit"];
@@ -162,7 +163,7 @@ fn has_plain_brackets(text: &str) -> bool {
             continue; // `\[` is a letter
         }
         let inside = rest.strip_prefix('^').unwrap_or(rest);
-        // What stands first is a letter even when it is `]`.
+        // The first character is a literal even if it is `]`.
         let Some(end) = inside.find(']').filter(|end| *end > 0) else { return false };
         if inside[..end].contains(['[', '\\']) {
             return false;
@@ -201,7 +202,7 @@ fn skip_addresses(text: &str) -> &str {
     rest
 }
 
-/// Whether a program is one of the awks.
+/// Returns whether a program is one of the awks.
 pub fn is_awk(program: &str) -> bool {
     matches!(program, "awk" | "gawk" | "mawk" | "nawk" | "original-awk")
 }

@@ -162,7 +162,7 @@ pub(super) const SHELLS: &[&str] = &[
     "powershell",
 ];
 
-/// What stands inside a command.
+/// The content of a command that is itself a command.
 #[derive(Debug, PartialEq)]
 pub(super) enum Inner {
     /// Nothing.
@@ -470,7 +470,7 @@ fn tar(words: &[Word]) -> Vec<Inner> {
     found
 }
 
-/// Where the inner command of a wrapper starts.
+/// Returns the inner commands of a wrapper.
 fn wrapped(wrapper: &Wrapper, program: &str, words: &[Word]) -> Vec<Inner> {
     let mut found = Vec::new();
     let mut own_words = wrapper.own_words;
@@ -531,13 +531,13 @@ fn wrapped(wrapper: &Wrapper, program: &str, words: &[Word]) -> Vec<Inner> {
             found.extend(instead_of_own(program, words, i));
             own_words -= 1;
         } else if matches!(program, "env" | "sudo" | "doas") && is_assignment(text) {
-            // env sets it and goes on
+            // The wrapper sets the variable and continues.
         } else {
             break;
         }
         i += 1;
     }
-    // `flock FILE -c TEXT`: the option stands behind the wrapper's own word.
+    // `flock FILE -c TEXT`: the option follows the wrapper's own word.
     if program == "flock" && words.get(i).is_some_and(|word| word.text == "-c") {
         found.extend(words.get(i + 1).map(|text| Inner::Text(text.clone())));
         return found;
@@ -557,8 +557,8 @@ fn wrapped(wrapper: &Wrapper, program: &str, words: &[Word]) -> Vec<Inner> {
     found
 }
 
-/// The command that begins where a wrapper's own word is expected: some leave that word out, as `setarch -R` does. A file
-/// and a number are never the program.
+/// Returns the command that starts where a wrapper's own word is expected: some wrappers work without that
+/// word, such as `setarch -R`. A file or a number is never the program.
 fn instead_of_own(program: &str, words: &[Word], at: usize) -> Option<Inner> {
     let is_own = matches!(program, "flock" | "chroot")
         || words.get(at)?.text.starts_with(|c: char| c.is_ascii_digit());
@@ -601,7 +601,7 @@ pub(super) fn is_assignment(text: &str) -> bool {
     })
 }
 
-/// True for programs that run another one whatever their words are.
+/// Returns true for programs that run another one whatever their words are.
 pub(super) fn is_wrapper(program: &str) -> bool {
     WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&program))
         || LOOSE.iter().any(|(name, subcommands)| *name == program && subcommands.is_empty())
@@ -614,7 +614,8 @@ pub(super) fn is_explained(program: &str) -> bool {
         || matches!(program, "eval" | "trap" | "ssh" | "su" | "script")
 }
 
-/// The index of the word that names the inner program, for wrappers and runners; `None` when there is no inner one.
+/// Returns the index of the word that names the inner program, for wrappers and runners; `None` if there is
+/// no inner program.
 pub(super) fn inner_start(words: &[Word]) -> Option<usize> {
     let simple = Simple { words: words.to_vec(), ..Simple::default() };
     let program = simple.program()?;
@@ -636,6 +637,6 @@ pub(super) fn inner_start(words: &[Word]) -> Option<usize> {
         };
         start = Some(start.map_or(at, |other: usize| other.max(at)));
     }
-    // A loose runner: nobody knows which word it is, so a rule has to spell out all of them.
+    // A loose runner: it is unknown which word names the program, so a rule has to spell out all of them.
     if is_loose && start.is_some() { Some(words.len() - 1) } else { start }
 }

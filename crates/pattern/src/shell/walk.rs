@@ -3,7 +3,7 @@
 use super::{Analysis, Assignment, Simple, Word};
 use tree_sitter::{Node, Parser};
 
-/// Reads `command` and adds what is in it. `inner` marks text that stood inside another command.
+/// Reads `command` and adds its content to the analysis. `inner` marks text from inside another command.
 pub(super) fn read(command: &str, inner: bool, out: &mut Analysis) {
     read_text(command, inner, out);
     // The grammar takes a continued line for a blank even inside a word: `r\⏎m`.
@@ -75,8 +75,8 @@ fn plain_ascii(text: &str) -> String {
     out
 }
 
-/// The first text that no leaf of the tree covers, blanks and continued lines aside: the grammar drops words in a few
-/// places, and a word that nobody saw must not count as read.
+/// Returns the first text that no leaf of the tree covers, except for spaces and continued lines: the grammar
+/// drops words in a few places, and a dropped word must not count as read.
 fn lost_text<'t>(root: Node<'_>, text: &'t str) -> Option<&'t str> {
     let mut cursor = root.walk();
     let mut at = 0;
@@ -112,7 +112,7 @@ pub(super) struct Walker<'a> {
     messages: usize,
 }
 
-/// Trees deeper than this are not walked: nobody writes them, and the stack is finite.
+/// Maximum depth of a tree that is walked: real commands are never deeper, and the stack is finite.
 const MAX_TREE_DEPTH: usize = 200;
 
 impl<'a> Walker<'a> {
@@ -124,7 +124,7 @@ impl<'a> Walker<'a> {
         self.source.get(from..to).unwrap_or_default()
     }
 
-    /// Whether the program is one list of `cd FOLDER` and what follows it after `&&`.
+    /// Returns whether the program is one list of `cd FOLDER` and the commands that follow it after `&&`.
     fn starts_with_cd(&self, root: Node<'_>) -> bool {
         let mut cursor = root.walk();
         let mut parts = root.children(&mut cursor).filter(|node| node.kind() != "comment");
@@ -152,7 +152,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Finds commands inside something that may not be allowed by itself.
+    /// Finds commands inside a construct that may not be allowed automatically.
     pub(super) fn scan(&mut self, node: Node<'_>, out: &mut Analysis) {
         out.bar(barred(node.kind(), self.text(node)));
         self.scan_children(node, out);
@@ -267,7 +267,8 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Operators between commands need no look; everything else is known by the node it stands in.
+    /// Reports a token as unreadable unless it is an operator between commands: all others are handled by the
+    /// node that contains them.
     fn token(&self, node: Node<'_>, out: &mut Analysis) {
         let known = [";", "&&", "||", "|", "|&", "&", "\n", "(", ")", "{", "}", "!"];
         if self.inner == 0 && !known.contains(&node.kind()) {
@@ -317,7 +318,7 @@ impl<'a> Walker<'a> {
         {
             self.scan(name, out);
         }
-        // What stands between the name and the value is `=` or `+=`.
+        // The text between the name and the value is `=` or `+=`.
         let end = value_node.map_or(node.end_byte(), |value| value.start_byte());
         let head = self.slice(node.start_byte(), end);
         let name = head.strip_suffix('=').unwrap_or(head).to_owned();
@@ -460,7 +461,8 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// A here-document is literal when its delimiter is quoted in one of the simple ways. Where it ends is looked up again by hand, because two readers of bash disagree there most easily.
+    /// Reads a here-document, which is literal if its delimiter is quoted in one of the simple ways. Its end
+    /// is searched again by hand, because two readers of bash disagree there most easily.
     fn heredoc(&mut self, node: Node<'_>, owner: Option<&mut Simple>, out: &mut Analysis) {
         self.heredocs += 1;
         let (mut start, mut body, mut end) = ("", "", "");
@@ -498,7 +500,7 @@ impl<'a> Walker<'a> {
                     let word = self.word(child, out);
                     words.push(word);
                 }
-                // `cat <<'EOF' | wc`: the rest of the line stands inside the redirect.
+                // `cat <<'EOF' | wc`: the rest of the line is inside the redirect.
                 "pipeline" => self.statement(child, out),
                 _ => {
                     simple_shape = false;
@@ -529,12 +531,12 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// Whether a child of a list is `&&`, or no operator at all.
+/// Returns whether a child of a list is `&&`, or no operator at all.
 fn is_and_or_statement(list: Node<'_>, index: usize) -> bool {
     list.child(index).is_some_and(|child| child.is_named() || matches!(child.kind(), "&&" | "\n"))
 }
 
-/// Whether a redirect after this statement belongs to its last simple command alone.
+/// Returns whether a redirect after this statement belongs to its last simple command alone.
 fn ends_in_command(statement: Node<'_>) -> bool {
     match statement.kind() {
         "command" => true,
@@ -567,7 +569,7 @@ fn unquoted_delimiter(start: &str) -> Option<(&str, bool)> {
     Some((start, false))
 }
 
-/// The part of a line that keeps it from being allowed by itself, and what it is.
+/// Describes the part of a line that keeps it from being allowed automatically.
 fn barred(kind: &str, text: &str) -> String {
     let what = match kind {
         "command_substitution" => "a command substitution",

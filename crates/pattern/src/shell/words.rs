@@ -81,7 +81,7 @@ impl Builder {
             is_glob: self.chars.iter().any(|(c, quoted)| !quoted && matches!(c, '*' | '?' | '[')),
             is_odd: self.is_odd,
         };
-        // `~` and `~/x` are the home folder whoever reads them; `~user`, `~+` and the like are not literal.
+        // `~` and `~/x` are the home folder for every reader; `~user`, `~+` and the like are not literal.
         if unquoted(0, '~') && self.chars.len() > 1 && !unquoted(1, '/') {
             word.has_holes = true;
         }

@@ -1,5 +1,5 @@
-//! The window's plugin: it reads the section `compaction` of an agent. What fits into a request, and when a summary is
-//! made, is the runtime's work.
+//! The context window's plugin: it reads the section `compaction` of an agent. The runtime decides what fits
+//! into a request, and when a summary is made.
 
 use aye_core::context::{CompactionConfig, CompactionConfigKey};
 use aye_core::contract::foreign::ForeignError;
@@ -10,7 +10,7 @@ use aye_core::state::JsonValue;
 /// Name of the plugin.
 pub const COMPACTION_PLUGIN: &str = "compaction";
 
-/// Claims the section `compaction` and looks at it.
+/// The plugin that claims the section `compaction` and checks it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CompactionPlugin;
 
@@ -27,7 +27,7 @@ impl Plugin for CompactionPlugin {
     }
 
     fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), ForeignError> {
-        // What is not the right shape is told by the schema.
+        // A wrong shape is reported by the schema.
         let Ok(config) = serde_json::from_value::<CompactionConfig>(section.clone()) else { return Ok(()) };
         Ok(config.check()?)
     }

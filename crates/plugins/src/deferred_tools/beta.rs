@@ -1,13 +1,13 @@
-//! How often a tool is used, as a Beta distribution that forgets.
+//! The frequency of a tool's use, as a Beta distribution that forgets.
 //!
-//! With each inference both parameters are discounted; then a call counts for `a`, no call for `b`. Nothing is written
-//! for a tool that is not called: its misses are made up for in one step when somebody asks.
+//! Each inference discounts both parameters; then a call counts for `a`, no call for `b`. Nothing is written
+//! for a tool that is not called: its misses are added in one step when the estimate is needed.
 
 use serde::{Deserialize, Serialize};
 
 use super::config::DiscBetaParams;
 
-/// How often a tool is used of which nothing is known.
+/// The assumed frequency of use of an unknown tool.
 pub const PRIOR: f64 = 0.01;
 /// No parameter starts below this.
 const LEAST: f64 = 0.01;
@@ -17,9 +17,9 @@ const Z90: f64 = 1.282;
 /// The distribution of one tool.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beta {
-    /// What speaks for use.
+    /// The evidence for use.
     pub a: f64,
-    /// What speaks against it.
+    /// The evidence against use.
     pub b: f64,
     /// The inferences it takes account of.
     pub turn: u64,
@@ -52,12 +52,12 @@ impl Beta {
         Self { a: before.a * params.omega + 1.0, b: before.b * params.omega, turn }
     }
 
-    /// How often it is used, most likely.
+    /// Returns the expected frequency of use.
     pub fn mean(&self) -> f64 {
         self.a / (self.a + self.b)
     }
 
-    /// How often it is used at most, with 90 % certainty.
+    /// Returns the upper bound of the frequency of use, with 90 % certainty.
     pub fn upper(&self) -> f64 {
         let t = self.a + self.b;
         (self.mean() + Z90 * (self.a * self.b / (t * t * (t + 1.0))).sqrt()).min(1.0)

@@ -5,24 +5,24 @@ use aye_core::contract::spec::PluginConfigKey;
 use aye_core::state::JsonValue;
 use aye_pattern::Pattern;
 
-/// How a tool is offered.
+/// The way a tool is offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolLoadMode {
     /// With its schema in every request.
     #[default]
     Eager,
-    /// By its name, until somebody asks for it.
+    /// By its name, until it is requested.
     Deferred,
 }
 
-/// How the tools are offered whose names match.
+/// The mode in which tools with a matching name are offered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeferralRule {
     /// A tool's name, or a pattern over names such as `mcp__github__*`.
     pub tool: String,
-    /// How they are offered.
+    /// The mode in which they are offered.
     pub mode: ToolLoadMode,
 }
 
@@ -30,15 +30,15 @@ pub struct DeferralRule {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DiscBetaParams {
-    /// What is left of what was seen, with each inference; above 0, at most 1.
+    /// The share of earlier observations that is kept with each inference; above 0, at most 1.
     pub omega: f64,
-    /// How many observations the first guess is worth.
+    /// The number of observations that the initial estimate is worth.
     pub n0: f64,
-    /// Not before so many inferences without a call.
+    /// The number of inferences without a call before a tool may be deferred again.
     pub defer_after: u64,
-    /// How far below the break-even its use must be.
+    /// The fraction of the break-even frequency below which a tool's use must fall.
     pub thresh_mult: f64,
-    /// What a search for tools costs, in tokens.
+    /// The cost of a search for tools, in tokens.
     pub gamma: f64,
 }
 
@@ -52,7 +52,7 @@ impl Default for DiscBetaParams {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeferredToolsConfig {
-    /// On, off, or on by itself when it saves more than `beta_overhead`.
+    /// Whether deferring is on; if absent, it is on when it saves more than `beta_overhead`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// The first rule that matches a tool's name counts.
@@ -61,7 +61,7 @@ pub struct DeferredToolsConfig {
     pub default_mode: ToolLoadMode,
     /// When a tool that was asked for is deferred again.
     pub disc_beta: DiscBetaParams,
-    /// What searching and the list of names cost, in tokens.
+    /// The cost of searching and of the list of names, in tokens.
     pub beta_overhead: f64,
 }
 
@@ -96,7 +96,7 @@ pub(super) struct DeferralPolicy {
 }
 
 impl DeferralPolicy {
-    /// Reads a config. `defaults` come behind its rules.
+    /// Reads a config. `defaults` are added after its rules.
     pub(super) fn new(config: &DeferredToolsConfig, defaults: &[DeferralRule]) -> Result<Self, String> {
         let DeferredToolsConfig { enabled, rules, default_mode, disc_beta: params, beta_overhead } = config;
         let mut read = Vec::new();
@@ -154,7 +154,7 @@ impl DeferralPolicy {
         Self::new(&config, defaults)
     }
 
-    /// How a tool is offered before anybody asked for it.
+    /// Returns how a tool is offered before it is requested.
     pub(super) fn mode(&self, tool: &str) -> ToolLoadMode {
         let rule = self.rules.iter().find(|(pattern, _)| pattern.matches_tool(tool));
         rule.map_or(self.default_mode, |(_, mode)| *mode)

@@ -1,9 +1,9 @@
-//! What tools cost in a request, in tokens.
+//! The cost of tools in a request, in tokens.
 
 use super::config::DiscBetaParams;
 use aye_core::contract::tool::ToolDescriptor;
 
-/// What a tool costs when it is offered, and when only its name is told.
+/// The cost of a tool when it is offered, and when only its name is listed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ToolCost {
     /// With its schema.
@@ -19,7 +19,7 @@ impl ToolCost {
         Self { full: (schema as f64 / 4.0).max(10.0), name: (tool.id.len() as f64 / 4.0).max(1.0) }
     }
 
-    /// What deferring it saves in each request.
+    /// Returns the saving in each request if the tool is deferred.
     pub fn saving(&self) -> f64 {
         (self.full - self.name).max(0.0)
     }

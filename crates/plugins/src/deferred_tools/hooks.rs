@@ -24,7 +24,7 @@ use aye_core::state::{Snapshot, StateCommand, StateError};
 /// The key of the message with the names of the deferred tools.
 pub const LIST_KEY: &str = "deferred_tools.list";
 
-/// What a model reads that calls a deferred tool, behind the tool's name.
+/// The message for a model that calls a deferred tool, after the tool's name.
 const NOT_LOADED: &str = "was deferred: its parameters were not loaded and it did not run. They are loaded \
                           now; call it again with matching arguments. (ToolSearch loads tools before a call.)";
 
@@ -32,7 +32,7 @@ fn is_on(ctx: &PhaseContext) -> bool {
     ctx.state::<DeferralState>().is_some_and(|state| state.enabled)
 }
 
-/// Begins the shaping of a step's request.
+/// The hook that starts shaping a step's request.
 pub(super) struct ShapeHook(pub(super) Arc<Views>);
 
 #[async_trait]
@@ -40,7 +40,8 @@ impl PhaseHook for ShapeHook {
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
         let mut command = StateCommand::new();
         if self.0.view(ctx)?.is_on() {
-            // Behind what others scheduled for this phase, so that their wishes count for this very step.
+            // Run after the actions that others scheduled for this phase, so that those count for this very
+            // step.
             command.schedule_action::<SettleAction>(Settle::Tidy)?;
             return Ok(command);
         }
@@ -103,7 +104,7 @@ impl TypedScheduledActionHandler<SettleAction> for Handlers {
     }
 }
 
-/// The tools that are offered because somebody asked for them, and are used too seldom to be worth it.
+/// Returns the tools that are offered because they were requested, but are used too rarely to be worth it.
 pub(super) fn unused(snapshot: &Snapshot, view: &View) -> Vec<String> {
     let Some(state) = snapshot.get::<DeferralState>() else { return Vec::new() };
     let usage = snapshot.get::<ToolUsageStats>().cloned().unwrap_or_default();
@@ -117,7 +118,7 @@ pub(super) fn unused(snapshot: &Snapshot, view: &View) -> Vec<String> {
     state.promoted().filter(|tool| is_unused(tool)).map(str::to_owned).collect()
 }
 
-/// What is known of a tool after so many inferences.
+/// Returns the estimate for a tool after this many inferences.
 fn beta(snapshot: &Snapshot, view: &View, tool: &str, turn: u64) -> Beta {
     let known = snapshot.get::<DiscBetaState>();
     let seen = known.and_then(|known| known.tools.get(tool)).copied();
@@ -126,11 +127,12 @@ fn beta(snapshot: &Snapshot, view: &View, tool: &str, turn: u64) -> Beta {
     seen.unwrap_or_else(|| Beta::start(prior(), params)).idle_until(turn, params)
 }
 
-/// Brings the modes up to date with tools and rules, takes the deferred tools out of the request and tells their names.
+/// Updates the modes to the current tools and rules, removes the deferred tools from the request and lists
+/// their names.
 fn offer(ctx: &PhaseContext, view: View, command: &mut StateCommand) -> Result<(), StateError> {
     let known = ctx.state::<DeferralState>().cloned().unwrap_or_default();
     let state = synced(&known, &view);
-    // What others keep from the model, such as a rule that denies a tool, is not told of either.
+    // Tools that others withhold from the model, for example by a deny rule, are not listed either.
     let step = ctx.state::<StepShape>();
     if let Some(text) = list(state.deferred().filter(|tool| !step.is_some_and(|step| step.withholds(tool)))) {
         command.schedule_action::<AddContextMessage>(ContextMessage::system(LIST_KEY, text))?;
@@ -176,7 +178,7 @@ fn synced(known: &DeferralStateValue, view: &View) -> DeferralStateValue {
     state
 }
 
-/// Lets the tool that searches find what is there.
+/// Makes the deferred tools available to the search tool.
 fn register(ctx: &PhaseContext, view: View, command: &mut StateCommand) {
     let known = ctx.state::<DeferralRegistry>().and_then(|registry| registry.0.as_ref());
     if known.is_none_or(|known| !Arc::ptr_eq(&known.index, &view.index)) {
@@ -198,8 +200,8 @@ impl PhaseHook for RegisterHook {
     }
 }
 
-/// Counts which tools an answer called. One that was called although it is deferred is wanted: it is offered from the
-/// next step on.
+/// The hook that counts the tools called by an answer. A deferred tool that was called is wanted: it is
+/// offered from the next step on.
 pub(super) struct CountHook(pub(super) Arc<Views>);
 
 #[async_trait]
@@ -242,7 +244,8 @@ pub(super) struct LoadPriorsHook(pub(super) Arc<Views>);
 impl PhaseHook for LoadPriorsHook {
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
         let mut command = StateCommand::new();
-        // Once a run, with the first inference that counts. Where no tool is deferred none does, and nothing is read.
+        // This happens once per run, at the first inference that counts. If no tool is deferred, none counts
+        // and nothing is read.
         let has_begun = ctx.state::<RunToolUsage>().is_some_and(|run| run.turns > 0);
         if has_begun || !self.0.view(ctx)?.is_on() {
             return Ok(command);

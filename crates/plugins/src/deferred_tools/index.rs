@@ -1,4 +1,5 @@
-//! The tools of an agent as this plugin sees them: which are deferred, what each costs, where words are looked for.
+//! The tools of an agent as this plugin sees them: which are deferred, what each costs, and the text that is
+//! searched.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,16 +31,16 @@ impl IndexedTool {
 /// The tools of an agent under a policy.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// Those that are deferred until somebody asks, by id.
+    /// The tools that are deferred until they are requested, by id.
     pub(super) deferrable: BTreeMap<String, IndexedTool>,
     /// The others.
     pub(super) eager: BTreeMap<String, ToolDescriptor>,
-    /// What deferring all of them saves in each request.
+    /// The saving in each request if all of them are deferred.
     pub(super) saving: f64,
 }
 
 impl Index {
-    /// Looks at all tools. The plugin's own tool is never deferred.
+    /// Indexes all tools. The plugin's own tool is never deferred.
     pub(super) fn new(tools: &[ToolDescriptor], policy: &DeferralPolicy) -> Self {
         let (mut deferrable, mut eager) = (BTreeMap::new(), BTreeMap::new());
         for tool in tools.iter().filter(|tool| tool.id != super::TOOL_SEARCH) {
@@ -56,7 +57,7 @@ impl Index {
         Self { deferrable, eager, saving }
     }
 
-    /// Whether deferring is on.
+    /// Returns whether deferring is on.
     pub(super) fn is_on(&self, policy: &DeferralPolicy) -> bool {
         match policy.enabled {
             Some(enabled) => enabled,
@@ -70,7 +71,7 @@ impl Index {
 pub(super) struct View {
     pub(super) index: Arc<Index>,
     pub(super) policy: Arc<DeferralPolicy>,
-    /// Whether the agent has the tool that searches: without it, what is deferred could not be found.
+    /// Whether the agent has the search tool: without it, deferred tools could not be found.
     pub(super) can_search: bool,
 }
 

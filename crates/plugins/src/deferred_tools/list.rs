@@ -1,13 +1,13 @@
-//! The words that tell the model which tools are deferred. The same tools give the same bytes.
+//! The text that lists the deferred tools for the model. The same tools give the same bytes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use aye_core::contract::display::visible_line;
 
-/// So many bytes of names are told; what is left out can be searched for.
+/// Maximum bytes of listed names; tools that are left out can be searched for.
 const BUDGET: usize = 6 * 1024;
-/// Of so many servers.
+/// Maximum servers in the list.
 const MAX_GROUPS: usize = 64;
 
 /// The text; `None` when nothing is deferred.

@@ -1,12 +1,14 @@
-//! Deferred tools: an agent with many tools tells the model their names, and their parameters when they are asked for.
+//! Deferred tools: an agent with many tools gives the model their names, and their parameters only on
+//! request.
 //!
-//! Rules say which tools are deferred; deferring is on by itself where it saves more than it costs. `ToolSearch` finds
-//! deferred tools and has them offered from the next step on; so does a call of one. A tool that was asked for and is
-//! not used is deferred again: how often each one is used is estimated by a [`Beta`] distribution that forgets, and
-//! what one run taught is the first guess of the next.
+//! Rules decide which tools are deferred; deferring is on automatically if it saves more than it costs.
+//! `ToolSearch` finds deferred tools and has them offered from the next step on; so does a call of one. A
+//! requested tool that is not used is deferred again: a [`Beta`] distribution that forgets estimates how
+//! often each tool is used, and the estimates of one run are the initial ones of the next.
 //!
-//! The order in `BeforeInference`: what others scheduled ([`PromoteToolAction`], [`DeferToolAction`]), then what nobody
-//! used is deferred, then the deferred tools are taken out of the request and their names are told.
+//! The order in `BeforeInference`: first the actions that others scheduled ([`PromoteToolAction`],
+//! [`DeferToolAction`]), then unused tools are deferred, then the deferred tools are removed from the request
+//! and their names are listed.
 
 mod beta;
 mod config;
@@ -59,8 +61,8 @@ pub struct DeferredToolsPlugin {
 }
 
 impl DeferredToolsPlugin {
-    /// A plugin for agents with these tools. They are only looked at where the runtime does not say which tools an
-    /// agent has.
+    /// Creates a plugin for agents with these tools. They are used only if the runtime does not provide an
+    /// agent's tools.
     pub fn new(seed_tools: Vec<ToolDescriptor>) -> Self {
         Self::of(Views {
             seed: seed_tools.into(),
@@ -74,14 +76,14 @@ impl DeferredToolsPlugin {
         Self { views: Arc::new(views) }
     }
 
-    /// How tools are offered that no rule matches, where an agent's section does not say.
+    /// Sets how tools that no rule matches are offered, if an agent's section does not set it.
     #[must_use]
     pub fn with_default_mode(self, default_mode: ToolLoadMode) -> Self {
         let (seed, defaults) = (Arc::clone(&self.views.seed), self.views.defaults.clone());
         Self::of(Views { seed, defaults, default_mode, made: Mutex::default() })
     }
 
-    /// Adds rules behind those of every agent.
+    /// Adds rules after those of every agent.
     #[must_use]
     pub fn with_default_rules(self, rules: Vec<DeferralRule>) -> Self {
         let (seed, default_mode) = (Arc::clone(&self.views.seed), self.views.default_mode);
@@ -89,10 +91,10 @@ impl DeferredToolsPlugin {
     }
 }
 
-/// So many agents may take turns without their tools being looked at anew.
+/// The number of agents that may alternate without their tools being indexed again.
 const KEPT_VIEWS: usize = 8;
 
-/// What was made of the tools of agents.
+/// The views built from the tools of agents.
 struct Views {
     seed: Arc<[ToolDescriptor]>,
     defaults: Vec<DeferralRule>,
@@ -107,7 +109,7 @@ struct Made {
 }
 
 impl Views {
-    /// The tools of the agent at hand, under its rules.
+    /// Returns the view of the current agent's tools, under its rules.
     fn view(&self, ctx: &PhaseContext) -> Result<View, StateError> {
         let tools = if ctx.tools.is_empty() { &self.seed } else { &ctx.tools };
         let section = ctx.agent_spec.sections.get(DeferredToolsConfigKey::KEY);

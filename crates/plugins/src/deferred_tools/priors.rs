@@ -1,4 +1,4 @@
-//! What is learned of tools over runs.
+//! Long-term knowledge about the use of tools, learned over several runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use super::state::RunUsage;
 use aye_core::contract::profile::ProfileKey;
 use aye_core::state::{Phase, ScheduledActionSpec};
 
-/// So many tools are remembered for an agent.
+/// Maximum tools remembered for an agent.
 const MAX_TOOLS: usize = 1000;
 
-/// How often a tool was used, over several runs.
+/// The frequency of a tool's use, over several runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolPrior {
     /// The part of the inferences that called it; later runs count for more.
@@ -20,7 +20,7 @@ pub struct ToolPrior {
     pub n: u32,
 }
 
-/// What is known of an agent's tools.
+/// The learned estimates of an agent's tools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AgentToolPriorsValue {
@@ -58,7 +58,7 @@ impl AgentToolPriorsValue {
     }
 }
 
-/// Where what was learned is kept, by the agent's id.
+/// The profile key of the learned estimates, stored by the agent's id.
 pub struct AgentToolPriors;
 
 impl ProfileKey for AgentToolPriors {

@@ -3,34 +3,34 @@ use super::state::DeferralStateValue;
 use super::tool::{TOOL_SEARCH, ToolSearchTool};
 use aye_core::contract::tool::{Tool as _, ToolDescriptor};
 
-/// What deferring saves in each request, in tokens as the context window counts them.
+/// The savings of deferring in each request, in tokens as the context window counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Savings {
     /// Tools that are deferred now.
     pub deferred: usize,
-    /// Tools that were deferred and are offered now because somebody asked for them.
+    /// Tools that were deferred and are offered now because they were requested.
     pub promoted: usize,
-    /// What the deferred tools would cost.
+    /// The cost that the deferred tools would have.
     pub kept_out: usize,
-    /// What the list of their names costs.
+    /// The cost of the list of their names.
     pub names: usize,
-    /// What the list and `ToolSearch` cost instead of them.
+    /// The cost of the list and `ToolSearch`, which replace them.
     pub overhead: usize,
 }
 
 impl Savings {
-    /// What is saved in the end.
+    /// Returns the net saving.
     pub fn saved(&self) -> usize {
         self.kept_out.saturating_sub(self.overhead)
     }
 }
 
-/// What a tool costs in a request.
+/// Returns the cost of a tool in a request.
 fn tokens(tool: &ToolDescriptor) -> usize {
     (tool.id.len() + tool.description.len() + tool.parameters.to_string().len()) / 4 + 10
 }
 
-/// What deferring saves for an agent with these tools; `None` when nothing is deferred.
+/// Returns the savings of deferring for an agent with these tools; `None` if nothing is deferred.
 pub fn savings(tools: &[ToolDescriptor], state: &DeferralStateValue) -> Option<Savings> {
     let is_there = |id: &str| tools.iter().any(|tool| tool.id == id);
     let deferred: Vec<_> = tools.iter().filter(|tool| state.is_deferred(&tool.id)).collect();

@@ -1,11 +1,11 @@
-//! What `ToolSearch` finds.
+//! The search of `ToolSearch`.
 
 use std::collections::BTreeSet;
 
 use super::index::Index;
 use aye_core::contract::tool::ToolDescriptor;
 
-/// So many tools are given at most.
+/// Maximum tools in a result.
 pub const MAX_RESULTS: usize = 5;
 
 /// A query, taken apart.
@@ -13,7 +13,8 @@ pub const MAX_RESULTS: usize = 5;
 pub enum Query {
     /// Exactly these tools, in this order.
     Select(Vec<String>),
-    /// Tools that hold all of the required words; the more of the others one holds, the better.
+    /// Tools that contain all of the required words; the more of the other words a tool contains, the higher
+    /// it ranks.
     Words {
         /// In lower case.
         required: Vec<String>,
@@ -23,7 +24,7 @@ pub enum Query {
 }
 
 impl Query {
-    /// Reads a query; `None` when it holds no word.
+    /// Parses a query; `None` if it contains no word.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if let Some(ids) = text.strip_prefix("select:") {
@@ -47,17 +48,18 @@ impl Query {
     }
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub(super) struct ToolMatches<'a> {
     pub(super) tools: Vec<&'a ToolDescriptor>,
     /// Names that no tool has.
     pub(super) unknown: Vec<String>,
-    /// How many more would have matched.
+    /// The number of further matches.
     pub(super) left_out: usize,
 }
 
-/// Searches the tools that may be deferred; by its exact name any tool is found. What is kept from the model is not.
+/// Searches the tools that may be deferred; an exact name finds any tool. Tools withheld from the model are
+/// not found.
 pub(super) fn search<'a>(index: &'a Index, query: &Query, is_kept: impl Fn(&str) -> bool) -> ToolMatches<'a> {
     let mut found = ToolMatches::default();
     match query {

@@ -1,4 +1,4 @@
-//! What the plugin keeps in the state, and the actions that change it.
+//! The plugin's state, and the actions that change it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,15 +10,15 @@ use super::config::ToolLoadMode;
 use super::index::View;
 use aye_core::state::{KeyScope, MergeStrategy, Phase, ScheduledActionSpec, StateKey};
 
-/// How each tool is offered now.
+/// The current mode of each tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeferralStateValue {
-    /// Whether tools are deferred at all.
+    /// Whether deferring is on.
     pub enabled: bool,
     /// The mode of each tool.
     pub modes: BTreeMap<String, ToolLoadMode>,
-    /// The tools whose mode is another one than the rules say: somebody asked for them.
+    /// The tools whose mode differs from the rules because a change was requested.
     pub moved: BTreeSet<String>,
     /// Those of them that are offered, in the order in which they were asked for: a request lists them last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -26,7 +26,7 @@ pub struct DeferralStateValue {
 }
 
 impl DeferralStateValue {
-    /// Whether a tool is deferred now.
+    /// Returns whether a tool is deferred now.
     pub fn is_deferred(&self, tool: &str) -> bool {
         self.enabled && self.modes.get(tool) == Some(&ToolLoadMode::Deferred)
     }
@@ -36,7 +36,7 @@ impl DeferralStateValue {
         self.in_mode(ToolLoadMode::Deferred)
     }
 
-    /// The tools that were deferred and are offered now because somebody asked for them.
+    /// Returns the tools that were deferred and are offered now because they were requested.
     pub fn promoted(&self) -> impl Iterator<Item = &str> {
         self.in_mode(ToolLoadMode::Eager).filter(|tool| self.moved.contains(*tool))
     }
@@ -49,10 +49,10 @@ impl DeferralStateValue {
     }
 }
 
-/// How [`DeferralState`] changes.
+/// A change of [`DeferralState`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum DeferralUpdate {
-    /// Somebody wants these tools to be offered so.
+    /// These tools are requested in this mode.
     Move(Vec<String>, ToolLoadMode),
     /// The tools or the rules changed.
     Set(DeferralStateValue),
@@ -126,22 +126,22 @@ impl StateKey for DeferralRegistry {
     }
 }
 
-/// What is known of how often tools are used. Tools that were never called are not in it.
+/// The estimates of how often tools are used. Tools that were never called are not included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiscBetaValue {
-    /// What was known before the thread began.
+    /// The estimates from before the thread started.
     pub priors: BTreeMap<String, f64>,
-    /// What was seen in it.
+    /// The estimates from the thread's own observations.
     pub tools: BTreeMap<String, Beta>,
 }
 
-/// How [`DiscBetaState`] changes.
+/// A change of [`DiscBetaState`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum DiscBetaUpdate {
-    /// What is known from before.
+    /// The estimates from before the thread.
     Priors(BTreeMap<String, f64>),
-    /// What is known of some tools now.
+    /// The current estimates of some tools.
     Seen(Vec<(String, Beta)>),
 }
 
@@ -172,12 +172,12 @@ pub struct ToolUsage {
     pub last: BTreeMap<String, u64>,
 }
 
-/// How [`ToolUsageStats`] changes.
+/// A change of [`ToolUsageStats`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UsageUpdate {
     /// An inference, and the tools it called.
     Inference(Vec<String>),
-    /// Somebody asked for these tools.
+    /// These tools were requested.
     Promoted(Vec<String>),
 }
 
@@ -203,7 +203,7 @@ impl StateKey for ToolUsageStats {
     }
 }
 
-/// How often tools were called in one run: what is learned from it at its end.
+/// The number of calls of each tool in one run, learned from at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunUsage {
@@ -252,12 +252,12 @@ impl ScheduledActionSpec for PromoteToolAction {
 /// Shapes the step's request, once all that others scheduled for it is done.
 pub(super) struct SettleAction;
 
-/// How far the shaping is.
+/// The stage of the shaping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Settle {
-    /// Defers what nobody used.
+    /// Defers unused tools.
     Tidy,
-    /// Takes the deferred tools out and tells their names.
+    /// Removes the deferred tools from the request and lists their names.
     Offer,
 }
 

@@ -16,7 +16,7 @@ use aye_core::state::StateCommand;
 
 /// Id of the tool that finds deferred tools.
 pub const TOOL_SEARCH: &str = "ToolSearch";
-/// A longer query is no search.
+/// Maximum bytes of a query.
 const MAX_QUERY: usize = 2000;
 
 /// Finds deferred tools and has them offered from the next step on.
@@ -81,7 +81,7 @@ impl Tool for ToolSearchTool {
                 view.index.deferrable.len()
             );
         } else {
-            // For the person, who sees the first lines.
+            // For the user, who sees the first lines.
             let names: Vec<_> = found.tools.iter().map(|tool| visible_line(&tool.id)).collect();
             let _ = write!(text, "loaded: {}\n<functions>\n", names.join(", "));
             for tool in &found.tools {
@@ -90,7 +90,7 @@ impl Tool for ToolSearchTool {
                     "name": tool.id,
                     "parameters": tool.parameters,
                 });
-                // What a server wrote must not look like the end of the block.
+                // Text from a server must not look like the end of the block.
                 let function = function.to_string().replace('<', "\\u003c");
                 let _ = writeln!(text, "<function>{function}</function>");
             }

@@ -1,6 +1,6 @@
-//! Surfaces that the model describes: the tool `render_a2ui` takes A2UI messages of version 0.8, as they are published
-//! and in the book's form, checks them, and keeps what they make. One that has a button waits for the person; what they
-//! put in and pressed is the call's result.
+//! Surfaces described by the model: the tool `render_a2ui` accepts A2UI messages of version 0.8, in the
+//! published form and in the book's form, checks them, and stores the resulting surfaces. A surface with a
+//! button waits for the user; their input and the pressed button are the call's result.
 
 mod plugin;
 mod state;

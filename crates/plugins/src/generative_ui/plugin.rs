@@ -13,8 +13,8 @@ use aye_core::state::{KeyScope, Phase, StateCommand, StateError, StateKeyOptions
 /// The plugin's name.
 pub const A2UI_PLUGIN: &str = "generative-ui";
 
-/// Brings `render_a2ui`. Its description tells the model how to use it; instructions of a program's own come as a
-/// context message of their own.
+/// The plugin that adds `render_a2ui`. The tool's description explains its use to the model; a program's own
+/// instructions are sent as a separate context message.
 #[derive(Clone, Debug, Default)]
 pub struct A2uiPlugin {
     instructions: Option<String>,

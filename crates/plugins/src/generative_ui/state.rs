@@ -6,7 +6,7 @@ use aye_core::state::{KeyScope, MergeStrategy, StateKey};
 /// The surfaces of a conversation, by id: later calls change them.
 pub struct Surfaces;
 
-/// How [`Surfaces`] changes.
+/// A change of [`Surfaces`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum SurfacesUpdate {
     /// Puts a surface in the place of the one of the same id.

@@ -13,7 +13,7 @@ use aye_core::state::StateCommand;
 /// The tool's name.
 pub const RENDER_TOOL: &str = "render_a2ui";
 
-/// Shows surfaces; waits for the person when the last one that a call touches has a button.
+/// The tool that shows surfaces; it waits for the user if the last surface that a call touches has a button.
 pub struct A2uiRenderTool;
 
 #[async_trait]

@@ -1,5 +1,5 @@
-//! Messages, checked one after the other on the surfaces as they are: everything that is wrong is said with its place, for
-//! the model, and nothing of a call that is wrong is kept.
+//! Checks messages one after the other against the current surfaces: every error is reported to the model
+//! with its location, and nothing of an invalid call is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,23 +10,23 @@ use aye_core::contract::surface::{Component, MAX_DEPTH, Surface};
 
 /// The version of the messages.
 const VERSION: &str = "v0.8";
-/// How many components a surface may have.
+/// Maximum components of a surface.
 pub const MAX_COMPONENTS: usize = 500;
-/// How many surfaces a conversation may have.
+/// Maximum surfaces of a conversation.
 const MAX_SURFACES: usize = 32;
-/// How many bytes the messages of one call may have.
+/// Maximum bytes of the messages of one call.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// How many errors are reported; the others are counted.
+/// Maximum errors that are reported; the others are counted.
 const MAX_ERRORS: usize = 25;
 
-/// What is wrong with a call: a sentence for the model, a line for each of several errors.
+/// The errors of a call: a sentence for the model, or one line for each of several errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct A2uiError(String);
 
 impl A2uiError {
-    /// All errors of a call; `None` when there is none.
+    /// Combines all errors of a call; returns `None` if there are none.
     fn of(mut errors: Vec<String>) -> Option<Self> {
         let count = errors.len();
         if count <= 1 {
@@ -60,10 +60,10 @@ const KINDS: [(&str, bool); 7] = [
     ("beginRendering", false),
 ];
 
-/// Carries out the messages of one call on these surfaces, and gives the ids of those that it touched, in order.
+/// Applies the messages of one call to these surfaces, and returns the ids of the changed ones, in order.
 ///
 /// # Errors
-/// Everything that is wrong; the surfaces are as far as they came.
+/// All errors of the call; the surfaces keep the changes made up to then.
 pub fn apply_messages(
     args: &Value,
     surfaces: &mut BTreeMap<String, Surface>,
@@ -97,7 +97,7 @@ pub fn apply_messages(
     if surfaces.len() > MAX_SURFACES {
         errors.push(format!("more than {MAX_SURFACES} surfaces; delete some with deleteSurface"));
     }
-    // What a surface lacks because of an error above is no error of its own.
+    // Gaps in a surface that follow from an error above are not errors of their own.
     if errors.is_empty() {
         for surface in touched.iter().filter_map(|id| surfaces.get(id)) {
             whole(surface, &mut errors);
@@ -106,7 +106,7 @@ pub fn apply_messages(
     A2uiError::of(errors).map_or(Ok(touched), Err)
 }
 
-/// One message; gives the surface that it is about. What is wrong with single components goes to `errors`.
+/// Applies one message and returns the id of its surface. Errors in single components are added to `errors`.
 fn one(
     message: &Value,
     surfaces: &mut BTreeMap<String, Surface>,
@@ -322,7 +322,8 @@ fn component_of(entry: &Value, at: &str) -> Result<Component, A2uiError> {
     }
 }
 
-/// What the kinds of the standard catalog of A2UI v0.8 cannot do without. Other catalogs may have kinds of their own.
+/// The properties required by the kinds of the standard catalog of A2UI v0.8. Other catalogs may have kinds
+/// of their own.
 const REQUIRED: &[(&str, &[&str])] = &[
     ("Text", &["text"]),
     ("Image", &["url"]),
@@ -343,7 +344,7 @@ const REQUIRED: &[(&str, &[&str])] = &[
     ("Slider", &["value"]),
 ];
 
-/// Whether a property is there that its kind needs.
+/// Checks that a component has the properties that its kind requires.
 fn check_required(component: &Component, at: &str, errors: &mut Vec<String>) {
     let kind = component.kind.as_str();
     let needed = REQUIRED.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, needed)| *needed);
@@ -351,7 +352,8 @@ fn check_required(component: &Component, at: &str, errors: &mut Vec<String>) {
     errors.extend(missing.map(|name| format!("{at}.component.{kind}.{name} is required")));
 }
 
-/// What properties may be, whatever the kind. Others are passed on to whoever draws the surface.
+/// Checks the values of properties that are the same for every kind. Other properties are passed on to the
+/// renderer of the surface.
 fn check_props(component: &Component, at: &str, errors: &mut Vec<String>) {
     let is_id = |value: &Value| value.as_str().is_some_and(|id| !id.is_empty());
     let are_ids = |value: &Value| value.as_array().is_some_and(|ids| ids.iter().all(is_id));
@@ -406,7 +408,7 @@ fn is_value(value: &Value) -> bool {
     }
 }
 
-/// What all the messages of a call came to: every component that is named is there, and none lies in itself.
+/// Checks the result of all messages of a call: every referenced component exists, and none contains itself.
 fn whole(surface: &Surface, errors: &mut Vec<String>) {
     for (id, component) in &surface.components {
         for named in component.references() {
@@ -444,7 +446,8 @@ fn whole(surface: &Surface, errors: &mut Vec<String>) {
     }
 }
 
-/// What a component names; nothing where it is not there, so that a way to it ends.
+/// Returns the components that a component references; returns nothing if it is missing, so that a path to it
+/// ends there.
 fn inner<'a>(surface: &'a Surface, id: &str) -> Vec<&'a str> {
     surface.components.get(id).map(Component::references).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
-//! Handoff: a run goes on as another agent, in the same conversation.
+//! Handoff: a run continues as another agent, in the same conversation.
 //!
-//! A tool or a hook asks for it ([`request_handoff`]); at the end of the step the request becomes the state's active
-//! agent, and the next step begins with that agent's prompt, model and tools. An agent whose section `handoff` names
-//! others has a tool to ask with.
+//! A tool or a hook requests it ([`request_handoff`]); at the end of the step the request becomes the state's
+//! active agent, and the next step starts with that agent's prompt, model and tools. An agent whose section
+//! `handoff` names others has a tool for the request.
 
 mod tool;
 
@@ -35,7 +35,7 @@ pub fn activate_handoff(agent: impl Into<String>) -> HandoffAction {
     HandoffAction::Activate { agent: agent.into() }
 }
 
-/// Goes back to the agent that the run began with.
+/// Returns the action that switches back to the agent that the run started with.
 pub fn clear_handoff() -> HandoffAction {
     HandoffAction::Clear
 }
@@ -84,15 +84,16 @@ impl HandoffPlugin {
         self.overlays.get(name)
     }
 
-    /// Who goes on: the one that was asked for, else the active one; `None` is the agent that the run began with.
+    /// Returns the agent that continues the run: the requested one, otherwise the active one; `None` is the
+    /// agent that the run started with.
     pub fn effective_agent(state: &HandoffState) -> Option<&String> {
         state.requested_agent.as_ref().or(state.active_agent.as_ref())
     }
 
-    /// Who may take over from an agent, with what each is for.
+    /// Returns the agents that may take over from an agent, each with its purpose.
     fn targets(&self, spec: &AgentSpec) -> BTreeMap<String, Option<String>> {
         let roster = self.roster.as_ref().map(|roster| roster());
-        // What cannot be read was refused when the agent was resolved.
+        // A section that cannot be read was refused when the agent was resolved.
         let named: Vec<String> = if spec.sections.contains_key(HandoffConfigKey::KEY) {
             spec.config::<HandoffConfigKey>().unwrap_or_default().agents
         } else {

@@ -1,4 +1,4 @@
-//! What a command may say back, and what its exit status means.
+//! The answers that a command may give, and the meaning of its exit status.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,29 +12,30 @@ use aye_core::state::Phase;
 const MAX_REASON: usize = 4000;
 /// Characters of a message for the model.
 const MAX_CONTENT: usize = 64 * 1024;
-/// How many messages or tools one answer may name.
+/// Maximum messages or tools in one answer.
 const MAX_LIST: usize = 64;
 
 /// The answer of a command: the JSON object on its stdout. Nothing at all is an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HookResponse {
-    /// The run ends here, as blocked; a call at hand does not run.
+    /// The reason to end the run here, as blocked; a current call does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<String>,
-    /// The call does not run: the model reads an error result with this reason, and the run goes on.
+    /// The reason to deny the call: the call does not run, the model reads an error result with this reason,
+    /// and the run continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deny: Option<String>,
     /// The call does not run and has this result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_result: Option<GivenResult>,
-    /// The person is asked before the call runs.
+    /// The user is asked before the call runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ask: Option<HookAsk>,
     /// Messages for the model, in its next request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<Context>,
-    /// A word for the person.
+    /// A message for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
     /// Tools that the next request does not offer.
@@ -49,9 +50,9 @@ pub struct HookResponse {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GivenResult {
-    /// What the model reads.
+    /// The text that the model reads.
     pub text: String,
-    /// Whether it is an error.
+    /// Whether the result is an error.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub error: bool,
 }
@@ -60,7 +61,7 @@ pub struct GivenResult {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HookAsk {
-    /// What the person is asked.
+    /// The question to the user.
     pub question: String,
 }
 
@@ -70,7 +71,7 @@ pub struct HookAsk {
 pub struct Context {
     /// The text.
     pub content: String,
-    /// Where it stands.
+    /// The position of the message.
     #[serde(default = "conversation")]
     pub target: ContextTarget,
     /// In each request from then on.
@@ -82,10 +83,10 @@ fn conversation() -> ContextTarget {
     ContextTarget::Conversation
 }
 
-/// Why a command has no answer, as words behind "the hook".
+/// The reason a command has no answer, worded to follow "the hook".
 #[derive(Debug, thiserror::Error)]
 pub enum HookFailure {
-    /// It did not end by itself.
+    /// The command did not end on its own.
     #[error("was {0}")]
     Ended(String),
     /// It ended with a status that means neither yes nor no.
@@ -96,7 +97,7 @@ pub enum HookFailure {
         /// The last line of its stderr.
         last_line: Option<String>,
     },
-    /// How it ended is not known.
+    /// How the command ended is unknown.
     #[error("ended without an exit status")]
     NoStatus,
     /// It said no when the run had ended.
@@ -125,21 +126,22 @@ pub enum HookFailure {
     /// It did not run.
     #[error("could not be started: {0}")]
     NotRun(#[from] HookNotRun),
-    /// What runs it panicked.
+    /// The code that runs the command panicked.
     #[error("failed inside aye")]
     Panicked,
 }
 
-/// What a command that ended says.
+/// Returns the answer of a command that ended.
 ///
-/// - 0: its stdout, which is empty or an [`HookResponse`] as JSON.
-/// - 2: no, with its stderr as the reason. At `before_tool_execute` it is `deny`; at `after_tool_execute`, where the
-///   tool ran already, the model reads the reason; at the other phases it is `block`. At `run_end` there is nothing
-///   left to say no to.
-/// - anything else, a signal, the time limit, an answer that cannot be read or is not for the phase: it failed.
+/// - 0: its stdout, which is empty or the command's answer as JSON.
+/// - 2: a denial, with its stderr as the reason. At `before_tool_execute` it is `deny`; at
+///   `after_tool_execute`, where the tool already ran, the model reads the reason; at the other phases it is
+///   `block`. At `run_end` there is nothing left to deny.
+/// - anything else, a signal, the time limit, an answer that cannot be read or does not fit the phase: the
+///   command failed.
 ///
 /// # Errors
-/// Why it failed.
+/// The reason it failed.
 pub fn read(phase: Phase, output: &HookOutput) -> Result<HookResponse, HookFailure> {
     if let Some(ended) = &output.ended {
         return Err(HookFailure::Ended(ended.clone()));
@@ -194,12 +196,13 @@ fn parse(phase: Phase, output: &HookOutput) -> Result<HookResponse, HookFailure>
 }
 
 impl HookResponse {
-    /// Whether it says nothing.
+    /// Returns whether the answer is empty.
     pub fn is_empty(&self) -> bool {
         *self == HookResponse::default()
     }
 
-    /// Refuses what makes no sense at the phase: a person who wrote it believes that it does something.
+    /// Refuses members that have no effect at the phase: the user who wrote them believes that they do
+    /// something.
     fn checked(mut self, phase: Phase) -> Result<HookResponse, HookFailure> {
         let at_gate = phase == Phase::BeforeToolExecute;
         let at_end = phase == Phase::RunEnd;
@@ -235,7 +238,7 @@ impl HookResponse {
         Ok(self)
     }
 
-    /// What it says, on one line, for the record.
+    /// Returns the answer on one line, for the record.
     pub fn summary(&self) -> String {
         let mut parts = Vec::new();
         let mut say = |word: &str, text: &str| parts.push(format!("{word}: {text}"));

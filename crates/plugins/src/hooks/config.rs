@@ -18,7 +18,7 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that an entry may give it.
 pub const MAX_TIMEOUT: Duration = Duration::from_mins(10);
 const MIN_TIMEOUT: Duration = Duration::from_millis(100);
-/// A file that is larger than this is none.
+/// Maximum bytes of a file; a larger one is refused.
 const MAX_FILE: u64 = 1 << 20;
 /// Hooks of one file.
 const MAX_HOOKS: usize = 100;
@@ -41,7 +41,7 @@ pub fn phase_name(phase: Phase) -> &'static str {
     PHASES.iter().find(|(_, known)| *known == phase).map_or("", |(name, _)| name)
 }
 
-/// Whose file a hook stands in.
+/// The owner of the file that contains a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookLayer {
     /// The user's.
@@ -59,7 +59,8 @@ impl HookLayer {
         }
     }
 
-    /// What the kernel keeps its commands to. The user's own are the user's choice.
+    /// Returns the restrictions that the kernel enforces on its commands. The user's own commands are the
+    /// user's choice.
     pub fn profile(self) -> Profile {
         match self {
             HookLayer::User => Profile::Outside,
@@ -71,7 +72,7 @@ impl HookLayer {
 /// One hook.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HookSpec {
-    /// What it is called; unique among all hooks.
+    /// The name; unique among all hooks.
     pub name: String,
     /// When its command runs.
     pub phase: Phase,
@@ -81,11 +82,11 @@ pub struct HookSpec {
     pub command: Vec<String>,
     /// Time that it may take.
     pub timeout: Duration,
-    /// Whose file it stands in.
+    /// The owner of the file that contains the hook.
     pub layer: HookLayer,
-    /// Where it stands: file and line.
+    /// The location of the hook: file and line.
     pub origin: String,
-    /// The folder its command works in, for a project's: the one that holds `.aye`.
+    /// The working directory of the command, for a project's hook: the folder that contains `.aye`.
     pub folder: Option<PathBuf>,
     /// The domains that its command may reach, for a project's.
     pub domains: Vec<DomainPattern>,

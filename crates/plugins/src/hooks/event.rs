@@ -1,4 +1,4 @@
-//! What a command is told: one JSON object, of a form with a version.
+//! The input of a command: one JSON object, in a versioned format.
 
 use serde_json::{Value, json};
 

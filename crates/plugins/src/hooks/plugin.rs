@@ -36,16 +36,16 @@ use aye_pattern::{Looked, Matcher, Quantifier};
 /// The plugin's name.
 pub const HOOKS_PLUGIN: &str = "hooks";
 
-/// Where the runs of a program work, and what its hooks need besides.
+/// The working folder of a program's runs, and the other context that its hooks need.
 #[derive(Clone)]
 pub struct Workplace {
     /// The folder that runs work in.
     pub cwd: PathBuf,
-    /// What `~/` stands for.
+    /// The folder that `~/` stands for.
     pub home: PathBuf,
-    /// What time it is.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// On which terms questions are asked.
+    /// The terms on which questions are asked.
     pub terms: Terms,
 }
 
@@ -92,8 +92,9 @@ impl Plugin for HooksPlugin {
 }
 
 impl HookSpec {
-    /// Whether it is about a call. A shell line is looked at part by part, and one that may hold what the pattern
-    /// names counts: a hook that runs once too often does no harm, one that does not run may.
+    /// Returns whether the hook applies to a call. A shell line is checked part by part, and a line that may
+    /// contain what the pattern names counts: a hook that runs once too often does no harm, but one that does
+    /// not run may.
     pub fn is_about(&self, info: &ToolCallInfo) -> bool {
         let Some(pattern) = &self.tool else { return true };
         let primary = info.descriptor.as_ref().and_then(|tool| tool.primary_argument.as_deref());
@@ -110,7 +111,7 @@ impl HookSpec {
     }
 }
 
-/// Whether some command of a line is, or may be, what is looked for.
+/// Returns whether some command of a line matches, or may match.
 fn may_hold(looked: &Looked<'_>) -> bool {
     let analysis = analyse(looked.text);
     if analysis.unreadable.is_some() || analysis.undecided.is_some() {
@@ -131,7 +132,7 @@ fn is_or_may_be(matcher: &Matcher, command: &Simple) -> bool {
         })
 }
 
-/// Whether some way to fill in the words that only the shell knows would match.
+/// Returns whether some substitution of the words that only the shell knows would match.
 fn could_be(matcher: &Matcher, words: &[Word]) -> bool {
     if words.iter().all(Word::is_known) {
         return false;
@@ -141,7 +142,7 @@ fn could_be(matcher: &Matcher, words: &[Word]) -> bool {
     first.is_none_or(|(_, word)| !word.is_known())
 }
 
-/// The action that runs the commands of the phase at hand; it is scheduled for whichever phase that is.
+/// The action that runs the commands of the current phase; it is scheduled for whichever phase that is.
 struct RunHooks;
 
 impl ScheduledActionSpec for RunHooks {
@@ -176,7 +177,7 @@ impl PhaseHook for Boundary {
     }
 }
 
-/// What came of one command.
+/// The outcome of one command.
 struct Outcome<'a> {
     hook: &'a HookSpec,
     answer: Result<HookResponse, HookFailure>,
@@ -212,14 +213,14 @@ impl TypedScheduledActionHandler<RunHooks> for Commands {
 }
 
 impl HookState {
-    /// Runs one command. It never fails: what goes wrong is a part of what came of it.
+    /// Runs one command. Never fails: an error is part of the outcome.
     async fn carry_out<'a>(&self, hook: &'a HookSpec, ctx: &PhaseContext) -> Outcome<'a> {
         let Workplace { cwd, home, clock, .. } = &self.workplace;
         let began = clock.now_ms();
         let input = event(hook, ctx, &cwd.to_string_lossy()).to_string().into_bytes();
         let on_behalf = SpawnContext { run: ctx.run_identity.run_id.to_string(), start_before: None };
         let request = request(hook, cwd, home, input, on_behalf);
-        // What follows the end of a run is not cancelled with it.
+        // Work after the end of a run is not cancelled with the run.
         let cancel =
             if ctx.phase == Phase::RunEnd { CancellationToken::new() } else { ctx.cancellation.clone() };
         let ended = AssertUnwindSafe(self.runner.run(request, &cancel)).catch_unwind().await;
@@ -245,7 +246,8 @@ impl HookState {
         Outcome { hook, answer, ran }
     }
 
-    /// What the commands at the gate want to be done instead of executing; the strictest counts.
+    /// Returns what the commands at the gate request instead of executing the call; the strictest request
+    /// wins.
     fn intercept(
         &self,
         ctx: &PhaseContext,
@@ -303,7 +305,8 @@ impl HookState {
         }))
     }
 
-    /// The question of hooks: their words added to the question that is asked anyway, or one of their own.
+    /// Returns the question of hooks: their text added to a question that is asked anyway, or a question of
+    /// their own.
     fn ticket(&self, ctx: &PhaseContext, info: &ToolCallInfo, asks: &[(&HookSpec, &str)]) -> SuspendTicket {
         let words: Vec<String> =
             asks.iter().map(|(hook, question)| format!("{} asks: {question}", named(hook))).collect();
@@ -350,12 +353,12 @@ impl HookState {
     }
 }
 
-/// A hook, for people and for the model.
+/// Describes a hook, for users and for the model.
 fn named(hook: &HookSpec) -> String {
     format!("the hook `{}` ({})", hook.name, hook.origin)
 }
 
-/// Whether the person said yes to a question that held this hook's.
+/// Returns whether the user approved a question that contained this hook's.
 fn is_answered(info: &ToolCallInfo, hook: &HookSpec) -> bool {
     let yes = info.resume.as_ref().is_some_and(|resume| resume.action == ResumeDecisionAction::Resume);
     let asked = info.suspension.as_ref().and_then(|ticket| ticket.suspension.parameters.get("hooks"));
@@ -364,7 +367,7 @@ fn is_answered(info: &ToolCallInfo, hook: &HookSpec) -> bool {
         .is_some_and(|names| names.iter().any(|name| *name == json!(hook.name)))
 }
 
-/// What a command wants besides stopping a call.
+/// Carries out a command's requests other than stopping a call.
 fn tell(command: &mut StateCommand, ctx: &PhaseContext, outcome: &Outcome<'_>) -> Result<(), StateError> {
     let Outcome { hook, answer, .. } = outcome;
     let source = format!("hook {}", hook.name);

@@ -1,4 +1,4 @@
-//! The seam to whatever runs programs: a plugin starts none itself.
+//! The interface to whatever runs programs: a plugin starts none itself.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,30 +26,30 @@ pub struct HookRequest {
     pub cwd: PathBuf,
     /// Variables to add to the environment.
     pub env: Vec<(String, String)>,
-    /// What it reads on its stdin.
+    /// The data for its stdin.
     pub input: Vec<u8>,
     /// Then the whole group is killed.
     pub timeout: Duration,
     /// For whom.
     pub on_behalf: SpawnContext,
-    /// What the kernel keeps it to.
+    /// The restrictions that the kernel enforces.
     pub profile: Profile,
     /// The domains that it may reach.
     pub domains: Vec<DomainPattern>,
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookOutput {
-    /// What it wrote to stdout.
+    /// The command's stdout.
     pub stdout: String,
-    /// Whether that is only the beginning.
+    /// Whether the stdout is truncated.
     pub is_cut: bool,
-    /// What it wrote to stderr, cut and marked.
+    /// The command's stderr, truncated and marked as such.
     pub stderr: String,
     /// Its exit status; `None` when a signal or the time limit ended it.
     pub exit_code: Option<i32>,
-    /// How it ended when not by itself, for people: `stopped after 10 s`, `signal SIGSEGV`.
+    /// The way the command ended, if not on its own, for users: `stopped after 10 s`, `signal SIGSEGV`.
     pub ended: Option<String>,
 }
 
@@ -59,7 +59,7 @@ pub enum HookNotRun {
     /// The kernel cannot keep it to its profile.
     #[error("{0}")]
     NotConfined(#[source] ForeignError),
-    /// It was not started, or what became of it is not known.
+    /// The command was not started, or its outcome is unknown.
     #[error("{0}")]
     NotStarted(#[source] ForeignError),
 }
@@ -74,10 +74,8 @@ pub trait HookRunner: Send + Sync {
     async fn run(&self, request: HookRequest, cancel: &CancellationToken) -> Result<HookOutput, HookNotRun>;
 }
 
-/// What is to be run for a hook. `cwd` is where the run works, `home` what `~/` stands for.
-///
-/// # Errors
-/// When there is no home folder for `~/`.
+/// Returns the request to run a hook's command. `cwd` is the working folder of the run, `home` the folder
+/// that `~/` stands for.
 pub fn request(
     hook: &HookSpec,
     cwd: &Path,
@@ -89,7 +87,8 @@ pub fn request(
     let place = hook.folder.as_deref().unwrap_or(cwd);
     let program = match program.strip_prefix("~/") {
         Some(rest) => home.join(rest),
-        // With a slash it is a place: of the project, whatever folder below it the run works in.
+        // A program with a slash is a path: relative to the project, whatever folder below it the run works
+        // in.
         None if program.contains('/') => place.join(program),
         None => program.into(),
     };

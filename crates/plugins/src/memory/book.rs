@@ -17,14 +17,14 @@ pub const MAX_RENDERED: usize = 8 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// The person, in all projects.
+    /// The user, in all projects.
     User,
     /// The project.
     Project,
 }
 
 impl Scope {
-    /// Both, in the order in which they stand in a prompt.
+    /// Both scopes, in their order in a prompt.
     pub const ALL: [Self; 2] = [Self::User, Self::Project];
 
     /// The word for it.
@@ -42,10 +42,10 @@ impl Scope {
         }
     }
 
-    /// The scope that a note's id names.
+    /// Returns the scope that a note's id names.
     ///
     /// # Errors
-    /// [`MemoryError::NoSuchNote`] for what is no id.
+    /// [`MemoryError::NoSuchNote`] if the text is not an id.
     pub fn of(id: &str) -> Result<Self, MemoryError> {
         Self::ALL
             .into_iter()
@@ -58,7 +58,7 @@ impl Scope {
     }
 }
 
-/// Who wrote a text.
+/// The author of a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Author {
@@ -67,11 +67,11 @@ pub enum Author {
         /// The agent.
         name: String,
     },
-    /// A person.
+    /// A user.
     Person {
         /// The name of their account.
         user: String,
-        /// Where they wrote it: the terminal, the command line.
+        /// The place where they wrote the text: the terminal, the command line.
         channel: String,
     },
 }
@@ -91,13 +91,13 @@ pub struct Authorship {
 /// One note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
-    /// Names it; `u1` is of the person, `p1` of the project. Never given twice.
+    /// The note's id; `u1` belongs to the user, `p1` to the project. Never reused.
     pub id: String,
-    /// What it says. Characters that cannot be seen are written out in it.
+    /// The text. Invisible characters are written out in it.
     pub text: String,
-    /// How it came to be.
+    /// The origin of the note.
     pub made: Authorship,
-    /// How it got the text that it has now.
+    /// The origin of the current text.
     pub written: Authorship,
     /// The call that made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,16 +122,16 @@ pub enum MemoryError {
         scope.as_str()
     )]
     Full {
-        /// Which memory.
+        /// The memory that is full.
         scope: Scope,
     },
     /// No such id.
     #[error("unknown note {}; nothing changed", aye_core::contract::display::visible_line(id))]
     NoSuchNote {
-        /// What was given as id.
+        /// The given id.
         id: String,
     },
-    /// What keeps the notes failed.
+    /// The storage of the notes failed.
     #[error("memory is unavailable: {0}")]
     Store(String),
 }
@@ -185,8 +185,8 @@ impl Memory {
         Ok(note)
     }
 
-    /// Replaces a note's text. Whoever does is its writer from then on: a model cannot put its words into a note that a
-    /// person wrote and leave it the person's.
+    /// Replaces a note's text. The note's author is from then on whoever replaced the text: a model cannot
+    /// put its text into a user's note and leave the note attributed to the user.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -234,7 +234,7 @@ fn number(id: &str) -> Option<u64> {
     id.get(1..)?.parse().ok()
 }
 
-/// A text as it is kept: what cannot be seen is written out, so that nobody keeps what nobody saw.
+/// Returns a text as it is stored: invisible characters are written out, so that nothing is stored unseen.
 fn checked(text: &str) -> Result<String, MemoryError> {
     let text = visible(text.trim()).into_owned();
     if text.is_empty() {
@@ -256,7 +256,8 @@ fn rendered(scope: Scope, note: &Note) -> String {
     if let Some(day) = day(note.written.at) {
         let _ = write!(out, " day=\"{day}\"");
     }
-    // The store is the person's own file, but what another program wrote into it must not leave its element either.
+    // The store is the user's own file, but text that another program wrote into it must not escape its
+    // element either.
     let _ = writeln!(out, ">{}</note>", escape_markup(&visible(&note.text)));
     out
 }

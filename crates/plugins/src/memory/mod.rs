@@ -1,8 +1,9 @@
-//! Memory: short notes that outlive conversations, of the person and of the project.
+//! Memory: short notes that outlive conversations, of the user and of the project.
 //!
-//! What stands in a note may be a model's text, or a web page's that a model took up, and it goes into later prompts: so
-//! a change by the model is a call like any other, which asks unless a rule allows it; the notes stand in the prompt as
-//! escaped elements that say who wrote them; and a person sees, rewrites and removes each of them.
+//! A note may contain text from a model, or from a web page that a model picked up, and it becomes part of
+//! later prompts. Therefore a change by the model is a call like any other, which asks unless a rule allows
+//! it; the prompt contains the notes as escaped elements that name their author; and a user sees, rewrites
+//! and removes each of them.
 
 mod book;
 mod plugin;
@@ -34,14 +35,14 @@ impl ProfileKey for MemoryKey {
 /// A project's path that is longer is named by its hash.
 const MAX_PATH: usize = 900;
 
-/// Where the notes are that hold here.
+/// The scopes of the notes that apply here.
 #[derive(Clone, Debug)]
 pub struct NoteScopes {
     project: PathBuf,
 }
 
 impl NoteScopes {
-    /// The notes of the person, and those of the project with this root.
+    /// Returns the scopes of the user's notes and of the project with this root.
     pub fn new(project: impl Into<PathBuf>) -> Self {
         Self { project: project.into() }
     }
@@ -57,7 +58,8 @@ impl NoteScopes {
             Scope::User => StateScope::new("user"),
             Scope::Project => match self.project.to_str() {
                 Some(path) if path.len() <= MAX_PATH => StateScope::new(format!("project::{path}")),
-                // Two roots must never share a key, so one that is no text is not made one with replacements.
+                // Two roots must never share a key, so a root that is not valid text is not converted with
+                // replacement characters.
                 Some(_) | None => {
                     let hash = sha256_hex(self.project.as_os_str().as_bytes());
                     StateScope::new(format!("project-sha256::{hash}"))

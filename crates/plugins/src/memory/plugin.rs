@@ -49,13 +49,14 @@ impl Plugin for MemoryPlugin {
     }
 }
 
-/// The numbers of the newest notes when the run's first inference began.
+/// The numbers of the newest notes when the run's first inference started.
 ///
-/// A note that is made meanwhile stands in the conversation already; it gets into the prompt with the next run, so that
-/// the prompt keeps its bytes. One that is removed or rewritten is gone from the next inference on.
+/// A note created in the meantime is already in the conversation; it becomes part of the prompt with the next
+/// run, so that the prompt keeps its bytes. A note that is removed or rewritten is gone from the next
+/// inference on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryMarks {
-    /// Of the person.
+    /// The newest note of the user.
     pub user: u64,
     /// Of the project.
     pub project: u64,

@@ -13,20 +13,20 @@ use aye_core::contract::message::{Message, Role};
 use aye_core::phase::{PhaseContext, PhaseHook};
 use aye_core::state::{Phase, StateCommand, StateError};
 
-/// Runs that are remembered. One that waits may go on in another process and never end here.
+/// Maximum runs that are remembered. A waiting run may resume in another process and never end here.
 const MAX_RUNS: usize = 256;
 
-/// What is known of a run that goes on.
+/// The data of an active run.
 #[derive(Default)]
 struct Running {
-    /// When it was last heard of, for choosing which to forget.
+    /// The sequence number of its last event, for choosing which run to forget.
     heard: u64,
     inference: Option<u64>,
     calls: HashMap<String, u64>,
     metrics: AgentMetrics,
 }
 
-/// What measures: shared by the hooks of all agents.
+/// The state of all measurements, shared by the hooks of all agents.
 pub(super) struct Observer {
     sink: Arc<dyn MetricsSink>,
     clock: Arc<dyn Clock>,
@@ -131,7 +131,7 @@ impl Observer {
             cache_creation_input_tokens: usage.cache_creation_tokens,
             thinking_tokens: usage.thinking_tokens,
             started_at_ms: began,
-            // The driver's own measure, when there is one, is without the hooks around it.
+            // The driver's own measurement, if available, excludes the hooks around the inference.
             duration_ms: metadata("duration_ms")
                 .and_then(Value::as_u64)
                 .unwrap_or_else(|| now.saturating_sub(began)),
@@ -161,7 +161,7 @@ impl Observer {
     }
 
     fn ended(&self, ctx: &PhaseContext, now: u64) {
-        // An inference that began and never answered failed, or was given up.
+        // An inference that started and never got an answer failed or was abandoned.
         if let Some(began) = self.with(ctx, |run| run.inference.take()) {
             let error = if ctx.cancellation.is_cancelled() { "cancelled" } else { "error" };
             let (provider, model) = provider_and_model(ctx, None);
@@ -184,7 +184,7 @@ impl Observer {
     }
 }
 
-/// What is kept until the end of the run has no contents.
+/// Returns the span without contents, to be kept until the end of the run.
 fn bare(span: GenAISpan) -> GenAISpan {
     GenAISpan { input: None, output: None, ..span }
 }
@@ -204,8 +204,8 @@ fn json(messages: &[Arc<Message>]) -> String {
     serde_json::to_string(&slim).unwrap_or_default()
 }
 
-/// Who serves the model that answered, and what it is called there; without an answer, those of the agent's model. An id
-/// that names no provider is of the agent's.
+/// Returns the provider of the model that answered, and the model's name there; without an answer, those of
+/// the agent's model. An id that names no provider belongs to the agent's provider.
 fn provider_and_model(ctx: &PhaseContext, answered: Option<&str>) -> (String, String) {
     let own = &ctx.agent_spec.model;
     let provider = own.split_once('/').map_or("", |(provider, _)| provider);

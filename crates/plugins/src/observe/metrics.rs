@@ -1,4 +1,4 @@
-//! What is told.
+//! The reported metrics.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub struct RunRef {
     pub parent_run_id: Option<String>,
     /// The agent.
     pub agent_id: String,
-    /// What a client calls the request that it serves.
+    /// The client's id of the request that the run serves.
     pub correlation_id: Option<String>,
 }
 
@@ -24,13 +24,13 @@ pub struct GenAISpan {
     pub run: RunRef,
     /// The model's name, as its provider knows it; the agent's model when no answer came.
     pub model: String,
-    /// Who serves it, as far as the agent's model says.
+    /// The provider, as far as the agent's model names it.
     pub provider: String,
     /// `chat`.
     pub operation: String,
     /// Why the model stopped.
     pub finish_reasons: Vec<String>,
-    /// What went wrong, when no answer came: `error` or `cancelled`.
+    /// The error, if no answer arrived: `error` or `cancelled`.
     pub error_type: Option<String>,
     /// Tokens that went in.
     pub input_tokens: Option<i32>,
@@ -44,18 +44,18 @@ pub struct GenAISpan {
     pub cache_creation_input_tokens: Option<i32>,
     /// Tokens that were thought.
     pub thinking_tokens: Option<i32>,
-    /// When it began, in Unix milliseconds.
+    /// The start, in Unix milliseconds.
     pub started_at_ms: u64,
-    /// How long it took.
+    /// The duration.
     pub duration_ms: u64,
-    /// The conversation that it was asked with, as JSON; only when contents are asked for.
+    /// The conversation sent to the model, as JSON; only if contents are requested.
     pub input: Option<String>,
-    /// The answer, as JSON; only when contents are asked for.
+    /// The answer, as JSON; only if contents are requested.
     pub output: Option<String>,
 }
 
 impl GenAISpan {
-    /// Whether an answer came.
+    /// Returns whether an answer arrived.
     pub fn is_success(&self) -> bool {
         self.error_type.is_none()
     }
@@ -76,24 +76,24 @@ pub struct ToolSpan {
     pub tool_type: String,
     /// `tool_error`, when it failed.
     pub error_type: Option<String>,
-    /// When it began, in Unix milliseconds.
+    /// The start, in Unix milliseconds.
     pub started_at_ms: u64,
-    /// How long it took, from its last gate on: waiting for a person does not count.
+    /// The duration, from the last gate on: waiting for a user does not count.
     pub duration_ms: u64,
-    /// The arguments, as JSON; only when contents are asked for.
+    /// The arguments, as JSON; only if contents are requested.
     pub arguments: Option<String>,
-    /// What the model reads of the result; only when contents are asked for.
+    /// The part of the result that the model reads; only if contents are requested.
     pub result: Option<String>,
 }
 
 impl ToolSpan {
-    /// Whether it did what it should.
+    /// Returns whether the execution succeeded.
     pub fn is_success(&self) -> bool {
         self.error_type.is_none()
     }
 }
 
-/// All of one run, or of all runs that a sink heard of.
+/// The metrics of one run, or of all runs reported to a sink.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentMetrics {
     /// The run; of several, the last one that ended.
@@ -102,7 +102,7 @@ pub struct AgentMetrics {
     pub inferences: Vec<GenAISpan>,
     /// The executions of tools, in the order of their ends.
     pub tools: Vec<ToolSpan>,
-    /// How long runs were awake.
+    /// The time that runs were active.
     pub session_duration_ms: u64,
 }
 
@@ -111,15 +111,15 @@ pub struct AgentMetrics {
 pub struct ModelStats {
     /// The model.
     pub model: String,
-    /// Who serves it.
+    /// The provider.
     pub provider: String,
-    /// How many inferences.
+    /// The number of inferences.
     pub inference_count: usize,
     /// Tokens that went in.
     pub input_tokens: i64,
     /// Tokens that came out.
     pub output_tokens: i64,
-    /// How long they took.
+    /// Their total duration.
     pub total_duration_ms: u64,
 }
 
@@ -128,11 +128,11 @@ pub struct ModelStats {
 pub struct ToolStats {
     /// The tool.
     pub name: String,
-    /// How many.
+    /// The number of executions.
     pub call_count: usize,
-    /// How many failed.
+    /// The number of failed executions.
     pub failure_count: usize,
-    /// How long they took.
+    /// Their total duration.
     pub total_duration_ms: u64,
 }
 
@@ -151,7 +151,7 @@ impl AgentMetrics {
         self.inferences.iter().map(|span| tokens(span.output_tokens)).sum()
     }
 
-    /// How many executions failed.
+    /// Returns the number of failed executions.
     pub fn tool_failures(&self) -> usize {
         self.tools.iter().filter(|span| !span.is_success()).count()
     }

@@ -1,7 +1,7 @@
-//! Observability: what each inference, each tool call and each run took, for whoever wants to hear it.
+//! Observability: measurements of each inference, each tool call and each run.
 //!
-//! [`ObservabilityPlugin`] measures and tells a [`MetricsSink`]. Contents (prompts, answers, arguments, results) are
-//! left out unless they are asked for.
+//! [`ObservabilityPlugin`] measures and reports to a [`MetricsSink`]. Contents (prompts, answers, arguments,
+//! results) are left out unless they are requested.
 
 mod hooks;
 mod metrics;
@@ -26,18 +26,18 @@ use aye_core::state::{Phase, StateError};
 /// The name of the plugin.
 pub const OBSERVABILITY_PLUGIN: &str = "observability";
 
-/// Measures runs and tells a sink.
+/// The plugin that measures runs and reports to a sink.
 pub struct ObservabilityPlugin {
     observer: Arc<Observer>,
 }
 
 impl ObservabilityPlugin {
-    /// Tells this sink.
+    /// Creates a plugin that reports to this sink.
     pub fn new(sink: impl MetricsSink + 'static) -> Self {
         Self::shared(Arc::new(sink))
     }
 
-    /// Tells a sink that others hold too.
+    /// Creates a plugin that reports to a shared sink.
     pub fn shared(sink: Arc<dyn MetricsSink>) -> Self {
         Self { observer: Arc::new(Observer::new(sink, Arc::new(SystemClock), false)) }
     }
@@ -48,7 +48,7 @@ impl ObservabilityPlugin {
         Self { observer: Arc::new(self.observer.with_clock(clock)) }
     }
 
-    /// Tells contents too: prompts, answers, arguments and results.
+    /// Sets whether contents are reported too: prompts, answers, arguments and results.
     #[must_use]
     pub fn with_content(self, content: bool) -> Self {
         Self { observer: Arc::new(self.observer.with_content(content)) }

@@ -21,7 +21,7 @@ use super::sink::MetricsSink;
 const MAX_CONTENT: usize = 64 * 1024;
 /// The attribute that says what a client calls the request.
 const CORRELATION_ID: &str = "aye.correlation.id";
-/// Runs whose span is kept open. One that waits may go on in another process and never end here.
+/// Maximum runs whose span is kept open. A waiting run may resume in another process and never end here.
 const MAX_RUNS: usize = 256;
 
 /// Makes a span of each run, and below it one of each inference and each execution of a tool.
@@ -46,7 +46,7 @@ where
         Self { tracer, instruments: None, runs: Mutex::default() }
     }
 
-    /// Tells the two histograms of the conventions as well.
+    /// Also records the two histograms of the conventions.
     #[must_use]
     pub fn with_meter(mut self, meter: &Meter) -> Self {
         let tokens = meter
@@ -73,7 +73,7 @@ where
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the spans of runs that go on elsewhere.
+    /// Ends the spans of runs that continue elsewhere.
     pub fn close(&self) {
         let open: Vec<Context> = self.runs().drain().map(|(_, context)| context).collect();
         for context in open {
@@ -81,7 +81,7 @@ where
         }
     }
 
-    /// The context of a run's span, which begins now when it is not there.
+    /// Returns the context of a run's span, and starts the span if it does not exist.
     fn run(&self, run: &RunRef) -> Context {
         let mut runs = self.runs();
         if let Some(context) = runs.get(&run.run_id) {
@@ -151,7 +151,7 @@ where
             KeyValue::new("gen_ai.conversation.id", span.run.thread_id.clone()),
         ];
         if !span.provider.is_empty() {
-            // The older name of the same thing is still what most readers look for.
+            // Most readers still look for the older name of the same attribute.
             for name in ["gen_ai.system", "gen_ai.provider.name"] {
                 attributes.push(KeyValue::new(name, span.provider.clone()));
             }

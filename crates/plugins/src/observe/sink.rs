@@ -2,9 +2,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::metrics::{AgentMetrics, GenAISpan, RunRef, ToolSpan};
 
-/// Hears what was measured, while a run goes on. It is called between two steps of the run, so it must not take long.
+/// The receiver of measurements during a run. It is called between two steps of the run, so it must not take
+/// long.
 pub trait MetricsSink: Send + Sync {
-    /// A run began, or goes on in this process.
+    /// A run has started, or resumed in this process.
     fn on_run_start(&self, _run: &RunRef) {}
 
     /// An inference is over.
@@ -13,7 +14,7 @@ pub trait MetricsSink: Send + Sync {
     /// An execution of a tool is over.
     fn on_tool(&self, span: &ToolSpan);
 
-    /// A run is over; all that this process heard of it.
+    /// A run is over, with everything that this process measured of it.
     fn on_run_end(&self, metrics: &AgentMetrics);
 }
 
@@ -47,7 +48,7 @@ impl InMemorySink {
         Self::default()
     }
 
-    /// What was heard so far.
+    /// Returns the metrics so far.
     pub fn metrics(&self) -> AgentMetrics {
         self.change(|metrics| metrics.clone())
     }

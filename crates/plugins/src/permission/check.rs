@@ -10,18 +10,18 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Where the questions of a check are asked.
+/// The context in which the calls of a check are judged.
 #[derive(Clone, Copy)]
 pub struct CheckContext<'a> {
-    /// Where relative paths start.
+    /// The folder that relative paths start from.
     pub cwd: &'a Path,
     /// The folder that relative patterns are about.
     pub workspace: &'a Path,
     /// The user's home.
     pub home: Option<&'a Path>,
-    /// What commands in [`Profile::Workspace`] may reach.
+    /// The domains that commands in [`Profile::Workspace`] may reach.
     pub domains: &'a [DomainPattern],
-    /// What the machine enforces.
+    /// The profiles that the machine enforces.
     pub held: HeldProfiles,
     /// The permission mode.
     pub mode: Mode,
@@ -38,7 +38,7 @@ struct Line {
     rules: Option<LineRules>,
 }
 
-/// Rules for one line. They stand alone: the loaded ones are not joined.
+/// The rules of one line. They are used on their own, without the loaded ones.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LineRules {

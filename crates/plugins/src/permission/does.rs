@@ -1,4 +1,4 @@
-//! What a call does, in plain words: the sentence that follows the tool's name on a card and in lists.
+//! The effect of a call in plain words: the sentence that follows the tool's name on a card and in lists.
 
 use serde_json::Value;
 
@@ -7,11 +7,11 @@ use super::path::ResolvedPath;
 use aye_core::contract::judgement::Risk;
 use aye_pattern::shell::{Analysis, deletes_files, visible};
 
-/// What a call does.
+/// The description of a call.
 pub(super) struct Does {
     /// The rest of a sentence that starts with the tool's name.
     pub(super) words: String,
-    /// A path that it opens lies outside the project.
+    /// Whether a path that the call opens is outside the project.
     pub(super) is_outside: bool,
 }
 

@@ -1,6 +1,7 @@
-//! A pattern that a person wrote at a question: it must mean this very call, and not more than may be granted there.
+//! A pattern that a user wrote at a question: it must match this very call, and no more than may be granted
+//! there.
 //!
-//! Broader rules belong into a file, where they can be read again and come with examples.
+//! Broader rules belong in a file, where they can be reviewed and come with examples.
 
 use super::evaluate::{
     AskKind, InvalidCall, PreparedCall, SHELL_TOOL, VerdictKind, is_file_edit, known_primary,
@@ -18,13 +19,13 @@ use std::path::Path;
 /// Longer patterns are not read at a prompt.
 const MOST: usize = 2_000;
 
-/// Where a rule that is too broad for a prompt belongs.
+/// The right place for a rule that is too broad for a prompt.
 const TO_A_FILE: &str = "such a rule belongs in permissions.yaml";
 
 /// Why a pattern cannot be granted at a question.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrantRefusal {
-    /// There is no pattern.
+    /// The pattern is empty.
     #[error("the pattern is empty")]
     Empty,
     /// It is too long to be read at a prompt.
@@ -64,19 +65,19 @@ pub enum GrantRefusal {
     AnyCall {
         /// The tool.
         tool: String,
-        /// What has to be named.
+        /// The argument that must be named.
         name: &'static str,
     },
     /// It does not name the program.
     #[error("the program name must be written out, followed by a space; {TO_A_FILE}")]
     AnyProgram,
-    /// The program runs whatever its arguments say.
+    /// The arguments decide what the program runs.
     #[error("`{0}` with arbitrary arguments can do anything; write the whole command, or {TO_A_FILE}")]
     AnyArguments(String),
     /// It does not name a subcommand.
     #[error("name a subcommand of `{0}`, such as `Bash({0} status *)`; {TO_A_FILE}")]
     AnySubcommand(String),
-    /// Flags stand before the subcommand.
+    /// The flags come before the subcommand.
     #[error("name a subcommand of `{0}` before its flags; {TO_A_FILE}")]
     FlagsFirst(String),
     /// The subcommand is as broad as a program.
@@ -107,8 +108,8 @@ pub enum GrantRefusal {
 /// Reads a pattern that is to be granted at the question about a call.
 ///
 /// # Errors
-/// Why it cannot be: it is no pattern, does not match the call, is beaten by a rule, or is broader than what may be
-/// granted at a question.
+/// The reason it cannot be granted: it is not a pattern, does not match the call, is beaten by a rule, or is
+/// broader than what may be granted at a question.
 pub fn check_grant(call: &PreparedCall<'_>, rules: &RuleSet, text: &str) -> Result<Rule, GrantRefusal> {
     check_grant_in(call, rules, text, None)
 }
@@ -141,7 +142,7 @@ pub fn check_grant_in(
         Some(name) => {
             return Err(GrantRefusal::OtherTool { called: tool.to_owned(), named: name.to_owned() });
         }
-        // A pattern whose tool's own name holds such characters is a literal one when it was proposed.
+        // If the tool's own name contains such characters, the proposed pattern is a literal one.
         None if rule.pattern.to_string() == aye_pattern::Pattern::tool(tool).to_string() => {}
         None => return Err(GrantRefusal::AnyTool(tool.to_owned())),
     }
@@ -157,7 +158,7 @@ pub fn check_grant_in(
         }
         VerdictKind::Ask(_) | VerdictKind::Error => return Err(GrantRefusal::NotMatched(verdict.why)),
     }
-    // Whatever else allows it: the grant itself has to mean the call.
+    // Something else may allow the call, so check that the grant itself matches it.
     if call.is_matched_by(&rule) { Ok(rule) } else { Err(GrantRefusal::NotTheCall) }
 }
 

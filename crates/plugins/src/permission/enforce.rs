@@ -1,4 +1,4 @@
-//! What becomes of a verdict when this machine cannot enforce its profile.
+//! The handling of a verdict whose profile this machine cannot enforce.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use super::evaluate::{AskKind, HeldProfiles, Verdict, VerdictKind};
 use super::git_changes::AskGit;
 use super::mode::Mode;
 
-/// What a command needs of the machine.
+/// The requirements of a command on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// What it is to be kept to.
+    /// The profile to enforce.
     pub profile: Profile,
-    /// Whether Landlock is not enough: nobody looks at what runs in [`Mode::Auto`].
+    /// Whether Landlock is not enough: nobody checks what runs in [`Mode::Auto`].
     pub namespaces: bool,
 }
 
@@ -49,8 +49,8 @@ impl Enforcement {
         Enforcement { domains, ..self }
     }
 
-    /// Says who is asked what a git command would change or print. Without it, nothing is known of a change, and files of
-    /// older commits are not held against the rules.
+    /// Sets the source for what a git command would change or print. Without it, changes are unknown, and
+    /// files of older commits are not checked against the rules.
     #[must_use]
     pub fn with_git(self, git: Arc<dyn AskGit>) -> Enforcement {
         Enforcement { git: Some(git), ..self }
@@ -61,7 +61,7 @@ impl Enforcement {
         Enforcement::by_kernel(|_| Some("the sandbox is off".to_owned()), true)
     }
 
-    /// What it enforces.
+    /// Returns the profiles that the machine enforces.
     pub fn held(&self) -> HeldProfiles {
         let can = |profile, namespaces| (self.problem)(Need { profile, namespaces }).is_none();
         // Without namespaces a command in the workspace reads denied files.
@@ -74,13 +74,13 @@ impl Enforcement {
         if mode == Mode::Auto { (self.problem)(need) } else { None }
     }
 
-    /// Whether a command in a profile can reach listed domains here.
+    /// Returns whether a command in a profile can reach listed domains here.
     pub(super) fn reaches_domains(&self, profile: Option<Profile>) -> bool {
         let need = Need { profile: Profile::Workspace, namespaces: true };
         self.domains && profile == Some(need.profile) && (self.problem)(need).is_none()
     }
 
-    /// The verdict with a profile that holds here.
+    /// Returns the verdict with a profile that can be enforced here.
     pub(super) fn apply(&self, verdict: Verdict, mode: Mode) -> Verdict {
         let Some(profile) = verdict.profile.filter(|profile| *profile != Profile::Outside) else {
             return verdict;

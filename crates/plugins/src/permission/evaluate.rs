@@ -18,18 +18,18 @@ mod judge;
 
 pub(super) use judge::{Judge, excerpt, named};
 
-/// One call that somebody wants to run.
+/// One call that is to be judged.
 #[derive(Debug, Clone, Copy)]
 pub struct CallRequest<'a> {
     /// The tool's name.
     pub tool: &'a str,
     /// Its arguments.
     pub args: &'a Value,
-    /// Where relative paths start.
+    /// The folder that relative paths start from.
     pub cwd: &'a Path,
     /// The folder that relative patterns are about.
     pub workspace: &'a Path,
-    /// The user's home, when there is one.
+    /// The user's home, if there is one.
     pub home: Option<&'a Path>,
     /// The name of the tool's primary argument, when it declares one.
     pub primary: Option<&'a str>,
@@ -41,8 +41,8 @@ impl CallRequest<'_> {
     }
 }
 
-/// What the kernel of this machine enforces: there the judge need not know what each option of a program does. Nothing
-/// by default.
+/// The profiles that the kernel of this machine enforces: for these, the judge need not know the effect of
+/// each option of a program. None by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HeldProfiles {
     /// [`Profile::Read`].
@@ -64,16 +64,16 @@ impl HeldProfiles {
     }
 }
 
-/// What is to be done with a call.
+/// The decision on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerdictKind {
     /// It runs.
     Allow,
-    /// A person is asked.
+    /// The user is asked.
     Ask(AskKind),
     /// It does not run.
     Deny,
-    /// It makes no sense: it does not run, and nobody is asked.
+    /// The call is invalid: it does not run, and nobody is asked.
     Error,
 }
 
@@ -89,10 +89,10 @@ impl VerdictKind {
     }
 }
 
-/// Why a person is asked.
+/// The reason the user is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AskKind {
-    /// A rule says so.
+    /// A rule requires it.
     Rule,
     /// No rule allows it.
     Default,
@@ -111,13 +111,13 @@ pub enum AskKind {
 /// The answer to a [`CallRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// What is to be done.
+    /// The decision.
     pub decision: VerdictKind,
     /// The rule that decided, as its pattern.
     pub rule: Option<String>,
-    /// Where that rule was written.
+    /// The location of that rule.
     pub origin: Option<String>,
-    /// The reason, for a person and for the model.
+    /// The reason, for the user and for the model.
     pub why: String,
     /// The grants that it needed to be allowed.
     pub grants: Vec<GrantMark>,
@@ -125,7 +125,7 @@ pub struct Verdict {
     ///
     /// [`Judgement::guards_git`]: aye_core::contract::judgement::Judgement::guards_git
     pub guards_git: bool,
-    /// What the kernel keeps it to, or would after a yes: see
+    /// The profile that the kernel enforces, or would enforce after approval: see
     /// [`Judgement::profile`](aye_core::contract::judgement::Judgement::profile).
     pub profile: Option<Profile>,
 }
@@ -158,7 +158,7 @@ impl Verdict {
     }
 }
 
-/// What let a call through.
+/// The basis on which a call is allowed.
 pub(super) struct Allowed<'r> {
     /// The rule shown to the user.
     pub(super) rule: &'r Rule,
@@ -166,12 +166,13 @@ pub(super) struct Allowed<'r> {
     pub(super) grants: Vec<GrantMark>,
     /// See [`Verdict::guards_git`].
     pub(super) guards_git: bool,
-    /// What the kernel keeps a command to.
+    /// The profile that the kernel enforces on a command.
     pub(super) profile: Profile,
 }
 
 impl<'r> Allowed<'r> {
-    /// By these rules together. A grant is told before a rule that allows everybody the same.
+    /// Returns the permission given by these rules together. A grant is reported in preference to a rule that
+    /// allows everybody the same.
     pub(super) fn by(used: &[&'r Rule]) -> Option<Allowed<'r>> {
         let first = *used.first()?;
         let rule = used
@@ -210,7 +211,7 @@ pub fn known_primary(tool: &str) -> Option<&'static str> {
     })
 }
 
-/// The argument that holds a path, and whether it must be there.
+/// Returns the argument that contains a path, and whether it is required.
 fn path_argument(tool: &str) -> Option<(&'static str, bool)> {
     match tool {
         "Read" | "Write" | "Edit" => Some(("file_path", true)),
@@ -219,14 +220,14 @@ fn path_argument(tool: &str) -> Option<(&'static str, bool)> {
     }
 }
 
-/// What the call is about.
+/// The subject of the call.
 pub(super) enum CallSubject {
     Shell(Analysis),
     File { key: &'static str, seen: ResolvedPath },
     Other,
 }
 
-/// A call that was looked at once, to be held against several sets of rules.
+/// A call that was analysed once, to be checked against several sets of rules.
 pub struct PreparedCall<'a> {
     pub(super) question: CallRequest<'a>,
     pub(super) primary: Option<&'a str>,
@@ -239,21 +240,21 @@ pub struct PreparedCall<'a> {
     pub(super) host: Option<String>,
 }
 
-/// What a line would find on the disk.
+/// The files that a line would find on disk.
 #[derive(Debug)]
 struct KnownReach {
     /// The rules that were asked about it.
     rules: Vec<Arc<Rule>>,
-    /// Whether the kernel masks their files.
+    /// Whether the kernel masks the files of these rules.
     is_masked: bool,
     reached: Reached,
 }
 
 impl<'a> PreparedCall<'a> {
-    /// Looks at a call.
+    /// Analyses a call.
     ///
     /// # Errors
-    /// Why the call makes no sense.
+    /// The reason the call is invalid.
     pub fn of(question: &CallRequest<'a>) -> Result<PreparedCall<'a>, InvalidCall> {
         let primary = question.primary.or_else(|| known_primary(question.tool));
         let subject = subject(question, primary)?;
@@ -304,7 +305,7 @@ impl<'a> PreparedCall<'a> {
         Judge { held: HeldProfiles::default(), ..self.judge(rules, None) }.verdict()
     }
 
-    /// Judges it by the rules, without a look at the files that a command line would find.
+    /// Judges the call by the rules, without checking the files that a command line would find.
     pub(super) fn verdict_by_words(&self, rules: &RuleSet, extra: Option<&Rule>) -> Verdict {
         Judge { is_by_words: true, ..self.judge(rules, extra) }.verdict()
     }
@@ -396,7 +397,7 @@ pub fn evaluate(rules: &RuleSet, question: &CallRequest<'_>) -> Verdict {
     }
 }
 
-/// Why a call makes no sense, whatever the rules say.
+/// The reason a call is invalid, whatever the rules say.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCall {
     /// Its arguments have no names.
@@ -436,7 +437,7 @@ pub enum InvalidCall {
         tool: String,
         /// The argument.
         name: String,
-        /// What it is, where that is said.
+        /// The type of the value, if it is reported.
         found: Option<&'static str>,
     },
     /// The path of a tool is not one.
@@ -513,8 +514,8 @@ fn subject(question: &CallRequest<'_>, primary: Option<&str>) -> Result<CallSubj
     Ok(CallSubject::Other)
 }
 
-/// The folders that a glob names before its first wildcard, and every `..` in it: those after a wildcard lead out of
-/// whatever that one matches.
+/// Returns the folders that a glob names before its first wildcard, and every `..` in it: one after a
+/// wildcard leads out of whatever the wildcard matches.
 fn literal_folder(pattern: &str) -> Option<String> {
     let parts: Vec<&str> = pattern.split('/').collect();
     let folders = parts.split_last().map_or(&[][..], |(_, folders)| folders);

@@ -13,7 +13,7 @@ use serde_saphyr::Spanned;
 use std::fmt;
 use std::path::Path;
 
-/// How a file of rules is written.
+/// The format of a rules file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleFormat {
     /// YAML.
@@ -49,7 +49,7 @@ pub enum RulesFileError {
         file: String,
         /// The line, counted from 1.
         line: u64,
-        /// What is wrong and what would be right.
+        /// The problem and what was expected instead.
         message: String,
     },
 }
@@ -58,7 +58,7 @@ pub enum RulesFileError {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PermissionRulesConfig {
-    /// What happens to calls that no rule matches; ask when it is not given.
+    /// The behaviour for calls that no rule matches; ask if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_behavior: Option<ToolPermissionBehavior>,
     /// The rules.
@@ -72,7 +72,7 @@ pub struct PermissionRulesConfig {
 pub struct PermissionRuleEntry {
     /// The pattern.
     pub tool: String,
-    /// What the rule does.
+    /// The rule's behaviour.
     pub behavior: ToolPermissionBehavior,
     /// Calls that the pattern must match, checked when the rules are loaded.
     #[serde(
@@ -90,10 +90,12 @@ pub struct PermissionRuleEntry {
     /// When a question of this rule ends unanswered, such as `30m`; only for rules that ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<Value>,
-    /// Who is told that a question of this rule waits: `bell`, `desktop`, `{command: [program, argument]}`.
+    /// The notifications about a pending question of this rule: `bell`, `desktop`,
+    /// `{command: [program, argument]}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<Value>,
-    /// What the kernel keeps a command to: `read`, `workspace` or `outside`; only for rules about Bash.
+    /// The profile that the kernel enforces on a command: `read`, `workspace` or `outside`; only for rules
+    /// about Bash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub sandbox: Option<Profile>,
@@ -254,10 +256,10 @@ impl RuleSet {
     }
 }
 
-/// More than this is no file of rules that a person wrote.
+/// Maximum bytes of a rules file; a file written by a user is never larger.
 const MAX_FILE: u64 = 4 << 20;
 
-/// The text of a plain file. Opening a pipe would wait for ever, so what it is is looked at first.
+/// Reads a plain file. Opening a pipe would block forever, so the type of the file is checked first.
 fn read_plain(path: &Path) -> std::io::Result<String> {
     let about = std::fs::metadata(path)?;
     if !about.is_file() {
@@ -297,7 +299,7 @@ fn read(text: &str, format: RuleFormat, file: &str) -> Result<RawFile, RulesFile
 fn first_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("not a file of rules");
     let line = line.trim_start_matches("error: ");
-    // The reader's own words for its callers are of no use to the person.
+    // The parser's advice for its callers is of no use to the user.
     line.replace(", set DuplicateKeyPolicy in Options if acceptable", "")
         .replace("; use from_str_multiple or from_str_multiple_with_options", "; one is allowed")
 }
@@ -337,7 +339,7 @@ fn expiry_of(value: &Value, rule: &Rule) -> Result<Expiry, String> {
     text.parse().map_err(|wanted| format!("`expires_in` must be {wanted}"))
 }
 
-/// The `notify` of a rule. What a project's file names must not be started.
+/// Reads the `notify` of a rule. Programs named by a project's file must not be started.
 fn notify_of(value: &Value, rule: &Rule) -> Result<Vec<Notify>, String> {
     if rule.behavior != ToolPermissionBehavior::Ask {
         return Err(format!("`notify` is for rules that ask; rule `{}` is {}", rule.pattern, rule.behavior));

@@ -1,8 +1,8 @@
 //! The rules about files, as one value for everything that reads or writes them.
 //!
-//! A rule about `Read` that denies or asks binds whatever reads the file: Grep, Glob, List, Edit, Write, mentions,
-//! attachments and commands. One about `Edit` or `Write` binds whatever writes it. An allow never extends to another
-//! tool, so none is in here.
+//! A rule about `Read` that denies or asks binds whatever reads the file: Grep, Glob, List, Edit, Write,
+//! mentions, attachments and commands. One about `Edit` or `Write` binds whatever writes it. An allow never
+//! extends to another tool, so this value contains none.
 
 use super::evaluate::path_holds;
 use super::path::{self, Forms, PathRoots};
@@ -26,7 +26,8 @@ fn speakers(access: PathAccess) -> &'static [&'static str] {
     }
 }
 
-/// Whether a deny or ask rule binds an access to a file, or to a folder, which stands for all that is in it.
+/// Returns whether a deny or ask rule binds an access to a file, or to a folder, which represents everything
+/// in it.
 pub(super) fn binds(rule: &Rule, access: PathAccess, forms: &[Forms], is_folder: bool) -> bool {
     rule.behavior != Behavior::Allow
         && speakers(access)
@@ -34,7 +35,7 @@ pub(super) fn binds(rule: &Rule, access: PathAccess, forms: &[Forms], is_folder:
             .any(|tool| rule.pattern.matches_tool(tool) && matches(rule, tool, forms, is_folder))
 }
 
-/// Whether a rule could bind a call of another tool because of the files that are in it.
+/// Returns whether a rule could bind a call of another tool because of the files in it.
 pub(super) fn may_bind(rule: &Rule, tool: &str) -> bool {
     rule.behavior != Behavior::Allow
         && matches!(tool, "Read" | "Edit" | "Write" | "List" | "Glob" | "Grep" | "Bash")
@@ -42,7 +43,7 @@ pub(super) fn may_bind(rule: &Rule, tool: &str) -> bool {
 }
 
 fn matches(rule: &Rule, tool: &str, forms: &[Forms], is_folder: bool) -> bool {
-    // What it is compared with are the forms: the text only says that the argument is there.
+    // The forms are compared: the text only shows that the argument exists.
     let args: Value = json!({ KEY: forms.first().map_or("", |forms| forms.absolute.as_str()) });
     rule.pattern.matches_by(tool, &args, Some(KEY), Quantifier::One, &mut |looked| {
         if looked.key != Some(KEY) {
@@ -99,7 +100,7 @@ impl FileRules {
         &self.rules
     }
 
-    /// Whether these are the same rules.
+    /// Returns whether these are the same rules.
     pub(super) fn is_of(&self, rules: &[Arc<Rule>]) -> bool {
         self.rules.len() == rules.len() && self.rules.iter().zip(rules).all(|(a, b)| Arc::ptr_eq(a, b))
     }
@@ -110,12 +111,12 @@ impl FileRules {
         found.max_by_key(|rule| (rule.behavior, rule.pattern.specificity()))
     }
 
-    /// Whether a rule is against reading what these forms name.
+    /// Returns whether a rule restricts reading the file that these forms name.
     pub(super) fn restricts_reading(&self, forms: &[Forms]) -> bool {
         self.strictest(PathAccess::Read, forms, false).is_some()
     }
 
-    /// The strictest rule against reading a file. What cannot be a path is none.
+    /// Returns the strictest rule against reading a file; none if the text cannot be a path.
     pub(super) fn against_reading(&self, text: &str) -> Option<&Arc<Rule>> {
         let seen = path::look(text, &self.places()).ok()?;
         self.strictest(PathAccess::Read, &seen.forms, false)
@@ -142,7 +143,7 @@ impl FileRules {
 
 impl PathPolicy for FileRules {
     fn restriction(&self, path: &Path, access: PathAccess) -> Option<PathRestriction> {
-        // A name that is no text is looked up by its escaped form.
+        // A name that is not valid text is looked up by its escaped form.
         let text = aye_core::contract::display::escape_path(path);
         let seen = path::look(&text, &self.places()).ok()?;
         self.strictest(access, &seen.forms, false).map(|rule| restriction(rule))
@@ -163,7 +164,7 @@ impl PathPolicy for FileRules {
     }
 }
 
-/// What the rules say about entries below one folder.
+/// The rules for entries below one folder.
 pub(super) struct Inside {
     rules: FileRules,
     sieve: Sieve,
@@ -186,7 +187,7 @@ impl Inside {
     }
 }
 
-/// One expression that matches whatever any of the rules matches: nearly all files pass it at once.
+/// One expression that matches whatever any of the rules matches: it clears nearly all files at once.
 struct Sieve(Option<Regex>);
 
 impl Sieve {
@@ -281,7 +282,7 @@ mod tests {
         assert_eq!(check(&["Read(file_path !~ \"src/**\")"], &[], "", "src", true), None);
         assert_eq!(check(&["Read(file_path !~ \"src/**\")"], &[], "", "doc/x", false), Some(true));
         assert_eq!(check(&["Read(file_path !~ \"src/**\")"], &[], "", "src/x", false), None);
-        // What was asked about the folder was answered before the search began.
+        // The question about the folder was answered before the search started.
         assert_eq!(check(&[], &["Read(keys/**)"], "keys", "keys/a", false), None);
         assert_eq!(check(&[], &["Read(keys/**)"], "", "keys/a", false), Some(false));
         assert_eq!(check(&[], &["Read"], "", "x", false), None);

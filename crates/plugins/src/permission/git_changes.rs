@@ -1,5 +1,5 @@
-//! Git commands that replace files of the work tree: what they would change is asked of git before they run, because the
-//! sandbox keeps protected files as they are, and a checkout that stops half way helps nobody.
+//! Git commands that replace files of the work tree: git is asked what they would change before they run,
+//! because the sandbox keeps protected files as they are, and a checkout that stops halfway helps nobody.
 
 use super::evaluate::{AskKind, CallSubject, PreparedCall, Verdict, VerdictKind, excerpt};
 use super::protected::protected_name;
@@ -10,22 +10,22 @@ use aye_pattern::shell::{Simple, canonical};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a git command would change, as far as its words tell.
+/// The files that a git command would change, as far as its words show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GitChange {
     /// Words that may be revisions: files that differ between them and `HEAD`.
     pub revisions: Vec<String>,
     /// Files that differ from `HEAD`.
     pub dirty: bool,
-    /// Nobody knows which: every tracked file.
+    /// Whether the files are unknown: every tracked file may change.
     pub any: bool,
 }
 
 /// Answers questions about repositories by running git.
 #[async_trait]
 pub trait AskGit: Send + Sync {
-    /// Names the files that a change is about, relative to the root of the workspace's repository. What git does not say
-    /// is not named.
+    /// Names the files that a change affects, relative to the root of the workspace's repository. Files that
+    /// git does not report are not named.
     async fn changed(&self, change: GitChange) -> Vec<String>;
 
     /// Names every file that a commit of the repository with this root contains: of all references, their logs and the

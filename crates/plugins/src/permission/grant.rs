@@ -1,4 +1,4 @@
-//! What a person may grant at a prompt.
+//! The grants that a user may give at a prompt.
 
 use super::evaluate::{CallRequest, SHELL_TOOL, is_file_edit, known_primary};
 use super::path::{self, PathRoots};
@@ -108,7 +108,7 @@ fn shell(command: &str) -> Vec<GrantProposal> {
     proposals
 }
 
-/// Subcommands that say nothing without the word behind them.
+/// Returns whether a subcommand is meaningless without the word after it.
 pub(super) fn has_subject(subcommand: &str) -> bool {
     matches!(subcommand, "run" | "compose" | "tool" | "remote" | "stash" | "worktree" | "x")
 }

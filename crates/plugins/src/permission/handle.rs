@@ -1,4 +1,4 @@
-//! What the composition root and a front end hold of the permissions of a program.
+//! The handle of a program's permissions, for the composition root and a front end.
 
 use super::enforce::Enforcement;
 use super::evaluate::{CallRequest, HeldProfiles, Verdict};
@@ -40,14 +40,14 @@ struct Now {
     rules: Arc<RuleSet>,
     mode: Mode,
     grants: Vec<GrantRecord>,
-    /// Grants that do not hold any more: a card says so when one of them would have answered it.
+    /// Grants that are no longer valid: a card mentions it if one of them would have answered its question.
     ended: Vec<GrantRecord>,
     tools: Vec<String>,
     terms: Terms,
     enforcement: Option<Enforcement>,
 }
 
-/// Whether a grant does not hold any more, by its own row.
+/// Returns whether a grant is no longer valid, according to its own row.
 pub(super) fn is_over(grant: &GrantRecord, now_ms: u64) -> bool {
     grant.revoked_at.is_some()
         || grant.expires_at.is_some_and(|end| end <= now_ms)
@@ -66,7 +66,7 @@ impl std::fmt::Debug for Permissions {
 pub struct ModeRefusal {
     /// The mode.
     pub mode: Mode,
-    /// What the sandbox lacks.
+    /// The missing part of the sandbox.
     pub problem: String,
 }
 
@@ -78,7 +78,7 @@ impl Permissions {
     }
 
     fn read<T>(&self, look: impl FnOnce(&Now) -> T) -> T {
-        // A poisoned lock holds whole values: each write below is one assignment or one push.
+        // A poisoned lock contains complete values: each write below is one assignment or one push.
         look(&self.shared.now.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -86,7 +86,7 @@ impl Permissions {
         change(&mut self.shared.now.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The mode that holds now.
+    /// Returns the current mode.
     pub fn mode(&self) -> Mode {
         self.read(|now| now.mode)
     }
@@ -115,17 +115,17 @@ impl Permissions {
         self.write(|now| now.rules = Arc::new(rules));
     }
 
-    /// On which terms questions are asked that no rule has terms for.
+    /// Sets the terms of questions for which no rule has terms.
     pub fn set_terms(&self, terms: Terms) {
         self.write(|now| now.terms = terms);
     }
 
-    /// How profiles are enforced. Before this is called they are not, and verdicts name none.
+    /// Sets how profiles are enforced. Before this is called they are not enforced, and verdicts name none.
     pub fn set_enforcement(&self, enforcement: Enforcement) {
         self.write(|now| now.enforcement = Some(enforcement));
     }
 
-    /// A verdict with a profile that holds on this machine; it asks when none does.
+    /// Returns the verdict with a profile that can be enforced on this machine; it asks if there is none.
     pub(super) fn enforced(&self, verdict: Verdict, mode: Mode) -> Verdict {
         match self.read(|now| now.enforcement.clone()) {
             Some(enforcement) => enforcement.apply(verdict, mode),
@@ -133,7 +133,7 @@ impl Permissions {
         }
     }
 
-    /// Whether a command in a profile can reach domains that the settings list.
+    /// Returns whether a command in a profile can reach domains that the settings list.
     pub(super) fn reaches_domains(&self, profile: Option<aye_core::contract::judgement::Profile>) -> bool {
         self.read(|now| now.enforcement.clone())
             .is_some_and(|enforcement| enforcement.reaches_domains(profile))
@@ -144,7 +144,7 @@ impl Permissions {
         self.read(|now| now.enforcement.clone()).and_then(|enforcement| enforcement.git)
     }
 
-    /// What this machine enforces of the sandbox; the first call may start a process.
+    /// Returns the profiles that this machine enforces; the first call may start a process.
     pub(super) fn held(&self) -> HeldProfiles {
         self.read(|now| now.enforcement.clone()).as_ref().map(Enforcement::held).unwrap_or_default()
     }
@@ -181,7 +181,7 @@ impl Permissions {
         self.read(|now| (now.grants.clone(), now.ended.clone(), now_ms))
     }
 
-    /// Whether a scope reaches a run of this workspace.
+    /// Returns whether a scope covers a run of this workspace.
     pub(super) fn reaches(&self, scope: &GrantScope, thread: &ThreadId, run: &RunId) -> bool {
         match scope {
             GrantScope::Run(id) => id == run,
@@ -235,7 +235,7 @@ impl Permissions {
         })
     }
 
-    /// What grants add to the sandbox of a run, and whether one was given at this question.
+    /// Returns what grants add to the sandbox of a run, and whether one was given at this question.
     pub(super) fn opened(&self, ctx: &PhaseContext, asked: Option<&SuspensionId>) -> (SandboxOpening, bool) {
         let (run, now_ms) = (&ctx.run_identity, self.shared.clock.now_ms());
         self.read(|now| {
@@ -251,7 +251,8 @@ impl Permissions {
         })
     }
 
-    /// The tools that are denied whatever their arguments: by name, or among those that were named to the program.
+    /// Returns the tools that are denied whatever their arguments, among those that rules name and those
+    /// known to the program.
     pub fn hidden_tools(&self, rules: &RuleSet) -> Vec<String> {
         let mut names = self.read(|now| now.tools.clone());
         for rule in rules.rules() {
@@ -286,7 +287,7 @@ impl PathPolicies for Permissions {
         let home = (!place.home.as_os_str().is_empty()).then_some(place.home.as_path());
         let places = PathRoots { cwd: &place.cwd, workspace: &place.root, home };
         let rules = self.rules();
-        // An agent's section that cannot be read makes every call ask; there is nothing of it to add.
+        // An agent's section that cannot be read makes every call ask, so it adds nothing here.
         let own = agent.sections.get(PermissionSection::KEY).and_then(|section| read_section(section).ok());
         Arc::new(match own {
             None => FileRules::of(&rules, &places),

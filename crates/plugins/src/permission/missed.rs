@@ -1,4 +1,4 @@
-//! Which grant of the ledger would have answered a question, and why it did not.
+//! Finds the grant of the ledger that would have answered a question, and why it did not.
 
 use super::evaluate::{AskKind, PreparedCall, VerdictKind};
 use super::handle::{Permissions, is_over};
@@ -7,17 +7,18 @@ use aye_core::contract::grant::MissedGrant;
 use aye_core::contract::ids::{RunId, ThreadId};
 use aye_core::contract::record::{GrantRecord, GrantScope};
 
-/// So many grants whose pattern fits the tool are held against the call: a card has to come at once.
+/// Maximum grants with a pattern for the tool that are checked against the call: a card has to appear at
+/// once.
 const MOST: usize = 50;
 
 /// Why a grant did not answer, the most telling first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
-    /// It holds here, but a rule asks.
+    /// It applies here, but a rule asks.
     Beaten,
-    /// It held here and does not any more.
+    /// It applied here but no longer does.
     Over,
-    /// It holds elsewhere.
+    /// It applies elsewhere.
     Elsewhere,
 }
 

@@ -1,9 +1,9 @@
-//! Allow, ask, deny: which tool calls run, which ask a person, which do not run.
+//! Allow, ask, deny: which tool calls run, which ask the user, which do not run.
 //!
-//! Rules come in layers that are joined ([`RuleSet`]); the strictest rule that matches wins, whatever its order, file or
-//! narrowness. Shell commands are judged by their parts, files by where their paths really lead. [`evaluate()`] is the
-//! whole judgement and a function of its question; [`Mode`] bends the answer for a run; the plugin brings it to the
-//! gate of each call.
+//! Rules come in layers that are joined ([`RuleSet`]); the strictest matching rule wins, whatever its order,
+//! file or narrowness. Shell commands are judged by their parts, files by where their paths really lead.
+//! [`evaluate()`] is the whole judgement, and a function of its request; [`Mode`] adjusts the result for a
+//! run; the plugin applies it at the gate of each call.
 
 mod check;
 mod does;

@@ -1,4 +1,4 @@
-//! What the permission mode of a run makes of a verdict.
+//! The effect of a run's permission mode on a verdict.
 
 use super::evaluate::{
     AskKind, CallRequest, CallSubject, PreparedCall, SHELL_TOOL, Verdict, VerdictKind, edits_inside,
@@ -22,7 +22,7 @@ const READ_ONLY: &[&str] = &[
     "load_skill_resource",
 ];
 
-/// True for the tools that only look, or only talk with the person.
+/// Returns true for the tools that only read, or only communicate with the user.
 pub(super) fn is_read_only(tool: &str) -> bool {
     READ_ONLY.contains(&tool)
 }
@@ -35,7 +35,7 @@ pub fn evaluate_in(rules: &RuleSet, question: &CallRequest<'_>, mode: Mode) -> V
     }
 }
 
-/// Judges a call that was looked at by the rules, in a mode.
+/// Judges an analysed call by the rules, in a mode.
 pub(super) fn judge_in(rules: &RuleSet, call: &PreparedCall<'_>, mode: Mode) -> Verdict {
     let verdict = bend(rules, call, mode, by_rules(rules, call, mode));
     if verdict.grants.iter().all(|grant| !grant.is_limited) || mode == Mode::Ask {
@@ -56,7 +56,7 @@ fn bend(rules: &RuleSet, call: &PreparedCall<'_>, mode: Mode, verdict: Verdict) 
     let VerdictKind::Ask(kind) = verdict.decision else {
         return match mode {
             Mode::Plan => in_plan(rules, call, verdict),
-            // What yolo lets run has all rights of the user.
+            // A call that yolo mode lets run has all rights of the user.
             Mode::Yolo => Verdict { profile: verdict.profile.map(|_| Profile::Outside), ..verdict },
             Mode::Ask | Mode::AcceptEdits | Mode::Auto => verdict,
         };
@@ -75,7 +75,7 @@ fn bend(rules: &RuleSet, call: &PreparedCall<'_>, mode: Mode, verdict: Verdict) 
         Mode::AcceptEdits | Mode::Auto => verdict,
         Mode::Yolo => match kind {
             AskKind::Default | AskKind::Outside => match call.reaches(rules, Profile::Outside) {
-                // Only a rule keeps a line from running here, not that there is too much to look at.
+                // Only a rule keeps a line from running here; too many files to check do not.
                 Some(asked) if asked.rule.is_some() => asked,
                 Some(_) | None => allow("yolo mode: no rule covers it"),
             },
@@ -92,15 +92,16 @@ fn bend(rules: &RuleSet, call: &PreparedCall<'_>, mode: Mode, verdict: Verdict) 
 }
 
 impl PreparedCall<'_> {
-    /// Whether mode `auto` covers this call: a skill's script, or a command line that was understood, which no rule asks
-    /// about or may deny.
+    /// Returns whether mode `auto` covers this call: a skill's script, or a command line that was understood
+    /// and that no rule asks about or may deny.
     fn is_open(&self, kind: AskKind, verdict: &Verdict, rules: &RuleSet) -> bool {
         let CallSubject::Shell(analysis) = &self.subject else {
             return kind == AskKind::Default && runs_program(self.question.tool);
         };
         let is_open = match kind {
             AskKind::Default => true,
-            // What the rules that come with aye deny destroys a machine, and the sandbox holds it as well as they do.
+            // The shipped deny rules cover commands that destroy a machine, and the sandbox prevents that as
+            // well as the rules do.
             AskKind::Undecided => verdict.rule.is_none() && !rules.restricts_own(SHELL_TOOL),
             AskKind::Rule
             | AskKind::Protected

@@ -44,7 +44,7 @@ pub(super) fn check_name(pattern: &Pattern, behavior: Behavior) -> Result<(), St
     }
 }
 
-/// The tool that a wrong name stands for.
+/// Returns the tool that a wrong name probably means.
 fn meant(name: &str) -> Option<&'static str> {
     if BUILT_IN.contains(&name) || name.starts_with("mcp__") || name.starts_with("agent_run_") {
         return None;
@@ -54,7 +54,8 @@ fn meant(name: &str) -> Option<&'static str> {
 }
 
 impl RuleSet {
-    /// What to say of each rule whose tool is none of those that come with aye. `knows` is asked about the others.
+    /// Returns a warning for each rule whose tool does not come with aye and is unknown. `knows` is called
+    /// for tools that do not come with aye.
     pub fn unknown_tools(&self, knows: impl Fn(&str) -> bool) -> Vec<String> {
         let warning = |rule: &Rule| {
             let name = rule.pattern.exact_tool().filter(|name| !BUILT_IN.contains(name) && !knows(name))?;

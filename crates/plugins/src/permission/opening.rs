@@ -1,7 +1,7 @@
-//! What a command wanted that the sandbox refused, and the narrowest grant that would give it.
+//! The accesses that the sandbox refused to a command, and the narrowest grant that would allow them.
 //!
-//! A grant that opens the sandbox, and lets nothing run by itself, is a pattern for a tool that nobody calls:
-//! `Sandbox(writable = "/srv/builds")`.
+//! A grant that opens the sandbox, but lets nothing run on its own, is a pattern for a tool that nobody
+//! calls: `Sandbox(writable = "/srv/builds")`.
 
 use super::evaluate::{CallRequest, SHELL_TOOL};
 use aye_core::contract::address::DomainPattern;
@@ -38,7 +38,8 @@ impl StateKey for Refusals {
     }
 }
 
-/// What this command was refused; when it was changed meanwhile, what the last one of its program was.
+/// Returns what this command was refused or, if the command has changed in the meantime, what the last one of
+/// its program was refused.
 pub(super) fn refusals_of<'a>(
     refusals: &'a [(String, Vec<SandboxRefusal>)],
     command: &str,
@@ -50,7 +51,7 @@ pub(super) fn refusals_of<'a>(
     exact.or_else(similar).map(|(_, refused)| refused.as_slice()).unwrap_or_default()
 }
 
-/// What was refused, for a person; nothing when nothing was.
+/// Describes what was refused, for a user; returns nothing if nothing was.
 pub(super) fn told(refused: &[SandboxRefusal]) -> Option<String> {
     let words = refused.iter().map(|refusal| match refusal {
         SandboxRefusal::Domain(name) => format!("the domain {}", visible_line(name)),
@@ -61,7 +62,7 @@ pub(super) fn told(refused: &[SandboxRefusal]) -> Option<String> {
     (!words.is_empty()).then(|| format!("the sandbox refused {words}"))
 }
 
-/// Whether the model asks to run this call outside the sandbox.
+/// Returns whether the model requests to run this call outside the sandbox.
 pub(super) fn wants_out(question: &CallRequest<'_>) -> bool {
     question.tool == SHELL_TOOL && question.args.get("outside") == Some(&Value::Bool(true))
 }
@@ -104,7 +105,7 @@ impl SandboxGrant {
     pub fn check(&self, home: Option<&Path>) -> Result<(), FolderRefusal> {
         match self {
             SandboxGrant::Writable(folder) => check_folder(folder, home),
-            // What a domain may be was checked when it was read.
+            // A domain was checked when it was parsed.
             SandboxGrant::Domain(_) => Ok(()),
         }
     }
@@ -134,17 +135,17 @@ impl SandboxGrant {
 pub struct FolderRefusal {
     /// The folder.
     pub folder: PathBuf,
-    /// What is wrong with it.
+    /// The problem with the folder.
     pub fault: FolderFault,
 }
 
-/// What is wrong with a folder that is to be opened.
+/// A problem with a folder that is to be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FolderFault {
-    /// It depends on where one stands.
+    /// Its meaning depends on the current folder.
     #[error("is not an absolute path")]
     NotAbsolute,
-    /// There is no such folder.
+    /// The folder does not exist.
     #[error("does not exist")]
     Missing,
     /// It is a file, or elsewhere.
@@ -185,7 +186,7 @@ pub(super) fn proposals(question: &CallRequest<'_>, refused: &[SandboxRefusal]) 
     let only_looks =
         analyse(command).commands.iter().all(|command| command.program().is_some_and(only_reads));
     let grants = refused.iter().filter_map(|refusal| match refusal {
-        // What only reads there needs no right to write.
+        // A command that only reads there needs no right to write.
         SandboxRefusal::Path(path) if !only_looks => {
             let folder = path.ancestors().find(|above| above.is_dir())?.canonicalize().ok()?;
             Some(SandboxGrant::Writable(folder)).filter(|_| !path.starts_with(question.workspace))

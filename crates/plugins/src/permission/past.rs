@@ -19,11 +19,11 @@ pub struct PastFolder {
     pub cwd: PathBuf,
     /// The root of its project.
     pub workspace: PathBuf,
-    /// Whether it is not there any more: paths in it are judged by their letters alone.
+    /// Whether the folder no longer exists: paths in it are judged by their text alone.
     pub is_gone: bool,
 }
 
-/// What was asked once or more often: equal calls in the same folder are one question.
+/// A question that was asked once or more: equal calls in the same folder are one question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PastQuestion {
     /// The tool.
@@ -51,7 +51,7 @@ pub struct PastMade {
     pub ruling: Ruling,
     /// The mode of then.
     pub mode: Mode,
-    /// What a person made of it, when one was asked and answered.
+    /// The user's decision, if a user was asked and answered.
     pub answer: Option<PastAnswer>,
 }
 
@@ -69,7 +69,7 @@ pub struct Past {
 }
 
 impl Past {
-    /// Adds what the store tells. `look` says what is known of a folder; it is asked once for each.
+    /// Adds a row of the store. `look` returns what is known of a folder; it is called once for each.
     pub fn add(&mut self, row: PastRow, mut look: impl FnMut(&str) -> PastFolder) {
         match row {
             PastRow::Call(call) => {
@@ -116,9 +116,9 @@ impl Past {
         CallRequest { tool, args: arguments, cwd, workspace, home, primary: None }
     }
 
-    /// What rules make of some of the questions, in their order. All processors are used.
+    /// Returns the verdicts of rules on some of the questions, in their order. Uses all processors.
     pub(super) fn judge(&self, rules: &RuleSet, questions: &[usize], home: Option<&Path>) -> Vec<Verdict> {
-        /// So many questions are taken at a time.
+        /// The number of questions that are judged at a time.
         const CHUNK: usize = 64;
         let chunks: Vec<&[usize]> = questions.chunks(CHUNK).collect();
         let judge = |chunk: &[usize]| -> Vec<Verdict> {

@@ -6,7 +6,7 @@ use aye_pattern::shell::suspicious;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-/// The folders a question is asked in.
+/// The folders of a question.
 #[derive(Debug, Clone, Copy)]
 pub struct PathRoots<'a> {
     /// The working directory.
@@ -17,12 +17,12 @@ pub struct PathRoots<'a> {
     pub home: Option<&'a Path>,
 }
 
-/// A path, looked at in every way that matters.
+/// A path, resolved in every way that matters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ResolvedPath {
     /// The path as written and the one the system would open; more when `~` can be read in two ways.
     pub views: Vec<PathBuf>,
-    /// The texts that rules are held against, for each view.
+    /// The texts that rules are checked against, for each view.
     pub forms: Vec<Forms>,
     /// All views lie in the workspace.
     pub is_inside: bool,
@@ -30,18 +30,18 @@ pub(super) struct ResolvedPath {
     pub is_dangling: bool,
     /// The protected name it goes through, such as `.git`.
     pub protected: Option<String>,
-    /// It holds characters that do not show what they are.
+    /// Whether the path contains characters that do not show what they are.
     pub is_strange: bool,
 }
 
 impl ResolvedPath {
-    /// The bare repository that it lies in.
+    /// Returns the bare repository that contains the path.
     pub(super) fn bare_repository(&self, workspace: &Path) -> Option<String> {
         self.views.iter().find_map(|view| bare_repository(view, workspace))
     }
 }
 
-/// How many links are followed before the path counts as a loop.
+/// Maximum links that are followed before the path counts as a loop.
 const MAX_LINKS: usize = 40;
 
 /// Why a text cannot be a path.
@@ -55,10 +55,10 @@ pub enum NotAPath {
     Nul,
 }
 
-/// Looks at a path from every side.
+/// Resolves a path in every way that matters.
 ///
 /// # Errors
-/// When the text cannot be a path: empty, or with a NUL in it.
+/// The text cannot be a path: it is empty, or contains a NUL.
 pub(super) fn look(text: &str, places: &PathRoots<'_>) -> Result<ResolvedPath, NotAPath> {
     if text.is_empty() {
         return Err(NotAPath::Empty);
@@ -73,7 +73,8 @@ pub(super) fn look(text: &str, places: &PathRoots<'_>) -> Result<ResolvedPath, N
     {
         written.push(home.join(rest.trim_start_matches('/')));
     }
-    // Tools read what they wrote themselves: a name that is no plain text, with its odd bytes written out.
+    // Tools accept names that they printed themselves: a name that is not plain text, with its odd bytes
+    // escaped.
     if text.contains('\\')
         && let Some(raw) = unescape_path(text)
     {
@@ -124,9 +125,10 @@ pub(super) fn normalise(path: &Path) -> PathBuf {
     out
 }
 
-/// Where the system would end up: links followed one by one, `..` taken after them. What does not exist yet is kept.
+/// Returns the path that the system would open: links are followed one by one, and `..` is applied after
+/// them. Parts that do not exist yet are kept.
 ///
-/// The second answer is true when a link on the way leads to nothing.
+/// The second value is true if a link on the way leads to nothing.
 pub(super) fn resolve(path: &Path) -> (PathBuf, bool) {
     let parts = |path: &Path, of_link: bool| -> Vec<(OsString, bool)> {
         path.components().rev().map(|c| (c.as_os_str().to_owned(), of_link)).collect()
@@ -161,7 +163,7 @@ pub(super) fn resolve(path: &Path) -> (PathBuf, bool) {
             }
             Ok(_) => at = step,
             Err(_) => {
-                // Nothing is there. When the name is a link's target, writing would create it.
+                // Nothing exists there. If the name is a link's target, writing would create it.
                 dangling |= of_link;
                 at = step;
             }
@@ -176,7 +178,7 @@ fn relative_part(path: &Path, places: &PathRoots<'_>, real: &Path) -> PathBuf {
     below.map_or_else(|_| path.to_owned(), Path::to_owned)
 }
 
-/// The texts a rule is held against for one view of a path.
+/// The texts that a rule is checked against for one view of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Forms {
     /// Relative to the workspace, when it is inside; the workspace itself is `.`.
@@ -202,7 +204,7 @@ pub(super) fn forms(view: &Path, places: &PathRoots<'_>, real: &Path) -> Forms {
 }
 
 impl Forms {
-    /// The same for what lies in the folder: the texts end in a slash.
+    /// Returns the forms for the content of the folder: the texts end in a slash.
     pub(super) fn inside(&self) -> Forms {
         Forms {
             relative: self.relative.as_ref().map(|text| format!("{text}/")),

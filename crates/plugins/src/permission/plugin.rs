@@ -35,7 +35,8 @@ use std::sync::Arc;
 /// The plugin's name.
 pub const PERMISSION_PLUGIN: &str = "permission";
 
-/// Names patterns that others granted for the run, such as the tools of a skill that a person agreed to.
+/// A callback that returns the patterns that others granted for the run, such as the tools of a skill that a
+/// user trusts.
 pub type GrantedPatterns = Arc<dyn Fn(&Snapshot) -> Vec<String> + Send + Sync>;
 
 /// The section `permission` of an agent: rules that hold for its runs besides all others.
@@ -66,7 +67,8 @@ impl PermissionPlugin {
         self
     }
 
-    /// All rules that hold at this moment of a run. What cannot be read grants nothing and makes everything ask.
+    /// Returns all rules that apply at this point of a run. Rules that cannot be read grant nothing and make
+    /// everything ask.
     fn rules(&self, ctx: &PhaseContext) -> RuleSet {
         let run = &ctx.run_identity;
         let spent = ctx.tool.as_ref().map_or(&[][..], |info| &info.spent_grants);
@@ -87,7 +89,7 @@ impl PermissionPlugin {
         rules
     }
 
-    /// What was made of the call, and what to do instead of running it; nothing when it may run.
+    /// Returns the judgement of the call, and what to do instead of running it; nothing if it may run.
     async fn gate(
         &self,
         ctx: &PhaseContext,
@@ -98,7 +100,7 @@ impl PermissionPlugin {
             info.resume.as_ref().is_some_and(|resume| resume.action == ResumeDecisionAction::Resume);
         let mut rules = self.rules(ctx);
         if is_answered {
-            // The person's yes is for this call: it is no use of a grant, which was given for the next ones.
+            // The user approved this call: that is not a use of a grant, which was given for later calls.
             rules = rules.without_grants();
         }
         let descriptor = info.descriptor.as_ref();
@@ -130,7 +132,7 @@ impl PermissionPlugin {
         {
             verdict = with_protected(git.as_deref(), prepared, verdict).await;
         }
-        // What the person agreed to cannot be enforced any more.
+        // The profile that the user approved can no longer be enforced.
         let is_wider = verdict.profile > profile;
         let class = descriptor.map(|tool| tool.class);
         let mut judgement = judgement(&question, prepared.as_ref().ok(), &rules, &verdict, mode, class);
@@ -139,7 +141,7 @@ impl PermissionPlugin {
         }
         let intercept = match (verdict.decision, &prepared) {
             (VerdictKind::Allow, _) => None,
-            // Asked once a call: the person said yes. Denials were judged again above.
+            // A call is asked about only once, and the user approved it. Denials were judged again above.
             (VerdictKind::Ask(_), _) if is_answered && !is_wider => None,
             (VerdictKind::Ask(kind), Ok(prepared)) => {
                 let refusals = ctx.snapshot.get::<Refusals>().map(Vec::as_slice).unwrap_or_default();
@@ -170,8 +172,8 @@ impl PermissionPlugin {
     }
 }
 
-/// A call runs in the profile that the person chose; an answered one else in the profile that the question showed, or in
-/// the sandbox when that was `opened` for it.
+/// Returns the verdict with the profile that the user chose. Without a choice, an answered call runs in the
+/// profile that the question showed, or in the sandbox if that was `opened` for it.
 fn in_chosen_profile(verdict: Verdict, info: &ToolCallInfo, is_answered: bool, opened: bool) -> Verdict {
     let asked = info.suspension.as_ref().filter(|_| is_answered);
     let shown = asked.and_then(|ticket| ticket.suspension.profile());
@@ -188,7 +190,7 @@ pub(super) fn read_section(section: &JsonValue) -> Result<RuleSet, String> {
 
 fn refusal(tool: &str, code: &str, verdict: &Verdict, word: &str) -> ToolInterceptPayload {
     let text = match &verdict.rule {
-        // The verdict's words already name the rule and where it stands.
+        // The verdict's reason already names the rule and its location.
         Some(_) => {
             format!("{word}: {}. It did not run; do not try to get the same effect another way", verdict.why)
         }
@@ -270,7 +272,7 @@ fn proposals(
 /// The rules of an agent that hands over, and of the other one those that deny or ask: a handoff grants nothing.
 fn after_handoff(from: Option<&JsonValue>, to: Option<&JsonValue>) -> Option<JsonValue> {
     let Some(to) = to else { return from.cloned() };
-    // What cannot be read is refused when the agent is resolved.
+    // A section that cannot be read is refused when the agent is resolved.
     let Ok(to_config) = serde_json::from_value::<PermissionRulesConfig>(to.clone()) else {
         return Some(to.clone());
     };

@@ -1,16 +1,17 @@
-//! Files and folders that a broad allow never reaches for writing: something runs them later without being asked, or
-//! they hold rules and instructions.
+//! Files and folders that a broad allow never covers for writing: something runs them later without asking,
+//! or they contain rules and instructions.
 //!
-//! Shells, editors, debuggers, version managers, hooks of version control, tasks of continuous integration and other
-//! agents all start what such files say, often as soon as somebody enters the folder. One list serves every mode, every
-//! tool and every command.
+//! Shells, editors, debuggers, version managers, hooks of version control, tasks of continuous integration
+//! and other agents all run what such files contain, often as soon as somebody enters the folder. One list
+//! serves every mode, every tool and every command.
 
 use super::rules::Rule;
 use aye_pattern::shell::suspicious;
 use aye_sandbox::protected::{NAMES, PAIRS};
 use std::path::Path;
 
-/// The protected name among a path's parts, however it is spelled; without what its `*` stands for.
+/// Returns the protected name among a path's parts, however it is spelt; without the part that its `*` stands
+/// for.
 pub(super) fn protected_name(path: &Path) -> Option<String> {
     let text = path.to_string_lossy();
     let parts: Vec<String> = text.split(['/', '\\']).map(plain_name).collect();
@@ -27,7 +28,7 @@ pub(super) fn protected_name(path: &Path) -> Option<String> {
     None
 }
 
-/// What a name of the list has in common with a part of a path, when it names it.
+/// Returns the text that a name of the list shares with a part of a path, if the name matches the part.
 fn named<'n>(name: &'n str, part: &str) -> Option<&'n str> {
     if let Some((start, end)) = name.split_once('*') {
         let rest = part.strip_prefix(start)?;
@@ -58,13 +59,13 @@ fn plain_name(part: &str) -> String {
     trimmed.to_lowercase()
 }
 
-/// Whether a rule names what is protected: then it means it.
+/// Returns whether a rule names a protected file: the rule then covers the file on purpose.
 pub(super) fn is_named_by(name: &str, rule: &Rule) -> bool {
     rule.pattern.to_string().to_lowercase().contains(name)
 }
 
-/// The bare repository that a path lies in, as its folder's name. Git finds one in every folder that holds `HEAD`,
-/// `objects` and `refs`, or in one that points to another repository.
+/// Returns the bare repository that contains a path, as its folder's name. Git recognises one in every folder
+/// that contains `HEAD`, `objects` and `refs`, or that points to another repository.
 pub(super) fn bare_repository(path: &Path, workspace: &Path) -> Option<String> {
     let is_repository = |folder: &Path| {
         let has = |name: &str| folder.join(name).symlink_metadata().is_ok();

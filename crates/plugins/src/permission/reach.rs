@@ -1,8 +1,10 @@
-//! Which files a command line would open: those that its words name, and those it finds by walking folders.
+//! The files that a command line would open: those that its words name, and those that it finds by walking
+//! folders.
 //!
-//! A deny or ask rule about a file binds commands too. What a line names is held against the rules whatever the line
-//! is; what it would find is looked up on the disk, and only before it would run without a question. Both are about
-//! programs that are known: a program that opens files by itself is a matter of the rules that allow it.
+//! A deny or ask rule about a file binds commands too. The files that a line names are checked against the
+//! rules whatever the line is; those that it would find are looked up on disk, and only before it would run
+//! without a question. Both apply to known programs: a program that opens files on its own is left to the
+//! rules that allow it.
 
 use super::files::{FileRules, Inside, binds};
 use super::path::{self, Forms, PathRoots};
@@ -24,12 +26,12 @@ use std::time::{Duration, Instant};
 
 /// Words of a line that are looked up.
 const MAX_WORDS: usize = 500;
-/// Entries that are looked at to find out what a line would read.
+/// Maximum entries that are checked to find out what a line would read.
 const MAX_ENTRIES: usize = 20_000;
-/// How long that may take.
+/// Time limit of that check.
 const MAX_TIME: Duration = Duration::from_millis(300);
 
-/// What a program does with the files it is given.
+/// The way a program uses the files it is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
     Reads,
@@ -46,7 +48,7 @@ pub(super) struct NamedFile {
     by: Use,
 }
 
-/// How a rule about files meets a line.
+/// The relation of a rule about files to a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meets<'a> {
     /// It is about this file.
@@ -99,7 +101,8 @@ fn use_of(words: &[Word]) -> Use {
     if only_reads(program) { Use::Reads } else { Use::Unknown }
 }
 
-/// The paths that a word may hold: itself, the value of an option, and what stands after a `:` of git.
+/// Returns the paths that a word may contain: itself, the value of an option, and the text after a `:` of
+/// git.
 fn candidates(text: &str) -> Vec<&str> {
     let mut found = vec![text];
     found.extend(text.split_once('=').map(|(_, value)| value));
@@ -142,7 +145,7 @@ pub(super) fn named(analysis: &Analysis, places: &PathRoots<'_>) -> Vec<NamedFil
     let mut left = MAX_WORDS;
     let mut add = |text: &str, cwd: &Path, by: Use| {
         let Ok(seen) = path::look(text, &PathRoots { cwd, ..*places }) else { return };
-        // A message or a program's text is a word too: with blanks in it, it is a path only when there is such a file.
+        // A message or a program's text is also a word: one with spaces is a path only if such a file exists.
         if text.contains(char::is_whitespace)
             && !seen.views.iter().any(|view| view.symlink_metadata().is_ok())
         {
@@ -174,7 +177,7 @@ pub(super) fn named(analysis: &Analysis, places: &PathRoots<'_>) -> Vec<NamedFil
     found
 }
 
-/// Holds a deny or ask rule against the files that a line names.
+/// Checks a deny or ask rule against the files that a line names.
 pub(super) fn meets<'a>(rule: &Rule, files: &'a [NamedFile]) -> Meets<'a> {
     // A rule about all files says nothing about the line: which programs read at all is not known.
     if rule.pattern.is_unconditional() {
@@ -193,16 +196,16 @@ pub(super) fn meets<'a>(rule: &Rule, files: &'a [NamedFile]) -> Meets<'a> {
     met
 }
 
-/// What a line would find.
+/// The outcome of looking up what a line would find.
 #[derive(Debug, Clone)]
 pub(super) enum Reached {
     /// Nothing that a rule is about.
     Nothing,
     /// This file, and the rule about it.
     File(String, Arc<Rule>),
-    /// A folder that a link leads to, and whose files nobody looked at.
+    /// A folder that a link leads to, and whose files were not checked.
     Link(String),
-    /// More than can be looked at below this folder.
+    /// More entries below this folder than can be checked.
     TooMuch(String),
     /// A repository whose settings name this folder, outside the workspace, as the one its files are in.
     WorkTree(String),
@@ -212,11 +215,11 @@ pub(super) enum Reached {
     History,
 }
 
-/// Which files a command reads in the folders it is given.
+/// The files that a command reads in the folders it is given.
 struct Search {
     /// Names that start with a dot.
     hidden: bool,
-    /// What ignore files name.
+    /// Files that ignore files name.
     ignored: bool,
     /// The folders `.git`.
     git_dirs: bool,
@@ -246,7 +249,7 @@ pub(super) fn has_long(words: &[Word], names: &[&str]) -> bool {
     })
 }
 
-/// How a command walks folders; nothing when it does not.
+/// Returns how a command walks folders; nothing if it does not.
 fn search_of(words: &[Word]) -> Option<Search> {
     let all = Search::EVERYTHING;
     Some(match name_of(words) {
@@ -277,7 +280,7 @@ fn search_of(words: &[Word]) -> Option<Search> {
         "git" => match words.get(1).map(|sub| sub.text.as_str()) {
             Some("grep") => {
                 let all_files = has_long(words, &["no-index", "no-exclude-standard"]);
-                // What is committed or could be: the names that no ignore file leaves out.
+                // Files that are or could be committed: the names that no ignore file excludes.
                 Search { ignored: all_files, git_dirs: false, ..all }
             }
             Some("diff") if has_long(words, &["no-index"]) => all,
@@ -320,17 +323,18 @@ fn globs_of(words: &[Word]) -> Vec<String> {
     globs
 }
 
-/// What git said of the files in older commits, by the root of the repository. `None`: it did not say in time.
+/// The files in older commits as reported by git, by the root of the repository. `None`: git did not answer
+/// in time.
 pub(super) type FilesInCommits = BTreeMap<PathBuf, Option<Arc<NamesInHistory>>>;
 
-/// What is left to spend on one line.
+/// The remaining budget for one line.
 struct Budget {
     entries: usize,
     end: Instant,
 }
 
-/// What a line would find on the disk by walking folders and by its globs. `is_masked`: the kernel keeps files that rules
-/// are about from it, so that only what git keeps elsewhere is of interest.
+/// Looks up what a line would find on disk by walking folders and by its globs. `is_masked`: the kernel hides
+/// the files that rules are about, so only content that git stores elsewhere matters.
 pub(super) fn reached(
     analysis: &Analysis,
     places: &PathRoots<'_>,
@@ -415,7 +419,8 @@ fn by_command(
     Reached::Nothing
 }
 
-/// What git would print for a command. Code of awk can start git, too, and no mask keeps git from what its objects hold.
+/// Returns what git would print for a command. Awk code can also start git, and no mask hides the content of
+/// git's objects from it.
 fn printed_by(words: &[Word]) -> Option<Printed> {
     match name_of(words) {
         "git" => printed(words),
@@ -440,7 +445,7 @@ pub(super) fn printed_repositories(analysis: &Analysis, cwd: &Path) -> Vec<PathB
     roots
 }
 
-/// What git would read elsewhere, or print out of its repository.
+/// Returns what git would read elsewhere, or print out of its repository.
 fn by_git(
     words: &[Word],
     cwd: &Path,

@@ -1,4 +1,4 @@
-//! What git would print of the files in its index, which no mask on the disk keeps from it.
+//! The files in git's index that a command would print; no mask on the disk prevents that.
 
 use super::reach::{has_long, has_short};
 use aye_core::contract::digest::hex;
@@ -12,12 +12,12 @@ const MAX_CONFIG: u64 = 1 << 20;
 /// Names of files that commits contain, relative to the root of their repository.
 pub type NamesInHistory = Vec<Vec<u8>>;
 
-/// What a git command would print out of the repository.
+/// The files that a git command would print out of the repository.
 #[derive(Debug, Default)]
 pub(super) struct Printed {
-    /// Only files below these paths; none stands for every file.
+    /// The paths that the files are below; empty means every file.
     pub(super) paths: Vec<String>,
-    /// Whether they may be files that only older commits contain.
+    /// Whether the files may be ones that only older commits contain.
     pub(super) is_old: bool,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn printed(words: &[Word]) -> Option<Printed> {
     ];
     let sub = words.get(1).map(|word| word.text.as_str())?;
     let rest = &words[1..];
-    // What is searched for in changes shows in which commits are listed.
+    // A search in changes reveals content by the commits that it lists.
     let is_patch = has_short(rest, &['p', 'u', 'U', 'L', 'c', 'm', 'W', 'G', 'S']) || has_long(rest, PATCHES);
     let is_summary = || {
         let is_one = |word: &Word| SUMMARIES.iter().any(|name| word.text.strip_prefix("--") == Some(*name));
@@ -208,7 +208,7 @@ fn entries(bytes: &[u8], hash: usize) -> Option<(Vec<Vec<u8>>, Option<String>)> 
         let length = bytes.get(at..)?.iter().position(|byte| *byte == 0)?;
         name.extend_from_slice(&bytes[at..at + length]);
         at += length;
-        // From version 4 on there is one zero byte, before that one to eight.
+        // From version 4 on, one zero byte follows; before that, one to eight.
         at = if version == 4 { at + 1 } else { start + (at - start + 8) / 8 * 8 };
         names.push(name);
     }

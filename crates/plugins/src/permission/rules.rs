@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
-/// What a rule does with a call.
+/// The effect of a rule on a call.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub enum ToolPermissionBehavior {
     /// It runs.
     Allow,
-    /// A person is asked, every time.
+    /// The user is asked, every time.
     Ask,
     /// It does not run.
     Deny,
@@ -33,10 +33,10 @@ impl fmt::Display for ToolPermissionBehavior {
     }
 }
 
-/// Which layer a rule belongs to. All layers are joined; none of them undoes another.
+/// The layer that a rule belongs to. All layers are joined; none of them undoes another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Layer {
-    /// Comes with aye. Its allow rules reach only what is inside the workspace and is no secret.
+    /// Comes with aye. Its allow rules cover only files that are inside the workspace and not secret.
     Shipped,
     /// The user's file.
     User,
@@ -44,7 +44,7 @@ pub enum Layer {
     Project,
     /// Given for this run: flags, the agent's spec, a check's line.
     Run,
-    /// Granted by a person at a prompt.
+    /// Granted by a user at a prompt.
     Grant,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for Layer {
     }
 }
 
-/// Where a rule was written.
+/// The origin of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleSource {
     /// Its layer.
@@ -73,7 +73,7 @@ pub struct RuleSource {
     pub grant: Option<GrantMark>,
 }
 
-/// Which grant a rule was made from.
+/// The grant that a rule was made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantMark {
     /// Its id in the ledger.
@@ -83,12 +83,13 @@ pub struct GrantMark {
 }
 
 impl RuleSource {
-    /// A rule that no file holds.
+    /// Returns the origin of a rule that is not in a file.
     pub fn of(layer: Layer) -> RuleSource {
         RuleSource { layer, file: None, line: None, grant: None }
     }
 
-    /// How gladly a rule is used: files and flags first, then grants, then grants whose uses are counted down.
+    /// Returns the order in which rules are preferred: files and flags first, then grants, then grants whose
+    /// uses are counted down.
     pub(super) fn tier(&self) -> u8 {
         match &self.grant {
             Some(grant) if grant.is_limited => 2,
@@ -113,13 +114,14 @@ impl fmt::Display for RuleSource {
 pub struct Rule {
     /// The calls it is about.
     pub pattern: Pattern,
-    /// What it does with them.
+    /// The effect on those calls.
     pub behavior: ToolPermissionBehavior,
-    /// Where it was written.
+    /// The origin of the rule.
     pub origin: RuleSource,
     /// On which terms it asks.
     pub terms: Terms,
-    /// What the kernel keeps a command to that it allows or asks about; [`Rule::profile`] has the default.
+    /// The profile that the kernel enforces on a command that the rule allows or asks about;
+    /// [`Rule::profile`] has the default.
     pub sandbox: Option<Profile>,
 }
 
@@ -129,17 +131,17 @@ impl Rule {
         Rule { pattern, behavior, origin, terms: Terms::default(), sandbox: None }
     }
 
-    /// What the kernel keeps a command to that it allows: without words of its own, a rule that comes with aye lets a
-    /// command read, and any other one lets it change the workspace.
+    /// Returns the profile that the kernel enforces on a command that the rule allows. By default, a rule
+    /// that comes with aye lets a command read, and any other rule lets it change the workspace.
     pub fn profile(&self) -> Profile {
         let default = if self.origin.layer == Layer::Shipped { Profile::Read } else { Profile::Workspace };
         self.sandbox.unwrap_or(default)
     }
 
-    /// What a person grants at a prompt.
+    /// Creates a rule that a user grants at a prompt.
     ///
     /// # Errors
-    /// When the text is not a pattern.
+    /// The text is not a pattern.
     pub fn granted(pattern: &str) -> Result<Rule, PatternError> {
         let pattern = Pattern::parse(pattern)?;
         Ok(Rule::new(pattern, ToolPermissionBehavior::Allow, RuleSource::of(Layer::Grant)))
@@ -199,10 +201,10 @@ impl RuleSet {
         self.rules.push(Arc::new(rule));
     }
 
-    /// Adds what a person granted at a prompt. It never beats a deny or an ask.
+    /// Adds a rule that a user granted at a prompt. It never beats a deny or an ask.
     ///
     /// # Errors
-    /// When the text is not a pattern.
+    /// The text is not a pattern.
     pub fn grant(&mut self, pattern: &str) -> Result<(), PatternError> {
         self.push(Rule::granted(pattern)?);
         Ok(())
@@ -211,7 +213,7 @@ impl RuleSet {
     /// Adds a grant of the ledger; verdicts name it by its id.
     ///
     /// # Errors
-    /// When its pattern is none.
+    /// The grant's pattern is invalid.
     pub fn grant_of(&mut self, grant: &GrantRecord) -> Result<(), PatternError> {
         let mut rule = Rule::granted(&grant.pattern)?;
         rule.origin.grant = Some(GrantMark { id: grant.id.clone(), is_limited: grant.max_uses.is_some() });
@@ -254,7 +256,7 @@ impl RuleSet {
         RuleSet { rules, ..RuleSet::default() }
     }
 
-    /// Adds all rules of another set. Of two defaults the stricter one holds.
+    /// Adds all rules of another set. Of two defaults the stricter one applies.
     pub fn join(&mut self, other: RuleSet) {
         self.rules.extend(other.rules);
         self.default = self.default.max(other.default);
@@ -268,7 +270,7 @@ impl RuleSet {
         self.default = Some(behavior);
     }
 
-    /// What happens to calls that no rule matches: ask, when nothing else was said.
+    /// Returns the behaviour for calls that no rule matches: ask, unless set otherwise.
     pub fn default_behavior(&self) -> ToolPermissionBehavior {
         self.default.unwrap_or(ToolPermissionBehavior::Ask)
     }
@@ -302,12 +304,13 @@ impl RuleSet {
         names.iter().map(AsRef::as_ref).filter(|name| is_hidden(name)).map(str::to_owned).collect()
     }
 
-    /// True when a rule of this behaviour looks at a tool's arguments or takes the tool as a whole.
+    /// Returns true if a rule of this behaviour applies to a tool, either as a whole or with conditions on
+    /// its arguments.
     pub fn has(&self, behavior: ToolPermissionBehavior, tool: &str) -> bool {
         self.rules.iter().any(|rule| rule.behavior == behavior && rule.pattern.matches_tool(tool))
     }
 
-    /// Whether a rule that does not come with aye denies calls of a tool or asks about them.
+    /// Returns whether a rule that does not come with aye denies calls of a tool or asks about them.
     pub(super) fn restricts_own(&self, tool: &str) -> bool {
         self.rules.iter().any(|rule| {
             rule.behavior != ToolPermissionBehavior::Allow

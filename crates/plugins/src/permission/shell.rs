@@ -15,7 +15,7 @@ use aye_pattern::{Args, Condition, Looked, Matcher, Pattern, Quantifier};
 use std::cell::OnceCell;
 use std::path::PathBuf;
 
-/// Whether a deny or ask rule matches.
+/// The result of matching a deny or ask rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hit {
     /// It does.
@@ -26,7 +26,7 @@ pub(super) enum Hit {
     No,
 }
 
-/// Holds one comparison of a deny or ask rule against every command found anywhere.
+/// Checks one comparison of a deny or ask rule against every command found anywhere.
 pub(super) fn restricts(looked: &Looked<'_>, analysis: &Analysis) -> Hit {
     let matcher = looked.matcher;
     let programs = analysis.commands.iter().filter(|command| !command.words.is_empty());
@@ -75,14 +75,14 @@ pub(super) fn against(matcher: &Matcher, command: &Simple) -> Hit {
     hit
 }
 
-/// True when some way to fill in the unknown parts would match. A command whose program is unknown is not looked at
-/// here: it is undecided as a whole.
+/// Returns true if some substitution of the unknown parts would match. A command whose program is unknown is
+/// not checked here: it is undecided as a whole.
 fn could_match(matcher: &Matcher, words: &[Word]) -> bool {
     if words.iter().all(Word::is_known) || !words[0].is_known() {
         return false;
     }
     if let Matcher::Regex(regex) = matcher {
-        // What stands before the first unknown word often rules it out: `echo $X` is no `^rm `.
+        // The words before the first unknown one often rule out a match: `echo $X` is no `^rm `.
         let known: Vec<&str> =
             words.iter().take_while(|word| word.is_known()).map(|word| word.text.as_str()).collect();
         return [known.join(" "), canonical(&known)]
@@ -113,7 +113,7 @@ pub(super) fn matchers(rule: &Rule) -> Vec<&Matcher> {
     }
 }
 
-/// Whether a command is of a program that nobody knows here: it may run what its words say.
+/// Returns whether a command's program is unknown here, so that it may run what its words name.
 pub(super) fn may_run_others(command: &Simple) -> bool {
     command.program().is_some_and(|program| {
         command.words.len() > 1 && !is_explained(program) || variables(command).next().is_some()
@@ -125,7 +125,8 @@ fn variables(command: &Simple) -> impl Iterator<Item = &str> {
     command.assignments.iter().filter(|set| !is_safe_assignment(set)).map(|set| set.value.text.as_str())
 }
 
-/// Whether the words of a command hold the program that a rule names, or anything that the rule matches.
+/// Returns whether the words of a command contain the program that a rule names, or anything that the rule
+/// matches.
 pub(super) fn mentions(matcher: &Matcher, command: &Simple) -> bool {
     let (literal, _) = matcher.literal_words();
     let texts = command.texts();
@@ -146,12 +147,12 @@ pub(super) fn mentions(matcher: &Matcher, command: &Simple) -> bool {
     }) || variables(command).any(|text| matcher.is_match(text))
 }
 
-/// Whether a word is the name of a program and nothing more.
+/// Returns whether a word is the name of a program and nothing more.
 fn is_name(text: &str) -> bool {
     text.chars().all(|c| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+'))
 }
 
-/// Whether a text holds a program's name as a word, or glued to a letter that takes it: `-crm`.
+/// Returns whether a text contains a program's name as a word, or attached to a letter that takes it: `-crm`.
 fn holds_program(text: &str, program: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '+' | '/');
     text.split(|c: char| !is_part(c)).any(|token| {
@@ -201,7 +202,7 @@ fn is_safe_assignment(assignment: &Assignment) -> bool {
     known && assignment.value.is_literal() && !assignment.value.text.contains(['/', '%', '\n', ':'])
 }
 
-/// What lets a command line through. All rules are about the tool.
+/// Returns what allows a command line. All rules are about the tool.
 pub(super) fn allowed<'r>(
     rules: &[&'r Rule],
     analysis: &Analysis,
@@ -245,7 +246,8 @@ fn allowed_by<'r>(
         used.extend(walk.command(command, index == 0 && analysis.starts_with_cd)?);
     }
     let commands = analysis.plain().unwrap_or_default();
-    // Where several rules allow a command, a user's wins over a shipped one, and of those the one that says most.
+    // If several rules allow a command, a user's rule wins over a shipped one, and among those the one that
+    // spells out most words.
     let mut rules = rules.to_vec();
     rules.sort_by_key(|rule| (rule.origin.layer == Layer::Shipped, std::cmp::Reverse(spelled_words(rule))));
     let walk = Walk { rules: &rules, files: OnceCell::new(), at: walk.at.clone(), is_lost: false, ..walk };
@@ -280,7 +282,7 @@ fn together(mut profiles: impl Iterator<Item = Profile>) -> Result<Profile, Stri
     })
 }
 
-/// How many words of a command a rule spells out.
+/// Returns the number of words of a command that a rule spells out.
 fn spelled_words(rule: &Rule) -> usize {
     matchers(rule).iter().map(|matcher| matcher.literal_words().0.len()).max().unwrap_or_default()
 }
@@ -291,7 +293,7 @@ fn runs_git(command: &Simple) -> bool {
     first == Some(&"git") || first.is_some_and(|program| is_transparent(program)) && texts.contains(&"git")
 }
 
-/// Why a line asks whatever rules allow its commands, and what would allow it.
+/// Explains why a line asks whatever rules allow its commands, and what would allow it.
 pub(super) fn not_by_itself(why: &str, question: &CallRequest<'_>) -> String {
     let line = question.args.get("command").and_then(serde_json::Value::as_str).unwrap_or_default();
     let exact = Pattern::literal(question.tool, "command", line).to_string();
@@ -331,7 +333,7 @@ fn rule_for(words: &[&str], more: bool) -> Option<String> {
     text.is_ascii().then_some(text).filter(|text| is_short && Pattern::parse(text).is_ok())
 }
 
-/// Whether an allow rule speaks about a command line or any command in it, whatever it then makes of it.
+/// Returns whether an allow rule applies to a command line or any command in it, whatever its result is.
 pub(super) fn speaks_about(rule: &Rule, question: &CallRequest<'_>, parts: &[CommandPart<'_>]) -> bool {
     rule.pattern.is_unconditional()
         || names_whole_line(rule, question)
@@ -357,7 +359,7 @@ impl<'a> CommandPart<'a> {
     }
 }
 
-/// Whether a rule matches a command by its words; `look` is handed what matched.
+/// Returns whether a rule matches a command by its words; `look` is called with each value that is compared.
 fn hits(
     rule: &Rule,
     question: &CallRequest<'_>,
@@ -388,7 +390,7 @@ struct Walk<'w, 'r> {
     rules: &'w [&'r Rule],
     question: &'w CallRequest<'w>,
     all: &'w RuleSet,
-    /// Those of them that are about files; made when a word looks like a file.
+    /// The rules that are about files; built when a word looks like a file.
     files: OnceCell<FileRules>,
     /// The folder the shell is in.
     at: PathBuf,
@@ -475,7 +477,7 @@ impl<'r> Walk<'_, 'r> {
         if let Some(word) = words.iter().find(|word| !word.is_literal() && !is_glob(word)) {
             return Err(doubt(word));
         }
-        // Where a name starts with a dash, a pattern becomes an option.
+        // If a file name starts with a dash, a glob can expand to an option.
         let glob = words.iter().find(|word| is_glob(word)).filter(|_| !globs_are_harmless(program));
         let part = CommandPart::of(words);
         let mut why = match glob {
@@ -509,7 +511,8 @@ impl<'r> Walk<'_, 'r> {
         Err(why)
     }
 
-    /// Whether a rule that matches the words also means them, and the rules for what they wrap.
+    /// Checks that a rule that matches the words also covers what they do, and returns the rules for what
+    /// they wrap.
     fn fits(
         &self,
         rule: &Rule,
@@ -518,7 +521,7 @@ impl<'r> Walk<'_, 'r> {
         (spelled, all): (usize, bool),
     ) -> Result<Vec<&'r Rule>, String> {
         let mut inner = Vec::new();
-        // Whatever the code of awk is, it only reads there.
+        // Whatever its code is, awk only reads there.
         let is_code = self.holds(rule) && (is_awk(texts[0]) || texts[0] == "sed" && sed_only_prints(words));
         for risk in risks(words) {
             if is_code || risk.is_named_by(spelled, all) {
@@ -564,12 +567,13 @@ impl<'r> Walk<'_, 'r> {
         Ok(inner)
     }
 
-    /// Whether the kernel keeps what the rule allows to reading.
+    /// Returns whether the kernel restricts what the rule allows to reading.
     fn holds(&self, rule: &Rule) -> bool {
         self.is_held && rule.origin.layer == Layer::Shipped && rule.profile() == Profile::Read
     }
 
-    /// What comes with aye reads only inside the workspace, and nothing that a rule wants to be asked about.
+    /// Checks that a command allowed by a shipped rule reads only inside the workspace, and nothing that a
+    /// rule asks about.
     fn stays_inside(&self, words: &[Word]) -> Result<(), String> {
         let places = PathRoots { cwd: &self.at, ..self.question.places() };
         let program = words[0].text.as_str();
@@ -618,7 +622,8 @@ impl<'r> Walk<'_, 'r> {
     }
 }
 
-/// Whether a word of a git command that shows what is in files is a pattern or has magic: `'.en?'`, `:(top).env`.
+/// Returns whether a word of a git command that shows file contents is a pattern or has magic: `'.en?'`,
+/// `:(top).env`.
 fn names_files_by_pattern(words: &[Word], text: &str) -> bool {
     const SHOW: &[&str] = &["diff", "log", "show", "blame", "grep", "rev-list", "shortlog"];
     words.get(1).is_some_and(|sub| SHOW.contains(&sub.text.as_str()))
@@ -626,19 +631,21 @@ fn names_files_by_pattern(words: &[Word], text: &str) -> bool {
         && (text.contains(['*', '?', '[', '\\']) || text.starts_with(':') && has_magic(text))
 }
 
-/// Whether a word that starts with `:` is a pathspec with magic, or a search: `:PATH` and `:STAGE:PATH` are neither.
+/// Returns whether a word that starts with `:` is a pathspec with magic, or a search: `:PATH` and
+/// `:STAGE:PATH` are neither.
 fn has_magic(text: &str) -> bool {
     text[1..].starts_with(|c: char| c.is_ascii_punctuation() && !matches!(c, '.' | '_' | '-'))
 }
 
-/// The words of a command that certainly name no file: what a search looks for, code of `sed` and `awk`.
+/// Returns the words of a command that certainly name no file: the search term of a search, code of `sed` and
+/// `awk`.
 pub(super) fn no_files(words: &[Word]) -> Vec<usize> {
     let mut found = code_words(words);
     found.extend(searched_for(words));
     found
 }
 
-/// The index of the word that a search looks for. Only told when it is certain.
+/// Returns the index of the word that a search looks for, only if this is certain.
 fn searched_for(words: &[Word]) -> Option<usize> {
     let is_git_grep = words[0].text == "git" && words.get(1).is_some_and(|word| word.text == "grep");
     if is_git_grep {

@@ -3,15 +3,16 @@
 use super::rules::{Layer, Rule, RuleSet, RuleSource, ToolPermissionBehavior};
 use aye_pattern::Pattern;
 
-/// What `permissions.yaml` says. The YAML and its examples would be half of every start; here a line is the rule's line
-/// in that file, its behaviour and its pattern, with tabs between them. A test holds the two together and writes this
-/// one.
+/// The rules of `permissions.yaml`. Parsing the YAML and its examples would take half of every start; here a
+/// line is the rule's line in that file, its behaviour and its pattern, separated by tabs. A test keeps the
+/// two in sync and writes this file.
 const TABLE: &str = include_str!("shipped.tsv");
 
 /// The name the shipped rules are reported under.
 const SHIPPED_NAME: &str = "permissions.yaml (shipped)";
 
-/// The rules that come with aye. A test holds that they load; if they did not, everything would ask.
+/// Returns the rules that ship with aye. A test ensures that they load; if they did not, everything would
+/// ask.
 pub fn shipped_rules() -> RuleSet {
     let mut set = RuleSet::new();
     for line in TABLE.lines() {

@@ -1,4 +1,4 @@
-//! What other rules would have done with the past.
+//! Simulates what other rules would have decided about past calls.
 
 use super::evaluate::Verdict;
 use super::past::{Past, PastMade, ruling};
@@ -9,12 +9,12 @@ use aye_core::contract::mode::Mode;
 use serde::Serialize;
 use std::path::Path;
 
-/// How many calls have which verdict.
+/// The number of calls per verdict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct VerdictCounts {
     /// They run.
     pub allowed: u64,
-    /// A person is asked.
+    /// They need approval.
     pub asked: u64,
     /// They do not run.
     pub denied: u64,
@@ -33,31 +33,31 @@ impl VerdictCounts {
     }
 }
 
-/// How rules would go against what was decided.
+/// A way in which rules would contradict a past decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Difference {
-    /// A person said no, and they would allow it.
+    /// The user denied the call, and the rules would allow it.
     AllowsDeclined,
     /// A rule denied it, and they would allow it.
     AllowsDenied,
-    /// A person changed it before it ran, and they would allow it as it was.
+    /// The user edited the call before it ran, and the rules would allow it unedited.
     AllowsUnchanged,
-    /// Nobody answered, and they would allow it.
+    /// The question expired without a decision, and the rules would allow the call.
     AllowsExpired,
-    /// A person said yes, and they would deny it.
+    /// The user approved the call, and the rules would deny it.
     DeniesAllowed,
-    /// A person said yes to a changed one, and they would deny it as it was.
+    /// The user approved an edited version of the call, and the rules would deny the original.
     DeniesModified,
 }
 
-/// What came of a simulation.
+/// The result of a simulation.
 #[derive(Debug)]
 pub struct Simulation {
     verdicts: Vec<Verdict>,
-    /// What the rules would have done.
+    /// The verdicts that the rules would have reached.
     pub tally: VerdictCounts,
-    /// What happened at the first gate then.
+    /// The verdicts that were reached at the time, at the first gate.
     pub then: VerdictCounts,
     /// Calls that go against what was decided, as places in [`Past::calls`], oldest first.
     pub differences: Vec<(Difference, usize)>,
@@ -65,23 +65,23 @@ pub struct Simulation {
     pub asked_more: u64,
     /// Calls that ran without a question then, and would be denied.
     pub denied_more: u64,
-    /// Questions that a person answered with yes, and that would not be asked any more.
+    /// Questions that the user approved and that would no longer be asked.
     pub saved: u64,
 }
 
 impl Simulation {
-    /// What the rules say of a call.
+    /// Returns the verdict of the rules on a call.
     pub fn verdict(&self, call: &PastMade) -> &Verdict {
         &self.verdicts[call.question]
     }
 
-    /// True when a call that a person declined would be allowed.
+    /// Whether a call that the user denied would be allowed.
     pub fn allows_declined(&self) -> bool {
         self.differences.iter().any(|(difference, _)| *difference == Difference::AllowsDeclined)
     }
 }
 
-/// Asks the rules about every call of the past, in mode `ask`. Equal questions are asked once.
+/// Evaluates the rules for every past call, in mode `ask`. Equal questions are evaluated once.
 pub fn simulate(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Simulation {
     let all: Vec<usize> = (0..past.questions.len()).collect();
     let mut simulation = Simulation {

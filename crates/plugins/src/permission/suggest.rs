@@ -1,4 +1,4 @@
-//! The fewest rules that would have answered what a person always answered in the same way.
+//! Finds the fewest rules that would have answered what the user always answered in the same way.
 
 use super::evaluate::{HeldProfiles, PreparedCall, SHELL_TOOL, VerdictKind, evaluate, known_primary};
 use super::file::{PermissionRuleEntry, PermissionRulesConfig};
@@ -16,11 +16,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// A rule that answers fewer calls than these is no habit.
+/// The fewest calls a rule must answer to count as a habit.
 const HABIT: u64 = 2;
 /// Examples that a suggested rule carries.
 const EXAMPLES: usize = 3;
-/// So many pairs of a rule and a question are tried at most; beyond them only pairs that belong together are.
+/// Maximum pairs of a rule and a question to try; beyond this, only pairs that belong together are tried.
 const PAIRS: usize = 200_000;
 
 /// A rule that would have answered questions.
@@ -29,24 +29,24 @@ pub struct SuggestedRule {
     /// The rule, with examples from the past.
     #[serde(flatten)]
     pub rule: PermissionRuleEntry,
-    /// What it covers, in words.
+    /// A description of what the rule covers.
     pub text: String,
-    /// How many questions it would have saved by itself.
+    /// The number of questions that this rule alone would have saved.
     pub saves: u64,
 }
 
-/// What is suggested.
+/// The suggested rules and what they would have saved.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Suggestions {
-    /// Questions that a person answered.
+    /// Questions that the user answered.
     pub asked: u64,
-    /// How many of them the rules would have saved together.
+    /// The number of those questions that the rules together would have saved.
     pub saved: u64,
     /// The rules: those that deny first, then by what they save.
     pub rules: Vec<SuggestedRule>,
 }
 
-/// What a person made of a question, over all its calls.
+/// The user's answers to a question, over all its calls.
 #[derive(Debug, Clone, Copy, Default)]
 struct Answers {
     yes: u64,
@@ -62,7 +62,7 @@ struct Candidate {
     breadth: usize,
     /// Questions that it was proposed for.
     own: BTreeSet<usize>,
-    /// Questions that it answers by itself, with what each counts.
+    /// Questions that this rule alone answers, with the weight of each.
     covers: BTreeMap<usize, u64>,
 }
 
@@ -72,11 +72,11 @@ struct Search<'a> {
     base: RuleSet,
     home: Option<&'a Path>,
     answers: BTreeMap<usize, Answers>,
-    /// The questions that were answered, looked at once. One that makes no sense is not there.
+    /// The answered questions, each analysed once. An invalid question is missing.
     seen: BTreeMap<usize, PreparedCall<'a>>,
 }
 
-/// Looks for them. `rules` are those in force: what they answer already is no question any more.
+/// Suggests rules. `rules` are those in force: what they already answer needs no suggestion.
 pub fn suggest(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Suggestions {
     let mut answers: BTreeMap<usize, Answers> = BTreeMap::new();
     let mut asked = 0;
@@ -99,7 +99,7 @@ pub fn suggest(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Suggestions
     let seen = answers.keys().filter_map(prepare).collect();
     let mut search = Search { past, base: rules.clone(), home, answers, seen };
 
-    // Denials first: they hold whatever is allowed besides.
+    // Denials come first, because they apply no matter what else is allowed.
     let of = |search: &Search<'_>, pick: fn(Answers) -> u64| -> BTreeMap<usize, u64> {
         let picked = search.answers.iter().map(|(question, answers)| (*question, pick(*answers)));
         picked.filter(|(question, count)| *count > 0 && is_open(question)).collect()
@@ -134,7 +134,7 @@ pub fn suggest(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Suggestions
         .map(|(question, _)| *question)
         .filter(|question| search.decision(rules, *question) != VerdictKind::Allow)
         .collect();
-    // Safe without the denials too: a person may take over the one and not the other.
+    // The allow rules must be safe without the denials too, because the user may adopt one and not the other.
     let allows = search.choose(&allowed, Behavior::Allow, &|search, chosen, more| {
         let with = with(rules, chosen, Some(more));
         refused.iter().all(|question| {
@@ -152,7 +152,7 @@ pub fn suggest(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Suggestions
     Suggestions { asked, saved, rules }
 }
 
-/// Whether one more rule is right beside those that were chosen.
+/// Whether one more rule is correct in addition to the chosen ones.
 type IsRight<'f> = dyn Fn(&Search<'_>, &[Candidate], &Candidate) -> bool + 'f;
 
 fn with(base: &RuleSet, rules: &[Candidate], more: Option<&Candidate>) -> RuleSet {
@@ -171,7 +171,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether a rule could have anything to do with a question: cheap, and never wrong with a no.
+    /// Whether a rule could affect a question. The check is cheap, and `false` is always correct.
     fn may_reach(&self, rule: &Rule, question: usize) -> bool {
         let question = &self.past.questions[question];
         if !rule.pattern.matches_tool(&question.tool) {
@@ -180,7 +180,7 @@ impl Search<'_> {
         match first_word(&rule.pattern) {
             Some(word) if question.tool == SHELL_TOOL => {
                 let command = question.arguments.get("command").and_then(Value::as_str).unwrap_or_default();
-                // A word that is put together by the shell need not stand there as it is.
+                // A word that the shell assembles need not appear literally in the command.
                 command.contains(&word) || command.contains(['\\', '"', '\'', '$', '`', '*', '?', '[', '{'])
             }
             Some(_) | None => true,
@@ -194,7 +194,7 @@ impl Search<'_> {
             let asked = self.past.question(*question, self.home);
             let mut proposals: Vec<(String, String)> =
                 propose_grants(&asked).into_iter().map(|grant| (grant.pattern, grant.text)).collect();
-            // What may not be granted may still be refused: exactly this.
+            // A call that cannot be granted can still be denied, by a rule for exactly this call.
             if proposals.is_empty()
                 && behavior == Behavior::Deny
                 && let Some(key) = known_primary(asked.tool)
@@ -321,7 +321,8 @@ impl Search<'_> {
             if rule.matches.contains(&example) {
                 continue;
             }
-            // An example is judged without the folder it was in; what does not hold there is left out.
+            // An example is checked without its original folder, so one that does not match there is left
+            // out.
             let mut with = rule.clone();
             with.matches.push(example);
             let config = PermissionRulesConfig { default_behavior: None, rules: vec![with.clone()] };
@@ -333,7 +334,7 @@ impl Search<'_> {
     }
 }
 
-/// The word that a pattern over commands begins with, when it is written out.
+/// Returns the first word of a command pattern, if that word is literal.
 fn first_word(pattern: &Pattern) -> Option<String> {
     let aye_pattern::Args::Primary(matcher) = pattern.args() else { return None };
     matcher.literal_words().0.first().cloned()

@@ -1,4 +1,4 @@
-//! What was made of a call, for the record: every rule that was tried, and what the call can do.
+//! Records how a call was judged: every rule that was tried, and what the call can do.
 
 use super::evaluate::{
     CallRequest, CallSubject, Judge, PreparedCall, Verdict, VerdictKind, edits_inside, is_file_edit,
@@ -37,7 +37,7 @@ impl PreparedCall<'_> {
         rule.pattern.matches_tool(self.question.tool) && speaks(&self.judge(&none, None), rule, &self.parts())
     }
 
-    /// On which terms the call is asked about: those of all ask rules that match, or may.
+    /// Returns the terms on which the call is asked about: those of all ask rules that match, or may match.
     pub fn terms(&self, rules: &RuleSet) -> Terms {
         let judge = self.judge(rules, None);
         let mut terms = Terms::default();
@@ -55,7 +55,7 @@ impl PreparedCall<'_> {
         }
     }
 
-    /// What the call can do; `class` is what its tool says of itself.
+    /// Returns what the call can do; `class` is the class that its tool declares.
     pub fn risk(&self, class: Option<ToolClass>) -> Risk {
         if self.host.is_some() {
             return Risk::Network;
@@ -64,7 +64,7 @@ impl PreparedCall<'_> {
     }
 }
 
-/// Whether a rule about the tool matches, or may.
+/// Whether a rule about the tool matches or may match.
 fn speaks(judge: &Judge<'_>, rule: &Rule, parts: &[CommandPart<'_>]) -> bool {
     match (rule.behavior, judge.subject) {
         (Behavior::Deny | Behavior::Ask, _) => judge.restricts(rule) != Hit::No,

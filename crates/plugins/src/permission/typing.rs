@@ -1,4 +1,5 @@
-//! What is typed into a command that runs in a terminal: the kernel keeps it to what keeps the command.
+//! Judges the text typed into a command that runs in a terminal: the kernel confines the text to what
+//! confines the command.
 
 use serde_json::Value;
 

@@ -24,7 +24,7 @@ pub struct ReminderRulesConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReminderRuleEntry {
-    /// What the rule is called; `rule-{index}-{tool}` when nothing is given.
+    /// The rule's name; `rule-{index}-{tool}` if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The calls it is about, as a pattern.
@@ -32,11 +32,11 @@ pub struct ReminderRuleEntry {
     /// The results it is about; any when nothing is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<OutputEntry>,
-    /// What the model is told.
+    /// The message for the model.
     pub message: ReminderMessageEntry,
 }
 
-/// What a result must be.
+/// The conditions on a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum OutputEntry {
@@ -53,12 +53,12 @@ pub struct OutputMatchEntry {
     /// `success`, `error`, `pending` or `any`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// What the content must be.
+    /// The condition on the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<ContentEntry>,
 }
 
-/// What a result's content must be.
+/// The condition on a result's content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ContentEntry {
@@ -80,16 +80,16 @@ pub struct FieldsEntry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FieldEntry {
-    /// Names with dots between them. A field that is not there is never matched.
+    /// Names separated by dots. A missing field never matches.
     pub path: String,
     /// `glob` (when nothing is given), `exact`, `regex`, `not_glob`, `not_exact`, `not_regex`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub op: Option<String>,
-    /// What the field's text is compared with: a text, a number, true or false.
+    /// The value that the field's text is compared with: a string, a number, true or false.
     pub value: Value,
 }
 
-/// What the model is told, where, and how often.
+/// The message for the model, where it is placed, and how often.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReminderMessageEntry {
@@ -97,7 +97,7 @@ pub struct ReminderMessageEntry {
     pub target: String,
     /// The words.
     pub content: String,
-    /// For so many steps after it fired the rule does not fire again.
+    /// The number of steps after firing during which the rule does not fire again.
     #[serde(default)]
     pub cooldown_turns: u32,
 }
@@ -143,7 +143,7 @@ impl ReminderRulesConfig {
         Self::of(&node, &file)
     }
 
-    /// What was read as rules has the shape.
+    /// Converts parsed rules to the typed configuration.
     fn of(node: &LocatedValue, file: &str) -> Result<Self, ReminderConfigError> {
         serde_json::from_value(node.value()).map_err(|error| ReminderConfigError::Invalid {
             at: format!("{file}:{}", node.line),
@@ -161,7 +161,7 @@ impl ReminderRulesConfig {
     }
 }
 
-/// Reads a file of rules, each with the line it stands on.
+/// Reads a file of rules, each with its line number.
 ///
 /// # Errors
 /// As [`ReminderRulesConfig::from_file`].

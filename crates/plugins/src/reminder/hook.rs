@@ -18,10 +18,11 @@ fn keyed(place: &str, rules: Vec<ReminderRule>) -> Keyed {
     rules.into_iter().enumerate().map(|(i, rule)| (format!("{place}.{i}.{}", rule.name), rule)).collect()
 }
 
-/// The rules of the plugin and of the agent at hand.
+/// The rules of the plugin and of the current agent.
 pub(super) struct Rules {
     own: Keyed,
-    /// The section that was read last, and what came of it: a section is read, and its patterns are compiled, once.
+    /// The section read last and the rules it contained, so that a section is read and its patterns compiled
+    /// only once.
     section: Mutex<Option<(JsonValue, Keyed)>>,
 }
 
@@ -48,7 +49,7 @@ impl Rules {
     }
 }
 
-/// Holds each settled call against the rules.
+/// Checks each settled call against the rules.
 pub(super) struct ReminderHook {
     pub(super) rules: Arc<Rules>,
 }

@@ -1,4 +1,4 @@
-//! A file's values with their lines, so that every mistake can be shown where it stands.
+//! Reads a file's values with their lines, so that every mistake can be reported with its line.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,14 +7,14 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 use serde_saphyr::Spanned;
 
-/// A value and the line it begins on; 0 when nobody knows.
+/// A value and the line it starts on; 0 if unknown.
 #[derive(Clone, Debug)]
 pub(super) struct LocatedValue {
     pub(super) line: u64,
     pub(super) shape: Shape,
 }
 
-/// What a value is.
+/// The kind and content of a value.
 #[derive(Clone, Debug)]
 pub(super) enum Shape {
     Null,
@@ -22,7 +22,7 @@ pub(super) enum Shape {
     Number(Number),
     Text(String),
     List(Vec<LocatedValue>),
-    /// The keys with the lines they stand on.
+    /// The keys with their lines.
     Map(Vec<(String, u64, LocatedValue)>),
 }
 

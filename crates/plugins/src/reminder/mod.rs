@@ -1,8 +1,9 @@
-//! Reminders: what a model is told after a tool call that a rule is about.
+//! Reminders: messages to the model after tool calls that match a rule.
 //!
-//! Rules are data, from `reminders.json` and from the section `reminder` of an agent. After each call that ran, every
-//! rule is held against the tool, its arguments and its result, in order; each one that matches puts its words before
-//! the model in the next step and is shown to the person, unless it fired within its cooldown.
+//! Rules are data, from `reminders.json` and from the section `reminder` of an agent. After each call that
+//! ran, every rule is checked against the tool, its arguments and its result, in order; each rule that
+//! matches adds its text to the model's context in the next step and is shown to the user, unless it fired
+//! within its cooldown.
 
 mod config;
 mod hook;

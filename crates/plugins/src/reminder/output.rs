@@ -1,4 +1,4 @@
-//! What a result must be for a reminder to fire.
+//! The conditions a result must meet for a reminder to fire.
 
 use std::cell::OnceCell;
 
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use aye_core::contract::tool::{ToolResult, ToolStatus};
 use aye_pattern::{Matcher, comparison_text};
 
-/// What a result's status must be.
+/// The condition on a result's status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatusMatcher {
-    /// Whatever it is.
+    /// Any status.
     #[default]
     Any,
     /// The call did what it should.
@@ -22,11 +22,11 @@ pub enum StatusMatcher {
 }
 
 impl StatusMatcher {
-    /// The words, as they stand in files.
+    /// The names used in files.
     pub const WORDS: [(&'static str, Self); 4] =
         [("success", Self::Success), ("error", Self::Error), ("pending", Self::Pending), ("any", Self::Any)];
 
-    /// Whether a status is matched.
+    /// Whether a status matches.
     pub fn matches(self, status: ToolStatus) -> bool {
         match self {
             Self::Any => true,
@@ -42,21 +42,21 @@ impl StatusMatcher {
 pub struct FieldMatcher {
     /// The names that lead to it.
     pub path: Vec<String>,
-    /// Turns the answer round. A field that is not there is not matched all the same.
+    /// Whether the comparison is negated. A missing field does not match even then.
     pub negated: bool,
-    /// What its text is compared with.
+    /// The matcher for the field's text.
     pub matcher: Matcher,
 }
 
 impl FieldMatcher {
-    /// Whether the field is there and as it must be.
+    /// Whether the field exists and meets the condition.
     pub fn matches(&self, data: &Value) -> bool {
         let field = self.path.iter().try_fold(data, |value, name| value.as_object()?.get(name));
         field.is_some_and(|value| self.matcher.is_match(&comparison_text(value)) != self.negated)
     }
 }
 
-/// What a result's content must be.
+/// The condition on a result's content.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ContentMatcher {
     /// The text that the model reads, whole.
@@ -65,7 +65,7 @@ pub enum ContentMatcher {
     Fields(Vec<FieldMatcher>),
 }
 
-/// What a result must be, status and content together.
+/// The conditions on a result, status and content together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OutputMatcher {
     /// The status.
@@ -75,7 +75,7 @@ pub struct OutputMatcher {
 }
 
 impl OutputMatcher {
-    /// Whether a result is matched.
+    /// Whether a result matches.
     pub fn matches(&self, seen: &ResultView<'_>) -> bool {
         self.status.matches(seen.result.status)
             && match &self.content {
@@ -88,7 +88,8 @@ impl OutputMatcher {
     }
 }
 
-/// A result as several rules look at it: its text and its data are made once, and only when one asks.
+/// A result shared by several rules: its text and its data are computed once, and only when a rule needs
+/// them.
 pub struct ResultView<'a> {
     result: &'a ToolResult,
     text: OnceCell<String>,
@@ -96,7 +97,7 @@ pub struct ResultView<'a> {
 }
 
 impl<'a> ResultView<'a> {
-    /// A result that nobody looked at yet.
+    /// Creates a view of a result, with nothing computed yet.
     pub fn new(result: &'a ToolResult) -> Self {
         Self { result, text: OnceCell::new(), data: OnceCell::new() }
     }
@@ -105,8 +106,9 @@ impl<'a> ResultView<'a> {
         self.text.get_or_init(|| self.result.model_text())
     }
 
-    /// The structured results: what the tool gave as data, and its text when that is a JSON object. An error with a code
-    /// is also `{"error": {"code", "message"}}`, as the book writes it, whoever made it.
+    /// Returns the structured results: what the tool returned as data, and its text if that is a JSON object.
+    /// An error with a code is also `{"error": {"code", "message"}}`, as the book writes it, whichever tool
+    /// returned the error.
     fn data(&self) -> &[Value] {
         self.data.get_or_init(|| {
             let parse = |text: &str| {

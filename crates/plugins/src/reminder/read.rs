@@ -9,12 +9,13 @@ use super::output::{ContentMatcher, FieldMatcher, OutputMatcher, StatusMatcher};
 use super::rule::{ReminderRule, ReminderTarget};
 use aye_pattern::{Matcher, Pattern, comparison_text};
 
-/// More than this is no file of rules that a person wrote.
+/// Maximum bytes of a file; no hand-written file of rules is larger.
 const MAX_FILE: u64 = 4 << 20;
 /// The longest text of one reminder, in bytes: it is put before the model again and again.
 const MAX_CONTENT: usize = 16 << 10;
 
-/// Why reminder rules cannot be used. `at` is `file:line`, or the rule's place in the list where there is no file.
+/// The reason why reminder rules cannot be used. `at` is `file:line`, or the rule's position in the list if
+/// there is no file.
 #[derive(Debug, thiserror::Error)]
 pub enum ReminderConfigError {
     /// The file cannot be read.
@@ -29,45 +30,45 @@ pub enum ReminderConfigError {
     /// The format is not known.
     #[error("unknown format `{format}` of reminder rules; expected json")]
     UnknownFormat {
-        /// What was asked for.
+        /// The requested format.
         format: String,
     },
-    /// It is no JSON, or a key is unknown, missing or of the wrong kind.
+    /// The file is not JSON, or a key is unknown, missing or of the wrong type.
     #[error("{at}: {message}")]
     Invalid {
-        /// Where.
+        /// The location.
         at: String,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what was expected.
         message: String,
     },
     /// A tool pattern, a glob or a regular expression is malformed.
     #[error("{at}: {message}")]
     InvalidPattern {
-        /// Where.
+        /// The location.
         at: String,
-        /// What is wrong with it.
+        /// What is wrong with the pattern.
         message: String,
     },
-    /// There is no such target.
+    /// The target is unknown.
     #[error("{at}: unknown target `{target}`; expected one of {}", words(&ReminderTarget::WORDS))]
     InvalidTarget {
-        /// Where.
+        /// The location.
         at: String,
         /// The word.
         target: String,
     },
-    /// There is no such output.
+    /// The output condition is invalid.
     #[error("{at}: {message}")]
     InvalidOutput {
-        /// Where.
+        /// The location.
         at: String,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what was expected.
         message: String,
     },
-    /// There is no such operation on a field.
+    /// The operation on a field is unknown.
     #[error("{at}: unknown operation `{op}`; expected one of {}", OPS.join(", "))]
     InvalidOp {
-        /// Where.
+        /// The location.
         at: String,
         /// The word.
         op: String,

@@ -4,21 +4,21 @@ use aye_core::contract::display::shortened;
 use aye_core::phase::ToolCallInfo;
 use aye_pattern::{Pattern, Quantifier};
 
-/// Where a reminder stands in the request, and for how long.
+/// The place of a reminder in the request, and how long it stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReminderTarget {
     /// Before the agent's system prompt, in the next step.
     System,
-    /// Behind the agent's system prompt, in the next step.
+    /// After the agent's system prompt, in the next step.
     SuffixSystem,
-    /// Behind the agent's system prompt, from the next step on for the rest of the run.
+    /// After the agent's system prompt, from the next step until the end of the run.
     Session,
-    /// Behind the last message of the conversation, in the next step.
+    /// After the last message of the conversation, in the next step.
     Conversation,
 }
 
 impl ReminderTarget {
-    /// The words, as they stand in files.
+    /// The names used in files.
     pub const WORDS: [(&'static str, Self); 4] = [
         ("system", Self::System),
         ("suffix_system", Self::SuffixSystem),
@@ -42,31 +42,31 @@ impl ReminderTarget {
 pub struct ReminderRule {
     /// Its name: the one it was given, else `rule-{index}-{tool}`.
     pub name: String,
-    /// Whether the name was given.
+    /// Whether the name was configured.
     pub is_named: bool,
     /// The calls it is about.
     pub pattern: Pattern,
     /// The results it is about.
     pub output: OutputMatcher,
-    /// Where its words stand.
+    /// The place of the reminder in the request.
     pub target: ReminderTarget,
-    /// What the model is reminded of.
+    /// The text of the reminder.
     pub content: String,
-    /// For so many steps after it fired it does not fire again.
+    /// The number of steps after firing during which the rule does not fire again.
     pub cooldown_turns: u32,
-    /// The line it stands on, when it is from a file.
+    /// The line of the rule, if it comes from a file.
     pub line: Option<u64>,
 }
 
 impl ReminderRule {
-    /// Whether it is about this call with this result.
+    /// Whether the rule applies to this call with this result.
     pub fn matches(&self, tool: &ToolCallInfo, seen: &ResultView<'_>) -> bool {
         let primary = tool.descriptor.as_ref().and_then(|known| known.primary_argument.as_deref());
         self.pattern.matches(&tool.call.name, &tool.call.arguments, primary, Quantifier::One)
             && self.output.matches(seen)
     }
 
-    /// What is put before the model. Its cooldown has been seen to.
+    /// Returns the message for the model. The caller has already applied the cooldown.
     pub(super) fn message(&self, key: &str) -> ContextMessage {
         let (target, persistent) = match self.target {
             ReminderTarget::System => (ContextTarget::SystemFront, false),
@@ -83,7 +83,7 @@ impl ReminderRule {
         }
     }
 
-    /// What the person reads when it fired.
+    /// Returns the notice shown to the user when the rule fires.
     pub(super) fn notice(&self) -> String {
         const SHOWN: usize = 200;
         let one_line = self.content.split_whitespace().collect::<Vec<_>>().join(" ");

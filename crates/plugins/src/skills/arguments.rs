@@ -1,14 +1,14 @@
-//! What stands for something else in the instructions of a skill. Nothing in them is ever carried out.
+//! Expands the placeholders in the instructions of a skill. Nothing in the instructions is ever executed.
 
 use std::path::Path;
 
 /// Maximum bytes of instructions that the model reads.
 const MAX_INSTRUCTIONS: usize = 64 * 1024;
 
-/// What is put into the instructions.
+/// The values inserted into the instructions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ArgumentValues<'a> {
-    /// What was typed after the name.
+    /// The text typed after the name.
     pub(super) typed: &'a str,
     /// The names of the arguments, in order.
     pub(super) names: &'a [String],
@@ -18,9 +18,10 @@ pub(super) struct ArgumentValues<'a> {
     pub(super) session: &'a str,
 }
 
-/// Puts the values into the instructions: `$ARGUMENTS` is all that was typed, `$ARGUMENTS[1]` and `$1` the second
-/// argument as a shell would split it, `$name` the argument of that name, and `${CLAUDE_SKILL_DIR}` the skill's folder. A
-/// backslash before such a word keeps it. Where nothing stands for the arguments, they follow the instructions.
+/// Inserts the values into the instructions: `$ARGUMENTS` is all that was typed, `$ARGUMENTS[1]` and `$1` the
+/// second argument as a shell would split it, `$name` the argument of that name, and `${CLAUDE_SKILL_DIR}`
+/// the skill's folder. A backslash before a placeholder keeps it literal. If no placeholder refers to the
+/// arguments, they are appended to the instructions.
 pub(super) fn expanded(instructions: &str, values: ArgumentValues<'_>) -> String {
     let text = bounded(instructions);
     let typed = values.typed.trim();
@@ -63,7 +64,7 @@ enum Place {
     Value(String),
 }
 
-/// What stands at the beginning of the text, and its length.
+/// Returns the placeholder at the start of the text, and its length.
 fn place_of(text: &str, values: &ArgumentValues<'_>) -> Option<(usize, Place)> {
     let braced =
         |name: &str| text.strip_prefix("${")?.strip_prefix(name)?.strip_prefix('}').map(|_| name.len() + 3);
@@ -95,7 +96,7 @@ fn place_of(text: &str, values: &ArgumentValues<'_>) -> Option<(usize, Place)> {
     Some((values.names[index].len() + 1, Place::Word(index)))
 }
 
-/// Whether a word goes on.
+/// Whether the text continues the word before it.
 fn continues(text: &str) -> bool {
     text.starts_with(|c: char| c.is_alphanumeric() || c == '_')
 }
@@ -139,7 +140,7 @@ mod tests {
             ("in ${CLAUDE_SESSION_ID} ${OTHER}", "", "in t1 ${OTHER}"),
             ("None here.\n", "  ", "None here.\n"),
             ("None here.\n", "go", "None here.\n\nARGUMENTS: go\n"),
-            // What was typed is not looked at again, and nothing is carried out.
+            // Typed text is not expanded again, and nothing is executed.
             ("$0 $1 !`touch pwn`", "$1 $ARGUMENTS", "$1 $ARGUMENTS !`touch pwn`"),
             ("$0", "it's open", "it's"),
             ("$ARGUMENTS", "", ""),

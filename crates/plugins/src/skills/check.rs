@@ -1,4 +1,4 @@
-//! What `aye skills list` and `aye skills check` say.
+//! The output of `aye skills list` and `aye skills check`.
 
 use std::path::{Path, PathBuf};
 
@@ -19,22 +19,22 @@ pub struct ListedSkill {
     /// When to use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when_to_use: Option<String>,
-    /// What is typed after `/name`.
+    /// A hint for the arguments typed after `/name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argument_hint: Option<String>,
     /// Whether the model may start it.
     pub model_invocable: bool,
     /// Whether a user may start it.
     pub user_invocable: bool,
-    /// How many of those the description has.
+    /// The number of invisible characters in the description.
     pub invisible_characters: usize,
-    /// Whose it is.
+    /// The scope the skill comes from.
     pub scope: SkillScope,
     /// Its folder, or `built in`.
     pub location: String,
     /// Tools that it asks to be allowed.
     pub allowed_tools: Vec<String>,
-    /// Where the skill is that is used instead.
+    /// The location of the skill that is used instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden_by: Option<String>,
 }
@@ -75,9 +75,9 @@ pub struct CheckRow {
     /// Its name, when it can be loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whether it can be loaded.
+    /// Whether the skill can be loaded.
     pub ok: bool,
-    /// What is wrong and what is odd.
+    /// Errors and warnings.
     pub issues: Vec<SkillIssue>,
 }
 
@@ -116,7 +116,7 @@ impl CheckReport {
 /// Checks a skill's folder, its `SKILL.md`, or all skills below a folder.
 ///
 /// # Errors
-/// When the folder cannot be read or holds no skill at all.
+/// If the folder cannot be read or contains no skill at all.
 pub fn check_dir(dir: &Path) -> Result<CheckReport, SkillError> {
     let read = |source| SkillError::Read { path: dir.to_path_buf(), source };
     let mut real = dir.canonicalize().map_err(read)?;
@@ -168,7 +168,7 @@ fn report(skills: Vec<FsSkill>, issues: Vec<SkillIssue>, also: &[PathBuf]) -> Ch
     CheckReport { skills: rows }
 }
 
-/// Puts each finding to the row of its folder, with a row of its own where there is none.
+/// Attaches each finding to the row of its folder, and adds a row if there is none.
 fn attach(rows: &mut Vec<CheckRow>, issues: Vec<SkillIssue>) {
     for issue in issues {
         let is_of = |row: &CheckRow| issue.path == row.path || issue.path == row.path.join("SKILL.md");

@@ -13,13 +13,13 @@ use super::registry::InMemorySkillRegistry;
 use super::skill::{FsDiscovery, FsSkill, Skill, SkillError};
 use aye_core::contract::display::visible_line;
 
-/// Folders below a root that are looked at in all.
+/// Maximum folders below a root that are read in total.
 const MAX_FOLDERS: usize = 2000;
-/// How far below a root a skill may be.
+/// Maximum depth of a skill below a root.
 const MAX_DEPTH: usize = 4;
 /// Skills of one root.
 const MAX_SKILLS: usize = 500;
-/// Folders that hold other people's files.
+/// Folders that contain third-party or generated files.
 const IGNORED: [&str; 10] = [
     "node_modules",
     "target",
@@ -33,7 +33,7 @@ const IGNORED: [&str; 10] = [
     "bower_components",
 ];
 
-/// Whose skills a root holds.
+/// The owner of the skills in a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkillScope {
@@ -55,20 +55,20 @@ impl fmt::Display for SkillScope {
     }
 }
 
-/// A folder that holds skills.
+/// A folder that contains skills.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkillRoot {
     /// The folder; it may be missing.
     pub dir: PathBuf,
-    /// Whose it is.
+    /// The owner of its skills.
     pub scope: SkillScope,
     /// The folder that `dir` may not lead out of through links.
     pub boundary: Option<PathBuf>,
 }
 
-/// The project's roots, first wins: from the working directory up to the repository's root.
+/// Returns the project's roots, from the working directory up to the repository's root; the first wins.
 ///
-/// Only for folders that the person trusts.
+/// Only for folders that the user trusts.
 pub fn project_roots(cwd: &Path, repository: &Path) -> Vec<SkillRoot> {
     let folders = cwd.ancestors().take_while(|folder| folder.starts_with(repository));
     let below = |folder: &Path| {
@@ -92,9 +92,9 @@ pub fn user_roots(config_dir: &Path, home: Option<&Path>) -> Vec<SkillRoot> {
 pub struct FoundSkill {
     /// The skill.
     pub skill: Arc<dyn Skill>,
-    /// Whose it is.
+    /// The owner of the skill.
     pub scope: SkillScope,
-    /// Where a skill of the same name is that is used instead.
+    /// The location of a skill with the same name that is used instead.
     pub hidden_by: Option<String>,
 }
 
@@ -103,7 +103,7 @@ pub struct FoundSkill {
 pub struct Discovery {
     /// In order of precedence, hidden ones included.
     pub found: Vec<FoundSkill>,
-    /// What is wrong or odd.
+    /// Errors and warnings.
     pub issues: Vec<SkillIssue>,
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn walk(root: &Path) -> Result<FsDiscovery, SkillError> {
                 message,
             });
         };
-        // The root itself is a list of skills, whatever lies in it.
+        // The root itself is a list of skills, even if it contains a `SKILL.md`.
         if depth > 0 && folder.join("SKILL.md").symlink_metadata().is_ok() {
             let (skill, issues) = FsSkill::load(&folder);
             found.warnings.extend(issues);

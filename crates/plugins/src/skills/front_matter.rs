@@ -18,12 +18,12 @@ pub(super) const MAX_DESCRIPTION: usize = 1024;
 /// A larger `SKILL.md` is refused.
 pub(super) const MAX_FILE: u64 = 512 * 1024;
 
-/// What the front matter says about a skill.
+/// The metadata in a skill's front matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SkillMeta {
     /// Unique among the loaded skills, NFKC.
     pub name: String,
-    /// What it does and when to use it.
+    /// The description of what the skill does and when to use it.
     pub description: String,
     /// Tool patterns that it asks to be allowed, in the order of the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -31,16 +31,16 @@ pub struct SkillMeta {
     /// Its licence, for lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub license: Option<String>,
-    /// What it needs around it, for lists.
+    /// The environment that the skill needs, for lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compatibility: Option<String>,
     /// When to use it: the model reads this after the description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when_to_use: Option<String>,
-    /// What is typed after `/name`, for lists.
+    /// A hint for the arguments typed after `/name`, for lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argument_hint: Option<String>,
-    /// Names of its arguments, in order: `$name` stands for one.
+    /// Names of its arguments, in order: `$name` is replaced by the argument.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
     /// Only a user may start it; the model does not know of it.
@@ -70,7 +70,7 @@ fn is_false(flag: &bool) -> bool {
 pub struct SkillDoc {
     /// The front matter.
     pub meta: SkillMeta,
-    /// What stands below it, literally; lines end with a newline only.
+    /// The text below the front matter, literally; lines end with a newline only.
     pub instructions: String,
 }
 
@@ -86,8 +86,8 @@ pub struct Parsed {
 /// Keys of Claude Code that have no meaning here; `aye skills check` names those that a skill has.
 const IGNORED: [&str; 6] = ["disallowed-tools", "effort", "hooks", "paths", "shell", "mode"];
 
-/// The keys that mean something; all others are ignored. What they hold is looked at one by one, so that one with a
-/// wrong type does not cost the skill.
+/// The supported keys; all others are ignored. Each value is checked separately, so that one with a wrong
+/// type does not invalidate the skill.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Raw {
@@ -121,7 +121,7 @@ fn items(value: &Value) -> Option<Vec<String>> {
     value.as_array()?.iter().map(scalar).collect()
 }
 
-/// Reads the text of a `SKILL.md`; `folder` is the name of the folder it stands in, if it stands in one.
+/// Reads the text of a `SKILL.md`; `folder` is the name of the folder that contains it, if any.
 pub fn parse(path: &Path, text: &str, folder: Option<&str>) -> Parsed {
     let mut skill = SkillReader { reader: FrontMatterReader::new(path) };
     let doc = skill.doc(text, folder);
@@ -374,8 +374,8 @@ impl SkillReader<'_> {
     }
 }
 
-/// Whether a skill of this name can be used although the name is not right: other programs take capitals, spaces, `_` and
-/// the like. What could be a path or markup, and what cannot be seen, is never taken.
+/// Whether a skill can be used although its name is invalid: other programs accept capitals, spaces, `_` and
+/// the like. A name that could be a path or markup, or that has invisible characters, is never accepted.
 fn is_usable(name: &str) -> bool {
     let is_fine = |c: char| c.is_alphanumeric() || " -_.:+&'(),".contains(c);
     name.chars().all(is_fine)
@@ -392,11 +392,11 @@ fn is_usable(name: &str) -> bool {
 pub struct SkillNameError {
     /// The name.
     pub name: String,
-    /// What is wrong with it.
+    /// What is wrong with the name.
     pub fault: SkillNameFault,
 }
 
-/// What is wrong with the name of a skill.
+/// The ways in which a skill's name can be invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SkillNameFault {
     /// It has an upper-case letter.
@@ -419,10 +419,10 @@ pub enum SkillNameFault {
     TooLong,
 }
 
-/// What a name may look like, its length aside.
+/// Checks a name, except for its length.
 ///
 /// # Errors
-/// What is wrong with it.
+/// What is wrong with the name.
 pub fn check_name(name: &str) -> Result<(), SkillNameError> {
     let refuse = |fault| Err(SkillNameError { name: name.to_owned(), fault });
     let is_wrong =
@@ -433,7 +433,7 @@ pub fn check_name(name: &str) -> Result<(), SkillNameError> {
         None if name.is_empty() => refuse(SkillNameFault::Empty),
         None if name.starts_with('-') || name.ends_with('-') => refuse(SkillNameFault::Edge),
         None if name.contains("--") => refuse(SkillNameFault::Double),
-        // A name of several hundred letters is no name, and would fill the prompt.
+        // A name of several hundred letters is not a name, and would fill the prompt.
         None if name.chars().count() > 4 * MAX_NAME => refuse(SkillNameFault::TooLong),
         None => Ok(()),
     }

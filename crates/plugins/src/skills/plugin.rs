@@ -27,7 +27,7 @@ pub const DISCOVERY_PLUGIN: &str = "skills-discovery";
 /// Name of the plugin that keeps the instructions of skills before the model.
 pub const ACTIVE_INSTRUCTIONS_PLUGIN: &str = "skills-active-instructions";
 
-/// What a skill's front matter may name beside tools.
+/// The agents and models that a skill's front matter may name.
 #[derive(Clone, Debug, Default)]
 pub struct SkillTargets {
     /// The agents that can run a skill of their own conversation.
@@ -36,7 +36,7 @@ pub struct SkillTargets {
     pub models: BTreeMap<String, String>,
 }
 
-/// What there is for skills to name. It is filled in once agents and models are known; clones share it.
+/// The targets that skills may name. They are filled in once agents and models are known; clones share them.
 pub type SharedTargets = Arc<RwLock<SkillTargets>>;
 
 /// Makes the plugins of skills.
@@ -53,7 +53,8 @@ impl SkillSubsystem {
         Self { registry, scripts: None, targets: SharedTargets::default() }
     }
 
-    /// Lets scripts run: by this runner, compiled-in ones in this folder. Without it there is no tool for them.
+    /// Lets scripts run with this runner; compiled-in scripts run in this folder. Without a runner, the
+    /// script tool is not registered.
     #[must_use]
     pub fn with_scripts(mut self, runner: Arc<dyn ScriptRunner>, project_dir: impl Into<PathBuf>) -> Self {
         self.scripts = Some((runner, project_dir.into()));
@@ -135,14 +136,14 @@ impl PhaseHook for CatalogueHook {
 /// Notes the skills that the user started in this run by their names.
 struct InvocationHook(Arc<dyn SkillRegistry>);
 
-/// What stands before a skill's name that is mentioned in a message.
+/// The prefix of a skill's name when a message mentions it.
 const MENTION: &str = "@skill:";
 
 #[async_trait]
 impl PhaseHook for InvocationHook {
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
         let mut command = StateCommand::new();
-        // What was said since the last answer without calls: the messages of this run.
+        // The messages since the last answer without calls are those of this run.
         let is_end = |role: Role, calls: usize| role == Role::Assistant && calls == 0;
         let said = ctx.messages.iter().rev().take_while(|said| !is_end(said.role, said.tool_calls.len()));
         for message in said.filter(|said| said.role == Role::User) {

@@ -12,7 +12,7 @@ pub const MAX_CATALOGUE_ENTRIES: usize = 32;
 /// Characters of a catalogue.
 pub const MAX_CATALOGUE_CHARS: usize = 16_384;
 
-/// Where skills are looked up.
+/// A source of skills by name.
 pub trait SkillRegistry: Send + Sync {
     /// The skill of a name.
     fn get(&self, name: &str) -> Option<Arc<dyn Skill>>;
@@ -39,12 +39,12 @@ impl InMemorySkillRegistry {
         registry
     }
 
-    /// How many there are.
+    /// Returns the number of skills.
     pub fn len(&self) -> usize {
         self.skills.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no skills.
     pub fn is_empty(&self) -> bool {
         self.skills.is_empty()
     }
@@ -133,11 +133,11 @@ pub struct NotUserInvocable {
     pub skill: String,
 }
 
-/// What a user's `/name arguments` means: the message that has the model take the skill up. `None` when no skill has
-/// that name.
+/// Converts a user's `/name arguments` to the message that makes the model load the skill. Returns `None` if
+/// no skill has that name.
 ///
 /// # Errors
-/// Why a user may not start the skill.
+/// The reason why a user may not start the skill.
 pub fn invocation(registry: &dyn SkillRegistry, line: &str) -> Result<Option<String>, NotUserInvocable> {
     let Some((skill, arguments)) = named(registry, line) else { return Ok(None) };
     let name = &skill.meta().name;

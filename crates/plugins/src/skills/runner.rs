@@ -1,4 +1,4 @@
-//! The seam to whatever runs programs: a plugin starts none itself.
+//! The interface to the program runner: a plugin starts no programs itself.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,16 +29,17 @@ pub struct ScriptRequest {
     pub max_output: usize,
 }
 
-/// How a script ended.
+/// The result of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptOutput {
-    /// What it wrote, cut and marked.
+    /// The script's output, truncated and marked.
     pub output: String,
     /// Its exit status; `None` when a signal or the timeout ended it.
     pub exit_code: Option<i32>,
-    /// How it ended when not by itself, for people: `killed after 60 s`, `signal SIGSEGV`.
+    /// For users: how the script was terminated if it did not exit on its own: `killed after 60 s`,
+    /// `signal SIGSEGV`.
     pub ended: Option<String>,
-    /// What else the model and the user have to know.
+    /// Other things that the model and the user must know.
     pub notes: Vec<String>,
 }
 
@@ -48,7 +49,7 @@ pub enum ScriptNotRun {
     /// The kernel cannot keep it to its profile.
     #[error("not run: {0}")]
     NotConfined(#[source] ForeignError),
-    /// It was not started, or what became of it is not known.
+    /// The script was not started, or its outcome is unknown.
     #[error("{0}")]
     NotStarted(#[source] ForeignError),
 }

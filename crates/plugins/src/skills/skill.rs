@@ -18,47 +18,47 @@ const MAX_BYTES: u64 = 16 << 20;
 /// Why something of a skill cannot be used. The model reads it.
 #[derive(Debug, thiserror::Error)]
 pub enum SkillError {
-    /// Nothing of that name is there.
+    /// The skill has no file of that name.
     #[error("skill `{skill}` has no `{path}`{}", if known.is_empty() { String::new() } else { format!("; it has: {}", known.join(", ")) })]
     NotFound {
         /// The skill.
         skill: String,
-        /// What was asked for.
+        /// The requested path.
         path: String,
-        /// What there is.
+        /// The existing files.
         known: Vec<String>,
     },
     /// The path leads out of the skill, or could.
     #[error("`{path}` leads out of the skill's folder; give a path inside it such as references/guide.md")]
     Escapes {
-        /// What was asked for.
+        /// The requested path.
         path: String,
     },
     /// Only files below `scripts/` run.
     #[error("`{path}` is not in scripts/; only scripts there can run")]
     NotAScript {
-        /// What was asked for.
+        /// The requested path.
         path: String,
     },
-    /// What is below `scripts/` is run, not read.
+    /// Files below `scripts/` are run, not read.
     #[error("`{path}` is a script; run it with the tool skill_script")]
     IsAScript {
-        /// What was asked for.
+        /// The requested path.
         path: String,
     },
-    /// Nobody knows how to run it.
+    /// No interpreter is known for the script.
     #[error("`{path}` has an unknown extension; expected .sh, .py or .js")]
     NoInterpreter {
-        /// What was asked for.
+        /// The requested path.
         path: String,
     },
     /// The file cannot be used: it changed since it was found, or a built-in skill is invalid.
     #[error("{issue}")]
     Broken {
-        /// What is wrong with it.
+        /// What is wrong with the file.
         issue: SkillIssue,
     },
-    /// There is more in the folder than anybody could vouch for.
+    /// The folder contains more than can be vouched for.
     #[error("the skill's folder contains more than {MAX_FILES} files or {} MiB", MAX_BYTES >> 20)]
     TooLarge,
     /// The file system says no.
@@ -77,13 +77,13 @@ pub enum SkillError {
 pub struct Resource {
     /// Its path inside the skill, with `/`.
     pub path: String,
-    /// The content, or the beginning of it.
+    /// The content, or the start of it.
     pub bytes: Vec<u8>,
     /// Bytes that the whole file has.
     pub size: u64,
 }
 
-/// What runs a script.
+/// The interpreter of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interpreter {
     /// `.sh`
@@ -128,13 +128,13 @@ impl Interpreter {
 pub struct Script {
     /// Its path inside the skill, with `/`.
     pub path: String,
-    /// What runs it.
+    /// The script's interpreter.
     pub interpreter: Interpreter,
-    /// Where it is.
+    /// The location of the script's text.
     pub source: ScriptSource,
 }
 
-/// Where the text of a script is.
+/// The location of a script's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptSource {
     /// In a file of the skill's folder, which is then the working directory.
@@ -156,7 +156,7 @@ impl Script {
             ScriptSource::Text(text) => {
                 let mut arguments = vec![self.interpreter.text_flag().to_owned(), text.clone()];
                 match self.interpreter {
-                    // The word behind the text is `$0` there.
+                    // Bash takes the word after the text as `$0`.
                     Interpreter::Bash => arguments.push(self.path.clone()),
                     Interpreter::Node => arguments.push("--".to_owned()),
                     Interpreter::Python => {}
@@ -167,7 +167,7 @@ impl Script {
     }
 }
 
-/// A folder of instructions, resources and scripts, wherever it is kept.
+/// A folder of instructions, resources and scripts, wherever it is stored.
 pub trait Skill: Send + Sync {
     /// The front matter, as it was when the skill was found.
     fn meta(&self) -> &SkillMeta;
@@ -190,10 +190,10 @@ pub trait Skill: Send + Sync {
     /// The files beside `SKILL.md`, sorted, with `/`, at most a few hundred.
     fn files(&self) -> Vec<String>;
 
-    /// A hash over all files; what a person agreed to holds for one content only.
+    /// Returns a hash over all files; the user's consent applies to one content only.
     fn content_hash(&self) -> Result<String, SkillError>;
 
-    /// Where it is: a folder, or `built in`.
+    /// Returns the skill's location: a folder, or `built in`.
     fn location(&self) -> String;
 }
 
@@ -234,12 +234,12 @@ pub struct FsSkill {
     dir: PathBuf,
 }
 
-/// What was found below a folder.
+/// The skills found below a folder.
 #[derive(Debug, Default)]
 pub struct FsDiscovery {
     /// Skills that can be used, by the order of their folders.
     pub skills: Vec<FsSkill>,
-    /// What is wrong or odd, skills that are left out included.
+    /// Errors and warnings, including those of skills that are left out.
     pub warnings: Vec<SkillIssue>,
 }
 
@@ -247,7 +247,7 @@ impl FsSkill {
     /// Finds the skills below a folder: each folder in it that has a `SKILL.md`. The walk is bounded.
     ///
     /// # Errors
-    /// When the folder cannot be read. What is wrong with single skills is a warning.
+    /// If the folder cannot be read. Problems of single skills are warnings.
     pub fn discover(root: impl AsRef<Path>) -> Result<FsDiscovery, SkillError> {
         super::discover::walk(root.as_ref())
     }
@@ -397,7 +397,8 @@ impl Skill for FsSkill {
         let mut hash = ContentHash::default();
         for (inner, _) in self.walk_files()? {
             let path = self.dir.join(&inner);
-            // What is no file inside the folder (a dangling or leaving link, a pipe) is named and not read.
+            // An entry that is not a file inside the folder (a dangling or leaving link, a pipe) is hashed by
+            // name only and not read.
             let bytes = match self.find(&inner) {
                 Ok(file) => fs::read(&file).map_err(|source| SkillError::Read { path, source })?,
                 Err(_) => Vec::new(),

@@ -1,4 +1,4 @@
-//! What a thread and a run remember about skills.
+//! The state that a thread and a run keep about skills.
 
 use std::collections::BTreeMap;
 
@@ -33,12 +33,12 @@ impl StateKey for ActiveSkills {
     }
 }
 
-/// Tool patterns that a person let a skill have, for this run and this content.
+/// Tool patterns that the user granted to a skill, for this run and this content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkillGrant {
     /// The skill.
     pub skill: String,
-    /// The content it had when the person agreed.
+    /// The hash of the skill's content when the user agreed.
     pub hash: String,
     /// The patterns, as they were shown.
     pub patterns: Vec<String>,
@@ -50,7 +50,7 @@ pub struct SkillGrant {
 pub struct Consent {
     /// The hash that was shown, by the call that asked.
     pub asked: BTreeMap<String, String>,
-    /// What was agreed to, by skill.
+    /// The grants, by skill.
     pub grants: BTreeMap<String, SkillGrant>,
 }
 
@@ -64,7 +64,7 @@ pub enum ConsentUpdate {
         /// The content.
         hash: String,
     },
-    /// The person agreed.
+    /// The user agreed.
     Granted(SkillGrant),
 }
 
@@ -95,7 +95,7 @@ impl StateKey for SkillConsent {
 pub struct Invocation {
     /// The message that did it.
     pub message: String,
-    /// What was typed after the name, until the skill was taken up with it.
+    /// The text typed after the name, until the skill is loaded with it.
     pub arguments: Option<String>,
 }
 
@@ -108,7 +108,8 @@ pub enum InvocationUpdate {
     Taken(String),
 }
 
-/// The skills that a user started in this run, by name: what the model may not start by itself is theirs to start.
+/// The skills that a user started in this run, by name. The model may load such a skill even if it may not
+/// start the skill on its own.
 pub struct SkillInvocations;
 
 impl StateKey for SkillInvocations {
@@ -149,9 +150,10 @@ impl StateKey for SkillModel {
     }
 }
 
-/// The tool patterns that skills were granted in this run, in the form of permission rules (`Bash(git:*)`).
+/// Returns the tool patterns that skills were granted in this run, in the form of permission rules
+/// (`Bash(git:*)`).
 ///
-/// They are allow rules of the run: whoever evaluates them lets no deny and no ask be beaten by them.
+/// They are allow rules of the run; the evaluator must never let them override a deny or ask rule.
 pub fn granted_patterns(snapshot: &Snapshot) -> Vec<String> {
     let consent = snapshot.get::<SkillConsent>();
     consent

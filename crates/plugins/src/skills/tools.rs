@@ -69,7 +69,7 @@ fn find(registry: &dyn SkillRegistry, name: &str) -> Result<Arc<dyn Skill>, Tool
 }
 
 fn said(error: &SkillError) -> ToolError {
-    // The cause stands in the source; the model has only this text.
+    // The cause is only in the error's source, and the model sees only this text.
     let cause = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
     let text = format!("{error}{cause}");
     match error {
@@ -92,7 +92,7 @@ async fn blocking<T: Send + 'static>(
     done.map_err(|error| ToolError::Internal(error.to_string()))?.map_err(|error| said(&error))
 }
 
-/// Takes a skill up: its instructions stand before the model from the next inference on.
+/// Loads a skill: its instructions are in the model's context from the next inference on.
 pub struct SkillTool {
     registry: Arc<dyn SkillRegistry>,
     targets: SharedTargets,
@@ -161,7 +161,8 @@ impl SkillTool {
     }
 }
 
-/// What the user typed after the skill's name; `None` when they did not start it in this run.
+/// Returns the user's invocation of the skill, with the text typed after its name; `None` if the user did not
+/// start the skill in this run.
 fn invoked<'a>(meta: &SkillMeta, ctx: &'a ToolCallContext) -> Option<&'a Invocation> {
     ctx.state::<SkillInvocations>()?.get(&meta.name)
 }
@@ -207,7 +208,7 @@ impl Tool for SkillTool {
         let reader = Arc::clone(&skill);
         let (instructions, hash, files) =
             blocking(move || Ok((reader.instructions()?, reader.content_hash(), reader.files()))).await?;
-        // What the user typed counts as it was typed, however the model repeats it.
+        // The arguments that the user typed win, however the model repeats them.
         let typed = invocation.and_then(|invocation| invocation.arguments.as_deref());
         let written = optional_text(&args, "args")?;
         let text = expanded(
@@ -268,7 +269,7 @@ enum Agreement {
     Needed,
 }
 
-/// Whether the person agreed to exactly this list of exactly this content.
+/// Whether the user agreed to exactly this list for exactly this content.
 fn consent(ctx: &ToolCallContext, grant: &SkillGrant) -> Agreement {
     let consent = ctx.state::<SkillConsent>();
     if consent.is_some_and(|consent| consent.grants.get(&grant.skill) == Some(grant)) {
@@ -382,7 +383,7 @@ impl Tool for LoadSkillResourceTool {
         }
         let text = match std::str::from_utf8(&resource.bytes) {
             Ok(text) => text,
-            // The cut may go through a character; anything else is no text.
+            // Truncation may split a character; any other invalid byte means that the file is not text.
             Err(error) if is_cut && error.error_len().is_none() => {
                 std::str::from_utf8(&resource.bytes[..error.valid_up_to()]).unwrap_or_default()
             }

@@ -14,17 +14,17 @@ use aye_core::phase::{
 };
 use aye_core::state::{JsonValue, Phase, ScheduledActionSpec, StateCommand, StateError};
 
-/// The models that a run over its budget may go on with, by the model that answered last.
+/// Returns the models with which a run over its budget may continue, given the model that answered last.
 pub type OtherModels = Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>;
 
-/// Who asks, as the card names it.
+/// The name of the asking party on the card.
 const ASKER: &str = "Limit";
 
-/// What an answer makes of the run.
+/// The effect of an answer on the run.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum LimitAnswer {
-    /// All limits count anew from here.
+    /// All limits restart their count from here.
     Continue {
         /// With this model from here on.
         model: Option<String>,
@@ -40,14 +40,15 @@ impl LimitAnswer {
     }
 }
 
-/// The codes of limits whose count can begin anew. What somebody wanted as the end is no limit, and time is not counted
-/// by a policy alone.
+/// Whether the limit that ended the run can restart its count. A condition that was configured as the
+/// intended end is not a limit, and time is not counted by a policy alone.
 pub(super) fn can_be_extended(reason: &TerminationReason) -> bool {
     const CODES: [&str; 5] = ["budget", "max_rounds", "token_budget", "consecutive_errors", "loop_detection"];
     matches!(reason, TerminationReason::Stopped(StoppedReason { code, .. }) if CODES.contains(&code.as_str()))
 }
 
-/// Asks whether a run goes on that `otherwise` ends; `more` says what it gets, such as `$5.00 more`.
+/// Builds the question whether a run that `otherwise` would end should continue; `more` is what the run would
+/// get, such as `$5.00 more`.
 pub(super) fn question(
     otherwise: TerminationReason,
     more: Option<String>,

@@ -18,7 +18,7 @@ pub(super) struct Budget {
     pub(super) prices: Prices,
 }
 
-/// What the inference at hand cost, in billionths.
+/// The cost of the current inference, in billionths.
 pub(super) enum InferenceCost {
     Known(u64),
     /// It cannot be said, and why.
@@ -29,7 +29,7 @@ pub(super) enum InferenceCost {
 pub(super) const BILLION: f64 = 1e9;
 
 impl Budget {
-    /// What the latest inference cost.
+    /// Returns the cost of the latest inference.
     pub(super) fn cost(&self, ctx: &PhaseContext) -> InferenceCost {
         let said = ctx.messages.iter().rev().find(|message| message.role == Role::Assistant);
         let noted = |key: &str| said.and_then(|message| message.metadata.as_ref()?.get(key).cloned());
@@ -51,8 +51,8 @@ impl Budget {
         }
     }
 
-    /// What the children cost whose results led to the latest inference. What has no known price is left out: a child
-    /// under the same budget was stopped for that itself.
+    /// Returns the cost of the children whose results led to the latest inference. Usage without a known
+    /// price is left out: a child under the same budget was already stopped for it.
     pub(super) fn cost_of_children(&self, ctx: &PhaseContext) -> u64 {
         // The results before the first inference of a run are those of an earlier run.
         if ctx.progress.steps < 2 {
@@ -68,7 +68,7 @@ impl Budget {
             .fold(0, u64::saturating_add)
     }
 
-    /// What a run gets that may go on.
+    /// Returns the amount granted to a run that continues.
     pub(super) fn more(&self) -> String {
         format!("${} more", money(self.most))
     }
@@ -92,7 +92,7 @@ fn cost(price: &Price, usage: &TokenUsage) -> u64 {
     (millionths * 1000.0).round() as u64
 }
 
-/// Two digits behind the point, and more for what is less than a cent.
+/// Formats an amount with two decimals, or with more if it is less than a cent.
 fn money(amount: f64) -> String {
     if amount >= 0.01 || amount == 0.0 { format!("{amount:.2}") } else { format!("{amount:.6}") }
 }

@@ -25,7 +25,7 @@ pub enum StopConfigError {
     BadPattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// What is wrong with the pattern.
         message: String,
     },
 }
@@ -34,7 +34,7 @@ pub enum StopConfigError {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StopConfig {
-    /// The conditions; the first one that holds counts.
+    /// The conditions; the first one that is met applies.
     #[serde(default)]
     pub conditions: Vec<StopConditionSpec>,
 }

@@ -14,22 +14,23 @@ use aye_core::contract::spec::{AgentSpec, PluginConfigKey};
 use aye_core::phase::{AskBeforeNext, PhaseContext, PhaseHook, StopRequest, TimeLimit};
 use aye_core::state::{JsonValue, StateCommand, StateError};
 
-/// A reason given to a person is no longer than this, in characters.
+/// Maximum characters of a reason shown to the user.
 const DETAIL_LIMIT: usize = 200;
 
 type Policies = Arc<[Arc<dyn StopPolicy>]>;
 
-/// The conditions of the plugin and of the agent at hand.
+/// The conditions of the plugin and of the current agent.
 pub(super) struct Conditions {
     own: Policies,
     budget: Option<Budget>,
-    /// The section that was read last, and what came of it: a section is read, and its patterns are compiled, once.
+    /// The section read last and the policies it contained, so that a section is read and its patterns
+    /// compiled only once.
     section: Mutex<Option<(JsonValue, Policies)>>,
     /// Limits ask instead of stopping; the models to switch to.
     asks: Option<OtherModels>,
 }
 
-/// What the inference at hand cost, and whether the run can pay for more.
+/// The cost of the current inference, and whether the run can pay for more.
 struct Payment {
     cost: u64,
     over: Option<Overspent>,
@@ -38,7 +39,7 @@ struct Payment {
 enum Overspent {
     /// More than the budget was spent.
     Limit(String),
-    /// Nobody can say what was spent.
+    /// It is unknown how much was spent.
     Unknown(String),
 }
 
@@ -57,7 +58,7 @@ impl Conditions {
         Self { own: Arc::clone(&self.own), budget, section: Mutex::new(None), asks: Some(models) }
     }
 
-    /// What the inference at hand cost, and the reason to stop when that was too much.
+    /// Returns the cost of the current inference, and the reason to stop if it was too much.
     fn pay(&self, ctx: &PhaseContext) -> Option<Payment> {
         let budget = self.budget.as_ref()?;
         let state = ctx.state::<StopStateKey>();
@@ -76,7 +77,7 @@ impl Conditions {
         })
     }
 
-    /// Ends the run, or asks whether it goes on: when limits ask, this is one of them, and something is left to do.
+    /// Ends the run, or asks whether to continue, if limits ask, the reason is such a limit and work is left.
     fn stop(
         &self,
         ctx: &PhaseContext,
@@ -88,7 +89,7 @@ impl Conditions {
             return Ok(());
         };
         if latest_answer(ctx).1.is_empty() {
-            // The run is over by itself.
+            // The run ends on its own.
             return Ok(());
         }
         let TerminationReason::Stopped(StoppedReason { code, .. }) = &reason else { return Ok(()) };
@@ -119,7 +120,7 @@ impl Conditions {
         Ok(policies)
     }
 
-    /// How many settled calls somebody wants to see; `None` when nobody wants to hear of calls.
+    /// Returns the number of settled calls that the policies need; `None` if no policy needs calls.
     fn history(&self, spec: &AgentSpec) -> Result<Option<usize>, StateError> {
         let section = self.of_section(spec)?;
         Ok(self.own.iter().chain(section.iter()).filter_map(|policy| policy.history()).max())
@@ -131,7 +132,7 @@ impl Conditions {
         let section = self.of_section(spec).unwrap_or_default();
         let limits = self.own.iter().chain(section.iter()).filter_map(|policy| {
             let active = policy.time_limit()?;
-            // What the policy says of a run that took a moment longer.
+            // Evaluate the policy for a run that took a moment longer than the limit.
             let elapsed_ms = u64::try_from(active.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
             match policy.evaluate(&StopPolicyStats { elapsed_ms, ..StopPolicyStats::default() }) {
                 StopDecision::Continue => None,
@@ -144,7 +145,7 @@ impl Conditions {
         limits.min_by_key(|limit| limit.active)
     }
 
-    /// The first condition that holds.
+    /// Returns the reason of the first condition that is met.
     fn judge(&self, ctx: &PhaseContext, point: StopPoint) -> Result<Option<TerminationReason>, StateError> {
         let section = self.of_section(&ctx.agent_spec)?;
         let rounds = MaxRoundsPolicy::new(ctx.agent_spec.max_rounds);
@@ -244,7 +245,7 @@ impl PhaseHook for JudgeHook {
     }
 }
 
-/// Remembers settled calls, when a policy wants to hear of them.
+/// Records settled calls, if a policy needs them.
 pub(super) struct RecordHook {
     pub(super) conditions: Arc<Conditions>,
 }

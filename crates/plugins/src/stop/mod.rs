@@ -1,10 +1,10 @@
-//! Stop policies: when a run ends although the model would go on.
+//! Stop policies: conditions that end a run although the model would continue.
 //!
-//! Conditions come from three places and are looked at in this order: those the plugin was made with, the agent's
-//! config section `stop`, the agent's `max_rounds`, the budget. The first one that holds ends the run with
-//! `TerminationReason::Stopped` and its code. Budget, time and content are checked after each inference; the others
-//! at the end of a step, when all its calls are settled, and only if there would be a next one. A time limit also
-//! interrupts an inference or a tool ([`Plugin::time_limit`]).
+//! Conditions are checked in this order: those the plugin was created with, the agent's config section
+//! `stop`, the agent's `max_rounds`, the budget. The first one that is met ends the run with
+//! `TerminationReason::Stopped` and its code. Budgets, time and content are checked after each inference; the
+//! others at the end of a step, when all its calls are settled, and only if another step would follow. A time
+//! limit also interrupts an inference or a tool ([`Plugin::time_limit`]).
 
 mod ask;
 mod budget;
@@ -51,20 +51,21 @@ impl StopPlugin {
         Ok(Self::with_policies(policies_from_specs(&specs)?))
     }
 
-    /// A plugin with policies of one's own.
+    /// Creates a plugin with custom policies.
     pub fn with_policies(policies: Vec<Arc<dyn StopPolicy>>) -> Self {
         Self { conditions: Arc::new(Conditions::new(policies)) }
     }
 
-    /// Also ends a run that cost more than this at these prices. A model whose price is not known, or that does not say
-    /// how much it used, ends it too: nobody could say what the next answer would cost.
+    /// Also ends a run that cost more than this at these prices. A model whose price is unknown, or that does
+    /// not report its usage, ends the run too, because the cost of the next answer could not be determined.
     #[must_use]
     pub fn with_budget(self, most: f64, prices: Prices) -> Self {
         Self { conditions: Arc::new(self.conditions.under(Budget { most, prices })) }
     }
 
-    /// A limit asks whether the run goes on instead of ending it: budget, rounds, tokens, errors in a row, and circles.
-    /// The answer lets all of them count anew from there; one about the budget may name another model.
+    /// Makes a limit ask whether to continue instead of ending the run: budget, rounds, tokens, consecutive
+    /// errors and loops. The answer makes all of them restart their count from there; an answer about the
+    /// budget may name another model.
     #[must_use]
     pub fn asking(self, models: OtherModels) -> Self {
         Self { conditions: Arc::new(self.conditions.asking(models)) }

@@ -4,26 +4,26 @@ use regex::Regex;
 
 use super::{SettledCall, StopConfigError};
 
-/// When a policy is asked.
+/// The point at which a policy is evaluated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StopPoint {
-    /// The answer is there; its calls would be answered as not run.
+    /// The answer has arrived; if the run ends here, its calls are answered as not run.
     AfterInference,
     /// The calls of the step are settled, and another inference would follow.
     #[default]
     StepEnd,
 }
 
-/// What a policy says.
+/// The decision of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopDecision {
-    /// Go on.
+    /// Continue the run.
     Continue,
     /// End the run.
     Stop {
         /// Machine-readable.
         code: String,
-        /// For the person; cut at 200 characters.
+        /// The reason shown to the user, truncated to 200 characters.
         detail: String,
     },
 }
@@ -34,7 +34,8 @@ impl StopDecision {
     }
 }
 
-/// What the run came to, as policies see it. All counts are of the whole run, over waits and restarts.
+/// The figures of a run that policies see. All counts cover the whole run, across waits and restarts; after
+/// the user extended a limit, all but the time count from there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StopPolicyStats {
     /// Inferences completed.
@@ -45,7 +46,7 @@ pub struct StopPolicyStats {
     pub total_output_tokens: u64,
     /// Both; the provider's own sum where it gave one.
     pub total_tokens: u64,
-    /// Time awake, in milliseconds.
+    /// Active time, in milliseconds.
     pub elapsed_ms: u64,
     /// Tool calls in a row, up to now, that had an error result.
     pub consecutive_errors: u32,
@@ -55,43 +56,43 @@ pub struct StopPolicyStats {
     pub last_response_text: String,
     /// The tools of this step whose calls succeeded, in the order in which they were settled.
     pub succeeded_tools: Vec<String>,
-    /// The latest settled calls, newest last: at least as many as the policies asked for, if there were so many.
+    /// The latest settled calls, newest last: at least as many as the policies need, if there were that many.
     pub settled: Vec<SettledCall>,
 }
 
-/// A condition that ends a run. Pure: it looks at the numbers and says yes or no.
+/// A condition that ends a run. Pure: the decision depends on the figures alone.
 pub trait StopPolicy: Send + Sync + 'static {
     /// A name for logs.
     fn id(&self) -> &str;
 
-    /// When it is asked.
+    /// Returns the point at which the policy is evaluated.
     fn point(&self) -> StopPoint {
         StopPoint::StepEnd
     }
 
-    /// How many settled calls it wants to see. `None` says that it does not look at calls at all: when no policy does,
-    /// none are counted.
+    /// Returns the number of settled calls that the policy needs. `None` means that the policy does not read
+    /// calls at all: if no policy does, none are counted.
     fn history(&self) -> Option<usize> {
         Some(0)
     }
 
-    /// How long a run may be active: it is ended then, whatever is in flight.
+    /// Returns how long a run may be active; the run ends then, whatever is in flight.
     fn time_limit(&self) -> Option<Duration> {
         None
     }
 
-    /// Whether the run should end.
+    /// Decides whether the run should end.
     fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision;
 }
 
-/// Ends a run after so many inferences.
+/// Ends a run after a number of inferences.
 #[derive(Clone, Copy, Debug)]
 pub struct MaxRoundsPolicy {
     rounds: usize,
 }
 
 impl MaxRoundsPolicy {
-    /// So many inferences; 0 is no limit.
+    /// Creates a policy with this limit of inferences; 0 means no limit.
     pub fn new(rounds: usize) -> Self {
         Self { rounds }
     }
@@ -122,7 +123,7 @@ pub struct TokenBudgetPolicy {
 }
 
 impl TokenBudgetPolicy {
-    /// So many tokens, in and out; 0 is no limit.
+    /// Creates a policy with this limit of tokens, input and output together; 0 means no limit.
     pub fn new(max_total: u64) -> Self {
         Self { max_total }
     }
@@ -149,14 +150,14 @@ impl StopPolicy for TokenBudgetPolicy {
     }
 }
 
-/// Ends a run that was awake for longer.
+/// Ends a run that was active for longer than a limit.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeoutPolicy {
     max_ms: u64,
 }
 
 impl TimeoutPolicy {
-    /// So many milliseconds awake; 0 is no limit.
+    /// Creates a policy with this limit of active time, in milliseconds; 0 means no limit.
     pub fn new(max_ms: u64) -> Self {
         Self { max_ms }
     }
@@ -195,7 +196,7 @@ pub struct ConsecutiveErrorsPolicy {
 }
 
 impl ConsecutiveErrorsPolicy {
-    /// So many error results in a row; 0 is no limit.
+    /// Creates a policy with this limit of consecutive error results; 0 means no limit.
     pub fn new(max: usize) -> Self {
         Self { max }
     }
@@ -306,10 +307,10 @@ pub struct LoopDetectionPolicy {
 }
 
 impl LoopDetectionPolicy {
-    /// The longest circle that is looked for, in calls.
+    /// The longest loop that is detected, in calls.
     pub const LONGEST: usize = 3;
 
-    /// So many repetitions; 0 and 1 switch it off.
+    /// Creates a policy with this number of repetitions; 0 and 1 disable the policy.
     pub fn new(window: usize) -> Self {
         Self { window }
     }

@@ -21,7 +21,7 @@ pub struct SettledCall {
     pub is_error: bool,
 }
 
-/// What the policies remember of a run.
+/// The state that the policies keep of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StopState {
@@ -31,10 +31,10 @@ pub struct StopState {
     pub consecutive_errors: u32,
     /// The tools of this step whose calls succeeded.
     pub succeeded: Vec<String>,
-    /// What was spent, in billionths of the currency of the prices; counted only under a budget.
+    /// The amount spent, in billionths of the currency of the prices; counted only under a budget.
     #[serde(skip_serializing_if = "is_zero")]
     pub spent: u64,
-    /// Where the limits began to count, after the user let the run go on beyond one.
+    /// The figures from which the limits count, if the user let the run continue beyond one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted_from: Option<CountedFrom>,
     /// The model that the user switched the run to.
@@ -42,7 +42,7 @@ pub struct StopState {
     pub model: Option<String>,
 }
 
-/// What a run had used when the user let it go on: limits count what came since.
+/// The figures of a run when the user let it continue: limits count from there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CountedFrom {
@@ -54,12 +54,12 @@ pub struct CountedFrom {
     pub output_tokens: u64,
     /// Both, as the providers count.
     pub total_tokens: u64,
-    /// What was spent, in billionths.
+    /// The amount spent, in billionths.
     pub spent: u64,
 }
 
 impl CountedFrom {
-    /// What a run has used up to now.
+    /// Returns what a run has used so far.
     pub(super) fn here(ctx: &PhaseContext) -> Self {
         let tokens = |count: Option<i32>| count.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
         let input_tokens = tokens(ctx.progress.usage.prompt_tokens);
@@ -80,19 +80,19 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// The run's [`StopState`]. Part of a checkpoint, so that a resumed run goes on counting.
+/// The run's [`StopState`]. It is part of a checkpoint, so that a resumed run continues the count.
 pub struct StopStateKey;
 
-/// How [`StopStateKey`] changes.
+/// A change of [`StopStateKey`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopStateUpdate {
-    /// A call is settled; so many calls are remembered.
+    /// A call is settled; the number is how many calls to keep.
     Settled(SettledCall, usize),
     /// The step is over.
     StepEnded,
     /// An inference cost so much, in billionths.
     Spent(u64),
-    /// The user let the run go on: limits count from here, and this model answers, if any.
+    /// The user let the run continue: limits count from here, and this model answers, if any.
     Extended(CountedFrom, Option<String>),
 }
 
@@ -131,7 +131,7 @@ pub fn fingerprint(tool: &str, arguments: &Value) -> String {
     write_canonical(&Value::String(tool.to_owned()), &mut text);
     write_canonical(arguments, &mut text);
     let hash = Sha256::digest(text.as_bytes());
-    // 128 bits: nobody attacks this, and checkpoints carry many.
+    // 128 bits are enough: the hash is not a target of attacks, and checkpoints carry many of them.
     hex(&hash[..16])
 }
 

@@ -30,13 +30,13 @@ const MAX_PORTS: usize = 64;
 const MAX_REFUSALS: usize = 8;
 /// Maximum bytes of the first line of a connection.
 const MAX_LINE: u64 = 64;
-/// How long a relay may take to say what is listened on.
+/// Time limit for a relay to report its listening ports.
 const LOOK_TIME: Duration = Duration::from_millis(300);
-/// How long a relay may take to open a connection to a server.
+/// Time limit for a relay to open a connection to a server.
 const OPEN_TIME: Duration = Duration::from_secs(5);
-/// How long a client may take for its first line.
+/// Time limit for a client's first line.
 const LINE_TIME: Duration = Duration::from_secs(10);
-/// How often servers are looked for: at first, and once a command runs for longer than [`EARLY`].
+/// Intervals between checks for servers: at first, and once a command has run for longer than [`EARLY`].
 const GAPS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 const EARLY: Duration = Duration::from_secs(10);
 
@@ -64,13 +64,13 @@ pub struct NetSession {
 
 struct SessionState {
     conversation: String,
-    /// Without domains there is none.
+    /// The proxy; `None` without domains.
     proxy: Option<DomainProxy>,
-    /// Whether others may reach what it listens on.
+    /// Whether others may reach the ports that the command listens on.
     serves: AtomicBool,
-    /// Lines for its relay, once that is there.
+    /// The sender of lines to the relay, once that is connected.
     relay: Mutex<Option<mpsc::UnboundedSender<String>>>,
-    /// What its relay last said that it listens on.
+    /// The ports that the relay last reported as listening.
     listening: watch::Sender<Vec<u16>>,
     /// Connections that its relay was asked to open.
     opening: Mutex<HashMap<u64, oneshot::Sender<Connection>>>,
@@ -90,7 +90,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl NetHub {
-    /// Its sockets are in `folder`, which nobody else may enter. All commands may reach `domains`.
+    /// Creates a hub whose sockets are in `folder`, which must be closed to other users. All commands may
+    /// reach `domains`.
     pub fn new(folder: PathBuf, domains: Vec<DomainPattern>, dialler: Arc<dyn Dialler>) -> NetHub {
         remove_stale(&folder);
         NetHub {
@@ -103,11 +104,12 @@ impl NetHub {
         }
     }
 
-    /// A way out for a command of a conversation, if there is anything to reach: a domain, also one `granted` to this
-    /// command, or the port of a command that `serves`. Inside of a tokio runtime only.
+    /// Opens a way out for a command of a conversation, if there is anything to reach: a domain, also one
+    /// `granted` to this command, or the port of a command that `serves`. Must be called inside a tokio
+    /// runtime.
     ///
     /// # Errors
-    /// The socket cannot be made.
+    /// The socket cannot be created.
     pub fn open(
         self: &Arc<Self>,
         conversation: &str,
@@ -202,7 +204,7 @@ impl NetHub {
 }
 
 impl NetSession {
-    /// What the command's policy needs.
+    /// Returns the relay for the command's policy.
     pub fn relay(&self) -> Relay {
         Relay { socket: self.socket.clone(), proxies: self.state.proxy.is_some() }
     }
@@ -213,7 +215,7 @@ impl NetSession {
         self.hub.changed.send_replace(());
     }
 
-    /// What the command was refused so far, each with a sentence.
+    /// Returns what the command was refused so far, each with a sentence.
     pub fn refusals(&self) -> Vec<(SandboxRefusal, String)> {
         self.state.refusals.borrow().clone()
     }
@@ -268,7 +270,7 @@ impl SessionState {
         }
     }
 
-    /// What the command listens on now, or did when its relay last said.
+    /// Returns the ports that the command listens on now, or those that its relay reported last.
     async fn look(&self) -> Vec<u16> {
         let mut listening = self.listening.subscribe();
         if lock(&self.relay).is_some() {
@@ -332,7 +334,8 @@ async fn serve(hub: &Arc<NetHub>, state: &Arc<SessionState>, mut stream: Connect
     }
 }
 
-/// The lines to and from a relay. Only the first one that says so is one: the command can connect, too.
+/// Exchanges lines with a relay. Only the first connection that identifies itself as the relay is accepted,
+/// because the command can connect too.
 async fn control(hub: &Arc<NetHub>, state: &Arc<SessionState>, stream: Connection) {
     let (sender, mut receiver) = mpsc::unbounded_channel::<String>();
     {

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use hub::{NetHub, NetSession};
 pub use proxy::{Dialler, SystemDialler};
 
-/// Where the socket to aye is inside.
+/// The path of the socket to aye inside the namespaces.
 pub(crate) const SOCKET: &str = "/run/aye/net";
 
 /// The way to aye that a command gets, in a network namespace of its own.
@@ -35,6 +35,6 @@ pub(crate) const SOCKET: &str = "/run/aye/net";
 pub struct Relay {
     /// The socket on which aye listens for this command.
     pub socket: PathBuf,
-    /// Whether the command's programs are pointed to a proxy.
+    /// Whether the command's programs are configured to use a proxy.
     pub proxies: bool,
 }

@@ -18,16 +18,16 @@ use crate::refusal::SandboxRefusal;
 const MAX_HEAD: usize = 16 << 10;
 /// Maximum number of its header lines.
 const MAX_HEADERS: usize = 100;
-/// How long a client may take for a request's head, and a name server for an answer.
+/// Time limit for the head of a client's request, and for the answer of a name server.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// How long one address may take to accept a connection.
+/// Time limit for one address to accept a connection.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// Maximum number of addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 4;
-/// How long a server may take for its first byte.
+/// Time limit for a server's first byte.
 const FIRST_BYTE_TIME: Duration = Duration::from_mins(2);
 
-/// Finds addresses and opens connections. What may be reached is decided between the two.
+/// Resolves addresses and opens connections. The caller decides in between what may be reached.
 #[async_trait]
 pub trait Dialler: fmt::Debug + Send + Sync {
     /// The addresses of a name.
@@ -72,11 +72,11 @@ enum Rejection {
     Bad(&'static str),
     /// It may not go where it wants to.
     Refused(SandboxRefusal, String),
-    /// There is no connection.
+    /// The connection failed.
     Failed(String),
 }
 
-/// Where a request wants to go, and what is sent there first.
+/// The destination of a request, and what is sent there first.
 #[derive(Debug, PartialEq, Eq)]
 struct ProxyRequest {
     host: String,
@@ -267,7 +267,7 @@ mod tests {
 
     use super::*;
 
-    /// Names with made-up addresses, and one server for whatever is dialled.
+    /// A dialler with made-up addresses for names, and one server for every connection.
     #[derive(Debug)]
     struct MadeUp {
         server: SocketAddr,
@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    /// What the client reads, what the server read, what was refused and which addresses were dialled.
+    /// What the client read, what the server read, what was refused and which addresses were dialled.
     #[derive(Debug, Default)]
     struct Outcome {
         client: String,

@@ -18,7 +18,7 @@ use super::{Relay, SOCKET};
 use crate::launch::{LAUNCH_ARG, TERMINAL_WORD};
 use crate::namespaces::LAUNCHER;
 
-/// How long aye may take to say what other commands listen on, before the command starts without it.
+/// Time limit for aye to report the ports of other commands, before the command starts without them.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Variables that name the proxy. Programs disagree about the case.
@@ -58,7 +58,7 @@ pub(crate) fn run(
             let url = format!("http://127.0.0.1:{port}");
             command.envs(PROXIES.map(|name| (name, url.as_str())));
             command.envs(["NO_PROXY", "no_proxy"].map(|name| (name, NO_PROXY)));
-            // Node's own client reads the variables only when it is asked to.
+            // Node's own client reads the variables only if this one is set.
             command.env("NODE_USE_ENV_PROXY", "1");
             mirrors.own = Some(port);
             mirrors.tasks.spawn(forward(listener, "proxy\n".to_owned()));
@@ -124,7 +124,7 @@ impl Control {
     }
 }
 
-/// Ports of this namespace that stand for another command's.
+/// Ports of this namespace that forward to ports of other commands.
 #[derive(Default)]
 struct Mirrors {
     ports: BTreeMap<u16, JoinSet<()>>,

@@ -1,6 +1,7 @@
-//! A2A v1.0 over HTTP and JSON: other agents send tasks here. What is on the wire is decided in `aye-encode`.
+//! A2A v1.0 over HTTP and JSON: other agents send tasks here. `aye-encode` defines the wire format.
 //!
-//! A task is a run and its context is a conversation. The name of an agent can stand before each path as a tenant.
+//! A task is a run and its context is a conversation. Each path may start with the name of an agent as a
+//! tenant.
 
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ pub(super) fn routes(api: Api) -> Api {
         .also(Router::new().route("/v1/a2a/{*rest}", get(serve).post(serve).delete(serve)), &OPERATIONS)
 }
 
-/// The operations of the protocol; the name of an agent can stand before each.
+/// The operations of the protocol; each path may start with the name of an agent.
 const OPERATIONS: [Operations; 11] = [
     ("post", "/v1/a2a/message:send", "Send a message and wait", "a2a::send"),
     ("post", "/v1/a2a/message:stream", "Send a message and stream", "a2a::stream"),
@@ -114,7 +115,8 @@ impl IntoResponse for A2aError {
     }
 }
 
-/// What this server offers, for those who look for agents. It names no folder and no model.
+/// Returns what this server offers, for clients that search for agents. The card names no folder and no
+/// model.
 async fn card(State(hub): AppState) -> Json<Value> {
     Json(public_card(&hub))
 }
@@ -166,7 +168,7 @@ async fn extended_card(hub: &Hub) -> Result<Value, ApiError> {
     Ok(card)
 }
 
-/// What a path asks for, without its tenant.
+/// The operation that a path requests, without its tenant.
 enum Operation<'a> {
     Send,
     Stream,
@@ -283,7 +285,7 @@ pub(super) async fn shown(hub: &Hub, run: &RunRecord, history: Option<usize>) ->
     Ok(task(run, &messages, &open, history))
 }
 
-/// What a message began or went on with.
+/// The run that a message started or resumed.
 struct Turn {
     reader: RunReader,
     thread: ThreadId,
@@ -297,7 +299,7 @@ impl Turn {
         if let Some(run) = hub.store().load_run(&self.run).await? {
             return shown(hub, &run, self.history).await;
         }
-        // It begins in a moment.
+        // The run starts in a moment.
         Ok(task(&RunRecord::new(self.run.clone(), self.thread.clone(), "", "", now_ms()), &[], &[], None))
     }
 
@@ -318,7 +320,7 @@ impl Turn {
     }
 }
 
-/// Takes a message: it begins a run, is queued behind one, or answers its questions.
+/// Handles a message: it starts a run or answers the questions of one.
 async fn send(hub: &Arc<Hub>, caller: &Caller, tenant: Option<&str>, body: &[u8]) -> Result<Turn, A2aError> {
     demand(caller, TokenScope::Chat)?;
     let request: A2aSendRequest =
@@ -455,7 +457,7 @@ async fn cancel(hub: &Arc<Hub>, caller: &Caller, id: &str) -> Result<Response, A
     if !hub.cancel(&thread).await? {
         return Err(over());
     }
-    // A run that waited is ended already; one that was active tells its end.
+    // A run that waited has already ended; one that was active reports its end.
     let mut now = run_of(hub, id).await?;
     while now.status != RunStatus::Done && reader.next().await.is_some() {
         now = run_of(hub, id).await?;

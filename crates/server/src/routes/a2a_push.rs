@@ -1,7 +1,8 @@
-//! Push notifications of A2A: other agents name an address for a task, and are told when it needs input or is over.
+//! Push notifications of A2A: other agents register a URL for a task, which is notified when the task needs
+//! input or is done.
 //!
-//! The task as it stands is a message of the outbox, one for each place where it stopped: what was told before a crash is
-//! not told again, and what was not is told by the next server.
+//! The current task is a message in the outbox, one for each point at which the task stopped: what was sent
+//! before a crash is not sent again, and what was not is sent by the next server.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ pub const PUSH_DONE: &str = "done";
 /// Addresses that one task may have.
 const MAX_CONFIGS: usize = 16;
 
-/// Where and how a task's news are sent.
+/// The URL and the credentials for a task's notifications.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct A2aPushConfig {
@@ -36,22 +37,22 @@ pub struct A2aPushConfig {
     /// A secret of the receiver: it is sent with each message, which is also signed with it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub token: String,
-    /// What the receiver wants in `Authorization`.
+    /// The credentials that the receiver expects in `Authorization`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authentication: Option<A2aAuthentication>,
 }
 
-/// What a receiver wants in `Authorization`.
+/// The credentials that a receiver expects in `Authorization`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct A2aAuthentication {
     /// Such as `Bearer`.
     pub scheme: String,
-    /// What stands behind it.
+    /// The text after the scheme.
     pub credentials: String,
 }
 
-/// What is asked about the addresses of a task.
+/// A request about the push notification configs of a task.
 pub(super) enum PushOperation<'a> {
     Create,
     List,
@@ -96,7 +97,7 @@ pub(super) async fn add(
     let config = A2aPushConfig { id, task_id: run.to_string(), ..given };
     hub.program.keep_push(thread, run, &config).await?;
     hub.tells(thread);
-    // It may have stopped before anybody wanted to know.
+    // The task may have stopped before the config was added.
     tell(hub, thread).await;
     Ok(config)
 }
@@ -126,7 +127,7 @@ pub(super) async fn serve(
             Json(found).into_response()
         }
         PushOperation::Delete(id) => {
-            // Deleting what is gone is no error: the caller may have lost the first reply.
+            // Deleting a missing config is not an error: the caller may have lost the first reply.
             hub.program.remove_push(&run.id, id).await?;
             Json(json!({})).into_response()
         }
@@ -142,14 +143,14 @@ pub(crate) async fn tell(hub: &Arc<Hub>, thread: &ThreadId) {
 
 async fn told(hub: &Arc<Hub>, thread: &ThreadId) -> Result<(), ApiError> {
     for to in hub.program.pushes_that_wait(Some(thread)).await? {
-        // One that is not there yet begins in a moment.
+        // A run that is not stored yet starts in a moment.
         let Some(record) = hub.store().load_run(&to.run).await? else { continue };
         let stop = match record.status {
             RunStatus::Running => None,
             RunStatus::Waiting => {
                 let open = hub.store().waiting_below(thread).await?;
                 let ids: Vec<_> = open.iter().map(|question| question.id.as_str()).collect();
-                // Without one, the answers are there and the run goes on in a moment.
+                // Without pending questions the answers are stored and the run resumes in a moment.
                 (!ids.is_empty()).then(|| ids.join(" "))
             }
             RunStatus::Done => Some(PUSH_DONE.to_owned()),

@@ -1,4 +1,4 @@
-//! AG-UI: its `HttpAgent` and CopilotKit speak to `/v1/ag-ui/run`. What is on the wire is decided in `aye-encode`.
+//! AG-UI: its `HttpAgent` and CopilotKit use `/v1/ag-ui/run`. `aye-encode` defines the wire format.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ async fn turn(hub: &Arc<Hub>, caller: &Caller, input: RunAgentInput) -> Result<E
         AgUiIntent::Say(said) => {
             let mut messages = Vec::new();
             if let Some(known) = input.context_text() {
-                // What the page knows is for the model, and nothing that the person said.
+                // The context of the page is for the model; the user did not write it.
                 messages.push(Message { visibility: Visibility::Internal, ..Message::user(known) });
             }
             messages.push(Message::user_with(said.content));
@@ -104,7 +104,7 @@ async fn encoded(frame: Frame, encoder: &mut AgUiEncoder, hub: &Hub, thread: &Th
     match frame {
         Frame::Event { event, .. } => {
             if let AgentEvent::RunFinish { termination: TerminationReason::Suspended, .. } = &*event {
-                // Some may have been asked before this stream began.
+                // Some questions may have been asked before this stream started.
                 match hub.store().waiting_below(thread).await {
                     Ok(open) => encoder.expect(&open),
                     Err(error) => tracing::warn!(%error, "pending questions cannot be read"),

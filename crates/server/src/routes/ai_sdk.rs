@@ -1,4 +1,4 @@
-//! The AI SDK: its `useChat` speaks to `/v1/ai-sdk/chat`. What is on the wire is decided in `aye-encode`.
+//! The AI SDK: its `useChat` uses `/v1/ai-sdk/chat`. `aye-encode` defines the wire format.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::sse;
 const PROTOCOL: (&str, &str) = ("x-vercel-ai-ui-message-stream", "v1");
 /// The last line of a stream.
 const END: &str = "[DONE]";
-/// What the model is asked when a client wants another answer. Messages are only ever appended.
+/// The message to the model when a client requests another answer. Messages are only ever appended.
 const ONCE_MORE: &str = "Answer my last message once more, in another way.";
 
 pub(super) fn routes(api: Api) -> Api {
@@ -138,7 +138,7 @@ fn respond(frames: impl Stream<Item = Result<Event, Infallible>> + Send + 'stati
     EventStream(response)
 }
 
-/// The message in progress from its beginning; 204 when nothing runs.
+/// Streams the message in progress from its start; 204 when no run is active.
 async fn resume(InThread { hub, thread, .. }: InThread<Read>) -> Result<StreamOrNothing, ApiError> {
     let nothing = || StreamOrNothing(None);
     if !hub.channels.join(&thread.id).channel.is_driven() {

@@ -46,14 +46,14 @@ pub(super) fn routes(api: Api) -> Api {
         .post("/v1/signed/answer", "Answer with the key of a webhook", &[401, 409, 410, 412], answer_signed)
 }
 
-/// What became of an answer.
+/// The receipt for an answer.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct DecisionReceipt {
     outcome: AnswerOutcome,
     card: QuestionCard,
 }
 
-/// Whether an answer is new.
+/// The effect of an answer.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum AnswerOutcome {
@@ -86,7 +86,7 @@ async fn list(
     let records = hub.program.questions(filter, one_more(slice)).await?;
     let next_offset = (records.len() > slice.limit).then(|| slice.offset + slice.limit);
     let mut items = Vec::new();
-    // Nobody is asked what another agent answers, so a page may have fewer cards than its limit.
+    // Subagents answer their own questions, so a page may have fewer cards than its limit.
     for record in records.iter().take(slice.limit).filter(|record| !record.ticket.is_served()) {
         items.push(card(&hub, record).await?);
     }
@@ -111,7 +111,7 @@ async fn show(
     Ok(Json(card(&hub, &record).await?))
 }
 
-/// The open questions as they are now, and every one that is asked or closed from then on.
+/// Streams the pending questions as they are now, and every one that is asked or closed from then on.
 async fn watch(Allowed { hub, .. }: Allowed<Read>) -> EventStream {
     EventStream(sse::respond(inbox(hub)))
 }
@@ -119,7 +119,7 @@ async fn watch(Allowed { hub, .. }: Allowed<Read>) -> EventStream {
 struct Watching {
     hub: Arc<Hub>,
     changes: broadcast::Receiver<StoreChange>,
-    /// The questions that the reader knows, by id with what they looked like.
+    /// The questions that the reader knows, by id, with a hash of what was shown.
     known: BTreeMap<SuspensionId, String>,
     ready: VecDeque<Event>,
     is_new: bool,
@@ -127,7 +127,7 @@ struct Watching {
 }
 
 impl Watching {
-    /// Looks at the inbox and tells what is different.
+    /// Reads the inbox and emits the differences.
     async fn look(&mut self) -> Result<(), ApiError> {
         let filter = SuspensionFilter { status: Some(SuspensionStatus::Open), ..SuspensionFilter::default() };
         let mut open = self.hub.store().suspensions(filter).await?;
@@ -161,7 +161,7 @@ impl Watching {
 
 fn inbox(hub: Arc<Hub>) -> impl Stream<Item = Result<Event, Infallible>> + Send {
     let watching = Watching {
-        // Heard from before the first look.
+        // Subscribed before the first read.
         changes: hub.changes(),
         known: BTreeMap::new(),
         ready: VecDeque::new(),
@@ -189,7 +189,7 @@ fn inbox(hub: Arc<Hub>) -> impl Stream<Item = Result<Event, Infallible>> + Send 
                     Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
                     Err(broadcast::error::RecvError::Closed) => return None,
                 }
-                // What else came meanwhile is seen by the same look.
+                // The same read covers the changes that arrived in the meantime.
                 while watching.changes.try_recv().is_ok() {}
             }
             if let Err(error) = watching.look().await {
@@ -204,7 +204,7 @@ fn inbox(hub: Arc<Hub>) -> impl Stream<Item = Result<Event, Infallible>> + Send 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Approve {
-    /// What the person saw.
+    /// The hash of what the user saw.
     shown_hash: Option<String>,
     comment: Option<String>,
     arguments: Option<Value>,
@@ -256,7 +256,7 @@ async fn approve(
     decide_granting(&hub, &caller, &id, resumed(yes.decision_id, answer), grant).await
 }
 
-/// Refuses an answer to something else than is asked now.
+/// Rejects an answer to a question that is no longer as it was shown.
 async fn check_shown(hub: &Hub, record: &SuspensionRecord, shown: &str) -> Result<(), ApiError> {
     if shown == shown_hash(record) {
         return Ok(());
@@ -272,7 +272,7 @@ async fn check_shown(hub: &Hub, record: &SuspensionRecord, shown: &str) -> Resul
 struct SignedAnswer {
     /// The question's id.
     question: SuspensionId,
-    /// What was shown: the `shown_hash` of the message.
+    /// The hash of what was shown: the `shown_hash` of the message.
     shown_hash: String,
     action: SignedAction,
     /// Why not, or what to change.
@@ -383,7 +383,7 @@ async fn answer(
     let wants_a_word = record.ticket.suspension.response_schema.is_none()
         && record.ticket.resume_mode == aye_core::contract::suspension::ToolCallResumeMode::ReplayToolCall;
     if wants_a_word {
-        // Data for a question that only wants a yes would be a yes that nobody meant.
+        // Data for a question that only needs an approval would approve the call unintentionally.
         return Err(ApiError::field("result", "this question takes no values: approve or deny it"));
     }
     let answer = Answer { reason: given.comment, ..Answer::yes(given.result) };
@@ -472,7 +472,7 @@ pub(super) async fn answered(
     Ok(run.id)
 }
 
-/// Stores the answer and goes on with its run.
+/// Stores the answer and resumes its run.
 pub(crate) async fn decide(
     hub: &Arc<Hub>,
     caller: &Caller,
@@ -492,7 +492,8 @@ async fn decide_granting(
     let record = question(hub, id).await?;
     let thread = hub.thread(&record.thread_id).await?;
     let actor = hub.program.actor(&caller.token);
-    // In a folder that is not served nothing runs here, but an answer can be given: whoever drives it goes on.
+    // Nothing runs here in a folder that is not served, but answers are accepted: the process that drives the
+    // run resumes it.
     let folder = if hub.serves(&thread.cwd) {
         Some(thread.cwd.clone())
     } else {

@@ -1,4 +1,4 @@
-//! Whether the server works, for those who watch it.
+//! Health checks for monitoring.
 
 use axum::Json;
 use axum::extract::State;
@@ -21,7 +21,7 @@ pub(super) fn routes(api: Api) -> Api {
         .get("/metrics", "Numbers for Prometheus", &[], metrics)
 }
 
-/// How the server is.
+/// The health of the server.
 #[derive(Serialize, JsonSchema)]
 struct HealthReport {
     status: &'static str,

@@ -36,7 +36,7 @@ struct SignedIn {
     scopes: Vec<TokenScope>,
 }
 
-/// Who calls, and what there is here.
+/// The caller, and what is available here.
 #[derive(Serialize, JsonSchema)]
 struct Myself {
     name: String,

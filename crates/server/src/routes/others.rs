@@ -1,4 +1,4 @@
-//! What runs here, what was done, and what is queued.
+//! The capabilities of this server, the audit, and the queue.
 
 use axum::Json;
 use axum::extract::Path;

@@ -5,7 +5,7 @@ use axum::response::IntoResponse as _;
 
 use crate::api::{Api, KINDS, Text};
 
-/// What the page may do: nothing but talk to its own server.
+/// The page's content security policy: it may only communicate with its own server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'";

@@ -1,4 +1,4 @@
-//! Runs: begin one and read it, look at them, stop them.
+//! Runs: start one and read its events, list and show them, stop them.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ pub(super) struct RunView {
     id: RunId,
     thread_id: ThreadId,
     parent_run_id: Option<RunId>,
-    /// What a client calls the request that it serves.
+    /// The client's id of the request that the run serves.
     correlation_id: Option<String>,
     agent_id: String,
     model: String,
@@ -104,7 +104,7 @@ async fn show(Allowed { hub, .. }: Allowed<Read>, Path(id): Path<RunId>) -> Resu
     Ok(Json(run_of(&hub, &id).await?.into()))
 }
 
-/// What begins a run.
+/// The request for a run.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct NewRun {
@@ -116,7 +116,8 @@ pub(super) struct NewRun {
     said: Said,
 }
 
-/// Begins a run, in a new conversation when none is named, and sends its events until it is over or waits.
+/// Starts a run, in a new conversation if none is named, and streams its events until the run is done or
+/// waits.
 async fn start(
     Allowed { hub, caller, .. }: Allowed<Chat>,
     Body(wanted): Body<NewRun>,

@@ -57,14 +57,14 @@ pub(super) fn routes(api: Api) -> Api {
         )
 }
 
-/// Whether a run was asked to stop.
+/// The receipt for a request to stop a run.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct CancelReceipt {
     /// `false`: nothing of this server was active or waiting there.
     pub(super) cancel_requested: bool,
 }
 
-/// What an interrupt did.
+/// The receipt for an interrupt.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct InterruptReceipt {
     interrupt_requested: bool,
@@ -72,30 +72,30 @@ pub(super) struct InterruptReceipt {
     superseded_jobs: usize,
 }
 
-/// What became of a message.
+/// The receipt for a message.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SayReceipt {
     thread_id: ThreadId,
-    /// Whether it waits behind what is active or waits.
+    /// Whether the message is queued after an active or waiting run.
     queued: bool,
-    /// The run that it began.
+    /// The run that the message started.
     #[serde(skip_serializing_if = "Option::is_none")]
     run_id: Option<RunId>,
-    /// The job that holds it.
+    /// The job that contains the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     job_id: Option<JobId>,
 }
 
-/// A conversation and how it stands.
+/// A conversation and its state.
 #[derive(Serialize, JsonSchema)]
 struct ThreadDetail {
     #[serde(flatten)]
     thread: ThreadRecord,
     /// The status of its latest run.
     status: Option<RunStatus>,
-    /// How many questions wait in it and below it.
+    /// The number of pending questions in the conversation and below it.
     waiting: usize,
-    /// Whether this server may drive it.
+    /// Whether this server may drive the conversation.
     served: bool,
 }
 
@@ -114,7 +114,7 @@ struct HistoryPage {
 struct SummaryRow {
     #[serde(flatten)]
     summary: ThreadSummary,
-    /// Whether this server may drive it.
+    /// Whether this server may drive the conversation.
     served: bool,
 }
 
@@ -133,13 +133,13 @@ async fn summaries(
     page(paging, async |slice| hub.program.threads(slice).await, row).await
 }
 
-/// What a new conversation is given.
+/// The properties of a new conversation.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewThread {
     /// Its id; a fresh one when absent.
     pub(super) id: Option<String>,
-    /// What it is called.
+    /// The title.
     pub(super) title: Option<String>,
     /// The folder it works in; the server's first one when absent.
     pub(super) folder: Option<PathBuf>,
@@ -221,7 +221,7 @@ async fn delete(State(hub): AppState, caller: Caller, Path(id): Path<ThreadId>) 
     if gone { Ok(Nothing) } else { Err(ApiError::not_found("conversation", id.as_str())) }
 }
 
-/// Which part of a history, beside its paging.
+/// The part of a history to return, besides its paging.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 struct HistoryQuery {
     #[schemars(regex(pattern = "^(end|[0-9]{1,19})$"))]
@@ -265,7 +265,8 @@ async fn messages(
     }))
 }
 
-/// Says something: a run begins in the background, or the message is queued behind what is active or waits.
+/// Sends a message: a run starts in the background, or the message is queued after one that is active or
+/// waits.
 async fn say(
     InThread { hub, caller, thread, .. }: InThread<Chat>,
     Body(said): Body<Said>,
@@ -315,7 +316,7 @@ struct EventsQuery {
     after: Option<u64>,
 }
 
-/// What happens in a conversation, for ever.
+/// Streams what happens in a conversation, without end.
 async fn events(
     InThread { hub, thread, .. }: InThread<Read>,
     LastEvent(last): LastEvent,

@@ -20,7 +20,7 @@ const FORMAT_OF_ONE_PART: u8 = 2;
 /// A part is written when it has as many bytes.
 const PART: usize = 128 << 10;
 
-/// What tells that a file is still the same one. Times are nanoseconds.
+/// The attributes that show whether a file is unchanged. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FileStamp {
     pub(super) size: u64,
@@ -53,7 +53,7 @@ impl FileStamp {
     }
 }
 
-/// What is in a folder under one name.
+/// An entry of a folder.
 #[derive(Debug)]
 pub(super) enum What {
     /// A file; without a hash it was not read, or may have changed since without its time telling.
@@ -104,7 +104,7 @@ pub(crate) struct FolderScan {
 }
 
 impl FolderScan {
-    /// How many files there were.
+    /// Returns the number of files.
     pub(crate) fn len(&self) -> usize {
         self.files
     }

@@ -9,12 +9,12 @@ use super::{Covered, unwritable};
 use crate::SqlFailure;
 use aye_core::contract::audit::{AuditFault, AuditFaultKind as Kind};
 
-/// Rows that do not fit which are kept to be looked at. Of a file where more do, nobody reads the rest.
+/// Maximum number of mismatching rows kept for examination; a longer list would not be read.
 const KEPT: usize = 256;
-/// So many of them are tried in every place.
+/// Maximum number of mismatching rows for which every position is tried.
 const TRIED: usize = 24;
 
-/// A row as it stands in the table.
+/// A row as stored in the table.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) n: i64,
@@ -26,7 +26,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// The hash it would have with this number, behind this row.
+    /// Returns the hash that the row would have with this number, after the previous row.
     fn hash_as(&self, n: i64, previous: &str) -> Result<String, SqlFailure> {
         let about = [0, 1, 2].map(|at| self.about[at].as_deref());
         Covered { n, at: self.at, kind: &self.kind, about, body: &self.body }
@@ -43,13 +43,13 @@ impl Link {
 #[derive(Debug)]
 struct Bad {
     link: Link,
-    /// The hash it should have where it stands.
+    /// The hash that the row should have in its position.
     should: String,
     /// The row before it is missing.
     after_gap: bool,
-    /// The next row fits behind it.
+    /// Whether the next row fits after this one.
     followed: bool,
-    /// The next row fits behind the hash it should have.
+    /// Whether the next row fits after the hash that this one should have.
     hash_changed: bool,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Chain {
     /// First and last number of what is missing, and when the row before was written.
     gaps: Vec<(i64, i64, Option<u64>)>,
     bad: Vec<Bad>,
-    /// Whether the row before is the last of `bad`.
+    /// Whether the previous row is the last of `bad`.
     is_bad_before: bool,
     /// Rows with numbers that none can have.
     strays: Vec<Link>,
@@ -161,15 +161,15 @@ impl Chain {
     }
 
     fn fits_otherwise(&mut self, link: &Link, number: i64) -> Result<bool, SqlFailure> {
-        // The row before tells what it told, and only its hash is another.
+        // The content of the previous row is unchanged, and only its hash differs.
         if let Some(before) = self.before()
             && link.fits(number, &before.should)?
         {
             before.hash_changed = true;
             return Ok(true);
         }
-        // A row was put in or taken out further up, and all behind it were numbered anew. One row alone that fits
-        // in this way was moved; so it counts only behind a row that does not fit.
+        // A row was inserted or removed earlier, and all rows after it were renumbered. A single row that
+        // fits in this way was moved, so this counts only after a row that does not fit.
         if self.is_bad_before {
             for by in [self.shift + 1, self.shift - 1] {
                 if link.fits(link.n - by, &self.previous)? {
@@ -206,7 +206,7 @@ impl Chain {
         Ok((faults, self.unlisted))
     }
 
-    /// Compares the last row with the note of the end; gives the numbers of rows behind it.
+    /// Compares the last row with the end mark; returns the numbers of the rows after it.
     fn look_at_end(
         &mut self,
         table: &dyn ChainedTable,
@@ -222,7 +222,7 @@ impl Chain {
         };
         let (shift, previous, is_bad) = (self.shift, self.previous.clone(), self.is_bad_before);
         let written = last - shift;
-        // The last row, numbered anew; not a copy of it.
+        // The row is the last one, renumbered, and not a copy of it.
         let is_last = is_bad && previous == hash && end.abs_diff(last) == 1;
         if is_last && (end > last || table.hash_at(end)?.as_ref() != Some(&hash)) {
             self.shifts.push(Shift { n: last + 1, by: last - end, before: shift });
@@ -260,7 +260,7 @@ impl Chain {
         Ok(None)
     }
 
-    /// Rows that were put in or taken out with all others numbered anew.
+    /// Reports rows that were inserted or removed with all others renumbered.
     fn look_at_shifts(
         &mut self,
         table: &dyn ChainedTable,
@@ -269,7 +269,7 @@ impl Chain {
         for Shift { n, by, before } in std::mem::take(&mut self.shifts) {
             let at = |bad: &[Bad], number: i64| bad.iter().position(|bad| bad.link.n == number);
             if by < before {
-                // The first row behind the one that was taken out cannot be checked.
+                // The first row after the removed one cannot be checked.
                 if let Some(first) = at(&self.bad, n - 1) {
                     let bad = self.bad.remove(first);
                     let what = "the original row of this number is missing, and the rows after it were \
@@ -315,7 +315,8 @@ impl Chain {
         faults: &mut Vec<AuditFault>,
     ) -> Result<(), SqlFailure> {
         let is_few = self.bad.len() + self.strays.len() <= TRIED;
-        // Where a row that is in the wrong place may have been, and the hashes of rows that may have been before one.
+        // The positions at which a misplaced row may have been, and the hashes of rows that may have preceded
+        // one.
         let mut places: Vec<i64> = self.bad.iter().map(|bad| bad.link.n).collect();
         let gaps = faults.iter().filter(|fault| fault.kind == Kind::Missing);
         for (first, last) in gaps.filter_map(|gap| Some((gap.n?, gap.last.or(gap.n)?))) {
@@ -374,7 +375,8 @@ impl Chain {
                 let what = "inserted: the audit ended before it";
                 faults.push(fault(Kind::Added, Some(n), written, what.to_owned()));
             } else if bad.after_gap && bad.followed {
-                // Nothing speaks against it, and it cannot be checked: told with what is missing.
+                // Nothing contradicts the row, and it cannot be checked: it is reported with the missing
+                // rows.
             } else if bad.followed {
                 let what = format!("changed, or row {} was rewritten with a new hash", n - 1);
                 faults.push(fault(Kind::Changed, Some(n), written, what));
@@ -401,7 +403,7 @@ fn missing(first: i64, last: i64, at: Option<u64>) -> AuditFault {
     AuditFault { last: (first < last).then_some(last), ..fault(Kind::Missing, Some(first), at, what) }
 }
 
-/// `last` holds, for a moment, where the row was.
+/// `last` temporarily contains the original number of the row.
 fn moved(n: i64, was: i64, at: Option<u64>) -> AuditFault {
     let what = format!("its content was written as row {was}");
     AuditFault { last: Some(was), ..fault(Kind::Moved, Some(n), at, what) }

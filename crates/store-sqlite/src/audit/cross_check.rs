@@ -17,7 +17,7 @@ use aye_core::contract::record::SuspensionStatus;
 /// More differences than these are counted only.
 const LISTED: usize = 1000;
 
-/// What the audit has told so far.
+/// The state that the audit rows read so far describe.
 #[derive(Debug, Default)]
 pub(super) struct Agree {
     threads: HashMap<String, Thread>,
@@ -28,7 +28,7 @@ pub(super) struct Agree {
     unlisted: u64,
 }
 
-/// What it tells of a conversation since it was begun, or begun again.
+/// The audit's account of a conversation since it was started, or started again.
 #[derive(Debug, Default)]
 struct Thread {
     questions: HashMap<String, QuestionRows>,
@@ -176,7 +176,8 @@ struct Given {
     actor: Value,
 }
 
-/// A body as what its kind says; a row that cannot be read says nothing, and the chain tells that it was changed.
+/// Parses a body as its kind requires. An unreadable row is ignored, because the chain reports that it was
+/// changed.
 fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
@@ -304,7 +305,7 @@ impl Agree {
         self.questions(conn)?;
         self.executions(conn)?;
         self.grants(conn)?;
-        // What is left was told of and is in no table.
+        // What is left is in the audit but in no table.
         let mut statement = conn.prepare_cached("SELECT id FROM thread")?;
         let rows = statement.query_map((), |row| text(row, 0))?;
         let there = rows.collect::<Result<HashSet<_>, _>>()?;

@@ -46,7 +46,7 @@ struct Decided {
     actor: Actor,
 }
 
-/// Channels through which no person answers: a setting or a rule did.
+/// Channels through which a setting or a rule answers instead of a user.
 const NO_PERSON: [&str; 2] = [CHANNEL_POLICY, "grant"];
 
 #[derive(Deserialize)]
@@ -55,8 +55,9 @@ struct OfQuestion {
 }
 
 impl Store {
-    /// Hands on, oldest first, each call as it first met the rules, and behind it each answer that a person gave to a
-    /// permission question about it, until `each` says `false`. Rows that cannot be read are left out.
+    /// Passes on, oldest first, each call as it was first judged, and after it each answer of a user to an
+    /// approval request about the call, or its expiry, until `each` returns `false`. Unreadable rows are left
+    /// out.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
@@ -194,7 +195,8 @@ impl Store {
         .await
     }
 
-    /// The conversations that the audit tells of whose ids begin so, at most 20; they need not be there any more.
+    /// Returns the conversations in the audit whose ids start with a prefix, at most 20; they need not exist
+    /// any more.
     pub async fn audit_threads(&self, prefix: &str) -> Result<Vec<ThreadId>, StoreError> {
         let prefix = prefix.to_owned();
         self.read(move |conn| {

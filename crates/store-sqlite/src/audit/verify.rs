@@ -13,18 +13,18 @@ use aye_core::contract::audit::{AuditFault, AuditFaultKind, AuditKind, AuditRepo
 use aye_core::contract::digest::sha256_hex;
 
 impl Store {
-    /// Looks at every row of the audit: whether each follows from the row before, whether the last one is the last
-    /// there was, whether the lists of rules are what they were, and whether the questions, executions and grants in
-    /// their tables are what it tells of them.
+    /// Checks every row of the audit: whether each follows from the previous one, whether the last row is the
+    /// latest that was written, whether the lists of rules are unchanged, and whether the questions,
+    /// executions and grants in their tables match the audit.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails. What is wrong in the audit is told in the report.
+    /// [`StoreError`] when the store fails. Faults in the audit are in the report.
     pub async fn verify_audit(&self) -> Result<AuditReport, StoreError> {
         self.read(verify).await
     }
 }
 
-/// What a judged row says of the rules.
+/// The part of a judged row that refers to the rules.
 #[derive(Deserialize)]
 struct JudgedRow {
     judgement: Tried,
@@ -35,7 +35,7 @@ struct Tried {
     tried: String,
 }
 
-/// What is known of a list of rules: whether it is there, as it was, and which row named it first.
+/// The state of a list of rules: whether it exists, is unchanged, and was named by a row.
 struct List {
     is_there: bool,
     is_right: bool,

@@ -10,8 +10,8 @@ use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::mailbox::MailboxJobStatus;
 use aye_core::contract::record::{JobClaim, QueueId, QueuedMessage, RunRecord};
 
-/// Takes a job for the run that begins with it. A front end takes it out of the queue for good: the run is its own
-/// matter. A worker's job stays claimed until the run is over, and knows the run from now on.
+/// Takes a job for the run that it starts. A front end removes the job from the queue for good: the run takes
+/// care of itself. A worker's job stays claimed until the run has ended, and refers to the run from now on.
 pub(crate) fn take(conn: &Connection, run: &RunRecord, taking: &JobClaim) -> Result<(), SqlFailure> {
     let now = int(run.updated_at);
     let (id, thread) = (int(taking.id), run.thread_id.as_str());
@@ -35,8 +35,8 @@ pub(crate) fn take(conn: &Connection, run: &RunRecord, taking: &JobClaim) -> Res
     Err(StoreError::NotQueued { thread: run.thread_id.clone(), id: taking.id }.into())
 }
 
-/// Ends the job of a run that is over, whoever drove it to its end. One whose run failed is left to a worker, which
-/// tries again or gives it up.
+/// Closes the job of a run that has ended, whichever process drove it to its end. The job of a failed run is
+/// left to a worker, which retries it or marks it as dead.
 pub(crate) fn settle(conn: &Connection, run: &RunRecord) -> Result<(), SqlFailure> {
     if run.status != RunStatus::Done {
         return Ok(());
@@ -51,7 +51,8 @@ pub(crate) fn settle(conn: &Connection, run: &RunRecord) -> Result<(), SqlFailur
     Ok(())
 }
 
-/// What begins in a thread when it is free, in order. Not what has begun already and waits for a person.
+/// Returns the messages that start a run once the thread is free, in order. A message whose run has already
+/// started and waits for a user is not included.
 pub(crate) fn of_thread(conn: &Connection, thread: &ThreadId) -> Result<Vec<QueuedMessage>, SqlFailure> {
     let sql = "SELECT {} FROM mailbox WHERE mailbox_id = ?1 AND status = 'queued' \
                AND (run_id IS NULL OR coalesce((SELECT status FROM run WHERE id = run_id), 'done') = 'done') \
@@ -59,7 +60,7 @@ pub(crate) fn of_thread(conn: &Connection, thread: &ThreadId) -> Result<Vec<Queu
     Ok(several(conn, sql, (thread.as_str(),))?.into_iter().map(QueuedMessage::from).collect())
 }
 
-/// Takes a job back before its turn came. `None`: it is gone already, or begun.
+/// Cancels a job before its turn. Returns `None` if the job is gone or has started.
 pub(crate) fn unqueue(conn: &Connection, id: QueueId, now: u64) -> Result<Option<ThreadId>, SqlFailure> {
     let thread: Option<String> = conn
         .prepare_cached(

@@ -11,12 +11,12 @@ use aye_core::contract::ids::{JobId, RunId, ThreadId};
 use aye_core::contract::mailbox::{MailboxJob, MailboxJobOrigin, MailboxJobStatus};
 use aye_core::contract::message::Message;
 
-/// What [`job_of`] reads.
+/// The columns that [`job_of`] reads.
 const COLUMNS: &str = "n, job_id, mailbox_id, status, priority, available_at, created_at, updated_at, generation, \
                        dedupe_key, attempt_count, max_attempts, last_error, run_id, claim_token, claimed_by, \
                        lease_until, body";
 
-/// What never changes of a job.
+/// The parts of a job that never change.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Body {
     agent_id: String,
@@ -43,18 +43,18 @@ impl Body {
     }
 }
 
-/// Which jobs.
+/// A filter for listing jobs.
 #[derive(Clone, Debug, Default)]
 pub struct JobFilter {
     /// Of this mailbox only.
     pub mailbox: Option<ThreadId>,
-    /// In these states only; in any when there is none.
+    /// Only jobs in these states; empty for any state.
     pub statuses: Vec<MailboxJobStatus>,
-    /// At most so many.
+    /// Maximum jobs to list.
     pub limit: Option<usize>,
 }
 
-/// What a number, or the beginning of an id, stands for.
+/// The result of looking up a job by its number or an id prefix.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobLookup {
     /// Exactly this one.
@@ -66,7 +66,7 @@ pub enum JobLookup {
 }
 
 impl Mailbox {
-    /// The job, when there is one.
+    /// Returns the job, or `None` if it does not exist.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when its row is unreadable.
@@ -75,7 +75,7 @@ impl Mailbox {
         self.store.read(move |conn| by_id(conn, &id)).await
     }
 
-    /// Jobs in the order in which they are served; those that are over behind them, the last one first.
+    /// Lists jobs in the order in which they are served, followed by the closed ones, last one first.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when a row is unreadable.
@@ -83,7 +83,7 @@ impl Mailbox {
         self.store.read(move |conn| listed(conn, &filter)).await
     }
 
-    /// The job of this number, or whose id begins so.
+    /// Finds the job with this number or with an id that starts with `words`.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when its row is unreadable.
@@ -155,7 +155,7 @@ pub(super) fn take_claim(conn: &Connection, id: &JobId, token: &str) -> Result<M
     Ok(job)
 }
 
-/// One job; `{}` stands for the columns.
+/// Reads one job; `{}` in the SQL is replaced by the columns.
 pub(super) fn one(
     conn: &Connection,
     sql: &str,
@@ -181,7 +181,7 @@ pub(super) fn readable(
     Ok(found)
 }
 
-/// Jobs; `{}` stands for the columns.
+/// Reads jobs; `{}` in the SQL is replaced by the columns.
 pub(super) fn several(
     conn: &Connection,
     sql: &str,

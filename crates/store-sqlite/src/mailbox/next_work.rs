@@ -1,4 +1,4 @@
-//! What a worker can claim now, or what it waits for.
+//! The work that a worker can claim now, or what it waits for.
 
 use std::collections::HashSet;
 
@@ -13,9 +13,10 @@ use aye_core::contract::mailbox::MailboxJob;
 use aye_core::contract::message::Message;
 use aye_core::contract::record::LeaseRecord;
 
-/// Jobs whose thread is free: nothing unfinished in it, or the job's own run, which can go on. A run goes on when a dead
-/// process left it, when one of its questions was answered, or when the time of one is over. A job that was
-/// tried keeps its place, although its time was moved: what was said behind it in its conversation does not overtake it.
+/// Jobs whose thread is free: its last run is done, or is the job's own run and can be resumed. A run can be
+/// resumed if a dead process left it, one of its questions was answered, or one of its questions has expired.
+/// A job that was tried keeps its position although its time was moved: messages sent after it in its
+/// conversation do not overtake it.
 const READY: &str = "SELECT m.n, m.mailbox_id FROM mailbox m \
      LEFT JOIN run r ON r.n = (SELECT max(n) FROM run WHERE thread_id = m.mailbox_id) \
      WHERE m.status = 'queued' AND m.available_at <= ?1 \
@@ -27,25 +28,26 @@ const READY: &str = "SELECT m.n, m.mailbox_id FROM mailbox m \
           OR (s.status = 'open' AND s.expires_at <= ?1)))))) \
      ORDER BY m.priority, m.available_at, m.created_at, m.n";
 
-/// What a worker can claim now, or what it waits for.
+/// The work that a worker can claim now, or what it waits for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NextWork {
     /// The job that may be claimed now.
     pub next: Option<MailboxJob>,
-    /// Who holds threads that jobs are due for.
+    /// The leases of the threads that have jobs due.
     pub held: Vec<LeaseRecord>,
-    /// The live processes that jobs were typed into: those are theirs, and what is behind them in their conversations.
+    /// The live processes in which jobs were typed: these jobs are theirs, as are the jobs after them in
+    /// their conversations.
     pub typed: Vec<LeaseRecord>,
-    /// Who claimed the jobs that are claimed, one for each.
+    /// The owners of the current claims, one for each claimed job.
     pub claimed: Vec<String>,
-    /// How many wait for another try that is not due yet.
+    /// The number of jobs that wait for a retry that is not due yet.
     pub retrying: u64,
-    /// When to look again if nothing is heard until then.
+    /// When to check again if no change is received until then.
     pub wake_at: Option<u64>,
 }
 
 impl Mailbox {
-    /// What there is to do now. `is_held` says whether a lease keeps the caller out of its thread.
+    /// Returns the work to do now. `is_held` returns whether a lease keeps the caller out of its thread.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -69,7 +71,8 @@ fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> 
             continue;
         }
         let lease = leases::lease_of(conn, &ThreadId::from(thread.as_str()))?;
-        // A driver is asked after once in a look: if it died between two of its rows, the later one would overtake.
+        // Each driver is checked once per scan: if it died between two of its rows, the later one would
+        // overtake.
         if lease.as_ref().is_some_and(|lease| outlook.held.contains(lease)) {
             continue;
         }
@@ -79,7 +82,7 @@ fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> 
         }
         let Some(job) = readable(conn, "SELECT {} FROM mailbox WHERE n = ?1", (n,))?.pop() else { continue };
         if job.messages.iter().any(Message::reports_command) {
-            // It is for the next run that somebody wants, and wants none itself.
+            // This message is for the next run that a user starts; it does not start one.
             continue;
         }
         let typed = job.typed_into().map(|owner| LeaseRecord { owner, epoch: 0, until: None });
@@ -106,7 +109,7 @@ fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> 
     )?
     .unwrap_or(0);
     let due = number("SELECT min(available_at) FROM mailbox WHERE status = 'queued' AND available_at > ?1")?;
-    // A lease is over behind its last millisecond.
+    // A lease expires after its last millisecond.
     let lease = number("SELECT min(lease_until) + 1 FROM mailbox WHERE status = 'claimed' AND ?1 = ?1")?;
     let expiry = number(
         "SELECT min(s.expires_at) FROM suspension s JOIN mailbox m ON m.run_id = s.run_id \

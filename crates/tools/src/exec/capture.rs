@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 /// A file that takes more is cut: a command that never stops talking must not fill the disk.
 const MAX_FILE: u64 = 64 << 20;
-/// A line that grows beyond this is kept as it is; a progress bar is far shorter.
+/// Maximum length of a line; beyond it the line is kept as it is. A progress bar is far shorter.
 const MAX_LINE: usize = 64 << 10;
 
-/// Bytes to text, whatever way they are cut into pieces. Bytes that are no UTF-8 become `U+FFFD`.
+/// A decoder of bytes to text, however the bytes are split into pieces. Bytes that are not UTF-8 become
+/// `U+FFFD`.
 #[derive(Debug, Default)]
 pub(super) struct OutputDecoder {
     rest: Vec<u8>,
@@ -49,7 +50,7 @@ impl OutputDecoder {
     }
 }
 
-/// Where output that is too long goes.
+/// The file for output that is too long.
 #[derive(Clone, Debug)]
 pub(crate) struct Spill {
     /// The folder; it is made when it is needed.
@@ -73,7 +74,7 @@ pub(crate) fn private_file(spill: &Spill) -> std::io::Result<(PathBuf, File)> {
     Ok((path, file))
 }
 
-/// What was kept.
+/// The output that was kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Captured {
     pub(super) text: String,

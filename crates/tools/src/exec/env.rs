@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 /// Environment variables by name.
 pub type EnvVars = BTreeMap<OsString, OsString>;
 
-/// Variables of model providers, whatever they hold.
+/// Variables of model providers, whatever their value is.
 const PROVIDERS: &[&str] = &[
     "ANTHROPIC_",
     "OPENAI_",
@@ -44,9 +44,9 @@ const SECRET_WORDS: &[&str] = &[
 /// The same, inside of a word.
 const SECRET_PARTS: &[&str] = &["PASSWORD", "CREDENTIAL", "APIKEY", "AUTHTOKEN", "ACCESSKEY", "SECRETKEY"];
 
-/// Whether a command must not see this variable.
+/// Whether the variable must be hidden from commands.
 ///
-/// `secret` are names that the configuration calls keys; they count whatever they look like.
+/// `secret` are the names that the configuration declares as keys; they count whatever their form.
 pub fn is_secret(name: &OsStr, secret: &[String]) -> bool {
     let name = name.to_string_lossy();
     let upper = name.to_uppercase();
@@ -61,28 +61,28 @@ pub fn is_secret(name: &OsStr, secret: &[String]) -> bool {
         || SECRET_PARTS.iter().any(|part| upper.contains(part))
 }
 
-/// Whether a value has a password inside of a URL, as in `postgres://user:password@host/name`.
+/// Whether a value contains a password in a URL, as in `postgres://user:password@host/name`.
 pub fn holds_password(value: &OsStr) -> bool {
     let value = value.to_string_lossy();
     value.match_indices("://").any(|(at, _)| {
         let rest = &value[at + 3..];
         let end =
             rest.find(|c: char| matches!(c, '/' | '?' | '#') || c.is_whitespace()).unwrap_or(rest.len());
-        // A password may hold an `@` itself: what stands before the last one is user and password.
+        // A password may contain an `@` itself: user and password are all that precedes the last one.
         let Some((user, _)) = rest[..end].rsplit_once('@') else { return false };
         user.split_once(':').is_some_and(|(_, password)| !password.is_empty())
     })
 }
 
-/// The environment for a command: `base` without secrets, and with what keeps programs from paging, prompting and
-/// colouring when nobody is at their terminal.
+/// Returns the environment for a command: `base` without secrets, and with variables that keep programs from
+/// paging, prompting and colouring when no user is at their terminal.
 pub fn child_env(base: &EnvVars, secret: &[String]) -> EnvVars {
     let mut env: EnvVars = base
         .iter()
         .filter(|(name, value)| !is_secret(name, secret) && !holds_password(value))
         .map(|(n, v)| (n.clone(), v.clone()))
         .collect();
-    // `cd src` would lead where it says, and not where the person who was asked saw it lead.
+    // `cd src` would otherwise lead to a different folder than the one shown to the user who was asked.
     env.remove(OsStr::new("CDPATH"));
     for (name, value) in [
         ("TERM", "dumb"),

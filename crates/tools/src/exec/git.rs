@@ -17,8 +17,8 @@ use tokio::process::Command;
 
 use super::EnvVars;
 
-/// Settings that name programs whatever a repository holds. Those that have a name of their own in the middle are
-/// found by [`harmless`].
+/// Settings that name programs, whatever a repository contains. Settings with a variable name in the middle
+/// are found by [`harmless`].
 pub const GIT_SETTINGS: &[(&str, &str)] = &[
     ("safe.bareRepository", "explicit"),
     ("core.fsmonitor", "false"),
@@ -44,13 +44,13 @@ pub const GIT_SETTINGS: &[(&str, &str)] = &[
 pub const GIT_VARIABLES: &[(&str, &str)] =
     &[("GIT_OPTIONAL_LOCKS", "0"), ("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", "none")];
 
-/// Shows a difference in place of a program that the settings name: git cannot be told that there is none.
+/// Shows a diff in place of a program that the settings name: git has no way to unset such a program.
 const PLAIN_DIFF: &str = r#"f() { diff -u -L "a/$1" -L "b/$1" -- "$2" "$5"; :; }; f"#;
 /// More programs than this no repository names.
 const MAX_NAMES: usize = 500;
 /// A longer list of settings is not read.
 const MAX_LIST: u64 = 4 << 20;
-/// Reading settings takes no longer, whatever files they include.
+/// Maximum time to read the settings, whatever files they include.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Why git cannot be made harmless.
@@ -140,7 +140,7 @@ async fn names_in(env: &EnvVars, cwd: &Path) -> Result<Vec<u8>, GitGuardError> {
     let top = ask(env, cwd, &["rev-parse", "--show-toplevel"]).await?;
     let Some(top) = top.strip_suffix(b"\n") else { return Ok(names) };
     let file = Path::new(OsStr::from_bytes(top)).join(".gitmodules");
-    // Where the file is missing, git takes the one it has recorded.
+    // If the file is missing, git uses the one it has recorded.
     let source: [&OsStr; 2] = if file.symlink_metadata().is_ok() {
         ["--file".as_ref(), file.as_ref()]
     } else {
@@ -150,7 +150,7 @@ async fn names_in(env: &EnvVars, cwd: &Path) -> Result<Vec<u8>, GitGuardError> {
     Ok(names)
 }
 
-/// What git prints; nothing when it fails, as the command then will.
+/// Returns git's output; empty if git fails, as the command then will too.
 async fn ask(env: &EnvVars, cwd: &Path, args: &[impl AsRef<OsStr>]) -> Result<Vec<u8>, GitGuardError> {
     let mut command = Command::new("git");
     command.args(args).current_dir(cwd).env_clear().envs(env);

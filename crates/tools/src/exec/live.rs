@@ -35,7 +35,7 @@ impl LiveOutput {
         }
     }
 
-    /// When the next piece is due; `None` when there is nothing to say.
+    /// Returns when the next piece is due; `None` if there is no output.
     pub(super) fn due(&self) -> Option<Instant> {
         if self.pending.is_empty() {
             return None;

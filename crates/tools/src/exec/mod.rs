@@ -36,17 +36,17 @@ pub use serve::server_command;
 #[cfg(target_os = "linux")]
 pub use supervisor::{SUPERVISE_ARG, SupervisorReport, supervise_main};
 
-/// How programs are run.
+/// The settings for running programs.
 #[derive(Clone, Debug)]
 pub struct ExecConfig {
     /// aye's own binary, best as `/proc/self/exe`, which an upgrade does not take away. `None` when the program is not
     /// aye: then a `kill -9` of it leaves commands running.
     pub supervisor: Option<PathBuf>,
-    /// How long a command may run when the call does not say.
+    /// The timeout of a command if the call does not set one.
     pub default_timeout: Duration,
-    /// How long a call may ask for.
+    /// The longest timeout that a call may request.
     pub max_timeout: Duration,
-    /// How many bytes of output the model reads; the rest is in a file.
+    /// The number of bytes of output that the model reads; the rest is in a file.
     pub max_output: usize,
     /// Between TERM and KILL.
     pub grace: Duration,
@@ -77,22 +77,23 @@ pub struct ExecRequest {
     pub env: EnvVars,
     /// How long it may run.
     pub timeout: Duration,
-    /// How many bytes of output are kept, head and tail.
+    /// Maximum bytes of output to keep, head and tail.
     pub max_output: usize,
-    /// Where output that is longer goes, as a file of its own; `None` when it is dropped.
+    /// The folder in which longer output is stored, as a separate file; `None` if it is dropped.
     pub output_dir: Option<PathBuf>,
     /// For whom it runs.
     pub on_behalf: SpawnContext,
 }
 
-/// How a program ended.
+/// The result of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecResult {
-    /// What it wrote: without escape sequences, progress bars collapsed, the middle left out when it is too long.
+    /// The program's output: without escape sequences, progress bars collapsed, the middle left out if it is
+    /// too long.
     pub output: String,
     /// Bytes it wrote, counted in the same way.
     pub total_bytes: u64,
-    /// Whether `output` leaves something out.
+    /// Whether part of the output is missing from `output`.
     pub truncated: bool,
     /// The file with the whole output, when `output` leaves something out.
     pub output_file: Option<PathBuf>,
@@ -104,18 +105,18 @@ pub struct ExecResult {
     pub timed_out: bool,
     /// The call was cancelled while it ran.
     pub cancelled: bool,
-    /// It killed its supervisor; whatever was found of it was killed too.
+    /// The program killed its supervisor; every process of it that was found was killed too.
     pub supervisor_lost: bool,
     /// Processes that outlived it and were killed.
     pub left_behind: Vec<String>,
     /// How long it ran.
     pub duration: Duration,
-    /// What else the model and the user have to know.
+    /// Other notes that the model and the user need.
     pub notes: Vec<String>,
 }
 
 impl ExecResult {
-    /// Whether it exited with status 0 in time.
+    /// Whether the program exited with status 0 in time.
     pub fn is_success(&self) -> bool {
         self.exit_code == Some(0) && !self.timed_out && !self.cancelled && !self.supervisor_lost
     }
@@ -129,7 +130,7 @@ pub enum ExecError {
     Start {
         /// The program.
         program: String,
-        /// What the system said.
+        /// The system's error message.
         reason: String,
     },
     /// No pipe, no process.
@@ -170,7 +171,7 @@ pub fn signal_name(signal: i32) -> String {
     name.into()
 }
 
-/// Stands in where there is no supervisor.
+/// Replaces the supervisor on systems that do not support one.
 #[cfg(not(target_os = "linux"))]
 pub fn supervise_main(_args: impl Iterator<Item = OsString>) -> std::process::ExitCode {
     std::process::ExitCode::from(2)

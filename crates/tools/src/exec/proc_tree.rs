@@ -1,4 +1,4 @@
-//! What runs below a process, as `/proc` tells it.
+//! The descendants of a process, as reported by `/proc`.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) struct Process {
     pub(super) state: u8,
 }
 
-/// Reads one line of `/proc/PID/stat`. The name stands in parentheses and may hold any byte, parentheses too.
+/// Parses one line of `/proc/PID/stat`. The name is in parentheses and may contain any byte, parentheses too.
 fn parse_stat(line: &[u8]) -> Option<Process> {
     let open = line.iter().position(|b| *b == b'(')?;
     let close = line.iter().rposition(|b| *b == b')')?;
@@ -29,7 +29,7 @@ fn parse_stat(line: &[u8]) -> Option<Process> {
     Some(Process { pid, state, parent: number()?, group: number()?, session: number()? })
 }
 
-/// The process, if it is there.
+/// Returns the process, or `None` if it does not exist.
 pub(super) fn process(pid: i32) -> Option<Process> {
     parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -59,7 +59,7 @@ fn all() -> Vec<Process> {
         .collect()
 }
 
-/// All living processes below `root`, whatever group or session they moved to. Zombies are left out.
+/// Returns all living processes below `root`, whatever group or session they moved to. Zombies are left out.
 pub(super) fn descendants(root: i32) -> Vec<Process> {
     let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
     for process in all() {
@@ -83,7 +83,7 @@ pub(super) fn in_session(session: i32) -> Vec<Process> {
     all().into_iter().filter(|p| p.session == session && p.pid != session && p.state != b'Z').collect()
 }
 
-/// The command line for a person, cut.
+/// Returns the command line for display, truncated.
 pub(super) fn command_line(pid: i32) -> String {
     let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<_> =
@@ -96,7 +96,7 @@ pub(super) fn command_line(pid: i32) -> String {
     line.chars().take(100).collect()
 }
 
-/// Sends a signal to one process. That it is gone already is fine.
+/// Sends a signal to one process. If the process has already gone, nothing happens.
 pub(super) fn signal(pid: i32, signal: Signal) {
     if pid > 1
         && let Some(pid) = Pid::from_raw(pid)
@@ -105,7 +105,7 @@ pub(super) fn signal(pid: i32, signal: Signal) {
     }
 }
 
-/// Sends a signal to a group. That it is gone already is fine.
+/// Sends a signal to a group. If the group has already gone, nothing happens.
 pub(super) fn signal_group(group: i32, signal: Signal) {
     if group > 1
         && let Some(group) = Pid::from_raw(group)

@@ -1,4 +1,4 @@
-//! A terminal for a program: aye holds one end of it, the program the other.
+//! A terminal for a program: aye has one end of it, the program the other.
 
 use std::fs::File;
 use std::io;
@@ -8,9 +8,9 @@ use tokio::net::unix::pipe;
 
 /// Both ends of a terminal.
 pub(crate) struct Terminal {
-    /// What the program prints.
+    /// The program's output.
     pub(crate) output: pipe::Receiver,
-    /// What is typed.
+    /// The typed input.
     pub(crate) keys: pipe::Sender,
     /// Its size.
     pub(crate) size: TerminalSize,
@@ -22,7 +22,7 @@ pub(crate) struct Terminal {
 pub(crate) struct TerminalSize(File);
 
 impl TerminalSize {
-    /// Changes it, which the program is told.
+    /// Changes the size and notifies the program.
     pub(crate) fn set(&self, columns: u16, rows: u16) -> io::Result<()> {
         let size = rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         Ok(rustix::termios::tcsetwinsize(&self.0, size)?)
@@ -42,7 +42,7 @@ pub(crate) fn open(columns: u16, rows: u16) -> io::Result<Terminal> {
     let end = File::from(end);
     let size = TerminalSize(end.try_clone()?);
     size.set(columns, rows)?;
-    // Both need a descriptor that can be waited for, whatever it is.
+    // Both need a descriptor that can be polled, whatever its kind.
     let keys = pipe::Sender::from_file_unchecked(end.try_clone()?)?;
     Ok(Terminal { output: pipe::Receiver::from_file_unchecked(end)?, keys, size, program })
 }

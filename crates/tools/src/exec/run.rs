@@ -18,13 +18,13 @@ use super::proc_tree::{self, in_session, signal, signal_group};
 use super::spec::SupervisorSpec;
 use super::{ExecConfig, ExecError, ExecRequest, ExecResult};
 
-/// How long output may go on after the process that was waited for ended.
+/// How long output may continue after the awaited process has ended.
 const DRAIN: Duration = Duration::from_millis(500);
-/// How many bytes of a stdout of its own are kept, where no supervisor bounds it.
+/// Bytes kept of a separate stdout, if no supervisor limits it.
 const MAX_SAID: usize = 256 << 10;
-/// How often it is looked whether the supervisor was stopped.
+/// How often to check whether the supervisor was stopped.
 const LOOK: Duration = Duration::from_secs(1);
-/// What a supervisor may need beyond the grace between TERM and KILL, until it is killed itself.
+/// The time a supervisor may need beyond the grace between TERM and KILL, before it is killed itself.
 const SUPERVISOR_SLACK: Duration = Duration::from_secs(4);
 
 /// A process that must not outlive the call.
@@ -33,7 +33,7 @@ struct Running {
     pid: i32,
     supervised: bool,
     done: bool,
-    /// Held open while the command may run; dropping it makes the supervisor stop it.
+    /// Kept open while the command may run; dropping the lifeline makes the supervisor stop the command.
     lifeline: Option<tokio::process::ChildStdin>,
 }
 
@@ -131,11 +131,13 @@ fn start(
     Ok((running, output))
 }
 
-/// Kills the remaining commands of a run whose owner lost it. Returns once they are gone, within seconds in any case.
+/// Kills the remaining commands of a run whose owner lost it. Returns once they are gone, within seconds in
+/// any case.
 ///
-/// When the owner is dead, their supervisors end them. When it lives (it was stopped, or its machine stood still), they
-/// do not know that anything happened: then TERM goes to the commands from here, and KILL after the grace. Nobody may
-/// start another of the run meanwhile: a supervisor that comes late refuses, see
+/// If the owner is dead, the supervisors of its commands end them. If the owner is alive (it was stopped, or
+/// its machine was suspended), the supervisors do not notice: then this function sends TERM to the commands,
+/// and KILL after the grace. No other command of the run may be started in the meantime: a supervisor that
+/// starts late refuses, see
 /// [`ToolCallContext::start_before`](aye_core::contract::tool::ToolCallContext::start_before).
 pub async fn end_of_run(owner: u32, run: String) {
     let grace = ExecConfig::default().grace;
@@ -171,12 +173,13 @@ pub async fn end_of_run(owner: u32, run: String) {
     }
 }
 
-/// Runs a program to its end. `on_output` gets what it writes while it runs, about 25 times a second at most; a program
-/// that floods is shown in part. After the timeout, or when `cancel` is cancelled, TERM goes to all of it, and KILL
-/// after the grace. When the future is dropped the same happens behind its back.
+/// Runs a program to its end. `on_output` receives its output while it runs, about 25 times a second at most;
+/// output that arrives faster is shown in part. After the timeout, or when `cancel` is cancelled, TERM is
+/// sent to all of the program's processes, and KILL after the grace. Dropping the future has the same effect,
+/// in the background.
 ///
 /// # Errors
-/// [`ExecError`] when it was not started; everything else is a result.
+/// [`ExecError`] when the program was not started; everything else is a result.
 pub async fn run(
     config: &ExecConfig,
     request: ExecRequest,
@@ -236,11 +239,11 @@ pub async fn converse(
 pub struct ProgramOutput {
     /// The text.
     pub text: String,
-    /// Whether it is only the beginning.
+    /// Whether only the start was kept.
     pub is_cut: bool,
 }
 
-/// Writes the next piece, as far as there is somebody to read it.
+/// Writes the next piece, while there is a reader.
 async fn write_some(
     lifeline: &mut Option<tokio::process::ChildStdin>,
     rest: &[u8],
@@ -251,7 +254,7 @@ async fn write_some(
     }
 }
 
-/// Reads the next piece while there is something to read from.
+/// Reads the next piece, while there is a source to read from.
 async fn read_some(pipe: &mut Option<tokio::process::ChildStdout>, buf: &mut [u8]) -> std::io::Result<usize> {
     match pipe {
         Some(pipe) => pipe.read(buf).await,
@@ -290,9 +293,10 @@ async fn carry_out(
     let mut result = ExecResult::default();
     let mut exit = None;
     let timeout = began + request.timeout;
-    // Set once it was told to stop: what is there after that is killed from here.
+    // Set once the supervisor was asked to stop: processes that still exist at that time are killed from
+    // here.
     let mut kill_at: Option<Instant> = None;
-    // Set once the process ended: how long its output may go on.
+    // Set once the process has ended: when to stop reading its output.
     let mut end_at: Option<Instant> = None;
     let mut look_at = began + LOOK;
     let mut is_timeless = timeless.is_cancelled();
@@ -320,7 +324,7 @@ async fn carry_out(
                 running.kill();
                 kill_at = Some(Instant::now() + Duration::from_millis(100));
             }
-            // Whoever still holds the output after that is none of ours any more.
+            // A process that still has the output open after that is no longer one of ours.
             () = sleep_until(end_at.unwrap_or(far)), if end_at.is_some() => {
                 output = None;
                 if input.is_some() {
@@ -328,7 +332,7 @@ async fn carry_out(
                 }
             }
             written = write_some(&mut running.lifeline, unwritten), if !unwritten.is_empty() => {
-                // Who does not want to read it need not.
+                // The program need not read its input.
                 unwritten = written.map_or(&[], |n| &unwritten[n..]);
                 if unwritten.is_empty() && !running.supervised {
                     running.lifeline = None;
@@ -336,7 +340,7 @@ async fn carry_out(
             }
             told = read_some(&mut status_pipe, &mut piece), if input.is_some() => match told {
                 Ok(0) | Err(_) => status_pipe = None,
-                // A supervisor bounds what it tells.
+                // A supervisor limits its reports.
                 Ok(n) if running.supervised || reports.len() <= MAX_SAID => {
                     reports.extend_from_slice(&piece[..n]);
                 }
@@ -380,13 +384,13 @@ async fn carry_out(
     }
     result.duration = began.elapsed();
     if let Some(pipe) = &mut status_pipe {
-        // Only the supervisor held the other end, and it is gone.
+        // Only the supervisor had the other end open, and it is gone.
         let _ = pipe.read_to_end(&mut reports).await;
     }
     let mut said = ProgramOutput::default();
     if running.supervised {
         let started = read_reports(&request, &reports, &mut result, &mut said)?;
-        // In a terminal it has a session of its own, which nobody ended for the supervisor.
+        // A command in a terminal has its own session, which was not ended when the supervisor was lost.
         for process in started.filter(|_| result.supervisor_lost).map(in_session).unwrap_or_default() {
             signal(process.pid, Signal::KILL);
         }
@@ -406,7 +410,7 @@ async fn carry_out(
     Ok((result, said))
 }
 
-/// A model reads text; a person's screen gets the colours.
+/// Adds plain text for the model; the user's screen gets the colours.
 fn keep(capture: &mut Capture, plain: &mut Plain, text: &str) {
     let mut kept = String::with_capacity(text.len());
     plain.push(text, &mut kept);

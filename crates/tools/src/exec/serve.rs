@@ -1,8 +1,10 @@
-//! Programs that are spoken with over their standard input and output for as long as aye runs: tool servers.
+//! Programs that aye communicates with over their standard input and output for as long as it runs: MCP
+//! servers.
 //!
-//! Such a program gets a supervisor of its own as commands do (see [`supervise_main`](super::supervise_main)), with one
-//! difference: its standard input is the conversation and the lifeline at once. When aye closes it, or dies, the server
-//! may end by itself for a moment, then TERM and KILL go to everything that it started.
+//! Such a program gets its own supervisor, as commands do (see [`supervise_main`](super::supervise_main)),
+//! with one difference: its standard input is the connection and the lifeline at once. When aye closes it, or
+//! dies, the server is given a moment to end on its own; then TERM and KILL are sent to everything that it
+//! started.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
@@ -11,11 +13,11 @@ use std::process::{Command, Stdio};
 
 use super::{EnvVars, ExecConfig};
 
-/// What stands where the duty of a supervisor of a command stands.
+/// The word in place of the spec that a supervisor of a command gets.
 pub(super) const SERVE_WORD: &str = "serve";
 
-/// The command that starts a server with pipes for its input, its output and what it complains about. On Linux it is
-/// supervised; elsewhere it is a group of its own that whoever drops it has to end.
+/// Returns the command that starts a server with pipes for its input, its output and its errors. On Linux the
+/// server is supervised; elsewhere it is in its own process group, which the caller has to end.
 pub fn server_command(
     config: &ExecConfig,
     program: &(impl AsRef<OsStr> + ?Sized),

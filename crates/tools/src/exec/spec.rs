@@ -1,4 +1,5 @@
-//! What a supervisor is told about its work: one word of its command line, so that others can read it too.
+//! The specification of a supervisor's work: one word of its command line, so that other processes can read
+//! it too.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,16 +7,17 @@ use std::time::Duration;
 
 use aye_core::contract::tool::SpawnContext;
 
-/// What stands for an input where the command has a terminal.
+/// The word in place of an input if the command has a terminal.
 const TERMINAL: &str = "terminal";
 
-/// What a supervisor watches. As text: `grace[+input|+terminal]:start_before:run`, the second empty when there is no end.
+/// The command that a supervisor watches. As text: `grace[+input|+terminal]:start_before:run`; `start_before`
+/// is empty if there is no deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SupervisorSpec {
     /// Between TERM and KILL.
     pub(super) grace: Duration,
-    /// How many bytes of the lifeline are the command's input; then its stdout is told in a report. `None`: it has
-    /// neither input nor a stdout of its own.
+    /// The number of bytes of the lifeline that are the command's input; its stdout is then sent in a report.
+    /// `None`: it has neither an input nor a separate stdout.
     pub(super) input: Option<usize>,
     /// Its standard error is a terminal, which is all of the command's input and output. The command makes a session for
     /// itself.
@@ -63,7 +65,7 @@ impl FromStr for SupervisorSpec {
         let grace = grace.parse().map(Duration::from_millis).map_err(|_| ())?;
         let start_before = match parts.next() {
             None | Some("") => None,
-            // An end that cannot be read is no leave to start at any time.
+            // An unreadable deadline is not a permission to start at any time.
             Some(part) => Some(part.parse().map_err(|_| ())?),
         };
         let run = parts.next().unwrap_or_default().to_owned();

@@ -1,15 +1,18 @@
-//! The process between aye and a command: it outlives aye by two seconds at most, and the command never outlives it.
+//! The process between aye and a command: it outlives aye by two seconds at most, and the command never
+//! outlives it.
 //!
-//! aye starts itself again with the hidden first argument [`SUPERVISE_ARG`]. That process leads a session of its own
-//! (no controlling terminal, no signals from the terminal), is the subreaper of everything below it (a daemon that
-//! leaves its group and session still becomes its child), and starts the command in a group of its own. The descriptors:
+//! aye starts itself again with the hidden first argument [`SUPERVISE_ARG`]. That process leads its own
+//! session (no controlling terminal, no signals from the terminal), is the subreaper of everything below it
+//! (a daemon that leaves its group and session still becomes its child), and starts the command in its own
+//! group. The descriptors:
 //!
-//! - 0 is the lifeline: when it ends or says anything, the command is to stop. `kill -9` of aye ends it too.
+//! - 0 is the lifeline: when it ends or receives any data, the command must stop. `kill -9` of aye ends it
+//!   too.
 //! - 1 takes the reports, one JSON object a line: [`SupervisorReport`].
-//! - 2 is what the command gets as stdout and stderr.
+//! - 2 is the stdout and stderr of the command.
 //!
-//! Where 2 is a terminal (`SupervisorSpec::terminal`), it is the command's stdin, too.
-//! A command with an input (`SupervisorSpec::input`) gets it from the beginning of 0, and its stdout is not 2: it is told in a
+//! If 2 is a terminal (`SupervisorSpec::terminal`), it is the command's stdin, too. A command with an input
+//! (`SupervisorSpec::input`) gets it from the first bytes of 0, and its stdout is not 2: it is sent in a
 //! report.
 #![allow(
     clippy::disallowed_methods,
@@ -37,16 +40,16 @@ use aye_sandbox::ThreadLaunch;
 /// The hidden first argument that makes aye a supervisor.
 pub const SUPERVISE_ARG: &str = "__supervise";
 
-/// How long processes that outlive the command may take to end by themselves: `> >(cat)` needs a moment.
+/// How long processes that outlive the command may take to end on their own: `> >(cat)` needs a moment.
 const LINGER: Duration = Duration::from_millis(100);
-/// How long its stdout is waited for when the command and all of its are gone.
+/// How long to wait for the command's stdout after the command and all its processes are gone.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How many bytes of a stdout that is told in a report are kept.
+/// Bytes kept of a stdout that is sent in a report.
 const MAX_SAID: usize = 256 << 10;
-/// How many survivors are named.
+/// Maximum survivors to list.
 const MAX_NAMES: usize = 20;
 
-/// What a supervisor reports.
+/// A report of a supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", untagged)]
 pub enum SupervisorReport {
@@ -62,11 +65,11 @@ pub enum SupervisorReport {
         /// Why.
         error: String,
     },
-    /// What it wrote to its stdout, when it had one of its own.
+    /// The output on its stdout, if that was a separate one.
     Said {
         /// The text.
         said: String,
-        /// Whether it is only the beginning.
+        /// Whether only the start was kept.
         cut: bool,
     },
     /// Last: it ended, and nothing of it is left.
@@ -81,7 +84,7 @@ pub enum SupervisorReport {
 }
 
 fn report(report: &SupervisorReport) {
-    // aye may be gone: then nobody is left to tell, and the work below goes on.
+    // aye may be gone: then there is no reader, and the work below continues.
     if let Ok(mut line) = serde_json::to_vec(report) {
         line.push(b'\n');
         let mut out = std::io::stdout().lock();
@@ -89,8 +92,8 @@ fn report(report: &SupervisorReport) {
     }
 }
 
-/// Supervises one command: `args` are what stands behind [`SUPERVISE_ARG`], that is its `SupervisorSpec`, the program, and its
-/// arguments. The exit status is the command's own, or 128 and the signal.
+/// Supervises one command: `args` are the arguments after [`SUPERVISE_ARG`], that is its `SupervisorSpec`,
+/// the program, and its arguments. The exit status is the command's own, or 128 plus the signal.
 pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut args = args;
     let first = args.next();
@@ -137,7 +140,7 @@ fn serve_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
             let (code, signal, _) = Supervisor {
                 child,
                 grace,
-                // What is in the pipe is for the server; only its end is looked at.
+                // The data in the pipe is for the server; only the end of the pipe is checked.
                 lifeline: PollFlags::empty(),
                 patience: Some(grace),
                 main: None,
@@ -166,9 +169,9 @@ fn start_server(program: &OsString, args: impl Iterator<Item = OsString>) -> std
     i32::try_from(child.id()).map_err(std::io::Error::other)
 }
 
-/// Takes the right to look into other processes from what is started: with it, a command that runs as root reads the
-/// keys out of aye's memory, although that process is not dumpable. Its own processes it may still trace. Whoever is
-/// not root has no such right.
+/// Removes the right to inspect other processes from what is started: with it, a command that runs as root
+/// could read the keys from aye's memory, although that process is not dumpable. The command may still trace
+/// its own processes. Users other than root have no such right.
 fn shed_ptrace() {
     use caps::{CapSet, Capability};
     // The bounding set first: taking from it needs a right that stays, and an `exec` by root asks only there.
@@ -178,17 +181,17 @@ fn shed_ptrace() {
     }
 }
 
-/// Whether the lifeline ended already: then nobody waits for the command, and it must not begin.
+/// Whether the lifeline has already ended: then the command must not start, because no process waits for it.
 fn is_alone() -> bool {
     let stdin = std::io::stdin();
     let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
     matches!(rustix::event::poll(&mut fds, Some(&Timespec::default())), Ok(1..))
 }
 
-/// The stdout of the command, once it is closed, and whether that is only its beginning.
+/// The stdout of the command, sent once it is closed, and whether only its start was kept.
 type Said = mpsc::Receiver<(Vec<u8>, bool)>;
 
-/// The input that stands at the beginning of the lifeline.
+/// Reads the input from the first bytes of the lifeline.
 fn input(duty: &SupervisorSpec) -> std::io::Result<Option<Vec<u8>>> {
     let Some(length) = duty.input else { return Ok(None) };
     let mut input = vec![0; length];
@@ -199,7 +202,7 @@ fn input(duty: &SupervisorSpec) -> std::io::Result<Option<Vec<u8>>> {
 /// Gives the command its input and takes its stdout, each at the pace of the command.
 fn converse(child: &mut Child, input: Vec<u8>) -> Said {
     if let Some(mut stdin) = child.stdin.take() {
-        // Who does not want to read it need not.
+        // The command need not read its input.
         std::thread::spawn(move || stdin.write_all(&input));
     }
     let (tell, said) = mpsc::channel();
@@ -228,7 +231,8 @@ fn start(
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let output: OwnedFd = std::io::stderr().as_fd().try_clone_to_owned()?;
-    // The last thing before the start: whoever wanted it may have been stopped, and another process may go on by now.
+    // This is the last check before the start: the process that requested the command may have been stopped,
+    // and another process may have resumed the run.
     if duty.start_before.is_some_and(|end| uptime_ms() >= end) {
         return Err(std::io::Error::other("it came too late: another process may resume the run"));
     }
@@ -238,7 +242,7 @@ fn start(
         let mut command = Command::new(program);
         command.args(args);
         if duty.terminal {
-            // Whoever leads a group cannot make a session, which is what the command does first.
+            // A group leader cannot create a session, which is what the command does first.
             command.stdin(Stdio::from(output.try_clone()?)).stdout(Stdio::from(output.try_clone()?));
         } else if converses {
             command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -267,9 +271,10 @@ fn start(
 struct Supervisor {
     child: i32,
     grace: Duration,
-    /// What of the lifeline is looked at besides its end.
+    /// The events of the lifeline to poll for besides its end.
     lifeline: PollFlags,
-    /// How long the command may take to end by itself once the lifeline ended; `None` sends TERM at once.
+    /// How long the command may take to end on its own once the lifeline has ended; `None` sends TERM at
+    /// once.
     patience: Option<Duration>,
     main: Option<WaitStatus>,
     /// When KILL follows, once TERM was sent.
@@ -328,7 +333,7 @@ impl Supervisor {
                 Some(at) => at.saturating_duration_since(now),
                 // Orphans that end while the command runs are reaped now and then; nothing waits for that.
                 None if pidfd.is_some() => Duration::from_secs(30),
-                // Before Linux 5.3 there is no descriptor for a process.
+                // Before Linux 5.3, processes have no descriptors.
                 None => Duration::from_millis(5),
             };
             let mut fds = Vec::with_capacity(2);
@@ -358,7 +363,7 @@ impl Supervisor {
         for process in descendants(own_pid()) {
             if process.group != self.child {
                 signal(process.pid, sig);
-                // A stopped process takes a TERM only once it goes on.
+                // A stopped process handles TERM only once it continues.
                 signal(process.pid, Signal::CONT);
             }
         }
@@ -395,7 +400,8 @@ impl Supervisor {
 
     fn wait_until_alone(&mut self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
-        // The first process of a namespace ends a moment after bubblewrap, which is nearly always all there is to wait for.
+        // The first process of a namespace ends a moment after bubblewrap, and is nearly always all that is
+        // left.
         let mut pause = Duration::from_micros(50);
         loop {
             if !self.reap() {

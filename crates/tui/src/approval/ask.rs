@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use crate::composer::Composer;
 use aye_core::contract::question::{ChoiceQuestion, QuestionChoice};
 
-/// What is chosen and written so far.
+/// The choices and text entered so far.
 #[derive(Clone, Debug, Default)]
 pub struct AskState {
     choices: Vec<QuestionChoice>,
     multi: bool,
     free_text: bool,
-    /// The row that the arrows are at: a choice, or the row for words behind them.
+    /// The selected row: a choice, or the row for text after them.
     cursor: Option<usize>,
     chosen: BTreeSet<usize>,
     writing: Option<Box<Composer>>,
@@ -23,7 +23,7 @@ impl AskState {
     pub(super) fn of(question: &ChoiceQuestion) -> AskState {
         let choices = question.choices.clone();
         let free_text = question.takes_text || choices.is_empty();
-        // Without choices there is nothing to do but to write.
+        // Without choices, the only option is to write.
         let writing = choices.is_empty().then(|| Box::new(super::line()));
         let multi = question.is_multi && !choices.is_empty();
         AskState { choices, multi, free_text, cursor: None, chosen: BTreeSet::new(), writing }
@@ -34,12 +34,12 @@ impl AskState {
         &self.choices
     }
 
-    /// Whether several may be chosen.
+    /// Whether more than one choice may be selected.
     pub fn is_multi(&self) -> bool {
         self.multi
     }
 
-    /// Whether words may be written instead.
+    /// Whether free text may be entered instead.
     pub fn takes_text(&self) -> bool {
         self.free_text
     }
@@ -49,7 +49,7 @@ impl AskState {
         self.cursor
     }
 
-    /// Whether a choice is chosen.
+    /// Whether a choice is selected.
     pub fn is_chosen(&self, choice: usize) -> bool {
         self.chosen.contains(&choice)
     }
@@ -98,7 +98,7 @@ impl AskState {
         }
     }
 
-    /// Enter: the answer, when there is one. On the row for words it begins to write.
+    /// Handles Enter: returns the answer, if there is one. On the row for text it starts the input line.
     pub(super) fn accept(&mut self) -> Option<Value> {
         if self.cursor == Some(self.choices.len()) && self.free_text {
             self.writing = Some(Box::new(super::line()));
@@ -122,7 +122,7 @@ impl AskState {
         Some(text.to_owned())
     }
 
-    /// What was written, as an answer.
+    /// Returns the entered text as an answer.
     pub(super) fn written(&mut self) -> Option<Value> {
         let text = self.writing.as_ref()?.text().trim().to_owned();
         if text.is_empty() {

@@ -15,11 +15,11 @@ use aye_core::contract::judgement::{Risk, Ruling};
 pub struct ArgumentEdit {
     /// The arguments.
     pub arguments: Value,
-    /// What the rules and the tool say of them; `None` until it is known.
+    /// The review of the arguments by the rules and the tool; `None` until it is known.
     pub review: Option<Result<Review, String>>,
 }
 
-/// What is opened in the person's editor.
+/// The text to open in the user's editor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EditorDocument {
     /// The text.
@@ -36,7 +36,8 @@ impl Card {
         self.edit.as_ref().map_or(&self.ticket.pending.arguments, |edit| &edit.arguments)
     }
 
-    /// What the model had proposed, when it was edited before the question was asked again.
+    /// Whether the question is asked again for a version that was edited; the question then contains the
+    /// model's original proposal.
     pub fn asked_again_as_edited(&self) -> bool {
         self.question.original.is_some()
     }
@@ -78,7 +79,7 @@ impl Card {
         CardAction::Editor(draft)
     }
 
-    /// What the editor left.
+    /// Takes in the text from the editor.
     pub fn edited_away(
         &mut self,
         argument: Option<&'static str>,
@@ -148,7 +149,7 @@ impl Card {
         CardAction::Review(arguments)
     }
 
-    /// What is known now of the edited arguments; an answer about others than these comes too late.
+    /// Takes in the review of the edited arguments; a review of other arguments came too late and is ignored.
     pub fn reviewed(&mut self, arguments: &Value, review: Result<Review, String>) {
         if let Some(edit) = self.edit.as_mut().filter(|edit| edit.arguments == *arguments) {
             edit.review = Some(review);
@@ -162,7 +163,7 @@ impl Card {
         self.looks_new();
     }
 
-    /// What the card shows is another thing now: it has to be seen and read anew.
+    /// Resets the card because its content has changed: it has to be seen and read again.
     pub(crate) fn looks_new(&mut self) {
         self.seen = None;
         self.read = 0;
@@ -186,7 +187,7 @@ impl Card {
         }
     }
 
-    /// The change of the text that would be written, taken apart; a sentence when there is none.
+    /// Splits the change of the text that would be written into hunks; shows a message if there is none.
     pub(super) fn begin_hunks(&mut self) -> CardAction {
         let text = |name: &str| self.arguments().get(name).and_then(Value::as_str).map(str::to_owned);
         let texts = match self.text_argument() {
@@ -216,14 +217,15 @@ impl Card {
         CardAction::Taken
     }
 
-    /// The file that is changed, and how many lines of it stand before each place where the text is replaced.
+    /// Returns the changed file, and for each place where the text is replaced, the number of lines before
+    /// it.
     fn places_of(&self, old: &str) -> (PathBuf, Vec<usize>) {
         let Some(preview) = self.previews().first() else { return Default::default() };
         if self.text_argument() == Some("content") {
             return (preview.path.clone(), vec![0]);
         }
         let text = preview.old_text.as_deref().unwrap_or_default();
-        // Models write `\n` whatever line ends the file has.
+        // Models write `\n` whatever line endings the file has.
         let crlf = old.replace('\n', "\r\n");
         let old = if text.contains(old) { old } else { &crlf };
         let is_for_all = self.arguments().get("replace_all") == Some(&Value::Bool(true));
@@ -252,12 +254,12 @@ impl Card {
         }
     }
 
-    /// Whether the call only looks, as the rules said when they asked.
+    /// Whether the call only reads, according to the rules when the question was asked.
     pub fn only_reads(&self) -> bool {
         self.question.approval().and_then(|request| request.risk) == Some(Risk::Reads)
     }
 
-    /// Whether a yes or no to several at once may include it.
+    /// Whether an answer to several cards at once may include this one.
     pub fn takes_batch(&self) -> bool {
         self.kind == CardKind::Permission && matches!(self.stage, CardStage::Open)
     }

@@ -30,12 +30,12 @@ impl FormState {
         &self.stops
     }
 
-    /// Which of them the arrows are at.
+    /// Returns the index of the selected one.
     pub fn cursor(&self) -> Option<usize> {
         self.cursor
     }
 
-    /// What the arrows are at.
+    /// Returns the selected piece.
     pub fn here(&self) -> Option<&SurfaceNode> {
         self.stops.get(self.cursor?)
     }
@@ -45,7 +45,7 @@ impl FormState {
         self.writing.as_deref()
     }
 
-    /// What is being written, for the line: the field's label, and whether it is hidden.
+    /// Returns the prompt of the input line: the field's label, and whether the input is hidden.
     pub fn asks(&self) -> (String, bool) {
         match self.here() {
             Some(SurfaceNode::Field(field)) => (format!("{}: ", field.label), field.is_secret),
@@ -107,12 +107,12 @@ impl FormState {
         self.cursor.is_none().then(|| "select a field or a button first, with the arrows".to_owned())
     }
 
-    /// Enter in a field: keeps what was written and goes on to the next one.
+    /// Handles Enter in a field: keeps the text and moves to the next field.
     pub(super) fn written(&mut self) {
         let Some(mut line) = self.writing.take() else { return };
         if let Some(SurfaceNode::Field(field)) = self.here().cloned() {
             let text = line.take();
-            // What was a number stays one, when it still is one.
+            // A number stays a number if the text still is one.
             let value = match (&field.value, text.trim().parse::<serde_json::Number>()) {
                 (Value::Number(_), Ok(number)) => Value::Number(number),
                 _ => Value::String(text),

@@ -13,7 +13,7 @@ use aye_core::contract::grant::{GrantEnd, GrantPreview, GrantRequest};
 use aye_core::contract::question::GrantProposal;
 use aye_core::contract::suspension::Answer;
 
-/// What is being written.
+/// The text being written.
 #[derive(Clone, Debug)]
 pub enum Writing {
     /// The pattern.
@@ -25,15 +25,15 @@ pub enum Writing {
 /// The rule so far.
 #[derive(Clone, Debug, Default)]
 pub struct GrantForm {
-    /// The chosen pattern: a proposal by its place, behind them the person's own.
+    /// The selected pattern: a proposal by its index; after these, the user's own.
     pub chosen: usize,
-    /// The pattern that the person wrote.
+    /// The user's own pattern.
     pub own: Option<String>,
     /// The scope, by its place in [`SCOPES`].
     pub scope: usize,
     /// Until when.
     pub end: GrantEnd,
-    /// What is being written.
+    /// The text being written.
     pub writing: Option<Writing>,
     /// The pattern that was asked about last.
     asked: Option<String>,
@@ -53,7 +53,7 @@ impl GrantForm {
         }
     }
 
-    /// What the pattern would have matched, when that is known.
+    /// Returns what the pattern would have matched, if known.
     pub fn preview(&self, pattern: &str) -> Option<&GrantPreview> {
         self.preview.as_ref().filter(|(known, _)| known == pattern).map(|(_, preview)| preview)
     }
@@ -80,7 +80,7 @@ impl GrantForm {
     }
 }
 
-/// The next end of the row that a key goes through; behind one that was written, the first.
+/// Returns the next end in the cycle; after a custom one, the first.
 fn next_end(end: &GrantEnd) -> GrantEnd {
     let at = GrantEnd::CYCLE.iter().position(|known| known == end);
     let next = at.map_or(0, |at| (at + 1) % GrantEnd::CYCLE.len());
@@ -110,7 +110,7 @@ impl Card {
         }
     }
 
-    /// The pattern whose matches are wanted and were not asked for yet.
+    /// Returns the pattern whose matches are needed and have not been requested yet.
     pub fn wants_preview(&mut self) -> Option<String> {
         let CardStage::Grant(form) = &mut self.stage else { return None };
         let pattern = form.pattern(self.question.proposals());

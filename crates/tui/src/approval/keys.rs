@@ -14,7 +14,7 @@ use aye_core::contract::mode::Mode;
 use aye_core::contract::suspension::Answer;
 
 impl Card {
-    /// What a key does.
+    /// Handles a key.
     pub fn key(&mut self, key: KeyEvent, keymap: &Keymap, project: &Path) -> CardAction {
         self.problem = None;
         match &mut self.stage {
@@ -24,7 +24,7 @@ impl Card {
             {
                 CardAction::NotMine
             }
-            // A key that is pressed twice is no text; what is typed on is none of the card's.
+            // An answer key that is pressed twice must not become text; other keys are not for the card.
             CardStage::Deciding(_) if keymap.action(KeyContext::Card, key).is_some() => CardAction::Taken,
             CardStage::Stopping if keymap.action(KeyContext::Card, key) == Some(Action::Stop) => {
                 CardAction::Taken
@@ -87,7 +87,7 @@ impl Card {
         CardAction::Decide(Box::new(answer))
     }
 
-    /// What a key in a line leads to when it does not send it.
+    /// Returns the reply to a key in a line that does not send the line.
     fn line_reply(&mut self, edited: &Edited) -> CardAction {
         match edited {
             Edited::No => CardAction::NotMine,
@@ -156,8 +156,8 @@ impl Card {
         }
     }
 
-    /// A plan is most often answered in words, and a message may begin beside the question of trust, so that no letter
-    /// is an answer to either.
+    /// Handles a key on a plan or trust card. A plan is most often answered in words, and a message may be
+    /// started while the trust question is shown, so no letter is an answer to either.
     fn own_key(&mut self, key: KeyEvent, keymap: &Keymap) -> CardAction {
         let action = keymap.action(KeyContext::Card, key);
         let number = typed(key).and_then(|c| c.to_digit(10)).map(|number| number as usize);
@@ -313,7 +313,7 @@ impl Card {
 
     fn common_key(&mut self, action: Action) -> CardAction {
         match action {
-            // Ending a run that is not in sight is more than a person may mean.
+            // The user may not intend to end a run that is not in sight.
             Action::Stop if self.elsewhere.is_some() => CardAction::PutAway,
             Action::Stop => {
                 self.stage = CardStage::Stopping;
@@ -429,7 +429,8 @@ pub(super) enum Edited {
     Left,
 }
 
-/// A key in a text of several lines. A backslash before Enter stays: in a shell it goes on with the line.
+/// Handles a key in a text of several lines. A backslash before Enter is kept: in a shell it continues the
+/// line.
 fn edit_text(text: &mut Composer, key: KeyEvent, keymap: &Keymap) -> Edited {
     match keymap.action(KeyContext::Composer, key) {
         Some(Action::Send) if text.text()[..text.caret()].ends_with('\\') => {

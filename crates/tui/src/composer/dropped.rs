@@ -7,7 +7,7 @@ use aye_core::contract::image::ImageFormat;
 
 /// A longer paste is a text.
 const MOST: usize = 8 << 10;
-/// What may stand behind a path and belongs to the sentence.
+/// Characters that may follow a path and belong to the sentence.
 const PUNCTUATION: &[char] = &[',', ';', '.', ')', '"', '\'', '?', '!', ':'];
 
 /// The words of a paste and the paths that they are, when it is nothing but paths of pictures.

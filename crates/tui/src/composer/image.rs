@@ -31,12 +31,12 @@ impl Composer {
         true
     }
 
-    /// The pictures whose marks stand in the text, in order.
+    /// Returns the images whose marks are in the text, in order.
     pub fn attached(&self) -> Vec<ImageRef> {
         self.marks().into_iter().filter_map(|(_, nth)| self.pastes[nth].image.clone()).collect()
     }
 
-    /// Knows pictures again whose marks stand in a text that comes back.
+    /// Restores the images whose marks are in a text that is put back.
     pub fn know_again(&mut self, text: &str, images: &[ImageRef]) {
         for image in images {
             let Some(range) = image.mark_in(text) else { continue };

@@ -2,14 +2,14 @@
 
 use super::{Composer, EditKind};
 
-/// So many pieces are kept.
+/// Maximum pieces to keep.
 const KEPT: usize = 60;
 
 /// The pieces, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KillRing {
     pieces: Vec<String>,
-    /// The piece that was put back last, counted from the newest, and the bytes where it stands.
+    /// The piece that was yanked last, counted from the newest, and the byte range where it is.
     yanked: Option<(usize, std::ops::Range<usize>)>,
 }
 

@@ -6,7 +6,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::wrap;
 
-/// What a tab takes.
+/// Columns of a tab.
 const TAB: usize = 4;
 
 /// The columns of one grapheme; a tab is always four wide.
@@ -14,15 +14,16 @@ pub fn columns(grapheme: &str) -> usize {
     if grapheme == "\t" { TAB } else { wrap::width(grapheme) }
 }
 
-/// The rows of a text as ranges of bytes, line ends left out. Rows break behind blanks where there are some. There
-/// is always at least one row, and one more column than `width` is needed for a caret behind a full row.
+/// Returns the rows of a text as ranges of bytes, without line endings. Rows break after spaces where
+/// possible. There is always at least one row, and one more column than `width` is needed for a caret after a
+/// full row.
 pub fn rows(text: &str, width: u16) -> Vec<Range<usize>> {
     let width = usize::from(width.max(1));
     let mut rows = Vec::new();
     let mut line_start = 0;
     for line in text.split('\n') {
         let (mut start, mut used) = (0, 0);
-        // The place behind the last blank of the row, and the columns up to it.
+        // The position after the last space of the row, and the columns up to it.
         let mut blank: Option<(usize, usize)> = None;
         for (at, grapheme) in line.grapheme_indices(true) {
             let wide = columns(grapheme);
@@ -34,7 +35,7 @@ pub fn rows(text: &str, width: u16) -> Vec<Range<usize>> {
                 used -= before;
                 blank = None;
             } else if used + wide > width + 1 && at > start {
-                // Blanks may hang over by one column, where the caret stands; no further.
+                // Spaces may exceed the width by one column, where the caret is, but no more.
                 rows.push(line_start + start..line_start + at);
                 start = at;
                 used = 0;
@@ -69,7 +70,7 @@ pub fn offset(text: &str, rows: &[Range<usize>], row: usize, column: usize) -> u
             return range.start + at;
         }
     }
-    // The end of a row that goes on is the start of the next one: stay in this one.
+    // The end of a row that continues is the start of the next one: stay in this one.
     let goes_on = rows.get(row + 1).is_some_and(|next| next.start == range.end);
     if goes_on {
         let last = text[range.clone()].grapheme_indices(true).next_back().map_or(0, |(at, _)| at);

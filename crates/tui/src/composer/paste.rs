@@ -9,27 +9,27 @@ use aye_core::contract::image::ImageRef;
 /// A paste with more lines or characters than this is shown as one short mark.
 const PASTE_LINES: usize = 12;
 const PASTE_CHARS: usize = 1500;
-/// How a mark begins.
+/// The start of a mark.
 const MARK: &str = "[paste ";
 
 /// A long paste.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Paste {
-    /// What stands in the text.
+    /// The mark in the text.
     pub mark: String,
-    /// What it stands for.
+    /// The text that the mark replaces.
     pub text: String,
     /// It is a picture; the text is its mark then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageRef>,
 }
 
-/// What is written and not sent, as it is kept.
+/// A draft in the form in which it is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Draft {
     /// The text with its marks.
     pub text: String,
-    /// What the marks stand for.
+    /// The pastes that the marks replace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pastes: Vec<Paste>,
 }
@@ -47,7 +47,7 @@ impl Draft {
         shown.and_then(|shown| Draft::split(text, shown)).unwrap_or_else(|| Draft::from(text))
     }
 
-    /// The text with what its marks stand for.
+    /// Returns the text with its marks replaced by the pasted text.
     pub fn whole(&self) -> String {
         let opened = |text: String, paste: &Paste| text.replacen(&paste.mark, &paste.text, 1);
         self.pastes.iter().fold(self.text.clone(), opened)
@@ -72,7 +72,7 @@ impl Draft {
     }
 }
 
-/// Where the next mark of a long paste stands.
+/// Finds the next mark of a long paste.
 fn next_mark(text: &str) -> Option<(usize, usize)> {
     let from = text.find(MARK)?;
     let to = from + text[from..].find(']')? + 1;
@@ -89,7 +89,8 @@ pub fn clean(text: &str) -> String {
 }
 
 impl Composer {
-    /// Takes a paste: line ends as `\n`, nothing that steers a terminal or hides, long ones behind a mark.
+    /// Inserts a paste: line endings as `\n`, no control sequences or invisible characters, long pastes as a
+    /// mark.
     pub fn paste(&mut self, pasted: &str) {
         let text = clean(pasted);
         if !is_long(&text) {
@@ -101,7 +102,7 @@ impl Composer {
         self.pastes.push(Paste { mark, text, image: None });
     }
 
-    /// A mark for a paste that stands neither here nor in the other text.
+    /// Returns a mark for a paste that occurs neither here nor in the other text.
     fn new_mark(&self, pasted: &str, other: &str) -> String {
         let lines = pasted.lines().count();
         let size = if lines > 1 {
@@ -121,7 +122,7 @@ impl Composer {
             .expect("there are more numbers than marks")
     }
 
-    /// The text of something that was said before; its marks stand for what was pasted then.
+    /// Returns the text of a previous message, with marks for its pastes.
     pub(super) fn with_marks_of(&mut self, said: &Draft) -> String {
         let mut text = said.text.clone();
         for paste in &said.pastes {
@@ -141,8 +142,8 @@ impl Composer {
         text
     }
 
-    /// Brings back something that was said before, in place of what is written. When it is long and nobody knows what
-    /// of it was pasted, all of it is one mark.
+    /// Replaces the draft with a previous message. If it is long and its pastes are unknown, all of it
+    /// becomes one mark.
     pub fn recall(&mut self, said: &str) {
         let known = self.history.iter().rev().find(|draft| draft.whole() == said);
         let draft = match known {
@@ -157,7 +158,7 @@ impl Composer {
         self.set(text);
     }
 
-    /// Where marks stand, in order, each with the number of its paste.
+    /// Returns the positions of the marks, in order, each with the index of its paste.
     pub(super) fn marks(&self) -> Vec<(Range<usize>, usize)> {
         let mut marks: Vec<(Range<usize>, usize)> = Vec::new();
         for (nth, paste) in self.pastes.iter().enumerate() {
@@ -195,8 +196,8 @@ impl Composer {
         whole
     }
 
-    /// Puts what was pasted in the place of its mark: the one at the caret, else the last before it, else the first.
-    /// `false`: there is none.
+    /// Replaces a mark with its pasted text: the one at the caret, otherwise the last before it, otherwise
+    /// the first. Returns `false` if there are no marks.
     pub fn open_paste(&mut self) -> bool {
         let mut marks = self.marks();
         marks.retain(|(_, nth)| self.pastes[*nth].image.is_none());
@@ -208,13 +209,13 @@ impl Composer {
         true
     }
 
-    /// What is written, as it is kept over the end of the program.
+    /// Returns the draft, to be stored beyond the end of the program.
     pub fn draft(&self) -> Draft {
         let kept = |paste: &&Paste| self.text.contains(&paste.mark);
         Draft { text: self.text.clone(), pastes: self.pastes.iter().filter(kept).cloned().collect() }
     }
 
-    /// What is written, when long pastes are among it.
+    /// Returns the draft, if it contains long pastes.
     pub fn pasted(&self) -> Option<Draft> {
         let Draft { text, pastes } = self.draft();
         let is_text = |paste: &Paste| paste.image.is_none();
@@ -224,7 +225,7 @@ impl Composer {
     /// Puts a kept draft before what is written.
     pub fn restore(&mut self, draft: Draft) {
         let Draft { text, pastes } = draft;
-        // The two may call different pastes the same: what is there is opened then.
+        // The two may use the same mark for different pastes: the existing ones are expanded then.
         let is_double = |own: &Paste| pastes.iter().any(|paste| paste.mark == own.mark);
         if self.pastes.iter().any(is_double) {
             while self.open_paste() {}

@@ -17,7 +17,7 @@ mod tests;
 use motion::Find;
 use parse::{InsertAt, Motion, Operator, OperatorTarget, ParseStep, ParsedKeys, VimCommand};
 
-/// What keys mean.
+/// The meaning of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VimMode {
     /// They are text.
@@ -43,7 +43,7 @@ impl VimMode {
     }
 }
 
-/// A change that began insert mode, and what was typed since.
+/// The change that started insert mode, and the text typed since.
 #[derive(Clone, Debug)]
 struct Session {
     began_by: Option<ParsedKeys>,
@@ -63,7 +63,7 @@ struct LastChange {
 pub struct Vim {
     mode: VimMode,
     pending: Vec<char>,
-    /// Where the selection began.
+    /// The start of the selection.
     anchor: usize,
     register: String,
     register_is_lines: bool,
@@ -73,7 +73,7 @@ pub struct Vim {
 }
 
 impl Vim {
-    /// What keys mean now.
+    /// Returns the current mode.
     pub fn mode(&self) -> VimMode {
         self.mode
     }
@@ -83,7 +83,7 @@ impl Vim {
         self.pending.iter().collect()
     }
 
-    /// Whether characters are text.
+    /// Whether characters are inserted as text.
     pub fn inserts(&self) -> bool {
         self.mode == VimMode::Insert
     }
@@ -155,7 +155,7 @@ impl Vim {
         self.settle(composer);
     }
 
-    /// The caret stands on a character in normal mode, not behind the last one.
+    /// Moves the caret onto a character in normal mode, not after the last one.
     pub fn settle(&self, composer: &mut Composer) {
         if self.mode == VimMode::Normal {
             let (text, at) = (composer.text(), composer.caret());
@@ -370,7 +370,7 @@ impl Vim {
         }
     }
 
-    /// Where a motion leads.
+    /// Returns the target of a motion.
     fn reach(&mut self, composer: &Composer, motion: Motion, count: Option<usize>) -> Option<usize> {
         match motion {
             Motion::Find(find) => self.find = Some(find),
@@ -402,7 +402,7 @@ impl Vim {
             OperatorTarget::Object { object, around } => {
                 object::find(text, at, *object, *around, count.unwrap_or(1))
             }
-            // `cw` on a word leaves the blank behind it.
+            // `cw` on a word leaves the space after it.
             OperatorTarget::Motion(Motion::WordForward { big })
                 if operator == Operator::Change && !motion::is_blank_at(text, at) =>
             {
@@ -550,7 +550,7 @@ fn touches_mark(composer: &Composer, range: Range<usize>) -> bool {
     composer.mark_ranges().into_iter().any(|mark| mark.start < range.end && range.start < mark.end)
 }
 
-/// Behind the line end at a place, when there is one.
+/// Returns the position after the line ending at `at`, if there is one.
 fn after_newline(text: &str, at: usize) -> usize {
     if text[at..].starts_with('\n') { at + 1 } else { at }
 }
@@ -567,7 +567,7 @@ fn toggled(text: &str) -> String {
     out
 }
 
-/// Joins so many line ends from the caret on, each as one blank.
+/// Joins the next `breaks` lines to the caret's line, each with one space.
 fn join(composer: &mut Composer, breaks: usize) {
     composer.begin_group();
     for _ in 0..breaks {

@@ -4,7 +4,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::{Composer, EditKind, left_of, right_of};
 
-/// How letters of a word are changed.
+/// A change of the case of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     /// All large.
@@ -55,7 +55,7 @@ pub fn right(text: &str, at: usize) -> usize {
 }
 
 impl Composer {
-    /// Changes the case of the word right of the caret, and goes behind it.
+    /// Changes the case of the word right of the caret, and moves after it.
     pub fn change_case(&mut self, case: Case) {
         let (from, to) = (self.caret, right(&self.text, self.caret));
         let within = self.mark_ranges().into_iter().any(|mark| mark.start < to && from < mark.end);
@@ -83,7 +83,8 @@ impl Composer {
         self.replace(from..to, &exchanged);
     }
 
-    /// Exchanges the word left of the caret with the one right of it; behind the last word the two before it.
+    /// Swaps the word left of the caret with the one right of it; after the last word, swaps the two before
+    /// it.
     pub fn transpose_words(&mut self) {
         let mut second_end = right(&self.text, self.caret);
         if !is_word(&self.text[self.caret..second_end]) {

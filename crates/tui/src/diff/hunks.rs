@@ -15,11 +15,11 @@ pub struct Hunk {
     pub old: Range<usize>,
     /// Lines of the new text.
     pub new: Range<usize>,
-    /// Whether it stays.
+    /// Whether the hunk is kept.
     pub is_kept: bool,
 }
 
-/// Two texts and what lies between them.
+/// Two texts and the hunks between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hunks {
     /// Lines with their ends.
@@ -34,7 +34,7 @@ pub struct Hunks {
 }
 
 impl Hunks {
-    /// Takes the change from one text to another apart; all of it is kept.
+    /// Splits the change from one text to another into hunks; all of them are kept.
     pub fn between(old: &str, new: &str) -> Hunks {
         let lines = |text: &str| text.split_inclusive('\n').map(str::to_owned).collect::<Vec<_>>();
         let (old, new) = (lines(old), lines(new));
@@ -85,7 +85,7 @@ impl Hunks {
         }
     }
 
-    /// How many pieces stay.
+    /// Returns the number of hunks that are kept.
     pub fn kept(&self) -> usize {
         self.pieces.iter().filter(|hunk| hunk.is_kept).count()
     }
@@ -105,7 +105,7 @@ impl Hunks {
     }
 }
 
-/// Where the texts differ, as the longest runs without a common line.
+/// Returns the differences, as the longest runs without a common line.
 fn changes(old: &[String], new: &[String]) -> Vec<(Range<usize>, Range<usize>)> {
     let front = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let back = old[front..].iter().rev().zip(new[front..].iter().rev()).take_while(|(a, b)| a == b).count();
@@ -181,7 +181,7 @@ mod tests {
             let mut hunks = Hunks::between(&old, &new);
             prop_assert_eq!(hunks.text(), new.clone());
             set(&mut hunks, |at| picks >> at & 1 == 1);
-            // Whatever is kept, what no piece touches stays, and each line is one of the two texts.
+            // Whatever is kept, lines outside the hunks stay, and each line is from one of the two texts.
             let mixed = hunks.text();
             for line in mixed.split_inclusive('\n') {
                 prop_assert!(hunks.old.iter().chain(&hunks.new).any(|known| known == line), "{line:?}");

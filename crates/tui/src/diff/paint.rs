@@ -19,13 +19,13 @@ pub struct Colours {
 }
 
 impl Colours {
-    /// Whether they are known, or will never be.
+    /// Whether the colours are known, or never will be.
     pub fn are_ready(&self) -> bool {
         [&self.old, &self.new].iter().all(|block| block.is_empty() || block.is_ready(block.len() - 1))
     }
 }
 
-/// How a change is shown.
+/// The display options of a change.
 #[derive(Clone, Copy, Debug)]
 pub struct Show<'a> {
     /// Columns.
@@ -184,7 +184,7 @@ impl View<'_> {
 
     fn line(&mut self, cell: Cell<'_>) {
         if self.has_room(1) {
-            // The background starts where the line does, after whatever stands before it, and ends at the edge.
+            // The background starts where the line does, after any prefix, and ends at the edge.
             let (style, width) = (self.row_style(cell.kind), usize::from(self.show.width));
             let lines = self.cell(cell, self.show.width);
             let filled = |line| Line::from(half(Some(line), style, width, style.bg.is_some()));
@@ -206,7 +206,7 @@ impl View<'_> {
         for y in 0..left.len().max(right.len()) {
             let mut spans = half(left.get(y), left_style, column, true);
             spans.push(bar.clone());
-            // What has a background reaches to the edge.
+            // A side with a background reaches to the edge.
             spans.extend(half(right.get(y), right_style, column, right_style.bg.is_some()));
             self.lines.push(Line::from(spans));
         }
@@ -255,7 +255,7 @@ impl View<'_> {
         let (role, word) = roles(cell.kind);
         let style = theme.style(role);
         let word = style.patch(theme.style(word));
-        // Where a changed line has no background, its own colour is what tells it from the others.
+        // If a changed line has no background, its own colour distinguishes it from the others.
         let colours = colours.filter(|_| cell.kind == LineKind::Same || style.bg.is_some());
         // On a background, the code has the colours of code; without them the line's own.
         let plain = match colours {
@@ -268,7 +268,8 @@ impl View<'_> {
         // A line that is new as a whole has no words to point at.
         let any_same = cell.text.iter().any(|(marked, text)| !marked && !text.trim().is_empty());
         let mut spans: Vec<Span<'static>> = Vec::new();
-        // What changes is shown whole where all of a change has to be: nothing is allowed that was not shown.
+        // Changed lines are shown in full if the whole change has to be shown: nothing is allowed that was
+        // not shown.
         let is_whole = self.show.most == usize::MAX && cell.kind != LineKind::Same;
         let (mut left, mut cut) = (if is_whole { usize::MAX } else { MAX_CHARACTERS }, 0);
         for (marked, text) in cell.text {

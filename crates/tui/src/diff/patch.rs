@@ -27,7 +27,7 @@ impl DiffSpan {
         }
     }
 
-    /// The same in pieces of so many lines of each side.
+    /// Splits the piece into pieces of at most `most` lines of each side.
     fn split(&self, most: usize) -> Vec<DiffSpan> {
         match self {
             DiffSpan::Same(same) => same.chunks(most).map(|lines| DiffSpan::Same(lines.to_vec())).collect(),
@@ -56,13 +56,13 @@ pub(super) struct Stretch {
     pub(super) pieces: Vec<DiffSpan>,
 }
 
-/// What changed between two texts.
+/// The changes between two texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patch {
     pub(super) stretches: Vec<Stretch>,
-    /// How many lines are new.
+    /// The number of added lines.
     pub added: usize,
-    /// How many lines are gone.
+    /// The number of removed lines.
     pub removed: usize,
     /// Lines of the old text, when they are known.
     pub(super) old_lines: Option<usize>,
@@ -73,7 +73,7 @@ pub struct Patch {
     pub(super) last: usize,
     /// Carriage returns are part of what changed.
     pub(super) show_cr: bool,
-    /// It is one of several parts: nothing is said of the lines around it.
+    /// Whether it is one of several parts: then there is no note about the lines around it.
     pub(super) is_part: bool,
 }
 
@@ -158,7 +158,7 @@ impl Patch {
         }
     }
 
-    /// Reads a unified diff of one file; nothing when it is none.
+    /// Parses a unified diff of one file; returns `None` if the text is not one.
     pub fn parse(text: &str) -> Option<Patch> {
         let mut patch = Patch::default();
         // Lines that the open stretch still has, and how far its numbers are.
@@ -214,8 +214,8 @@ impl Patch {
         (!patch.stretches.is_empty()).then_some(patch)
     }
 
-    /// One part for each hunk, and several for a long one, of about so many lines; whether a part goes on with the one
-    /// before it.
+    /// Returns one part for each hunk, or several of about `most` lines for a long one, each with whether it
+    /// continues the part before it.
     pub fn parts(self, most: usize) -> Vec<(Patch, bool)> {
         let mut parts: Vec<(Patch, bool)> = Vec::new();
         let part = |old_at: usize, new_at: usize| Patch {
@@ -274,7 +274,7 @@ impl Patch {
         })
     }
 
-    /// The first hunk as it stands in a patch.
+    /// Returns the first hunk as it appears in a patch.
     pub fn unified(&self) -> String {
         let mut text = self.place();
         let mut add = |sign: &str, lines: &[String]| {
@@ -294,7 +294,7 @@ impl Patch {
         text
     }
 
-    /// How many lines it has, with those around.
+    /// Returns the number of lines, including context.
     pub fn len(&self) -> usize {
         let count = |piece: &DiffSpan| match piece {
             DiffSpan::Same(same) => same.len(),
@@ -339,7 +339,7 @@ fn ranges(text: &str) -> Option<((usize, usize), (usize, usize))> {
     let (new, _) = rest.split_once(" @@")?;
     let range = |text: &str| -> Option<(usize, usize)> {
         let (first, count) = text.split_once(',').unwrap_or((text, "1"));
-        // What is larger than this is no line number.
+        // A larger number is not a line number.
         let number = |text: &str| text.parse::<u32>().ok().map(|n| n as usize);
         Some((number(first)?, number(count)?))
     };

@@ -15,7 +15,7 @@ use super::perform::Performer;
 use super::screen::Screen;
 use aye_core::contract::ids::ThreadId;
 
-/// A terminal that is taken and given back.
+/// A terminal that is acquired and released.
 pub(super) trait Tty {
     /// Not a key more is read.
     fn stop_reading(&self);
@@ -23,7 +23,7 @@ pub(super) trait Tty {
     fn give(&self);
     /// It is ours again, and keys are read.
     fn take(&self) -> io::Result<()>;
-    /// The process stands still until somebody has it go on.
+    /// Stops the process until it is continued.
     fn stop_process(&self) -> io::Result<()>;
 }
 
@@ -53,15 +53,16 @@ impl Tty for OwnTty {
     }
 }
 
-/// Who has the terminal meanwhile.
+/// The temporary user of the terminal.
 enum Lent<'a> {
-    /// The person's editor, with a text and its name.
+    /// The user's editor, with a text and its name.
     Editor(&'a str, &'a str),
     /// A background command of a conversation, by its id.
     Command(&'a ThreadId, &'a str),
 }
 
-/// The model, the screen that shows it, what the loop waits for, and whoever carries out what it asks for.
+/// The model, the screen that shows it, the sources that the loop waits for, and the performer of its
+/// requests.
 pub(super) struct UiLoop<W: io::Write, T> {
     pub(super) app: App,
     pub(super) screen: Screen<W>,
@@ -71,7 +72,8 @@ pub(super) struct UiLoop<W: io::Write, T> {
 }
 
 impl<W: io::Write, T: Tty> UiLoop<W, T> {
-    /// Tells the model what happened and does what it asks for. Gives the reason when it is to end.
+    /// Updates the model with a message and carries out its commands. Returns the cause if the program is to
+    /// end.
     pub(super) async fn tell(&mut self, msg: Msg) -> Result<Option<Cause>, TuiError> {
         let cause = match msg {
             Msg::Hangup => Cause::Hangup,
@@ -124,7 +126,7 @@ impl<W: io::Write, T: Tty> UiLoop<W, T> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Has the program built anew. Keys wait meanwhile: nothing is sent to what is about to go.
+    /// Rebuilds the program. Keys wait in the meantime: nothing is sent to a host that is about to go.
     async fn renew(&mut self) {
         let renewed = match self.performer.host().renew().await {
             Ok(Some(host)) => {
@@ -139,7 +141,7 @@ impl<W: io::Write, T: Tty> UiLoop<W, T> {
         self.performer.tell(ProgramMsg::Renewed(renewed));
     }
 
-    /// Shows the model as it is now and tells it that it was seen; `false`: the size changed while the picture was made.
+    /// Draws the current model and informs it; returns `false` if the size changed while the frame was drawn.
     pub(super) async fn show(&mut self) -> Result<(bool, Option<Cause>), TuiError> {
         self.screen.draw(&self.app).map_err(TuiError::Write)?;
         if self.screen.terminal.was_missed() {
@@ -172,8 +174,8 @@ impl<W: io::Write, T: Tty> UiLoop<W, T> {
         Ok(())
     }
 
-    /// Lends the terminal to the person's editor, or to a command. What happens meanwhile is told afterwards; the end of
-    /// the program ends the editor too.
+    /// Lends the terminal to the user's editor, or to a command. Messages that arrive in the meantime are
+    /// delivered afterwards; the end of the program also ends the editor.
     async fn lend(&mut self, to: Lent<'_>) -> Result<Result<String, String>, TuiError> {
         self.give()?;
         let host = self.performer.host();

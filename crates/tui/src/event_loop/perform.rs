@@ -29,7 +29,7 @@ pub(crate) struct AnswerSender(UnboundedSender<Msg>);
 
 impl AnswerSender {
     pub(crate) fn answer(&self, msg: impl Into<Msg>) {
-        // The loop is over when nobody listens; then nobody wants to know.
+        // Sending fails only after the loop has ended; the message is not needed then.
         let _ = self.0.send(msg.into());
     }
 
@@ -56,7 +56,7 @@ impl Performer {
         Performer { host, answers, tasks: JoinSet::new(), is_asking: false }
     }
 
-    /// What the first frame does not need.
+    /// Loads the data that the first frame does not need.
     pub(super) fn load(&mut self, app: &mut App) {
         app.skills = self.host.skills();
         app.untrusted = self.host.untrusted();
@@ -78,7 +78,7 @@ impl Performer {
         (self.host(), AnswerSender(self.answers.clone()))
     }
 
-    /// Something that the loop did itself, told as an answer.
+    /// Delivers the result of something that the loop did itself, as an answer.
     pub(super) fn tell(&self, msg: impl Into<Msg>) {
         let _ = self.answers.send(msg.into());
     }
@@ -89,7 +89,7 @@ impl Performer {
         self.is_asking = true;
     }
 
-    /// Lets new requests come as far as they can before they wait for something: for the disk, while a picture is made.
+    /// Lets new requests run until they wait for something, such as the disk, while a frame is drawn.
     pub(super) async fn let_begin(&mut self) {
         if std::mem::take(&mut self.is_asking) {
             tokio::task::yield_now().await;

@@ -25,18 +25,18 @@ pub(super) struct Screen<W: io::Write> {
     pub(super) look: RenderStyle,
     /// The other screen, while it is shown, and the size that the terminal had when it was switched to.
     other: Option<(FullScreen, (u16, u16))>,
-    /// The same for whoever gives the terminal back.
+    /// Whether the alternate screen is shown, for the code that restores the terminal.
     is_other: Arc<AtomicBool>,
     sheets: Sheets,
     mouse: bool,
     clipboard: Clipboard,
     desktop: Desktop,
     abilities: Abilities,
-    /// Addresses behind text; they stay when the colours change.
+    /// The URLs of links; they stay when the colours change.
     links: Links,
-    /// What was said to a screen reader, and the lines that it was not told yet.
+    /// The state of the screen reader's output, and the lines that are not written yet.
     linear: Option<(Linear, Vec<String>)>,
-    /// What the terminal was told to show outside of its text.
+    /// The current title and progress display of the terminal.
     chrome: Option<Chrome>,
     /// Numbers of pictures that the terminal has, on its screen with the scrollback.
     sent: HashSet<u32>,
@@ -44,7 +44,7 @@ pub(super) struct Screen<W: io::Write> {
     sent_other: HashSet<u32>,
 }
 
-/// What the terminal can do and may.
+/// Returns the abilities of the terminal that the options permit.
 pub(super) fn abilities(options: &TuiOptions) -> Abilities {
     let mut abilities = options.abilities;
     abilities.title &= options.title;
@@ -108,7 +108,7 @@ impl<W: io::Write> Screen<W> {
         self.show_outside(app)
     }
 
-    /// Shows outside of the text what goes on, where the terminal can, when it is something else than before.
+    /// Updates the title and the progress display if they have changed and the terminal supports them.
     fn show_outside(&mut self, app: &App) -> io::Result<()> {
         if !self.abilities.title && !self.abilities.progress {
             return Ok(());
@@ -132,7 +132,7 @@ impl<W: io::Write> Screen<W> {
         self.terminal.out_mut().write_all(&bytes)
     }
 
-    /// Tells a screen reader what it was not told yet.
+    /// Writes the remaining lines for a screen reader.
     pub(super) fn end_linear(&mut self) {
         if let Some((linear, lines)) = &mut self.linear {
             let mut bytes = linear.frame(&std::mem::take(lines), Vec::new(), "");
@@ -141,7 +141,7 @@ impl<W: io::Write> Screen<W> {
         }
     }
 
-    /// Asks for the colour behind the text, where the answer is understood. Nobody waits for it.
+    /// Requests the background colour, if the terminal's answer is understood. The call does not wait for it.
     pub(super) fn ask_background(&mut self) {
         if self.abilities.background {
             let _ = self.terminal.out_mut().write_all(b"\x1b]11;?\x1b\\");
@@ -158,11 +158,11 @@ impl<W: io::Write> Screen<W> {
         if let Some((other, _)) = &mut self.other {
             other.draw(self.terminal.out_mut(), app.size, |area, buf| paint(&picture, area, buf))?;
         }
-        // Behind the frame: where it begins by erasing the screen, a picture might go with it.
+        // Sent after the frame: a frame that starts by erasing the screen might erase an image with it.
         self.send_pictures(app, &[&picture.lines])
     }
 
-    /// Asks the terminal about itself, where the answers are understood. Nobody waits for them.
+    /// Sends queries to the terminal, if the answers are understood. The call does not wait for them.
     pub(super) fn ask(&mut self, questions: &[TerminalQuery]) {
         if self.abilities.background && !questions.is_empty() {
             let bytes: Vec<u8> = questions.iter().flat_map(|question| question.bytes()).copied().collect();
@@ -170,7 +170,7 @@ impl<W: io::Write> Screen<W> {
         }
     }
 
-    /// Sends the pictures that stand in lines and that the terminal does not have yet.
+    /// Sends the images in `lines` that the terminal does not have yet.
     pub(super) fn send_pictures(&mut self, app: &App, lines: &[&[Line<'static>]]) -> io::Result<()> {
         if app.gallery.way() != ImageProtocol::Placed {
             return Ok(());
@@ -190,7 +190,7 @@ impl<W: io::Write> Screen<W> {
         if self.other.is_some() {
             return Ok(());
         }
-        // Nothing of the live region stays behind: the terminal may break its rows anew meanwhile.
+        // The live region is removed completely: the terminal may rewrap its rows in the meantime.
         self.terminal.finish(false)?;
         self.is_other.store(true, Ordering::SeqCst);
         self.sent_other.clear();
@@ -209,7 +209,7 @@ impl<W: io::Write> Screen<W> {
         Ok(())
     }
 
-    /// Takes the live region away. A screen reader was told everything in lines that stay.
+    /// Removes the live region. For a screen reader, everything is already in lines that stay.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         if self.linear.is_some() { Ok(()) } else { self.terminal.finish(false) }
     }
@@ -266,7 +266,8 @@ impl<W: io::Write> Screen<W> {
         let _ = self.terminal.out_mut().write_all(&bytes);
     }
 
-    /// Rings, and has the terminal show a notification. Neither moves the cursor or changes the picture.
+    /// Sounds the bell, and has the terminal show a notification. Neither moves the cursor or changes the
+    /// screen.
     pub(super) fn tell(&mut self, bell: bool, desktop: Option<&str>) {
         let desktop = desktop.filter(|_| self.abilities.escapes);
         let mut bytes = desktop.map(|text| self.desktop.bytes(text)).unwrap_or_default();

@@ -6,8 +6,8 @@ use syntect::parsing::Scope;
 
 use crate::theme::Role;
 
-/// Prefixes of scopes and what they look like; the first that fits counts, so the longer ones stand first. `None`
-/// goes on to the scope around.
+/// Prefixes of scopes and their roles; the first match counts, so the longer ones come first. `None`
+/// continues with the enclosing scope.
 const TABLE: &[(&str, Option<Role>)] = &[
     ("comment", Some(Role::CodeComment)),
     ("punctuation.definition.comment", Some(Role::CodeComment)),

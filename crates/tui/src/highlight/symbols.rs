@@ -13,7 +13,7 @@ const MAX_LINE: usize = 500;
 const MOST: usize = 2_000;
 /// No definition is longer.
 const MAX_LINES: usize = 200;
-/// What stands before the name of a type where it is defined, and not where it is used.
+/// Words that precede the name of a type in its definition, but not in its uses.
 const DEFINES: [&str; 14] = [
     "class",
     "struct",
@@ -40,7 +40,7 @@ pub struct Symbol {
     pub line: usize,
 }
 
-/// The scopes in which names stand.
+/// The scopes that contain names.
 struct Scopes {
     functions: Scope,
     names: Vec<Scope>,
@@ -50,8 +50,8 @@ struct Scopes {
 
 static SCOPES: LazyLock<Scopes> = LazyLock::new(Scopes::new);
 
-/// What a text defines, whose file has this name; as much as is found while `goes_on` says yes. `None`: the language is
-/// not known.
+/// Returns the definitions in the text of a file of this name; the search ends once `goes_on` returns
+/// `false`. Returns `None` if the language is unknown.
 pub fn find(file: &str, text: &str, goes_on: impl Fn() -> bool) -> Option<Vec<Symbol>> {
     // A description that makes the parser panic costs the symbols of this file, nothing more.
     catch_unwind(AssertUnwindSafe(|| SCOPES.find(file, text, goes_on))).ok().flatten()
@@ -115,7 +115,7 @@ impl Scopes {
         Some(found)
     }
 
-    /// Whether what stands in these scopes is the name of something that is defined here.
+    /// Whether text in these scopes is the name of something defined here.
     fn defines(&self, stack: &ScopeStack, before: &str) -> bool {
         let scopes = stack.as_slice();
         let has = |prefix: Scope| scopes.iter().any(|scope| prefix.is_prefix_of(*scope));
@@ -136,8 +136,8 @@ fn take(name: &mut String, line: usize, found: &mut Vec<Symbol>) {
     }
 }
 
-/// The first and the last line of a definition that begins in a line, both from one on: up to where something stands
-/// that is no further to the right, and closes nothing.
+/// Returns the first and the last line, both from 1, of a definition that starts in a line: it ends before a
+/// line that is not indented further and closes nothing.
 pub fn extent(text: &str, line: usize) -> (usize, usize) {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let mut rest = text.lines().skip(line.saturating_sub(1));

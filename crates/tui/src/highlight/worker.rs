@@ -15,7 +15,7 @@ const MAX_LINE: usize = 2_000;
 /// Longer blocks stay plain from here on.
 const MAX_LINES: usize = 20_000;
 
-/// What the worker is asked to do.
+/// A request to the worker.
 pub(super) enum HighlightJob {
     /// Complete lines of a block; `open` names its language.
     Lines { id: u64, open: Option<String>, text: String, found: Arc<Mutex<HighlightState>> },
@@ -37,7 +37,7 @@ struct Open {
 }
 
 impl Worker {
-    /// Does a job; whether there is something new to see.
+    /// Runs a job and returns whether there is something new to display.
     pub(super) fn work(&mut self, job: HighlightJob) -> bool {
         match job {
             HighlightJob::Close { id } => {
@@ -95,7 +95,7 @@ impl Worker {
     }
 }
 
-/// Adds so many bytes of a role; text without one is plain.
+/// Adds a number of bytes of a role; text without one is plain.
 fn add(pieces: &mut Pieces, role: Option<crate::theme::Role>, bytes: usize) {
     let role = role.unwrap_or(crate::theme::Role::Text);
     match pieces.last_mut() {

@@ -7,16 +7,16 @@ use super::words;
 use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
 
-/// What is to become a picture of the text.
+/// The source of an image to attach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attach {
     /// The file of that path.
     Path(String),
-    /// What is on the clipboard.
+    /// The content of the clipboard.
     Clipboard,
 }
 
-/// What came of it.
+/// The result of attaching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attached {
     /// A picture that the store keeps now.
@@ -39,7 +39,7 @@ pub trait ImageHost: Send + Sync {
     /// A kept picture for a terminal that places pixels.
     async fn packed(&self, image: &ImageRef) -> Result<Packed, ForeignError>;
 
-    /// The same for one that draws them where its cursor stands.
+    /// Returns the same for a terminal that draws images at its cursor.
     async fn plate(&self, image: &ImageRef, canvas: Canvas) -> Result<Drawn, ForeignError>;
 }
 
@@ -52,20 +52,20 @@ pub enum ImageCmd {
     Picture(ImageRef),
     /// Ask for a picture for a terminal that places pixels.
     Pack(ImageRef),
-    /// Ask for a picture for a terminal that draws pixels where its cursor stands.
+    /// Request an image for a terminal that draws images at its cursor.
     Plate(ImageRef, Canvas),
 }
 
 /// An image is there, or is not. Errors are sentences for the person.
 #[derive(Clone, Debug)]
 pub enum ImageMsg {
-    /// What came of what was to be attached in the place of these words.
+    /// The result of attaching something in place of these words.
     Attached(String, Result<Attached, String>),
     /// The picture of that hash, or why it cannot be shown.
     Picture(String, Result<Pixels, String>),
     /// The picture of that hash for a terminal that places pixels, or why it cannot be shown.
     Packed(String, Result<Packed, String>),
-    /// The same for one that draws them where its cursor stands.
+    /// The same for a terminal that draws images at its cursor.
     Plate(String, Result<Drawn, String>),
 }
 

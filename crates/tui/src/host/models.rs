@@ -20,13 +20,13 @@ impl std::fmt::Debug for Secret {
 /// A model that can be chosen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelRow {
-    /// What [`ModelHost::set_model`] takes.
+    /// The argument for [`ModelHost::set_model`].
     pub name: String,
-    /// Who serves it, and what else there is to say.
+    /// The provider of the model, and other notes.
     pub note: String,
     /// Why it cannot be used now, when it cannot.
     pub unusable: Option<String>,
-    /// Whether it is the one that answers next.
+    /// Whether this is the model that answers next.
     pub is_current: bool,
     /// The provider that needs a key first, when one can be stored.
     pub login: Option<String>,
@@ -35,8 +35,9 @@ pub struct ModelRow {
 /// Models and the keys of providers.
 #[async_trait]
 pub trait ModelHost: Send + Sync {
-    /// Models that can be chosen, and those that cannot with the reason, as far as they are known; servers are asked in
-    /// the background, and what they list comes as [`HostEvent::Models`](super::HostEvent::Models).
+    /// Returns the models that can be chosen, and those that cannot with the reason, as far as they are
+    /// known. Servers are queried in the background, and the models they list arrive as
+    /// [`HostEvent::Models`](super::HostEvent::Models).
     fn models(&self) -> Vec<ModelRow>;
 
     /// Chooses the model for messages from now on, and in the settings. A sentence for the user.

@@ -14,12 +14,12 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::inference::ReasoningEffort;
 use aye_core::contract::mode::Mode;
 
-/// What the status line and the first lines say.
+/// The content of the status line and the first lines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostInfo {
     /// The model that answers next.
     pub model: String,
-    /// Who serves it.
+    /// The provider of the model.
     pub provider: String,
     /// Whether it is the built-in script.
     pub is_demo: bool,
@@ -27,33 +27,33 @@ pub struct HostInfo {
     pub context_window: Option<u64>,
     /// Its price.
     pub price: Option<Price>,
-    /// Where it comes from, such as the variable that is set.
+    /// The origin of the model choice, such as the variable that is set.
     pub model_why: String,
-    /// How hard it thinks, when the user set it.
+    /// The reasoning effort, if the user set it.
     pub effort: Option<ReasoningEffort>,
     /// The agent that is talked to, unless it is the built-in one.
     pub agent: Option<String>,
-    /// How much is asked.
+    /// The permission mode.
     pub mode: Mode,
     /// The folder that tools work in.
     pub cwd: PathBuf,
     /// The root of the project: what a grant for the project is tied to.
     pub project: PathBuf,
-    /// The person's home, written as `~`.
+    /// The user's home, written as `~`.
     pub home: Option<PathBuf>,
     /// The branch of git that is checked out.
     pub branch: Option<String>,
-    /// Which instruction files are in use, in few words, such as `AGENTS.md`.
+    /// The instruction files in use, in a few words, such as `AGENTS.md`.
     pub instructions: Option<String>,
-    /// The layer of the sandbox that this machine does not have, in few words, as far as it is known.
+    /// The layer of the sandbox that this machine does not have, in a few words, if known.
     pub unsandboxed: Option<String>,
-    /// What went wrong at the start and does not stop it.
+    /// Problems at the start that do not prevent it.
     pub warnings: Vec<String>,
     /// The version of the program.
     pub version: String,
 }
 
-/// What a person chooses for good.
+/// A user setting that is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// The colours.
@@ -72,25 +72,25 @@ impl Choice {
 /// A file or folder of an untrusted folder that would grant or run something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UntrustedRow {
-    /// Where it is.
+    /// The path of the file or folder.
     pub path: PathBuf,
     /// What it would do; may have several lines.
     pub does: String,
 }
 
-/// What a program was built anew with.
+/// The result of rebuilding the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Renewal {
-    /// What its host says about itself.
+    /// The host's description of itself.
     pub info: HostInfo,
-    /// What is still not trusted, because it changed in the meantime.
+    /// The files that are still not trusted, because they changed in the meantime.
     pub untrusted: Vec<UntrustedRow>,
 }
 
-/// Something to read: its lines stand as they are, so that columns stay columns.
+/// A text to read: its lines are not wrapped, so that columns stay columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextPage {
-    /// What it is.
+    /// The title of the page.
     pub title: String,
     /// The lines.
     pub text: String,
@@ -99,13 +99,14 @@ pub struct TextPage {
 /// The program in its folder.
 #[async_trait]
 pub trait ProgramHost: Send + Sync {
-    /// What the status line says. Asked again after every request that may change it.
+    /// Returns the content of the status line. Called again after every request that may change it.
     fn info(&self) -> HostInfo;
 
-    /// The first picture is there: what it did not need can begin.
+    /// Reports that the first frame was drawn: work that it did not need can start.
     async fn shown(&self);
 
-    /// What of the folder would grant or run something, and is not used because nobody trusted it.
+    /// Returns the files of the folder that would grant or run something and are not used because the user
+    /// has not trusted them.
     fn untrusted(&self) -> Vec<UntrustedRow>;
 
     /// Trusts what [`ProgramHost::untrusted`] lists. It is used once a [`ProgramHost::renew`] has read it.
@@ -124,13 +125,13 @@ pub trait ProgramHost: Send + Sync {
     /// Themes that can be chosen, as this terminal shows them.
     fn themes(&self) -> Vec<ThemeRow>;
 
-    /// Writes a choice into the person's settings, and says which file that is.
+    /// Writes a choice into the user's settings, and returns the path of that file.
     async fn keep(&self, choice: Choice, value: &str) -> Result<PathBuf, ForeignError>;
 
     /// Runs the command of the status line with that JSON on its standard input, and gives the line that it wrote.
     async fn status_line(&self, json: String) -> Result<String, ForeignError>;
 
-    /// Carries out a command of [`COMMANDS`](crate::palette::COMMANDS) that gives a page, with the words behind it.
+    /// Runs a command of [`COMMANDS`](crate::palette::COMMANDS) that returns a page, with the words after it.
     async fn page(
         &self,
         thread: Option<&ThreadId>,
@@ -146,32 +147,32 @@ pub enum ProgramCmd {
     Info,
     /// Trust the folder.
     Trust,
-    /// Change how much is asked.
+    /// Change the permission mode.
     SetMode(Mode),
     /// Ask for the themes, to choose from or to use the one of that name.
     Themes(Option<String>),
     /// Write a choice into the settings.
     Keep(Choice, String),
-    /// Tell the command of the status line this JSON, and ask what it writes.
+    /// Send this JSON to the command of the status line, and request its output.
     StatusLine(String),
-    /// Ask for the page of a command, with the words behind it.
+    /// Request the page of a command, with the words after it.
     Page(Option<ThreadId>, String, String),
 }
 
 /// The program says something about itself. Errors are sentences for the person.
 #[derive(Clone, Debug)]
 pub enum ProgramMsg {
-    /// What the status line says.
+    /// The content of the status line.
     Info(Box<HostInfo>),
     /// The folder was trusted, or not.
     Trusted(Result<(), String>),
     /// It was built anew with what the folder grants, or why not; `None`: something is still at work.
     Renewed(Result<Option<Box<Renewal>>, String>),
-    /// The themes that can be chosen, and the name of one that is to be used at once.
+    /// The themes that can be chosen, and the name of one to use at once.
     Themes(Vec<ThemeRow>, Option<String>),
-    /// What the command of the status line wrote, or why it did not.
+    /// The output of the status line's command, or its error.
     StatusLine(Result<String, String>),
-    /// A page, or why there is none.
+    /// A page, or why it is not available.
     Page(Result<TextPage, String>),
     /// The layer of the sandbox that is missing here.
     Unsandboxed(String),

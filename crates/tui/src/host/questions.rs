@@ -18,9 +18,9 @@ use aye_core::contract::tool::FilePreview;
 /// A question of any conversation, with what a card needs beside it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenedQuestion {
-    /// The question as it stands now.
+    /// The current state of the question.
     pub record: SuspensionRecord,
-    /// What its conversation is called.
+    /// The title of its conversation.
     pub title: String,
     /// The root of the project that it was asked in.
     pub project: PathBuf,
@@ -31,11 +31,11 @@ pub struct OpenedQuestion {
 /// A permission rule in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleRow {
-    /// What it matches.
+    /// The pattern that it matches.
     pub pattern: String,
     /// `allow`, `ask` or `deny`.
     pub behavior: String,
-    /// Where it comes from.
+    /// The origin of the skill.
     pub origin: String,
 }
 
@@ -44,17 +44,17 @@ pub struct RuleRow {
 pub struct GrantRow {
     /// Its id.
     pub id: String,
-    /// What it allows.
+    /// The pattern that it allows.
     pub pattern: String,
-    /// How far.
+    /// The scope of the grant.
     pub scope: String,
     /// `in force`, or why it is not.
     pub state: String,
-    /// Whether it can be taken back.
+    /// Whether it can be revoked.
     pub holds: bool,
     /// Until when.
     pub end: String,
-    /// How often it was used.
+    /// The number of times it was used.
     pub uses: String,
     /// When it was given and by whom.
     pub given: String,
@@ -62,23 +62,23 @@ pub struct GrantRow {
     pub question: Option<String>,
 }
 
-/// What the rules and the tool say of an edited call.
+/// The review of an edited call by the rules and the tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Review {
     /// The verdict of the rules.
     pub ruling: Ruling,
     /// The same in words.
     pub words: String,
-    /// What it would do to files.
+    /// The changes that it would make to files.
     pub files: Vec<FilePreview>,
-    /// What goes beside the yes, so that it counts for the files as they were shown.
+    /// The payload sent with the approval, so that it counts for the files as they were shown.
     pub payload: Value,
 }
 
 /// Questions and their answers.
 #[async_trait]
 pub trait QuestionHost: Send + Sync {
-    /// A question, whatever became of it.
+    /// Returns a question, whatever its status.
     async fn question(&self, id: &SuspensionId) -> Result<Option<SuspensionRecord>, ForeignError>;
 
     /// A question of any conversation, with what a card of it needs.
@@ -87,20 +87,20 @@ pub trait QuestionHost: Send + Sync {
     /// Stores an answer, and the rule that is granted with it; the run then continues, and its events arrive.
     async fn decide(&self, id: &SuspensionId, answer: Answer) -> Result<DecideOutcome, ForeignError>;
 
-    /// What the rules and the tool say of an edited call. Nothing is decided by it.
+    /// Returns the review of an edited call by the rules and the tool. It decides nothing.
     async fn review(&self, suspension: &SuspensionId, arguments: &Value) -> Result<Review, ForeignError>;
 
-    /// A question of a conversation has ended unanswered: what waits for it goes on.
+    /// Reports that a question of a conversation has expired; its run is resumed.
     fn expired(&self, thread: &ThreadId);
 
-    /// What waits, over all conversations, oldest first.
+    /// Returns the pending questions of all conversations, oldest first.
     async fn inbox(&self) -> Result<Vec<InboxRow>, ForeignError>;
 
-    /// How many questions wait in other conversations than this one.
+    /// Returns the number of pending questions in conversations other than this one.
     async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, ForeignError>;
 
-    /// What a pattern would have allowed of what was done in this project, and why it cannot be granted at the
-    /// question when it cannot.
+    /// Returns what a pattern would have allowed of the past calls in this project, and, if it cannot be
+    /// granted at the question, why not.
     async fn preview_grant(
         &self,
         suspension: &SuspensionId,
@@ -110,7 +110,7 @@ pub trait QuestionHost: Send + Sync {
     /// The ledger of grants, those that hold first.
     async fn grants(&self) -> Result<Vec<GrantRow>, ForeignError>;
 
-    /// Takes a grant back, everywhere at once. `false`: it was taken back before.
+    /// Revokes a grant, everywhere at once. Returns `false` if it was already revoked.
     async fn revoke_grant(&self, id: &str) -> Result<bool, ForeignError>;
 
     /// Permission rules in force.
@@ -120,7 +120,7 @@ pub trait QuestionHost: Send + Sync {
 /// Something is to be done with a question, or with what is granted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QuestionCmd {
-    /// Ask what became of a question.
+    /// Request the current state of a question.
     WhoAnswered(SuspensionId),
     /// Look at a question of any conversation.
     Open(SuspensionId),
@@ -153,19 +153,19 @@ pub enum QuestionMsg {
     Opened(SuspensionId, Result<Option<Box<OpenedQuestion>>, String>),
     /// An answer was stored, or not.
     Decided(SuspensionId, Result<DecideOutcome, String>),
-    /// What the rules and the tool say of these edited arguments of a question.
+    /// The review of these edited arguments of a question by the rules and the tool.
     Reviewed(SuspensionId, Value, Result<Review, String>),
     /// Something may wait, or wait no more, in some conversation.
     InboxChanged,
-    /// What waits, over all conversations.
+    /// The pending questions of all conversations.
     Inbox(Result<Vec<InboxRow>, String>),
-    /// How many questions wait in other conversations.
+    /// The number of pending questions in other conversations.
     Elsewhere(u64),
-    /// What a pattern would have matched.
+    /// The matches that a pattern would have had.
     GrantPreviewed(SuspensionId, String, Result<GrantPreview, String>),
     /// The ledger of grants.
     Grants(Result<Vec<GrantRow>, String>),
-    /// A grant was taken back; `false`: it was before.
+    /// A grant was revoked; `false`: it was revoked before.
     Revoked(String, Result<bool, String>),
     /// The list of rules.
     Rules(Vec<RuleRow>),

@@ -17,18 +17,18 @@ use aye_core::contract::record::{
 };
 use aye_core::contract::summary::SummaryRecord;
 
-/// What a person says.
+/// The user's input.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserInput {
-    /// The words. With a skill, what was written behind its name.
+    /// The text. With a skill, the text after its name.
     pub text: String,
     /// Pictures, each with its mark in the words.
     pub images: Vec<ImageRef>,
-    /// What stood in the composer, when long pastes are among the words.
+    /// The content of the composer, if the text includes long pastes.
     pub draft: Option<Draft>,
     /// The skill called by `/name`.
     pub skill: Option<String>,
-    /// The words are a command line that the person runs themselves.
+    /// Set if the text is a command line that the user runs themselves.
     pub shell: Option<Shell>,
     /// It is read while the model works, after the calls that run.
     pub steers: bool,
@@ -40,7 +40,7 @@ impl UserInput {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// What was written, with the skill's name before it.
+    /// Returns the input as written, with the skill's name before it.
     pub fn written(&self) -> String {
         match (&self.skill, self.shell) {
             (Some(skill), _) => format!("/{skill} {}", self.text).trim_end().to_owned(),
@@ -49,23 +49,23 @@ impl UserInput {
         }
     }
 
-    /// What was written, with a mark in the place of each long paste; `None`: nothing long was pasted.
+    /// Returns the text with a mark in place of each long paste; `None` if there was no long paste.
     pub fn shown(&self) -> Option<&str> {
         self.draft.as_ref().map(|draft| draft.text.as_str())
     }
 }
 
-/// Who sees what came of a command line of the person's own.
+/// The audience for the output of the user's own command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shell {
     /// The model too: `!`.
     Shown,
-    /// The person only: `!!`.
+    /// The user only: `!!`.
     Hidden,
 }
 
 impl Shell {
-    /// What is written before the command line.
+    /// Returns the prefix of the command line.
     pub fn mark(self) -> &'static str {
         match self {
             Shell::Shown => "!",
@@ -90,30 +90,30 @@ pub struct OpenedThread {
     pub thread: ThreadRecord,
     /// Its last messages, in order.
     pub messages: Vec<StoredMessage>,
-    /// What stands before those; [`ThreadHost::earlier`] gives it.
+    /// The messages before those; [`ThreadHost::earlier`] returns them.
     pub earlier: Option<Earlier>,
     /// Its latest run.
     pub run: Option<RunRecord>,
     /// Questions that are open, oldest first.
     pub waiting: Vec<SuspensionRecord>,
-    /// Calls that were started and whose outcome nobody knows, with what they had printed.
+    /// Calls that were started and whose outcome is unknown, with their output so far.
     pub interrupted: Vec<OpenIntent>,
-    /// Who is awake on it.
+    /// The owner of its active run.
     pub driver: ThreadOwner,
-    /// What begins when it is free.
+    /// The messages that start runs once the conversation is free.
     pub queued: Vec<QueuedRow>,
     /// The agents below it that work or wait, oldest first.
     pub children: Vec<TaskRecord>,
     /// The commands that run in the background, those of the agents below it too, oldest first.
     pub commands: Vec<CommandRecord>,
-    /// Summaries that stand for older messages, oldest first.
+    /// Summaries that replace older messages, oldest first.
     pub summaries: Vec<SummaryRecord>,
 }
 
 /// The part of a conversation that only the store has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Earlier {
-    /// How many messages.
+    /// The number of messages.
     pub messages: u64,
     /// Tokens of the whole conversation.
     pub usage: TokenUsage,
@@ -122,42 +122,42 @@ pub struct Earlier {
 /// Who is awake on a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThreadOwner {
-    /// Nobody.
+    /// No process.
     #[default]
     Nobody,
-    /// This process: its events tell what happens.
+    /// This process: its events report what happens.
     Own,
     /// Another process, by its number.
     Other(u32),
 }
 
-/// A message that begins when its conversation is free.
+/// A message that starts a run once its conversation is free.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueuedRow {
     /// Its number.
     pub id: QueueId,
     /// The words.
     pub text: String,
-    /// The words with a mark in the place of each long paste, when there is one.
+    /// The text with a mark in place of each long paste, if there is one.
     pub shown: Option<String>,
     /// Pictures that came with them.
     pub images: Vec<ImageRef>,
-    /// What it waits for besides its turn; empty when for nothing.
+    /// Its conditions besides its turn; empty if there are none.
     pub note: String,
-    /// A run that is awake reads it after the calls that run.
+    /// Whether an active run reads it after the calls that run.
     pub steers: bool,
 }
 
-/// What became of a conversation that is shown, by the store. Whatever it tells was committed.
+/// The changes of a displayed conversation, read from the store. All of them are committed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadSync {
     /// The conversation.
     pub thread: ThreadRecord,
-    /// Who is awake on it.
+    /// The owner of its active run.
     pub driver: ThreadOwner,
-    /// Whether the events of this process tell the rest: then only `waiting` and `queued` count.
+    /// Whether the events of this process report the rest: then only `waiting` and `queued` count.
     pub is_part: bool,
-    /// Messages that were not told before, in order.
+    /// Messages that were not reported before, in order.
     pub messages: Vec<StoredMessage>,
     /// Results of the open step, which are no messages yet.
     pub results: Vec<StoredMessage>,
@@ -167,24 +167,24 @@ pub struct ThreadSync {
     pub waiting: Vec<SuspensionRecord>,
     /// Calls that were started and have no outcome yet.
     pub running: Vec<OpenIntent>,
-    /// What begins when it is free.
+    /// The messages that start runs once the conversation is free.
     pub queued: Vec<QueuedRow>,
     /// The agents below it that work or wait, oldest first.
     pub children: Vec<TaskRecord>,
     /// The commands that run in the background, those of the agents below it too, oldest first.
     pub commands: Vec<CommandRecord>,
-    /// Summaries that stand for older messages, oldest first.
+    /// Summaries that replace older messages, oldest first.
     pub summaries: Vec<SummaryRecord>,
 }
 
 /// The form of an exported conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
-    /// For people.
+    /// For readers.
     Markdown,
     /// For programs: everything that is stored.
     Json,
-    /// For people: one file for a browser, without scripts.
+    /// For readers: one file for a browser, without scripts.
     Html,
 }
 
@@ -203,22 +203,23 @@ impl ExportFormat {
 /// Conversations, as the program keeps them.
 #[async_trait]
 pub trait ThreadHost: Send + Sync {
-    /// Opens a conversation, or begins a new one, and goes on with what an earlier process left unfinished in it.
-    /// Events of it that happen after the answer was put together count, also when they arrive before it.
+    /// Opens a conversation, or starts a new one, and resumes what an earlier process left unfinished in it.
+    /// Events of the conversation that happen after the answer was prepared count, even if they arrive before
+    /// it.
     async fn open_thread(&self, id: Option<ThreadId>) -> Result<OpenedThread, ForeignError>;
 
     /// Messages of a conversation before that place, in order, as many as are good to hold at once.
     async fn earlier(&self, thread: &ThreadId, seq: u64) -> Result<Vec<StoredMessage>, ForeignError>;
 
-    /// Where one of the latest messages of a conversation stands, by its id.
+    /// Returns the position of one of the latest messages of a conversation, by its id.
     async fn place(&self, thread: &ThreadId, message: &str) -> Result<Option<u64>, ForeignError>;
 
     /// Says something in a conversation; open questions of it are superseded. Returns when the message was accepted;
     /// what follows comes as events.
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), ForeignError>;
 
-    /// Puts a message behind what the conversation does now, or waits for. It is durable when this returns; it begins
-    /// by itself, in whichever process is awake then.
+    /// Queues a message after what the conversation does or waits for now. The message is durable when this
+    /// returns; it starts its run automatically, in whichever process is active then.
     async fn enqueue(&self, thread: &ThreadId, input: UserInput) -> Result<QueuedRow, ForeignError>;
 
     /// Takes a queued message back. `false`: it is gone already.
@@ -227,11 +228,12 @@ pub trait ThreadHost: Send + Sync {
     /// Stops what runs or waits in a conversation.
     fn cancel(&self, thread: &ThreadId);
 
-    /// Lets the commands that run for a conversation go on in the background. `false`: there are none here.
+    /// Moves the running commands of a conversation to the background. Returns `false` if none run here.
     fn to_background(&self, thread: &ThreadId) -> bool;
 
-    /// Gives the person the terminal of a background command of a conversation, until the person returns or the command
-    /// ends. The terminal is the command's meanwhile; dropping the future ends that.
+    /// Connects the user to the terminal of a background command of a conversation, until the user returns or
+    /// the command ends. The command has the terminal in the meantime; dropping the future ends the
+    /// connection.
     async fn take_over(&self, thread: &ThreadId, id: &str) -> Result<(), ForeignError>;
 
     /// All conversations, newest first.
@@ -241,21 +243,21 @@ pub trait ThreadHost: Send + Sync {
 /// Something is to be done with a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ThreadCmd {
-    /// Open a conversation, or begin a new one.
+    /// Open a conversation, or start a new one.
     Open(Option<ThreadId>),
     /// Ask for older messages of the conversation, before that place.
     Earlier(ThreadId, u64),
-    /// Ask where the message of that id stands in the store.
+    /// Request the position in the store of the message with that id.
     Place(ThreadId, String),
     /// Say something.
     Start(ThreadId, UserInput),
-    /// Put a message behind what the conversation does.
+    /// Queue a message after what the conversation does now.
     Enqueue(ThreadId, UserInput),
     /// Take queued messages back.
     Unqueue(Vec<QueueId>),
     /// Stop what runs or waits.
     Cancel(ThreadId),
-    /// Let the commands that run go on in the background.
+    /// Move the running commands to the background.
     ToBackground(ThreadId),
     /// Ask for the list of conversations.
     List,
@@ -274,9 +276,9 @@ pub enum ThreadMsg {
     Started(Result<(), (String, UserInput)>),
     /// A message was queued, or not.
     Enqueued(UserInput, Result<QueuedRow, String>),
-    /// Queued messages that were taken back, and those that were gone already.
+    /// Queued messages that were removed, and those that were already gone.
     Unqueued {
-        /// Taken back.
+        /// Removed.
         back: Vec<QueueId>,
         /// Gone.
         gone: Vec<QueueId>,
@@ -285,9 +287,9 @@ pub enum ThreadMsg {
     Listed(Result<Vec<ThreadSummary>, String>),
     /// Other processes did something in it.
     Synced(Box<ThreadSync>),
-    /// A queued message begins a run of this process.
+    /// A queued message starts a run in this process.
     Began(ThreadId, QueuedRow),
-    /// A message was queued instead of begun.
+    /// A message was queued instead of starting a run.
     Deferred(ThreadId, QueuedRow, UserInput),
     /// Another process took it over.
     Lost(ThreadId),

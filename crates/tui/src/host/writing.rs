@@ -8,7 +8,7 @@ use crate::composer::paste::Draft;
 use aye_core::contract::foreign::ForeignError;
 use aye_core::contract::ids::ThreadId;
 
-/// What is written and not sent, to be kept over the end of the program.
+/// A draft to store beyond the end of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeepDraft {
     /// Counts them: an older one does not replace a newer one.
@@ -26,18 +26,18 @@ pub struct KeepDraft {
 pub struct SkillRow {
     /// The name.
     pub name: String,
-    /// What it is for.
+    /// The purpose of the skill.
     pub description: String,
-    /// Where it comes from.
+    /// The origin of the rule.
     pub origin: String,
 }
 
-/// Something that can be named behind `@`.
+/// An item that can be mentioned after `@`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MentionRow {
-    /// What is written behind the `@`.
+    /// The text after the `@`.
     pub label: String,
-    /// What it is, when the name does not say so.
+    /// A description, if the name does not suffice.
     pub detail: String,
 }
 
@@ -47,31 +47,32 @@ pub trait WritingHost: Send + Sync {
     /// Keeps what is written and not sent; one with an empty text is forgotten.
     async fn keep_draft(&self, keep: KeepDraft);
 
-    /// What was written in a conversation by a process that is gone, and not sent. For one in which nothing was said yet
-    /// also what was written in another such one of the folder.
+    /// Returns the draft that a process that is gone left in a conversation. For a conversation without
+    /// messages, this includes a draft from another such conversation of the folder.
     async fn draft(&self, thread: &ThreadId, is_new: bool) -> Option<Draft>;
 
-    /// What was said before in all folders, newest first.
+    /// Returns the previous messages of all folders, newest first.
     async fn history(&self) -> Result<Vec<String>, ForeignError>;
 
     /// Adds to the history.
     async fn remember(&self, prompt: &str);
 
-    /// What fits what was typed behind `@`, best first: paths relative to the folder, and what else has a name.
+    /// Returns the completions for the text after `@`, best first: paths relative to the folder, and other
+    /// items that have a name.
     async fn complete_files(&self, query: &str) -> Vec<MentionRow>;
 
     /// Skills that can be called.
     fn skills(&self) -> Vec<SkillRow>;
 
-    /// Opens a text in the person's editor and gives what it left. The terminal is the editor's meanwhile; dropping the
-    /// future ends it.
+    /// Opens a text in the user's editor and returns the edited text. The editor has the terminal in the
+    /// meantime; dropping the future ends the editor.
     async fn edit(&self, text: &str, name: &str) -> Result<String, ForeignError>;
 }
 
 /// Something is wanted for what is being written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WritingCmd {
-    /// Keep what is written and not sent; nothing is kept of an empty text.
+    /// Store a draft; an empty one is not stored.
     KeepDraft(KeepDraft),
     /// Ask for what was written in a conversation and not sent; whether nothing was said in it yet.
     Draft(ThreadId, bool),
@@ -88,11 +89,11 @@ pub enum WritingCmd {
 /// Something has come for what is being written.
 #[derive(Clone, Debug)]
 pub enum WritingMsg {
-    /// What was written in the conversation and not sent, before this process.
+    /// A draft of the conversation from before this process.
     Draft(ThreadId, Draft),
-    /// What was said before, in all conversations, newest first.
+    /// The previous messages of all conversations, newest first.
     History(Result<Vec<String>, String>),
-    /// What can be named, for the query of that number.
+    /// The items that can be mentioned, for the query of that number.
     Files(u64, Vec<MentionRow>),
     /// The list of skills.
     Skills(Vec<SkillRow>),

@@ -11,17 +11,18 @@ use super::{ImageCache, ImageMode, ImageState, SMALL};
 use crate::host::ImageCmd;
 use aye_core::contract::image::{Canvas, Drawing, Drawn, ImageRef};
 
-/// A cell has so many pixels when the terminal does not say it. Only files can be drawn then: their size is told in cells.
+/// Size of a cell in pixels if the terminal does not report it. Only files can be drawn then: their size is
+/// given in cells.
 const CELL: (u16, u16) = (10, 20);
-/// What nobody's cells have.
+/// Limits for a plausible size of a cell.
 const LEAST_CELL: (u16, u16) = (4, 6);
 const MOST_CELL: (u16, u16) = (200, 400);
-/// So long pictures wait for what the terminal says at the start.
+/// How long images wait at the start for the terminal's answers.
 const HELD_MS: u64 = 400;
 /// Colours that sixels have where the terminal does not say it.
 const COLOURS: u16 = 256;
 
-/// How the terminal gets pictures.
+/// The form in which the terminal receives images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ImageProtocol {
     /// As characters.
@@ -29,11 +30,11 @@ pub enum ImageProtocol {
     Cells,
     /// As pixels, which it places where characters say it.
     Placed,
-    /// As pixels that are drawn where the cursor stands, when they will not change any more.
+    /// As pixels that are drawn at the cursor, once they no longer change.
     Drawn(Drawing),
 }
 
-/// What is known of the terminal.
+/// The known properties of the terminal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ImageSupport {
     /// No multiplexer or ssh in between.
@@ -59,14 +60,14 @@ impl ImageCache {
         self
     }
 
-    /// What the terminal is asked for at the start.
+    /// Returns the queries to send to the terminal at the start.
     pub fn questions(&self) -> &'static [TerminalQuery] {
         match (self.depth, self.images) {
             (Some(_), ImageMode::Auto) if self.heard.is_direct => {
                 &[TerminalQuery::Cell, TerminalQuery::Name, TerminalQuery::Attributes]
             }
             (Some(_), ImageMode::Iterm2) if self.heard.is_direct => &[TerminalQuery::Cell],
-            // Something that stands between us and it may draw them by itself.
+            // A program between us and the terminal may draw them itself.
             (Some(_), ImageMode::Sixel) => &[TerminalQuery::Cell, TerminalQuery::Attributes],
             (Some(_), ImageMode::Auto | ImageMode::Iterm2 | ImageMode::Blocks | ImageMode::Off)
             | (None, _) => &[],
@@ -92,12 +93,12 @@ impl ImageCache {
         }
     }
 
-    /// How the terminal gets pictures.
+    /// Returns the form in which the terminal receives images.
     pub fn way(&self) -> ImageProtocol {
         self.way
     }
 
-    /// What the terminal says.
+    /// Takes in an answer of the terminal.
     pub fn hear(&mut self, reply: TerminalReply, cmds: &mut Vec<Cmd>) {
         match reply {
             TerminalReply::Name(maker) => {
@@ -125,7 +126,8 @@ impl ImageCache {
         }
     }
 
-    /// The terminal got another size, and its cells may have too. Sixels that do not fit them would stand in the text.
+    /// Handles a new size of the terminal, as the size of its cells may have changed too. Sixels that do not
+    /// fit them would cover the text.
     pub fn resized(&mut self, cmds: &mut Vec<Cmd>) {
         if self.way == ImageProtocol::Drawn(Drawing::Sixel) {
             self.heard.cell = None;
@@ -133,7 +135,7 @@ impl ImageCache {
         }
     }
 
-    /// All was answered that will be, unless there is more to ask: whether that is so.
+    /// Chooses the protocol once the answers are complete. Returns `false` if another query is needed first.
     fn choose(&mut self, cmds: &mut Vec<Cmd>) -> bool {
         if self.way != ImageProtocol::Cells || self.depth.is_none() {
             return true;
@@ -163,7 +165,7 @@ impl ImageCache {
             return;
         }
         self.heard.cell = Some(cell);
-        // What was made for other cells is of no use any more.
+        // Images made for another cell size are no longer usable.
         let stale = |(_, shown): &(ImageRef, ImageState)| match shown {
             ImageState::Plate(drawn) => drawn.canvas.cell != cell,
             ImageState::Asked => true,
@@ -200,7 +202,7 @@ impl ImageCache {
         }
     }
 
-    /// What asks for a picture as it is shown now.
+    /// Returns the command that requests an image in the current form.
     pub(super) fn wanted(&self, image: &ImageRef) -> Cmd {
         match self.way {
             ImageProtocol::Cells => Cmd::Image(ImageCmd::Picture(image.clone())),
@@ -217,13 +219,13 @@ impl ImageCache {
         }
     }
 
-    /// The terminal has so many columns and rows, of which pictures stand in some, behind so many columns.
+    /// Sets the room for an image, from the columns and rows of the terminal and the columns before an image.
     pub(super) fn fit(&mut self, (columns, rows): (u16, u16), indent: u16) {
         let columns = columns.saturating_sub(indent + 1).clamp(1, SMALL.0);
         self.room = (columns, (rows / 2).clamp(1, SMALL.1));
     }
 
-    /// Whether a picture can be drawn in that room as it was made.
+    /// Whether an image can be drawn in that room as it was made.
     pub fn can_draw(&self, drawn: &Drawn, room: (u16, u16)) -> bool {
         let is_exact = match drawn.canvas.drawing {
             Drawing::Iterm2 => true,
@@ -426,7 +428,7 @@ mod tests {
             matches!(&cmds[..], [Cmd::Image(ImageCmd::Plate(_, canvas))] if canvas.cell == (10, 20)),
             "{cmds:?}"
         );
-        // What was made for the old cells comes late.
+        // An image made for the old cell size arrives late.
         gallery.take_plate(&image().hash, Ok(drawn));
         assert_eq!(gallery.get(&image()), Some(&ImageState::Asked));
         gallery.fit((30, 10), 2);

@@ -12,25 +12,26 @@ const PASTE_BEGIN: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
 /// Keys that end a paste whose end mark never comes, when they arrive alone.
 const GIVE_UP: [&[u8]; 4] = [b"\x03", b"\x1b[99;5u", b"\x1b", b"\x1b[27u"];
-/// How the answers to the questions for the background and for the name begin. They are waited for: nobody types them.
+/// The first bytes of the answers to the queries for the background and for the name. The rest is awaited: no
+/// user types these.
 const ANSWERS: [&[u8]; 2] = [b"\x1b]11;rgb", b"\x1bP>|"];
 const MAX_ANSWER: usize = 64;
-/// A sequence longer than this is none of ours.
+/// Maximum length of a sequence that can be ours.
 const MAX_SEQUENCE: usize = 64 * 1024;
 
 /// Decodes a stream of bytes in pieces of any size.
 #[derive(Debug, Default)]
 pub struct InputDecoder {
     bytes: Vec<u8>,
-    /// Up to where the end of a paste was looked for.
+    /// How far the end of a paste was searched for.
     searched: usize,
 }
 
-/// What the bytes at the front are.
+/// The result of decoding the first bytes.
 enum DecodeStep {
-    /// So many bytes, and what they mean.
+    /// The number of bytes decoded, and their event.
     Took(usize, Option<TerminalEvent>),
-    /// Cannot be told before more bytes come.
+    /// Undecided until more bytes arrive.
     More,
 }
 
@@ -38,7 +39,7 @@ impl InputDecoder {
     /// Takes bytes and appends what they mean to `out`.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<TerminalEvent>) {
         if self.bytes.starts_with(PASTE_BEGIN) && GIVE_UP.contains(&bytes) {
-            // The end of the paste got lost, and somebody presses Ctrl-C or Escape because nothing happens.
+            // The end of the paste was lost, and the user presses Ctrl-C or Escape because nothing happens.
             self.bytes.extend_from_slice(PASTE_END);
         }
         if self.bytes == [0x1b] && !bytes.first().is_none_or(|first| goes_on(*first)) {
@@ -69,14 +70,15 @@ impl InputDecoder {
         }
     }
 
-    /// Whether an escape sequence is begun that may as well be the Escape key. A paste is waited for as long as it takes.
+    /// Whether there is an incomplete escape sequence that may as well be the Escape key. The end of a paste
+    /// is awaited without a limit.
     pub fn is_waiting(&self) -> bool {
         let begins = |answer: &&[u8]| self.bytes.starts_with(answer);
         let is_answer = ANSWERS.iter().any(begins) && self.bytes.len() < MAX_ANSWER;
         !self.bytes.is_empty() && !self.bytes.starts_with(PASTE_BEGIN) && !is_answer
     }
 
-    /// No more bytes came: what is there is meant as it stands.
+    /// Decodes the remaining bytes as they are, because no more bytes came.
     pub fn flush(&mut self, out: &mut Vec<TerminalEvent>) {
         if !self.is_waiting() {
             return;
@@ -91,7 +93,7 @@ impl InputDecoder {
                 out.push(character(char::from(*second), KeyModifiers::ALT));
                 rest
             }
-            // The beginning of a character whose rest never came.
+            // The first bytes of a character whose rest never came.
             _ => &[],
         };
         let rest = rest.to_vec();
@@ -99,7 +101,7 @@ impl InputDecoder {
     }
 }
 
-/// Whether a sequence may go on with this byte behind an Escape that came by itself, as over a slow line.
+/// Whether a sequence may continue with this byte after an Escape that arrived alone, as over a slow line.
 fn goes_on(byte: u8) -> bool {
     matches!(byte, b'[' | b'O' | b']' | b'P' | b'_' | b'^' | 0x1b)
 }
@@ -139,7 +141,7 @@ fn step(bytes: &[u8]) -> DecodeStep {
             Some(code) => DecodeStep::Took(3, Some(key(code, KeyModifiers::NONE))),
             None => DecodeStep::Took(2, Some(character('O', KeyModifiers::ALT))),
         },
-        // Answers to questions that somebody else asked: swallowed up to their end.
+        // Answers to queries of other programs: skipped up to their end.
         [0x1b, b']' | b'P' | b'_' | b'^', rest @ ..] => {
             let bell = find(rest, b"\x07").map(|i| i + 1);
             let st = find(rest, b"\x1b\\").map(|i| i + 2);
@@ -161,7 +163,7 @@ fn step(bytes: &[u8]) -> DecodeStep {
     }
 }
 
-/// What the terminal answers to what we asked it.
+/// Decodes an answer of the terminal to our queries.
 fn answer(bytes: &[u8]) -> Option<TerminalEvent> {
     let text = std::str::from_utf8(bytes).ok()?.trim_end_matches(['\x07', '\x1b', '\\']);
     if let Some(name) = text.strip_prefix(">|") {
@@ -170,7 +172,7 @@ fn answer(bytes: &[u8]) -> Option<TerminalEvent> {
     Background::of_answer(text).map(TerminalEvent::Background)
 }
 
-/// A character or control that is no escape sequence.
+/// Decodes a character or control that is not an escape sequence.
 fn plain(bytes: &[u8]) -> DecodeStep {
     let Some(&first) = bytes.first() else {
         return DecodeStep::More;
@@ -229,14 +231,14 @@ fn csi(rest: &[u8]) -> DecodeStep {
         return DecodeStep::Took(2 + bad, None);
     }
     let length = 2 + end + 1;
-    // X10 mouse reports carry three bytes behind; they are not asked for, but must not become keys.
+    // X10 mouse reports are followed by three bytes; they are not requested, but must not become keys.
     if &rest[..=end] == b"M" {
         return if rest.len() < 4 { DecodeStep::More } else { DecodeStep::Took(length + 3, None) };
     }
     DecodeStep::Took(length, meaning(&rest[..end], rest[end]))
 }
 
-/// What a terminal says of itself.
+/// Decodes a terminal's report about itself.
 fn of_itself(parameters: &[u8], last: u8) -> Option<TerminalReply> {
     let (parameters, is_private) =
         parameters.strip_prefix(b"?").map_or((parameters, false), |rest| (rest, true));
@@ -259,7 +261,7 @@ fn of_itself(parameters: &[u8], last: u8) -> Option<TerminalReply> {
     }
 }
 
-/// What a complete `ESC [ parameters last` says. Answers to what nobody asked say nothing here.
+/// Decodes a complete `ESC [ parameters last`. Answers that were not requested are ignored.
 fn meaning(parameters: &[u8], last: u8) -> Option<TerminalEvent> {
     if let (Some((b'<', report)), b'M' | b'm') = (parameters.split_first(), last) {
         return mouse(report, last == b'M');
@@ -300,7 +302,7 @@ fn meaning(parameters: &[u8], last: u8) -> Option<TerminalEvent> {
     Some(with_kind(key(code, with), kind))
 }
 
-/// A report of the mouse: the button with what is held beside it, the column and the row from 1.
+/// Decodes a report of the mouse: the button with its modifiers, the column and the row from 1.
 fn mouse(report: &[u8], is_down: bool) -> Option<TerminalEvent> {
     let mut numbers = std::str::from_utf8(report).ok()?.split(';').map(|n| n.parse::<u16>().ok());
     let (button, column, row) = (numbers.next()??, numbers.next()??, numbers.next()??);

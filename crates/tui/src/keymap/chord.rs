@@ -1,4 +1,4 @@
-//! One key with its modifiers, in one form whatever the terminal sent.
+//! One key with its modifiers, in a single form whatever the terminal sent.
 
 use std::fmt;
 
@@ -11,17 +11,17 @@ pub struct Chord {
     modifiers: KeyModifiers,
 }
 
-/// Function keys from here on are no keys: each stands for a sequence that was pressed whole.
+/// First of the function keys that are not keys: each represents a completed sequence.
 const SEQUENCES: u8 = 64;
-/// How many sequences there may be.
+/// Maximum number of sequences.
 pub(super) const MAX_SEQUENCES: usize = 128;
 
-/// Keys one after another, as people write them.
+/// Returns the usual notation of consecutive keys.
 pub(super) fn written(chords: &[Chord]) -> String {
     chords.iter().map(Chord::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// What the mouse does has a place among the keys, where no keyboard has one.
+/// Mouse actions use the codes of keys that no keyboard has.
 const WHEEL_UP: KeyCode = KeyCode::F(200);
 const WHEEL_DOWN: KeyCode = KeyCode::F(201);
 const CLICK: KeyCode = KeyCode::F(202);
@@ -72,13 +72,13 @@ impl Chord {
         Some(Chord::new(code, event.modifiers & known))
     }
 
-    /// What stands for the sequence of that number.
+    /// Returns the chord that represents the sequence of that number.
     pub(super) fn of_sequence(number: usize) -> Chord {
         let number = u8::try_from(number.min(MAX_SEQUENCES)).unwrap_or(u8::MAX - SEQUENCES);
         Chord { code: KeyCode::F(SEQUENCES + number), modifiers: KeyModifiers::NONE }
     }
 
-    /// The number of the sequence that it stands for.
+    /// Returns the number of the sequence that the chord represents.
     pub(super) fn sequence(self) -> Option<usize> {
         match self.code {
             // Beyond them is the mouse.
@@ -92,7 +92,7 @@ impl Chord {
         KeyEvent::new(self.code, self.modifiers)
     }
 
-    /// Whether it writes something where text is written.
+    /// Whether the chord types a character.
     pub(super) fn writes(self) -> bool {
         matches!(self.code, KeyCode::Char(_)) && self.modifiers.is_empty()
     }
@@ -110,7 +110,7 @@ impl Chord {
                 KeyCode::Tab
             }
             KeyCode::Char(c) if modifiers.intersects(KeyModifiers::CONTROL) => {
-                // What terminals without a keyboard protocol send for ctrl-_ is ctrl-7 or ctrl-/.
+                // Terminals without a keyboard protocol send ctrl-7 or ctrl-/ for ctrl-_.
                 KeyCode::Char(if matches!(c, '7' | '/') { '_' } else { c.to_ascii_lowercase() })
             }
             KeyCode::Char(c) if modifiers.contains(KeyModifiers::SHIFT) && c != ' ' => {
@@ -155,7 +155,7 @@ impl Chord {
         (1..=12).contains(&number).then(|| Chord::new(KeyCode::F(number), modifiers))
     }
 
-    /// Whether the key is pressed without looking: it must never say yes.
+    /// Whether the key is one that is pressed without looking: it must never approve anything.
     pub(super) fn is_reflex(self) -> bool {
         let ctrl = self.modifiers.contains(KeyModifiers::CONTROL);
         matches!(self.code, KeyCode::Enter | KeyCode::Esc)

@@ -19,7 +19,7 @@ pub struct KeymapError {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong and what would be right.
+    /// The problem, and the expected form.
     pub what: String,
 }
 
@@ -27,18 +27,18 @@ impl Keymap {
     /// The keys that the program comes with.
     pub fn embedded() -> Keymap {
         let mut keymap = Keymap { bindings: HashMap::new(), order: Vec::new(), sequences: Vec::new() };
-        // No key of it is in another's way: a test holds that, so that no start has to.
+        // A test ensures that none of its keys conflict, so that no start has to check this.
         keymap.read("keymap.toml", EMBEDDED).expect("the embedded keys are read by a test");
         keymap
     }
 
-    /// The keys that the program comes with, and a person's own over them. `file` is what errors call it.
+    /// Returns the embedded keys, overridden by the user's own. `file` is the name of the file in errors.
     ///
     /// # Errors
     /// The first mistake; nothing of the file is used then.
     pub fn with_file(file: &str, text: &str) -> Result<Keymap, KeymapError> {
         let mut keymap = Keymap::embedded();
-        // Looked at when the whole file counts: what is in the way may be taken away further down.
+        // Checked after the whole file was read: a conflicting key may be removed further down.
         for (place, chord, span) in keymap.read(file, text)? {
             if let Some(what) = keymap.conflict(place, chord) {
                 return Err(error(file, text, &span, what));
@@ -47,7 +47,7 @@ impl Keymap {
         Ok(keymap)
     }
 
-    /// Lays a file's keys over those that are known. What it binds comes back, with where it stands.
+    /// Adds a file's keys to the known ones. Returns the keys that it binds, with their positions.
     fn read(
         &mut self,
         file: &str,
@@ -135,7 +135,7 @@ impl Keymap {
         Ok(own)
     }
 
-    /// What stands for these keys.
+    /// Returns the chord that represents these keys.
     fn chord_for(&mut self, chords: &[Chord]) -> Result<Chord, String> {
         if let [chord] = chords {
             return Ok(*chord);
@@ -151,7 +151,8 @@ impl Keymap {
         Ok(Chord::of_sequence(number))
     }
 
-    /// Why a key that is bound here cannot be told from the beginning of a sequence, or a sequence never be finished.
+    /// Returns why a key bound here cannot be distinguished from the start of a sequence, or why a sequence
+    /// could never be completed.
     fn conflict(&self, place: KeyContext, chord: Chord) -> Option<String> {
         let keys = |chord: Chord| match chord.sequence() {
             Some(number) => self.sequences.get(number).cloned().unwrap_or_default(),
@@ -193,7 +194,7 @@ fn error(file: &str, text: &str, at: &Range<usize>, what: String) -> KeymapError
     KeymapError { file: file.to_owned(), line: before.matches('\n').count() + 1, what }
 }
 
-/// A hint: the action of that place whose name begins most like the wrong one.
+/// Returns a hint: the action of that context that shares the longest prefix with the wrong name.
 fn nearest(name: &str, place: KeyContext) -> String {
     let common = |other: &str| name.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
     let near = Action::ALL

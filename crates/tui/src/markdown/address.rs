@@ -4,8 +4,8 @@ use ratatui::text::Span;
 
 use crate::links::Links;
 
-/// The spans with the addresses in them made links. One that may go on in the next span is left alone: it would lead
-/// elsewhere than it says.
+/// Returns the spans with the URLs in them turned into links. A URL that may continue in the next span is
+/// left alone: its link would lead elsewhere than the text shows.
 pub(super) fn linked(spans: &[Span<'static>], links: &Links) -> Vec<Span<'static>> {
     let mut out = Vec::with_capacity(spans.len());
     for (at, span) in spans.iter().enumerate() {
@@ -37,7 +37,7 @@ fn is_outside(c: char) -> bool {
     matches!(c, '<' | '>' | '"' | '`' | '\'' | '|' | '(' | ')' | ',' | ';' | '!')
 }
 
-/// Where the first address begins and ends.
+/// Returns the start and end of the first URL.
 fn find(text: &str) -> Option<(usize, usize)> {
     let begin = [text.find("https://"), text.find("http://")].into_iter().flatten().min()?;
     let mut open = 0usize;

@@ -16,17 +16,17 @@ use aye_core::contract::display::visible_line;
 
 /// Deeper levels of quotes and lists get no more indent.
 const MAX_LEVELS: usize = 12;
-/// How wide a rule is at most, so that it survives in the scrollback of a terminal that gets narrower.
+/// Maximum width of a rule, so that it survives in the scrollback of a terminal that gets narrower.
 const RULE: u16 = 60;
-/// Where code starts.
+/// Indent of code.
 const CODE_INDENT: usize = 2;
 
-/// What is done with blocks of code.
+/// The treatment of code blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Coding<'a> {
     /// Gives them colours.
     pub(super) highlighter: Option<&'a Highlighter>,
-    /// How many stand before the piece, when they are numbered.
+    /// The number of code blocks before the piece, if they are numbered.
     pub(super) before: Option<usize>,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn code_head(
 ) -> Option<Line<'static>> {
     let language: String = info.split([' ', ',']).next().unwrap_or_default().chars().take(20).collect();
     let number = number.map(|number| format!(" #{number}")).unwrap_or_default();
-    // What is only text has no language.
+    // Plain text has no language.
     let language = if is_plain(&language) { String::new() } else { language };
     let text = format!("{}{number}", visible_line(&language));
     let text = text.trim();
@@ -107,7 +107,7 @@ pub(super) fn block(
     layout.end_text();
 }
 
-/// What one level puts before the lines inside of it.
+/// The prefixes that one level adds to the lines inside it.
 struct Level {
     /// Before the first line, until it was used.
     first: Option<Span<'static>>,
@@ -120,7 +120,7 @@ enum Holds {
     Blocks,
     /// Items; the next number.
     Items(Option<u64>),
-    /// What is in an item.
+    /// The content of an item.
     Item,
 }
 
@@ -142,7 +142,7 @@ struct Layout<'a> {
     /// The text that is being collected.
     spans: Option<Vec<Span<'static>>>,
     styles: Vec<Style>,
-    /// Where each open link began in the spans, and where it leads; an image has no begin.
+    /// The index of the first span of each open link, and its target; an image has no start.
     links: Vec<(usize, String)>,
     first_number: Option<u64>,
     table: Option<Table>,
@@ -343,7 +343,7 @@ impl Layout<'_> {
                     let same = url.strip_prefix("mailto:").unwrap_or(&url).trim_end_matches('/')
                         == text.trim_end_matches('/');
                     let link = self.theme.links().to(&url);
-                    // Text that looks like an address must not lead to another one.
+                    // Text that looks like a URL must not lead to another one.
                     let poses =
                         !same && !text.contains(char::is_whitespace) && text.contains(['.', ':', '/']);
                     if !poses {
@@ -413,7 +413,7 @@ impl Layout<'_> {
     /// Lays out the text that was collected.
     fn end_text(&mut self) {
         if let Some(mut spans) = self.spans.take() {
-            // The line end of an HTML block is no empty line.
+            // The line ending of an HTML block is not an empty line.
             if let Some(last) = spans.last_mut() {
                 let kept = last.content.trim_end_matches('\n').len();
                 last.content.to_mut().truncate(kept);
@@ -422,7 +422,7 @@ impl Layout<'_> {
         }
     }
 
-    /// Where a link leads, behind its text.
+    /// Adds the target of a link after its text.
     fn address(&mut self, url: &str) {
         let style = self.theme.style(Role::LinkUrl);
         self.text(" (", style);
@@ -475,7 +475,7 @@ impl Layout<'_> {
         });
     }
 
-    /// What stands before the next line, and before those after it.
+    /// Returns the prefix of the next line, and of those after it.
     fn prefixes(&mut self) -> (Vec<Span<'static>>, Vec<Span<'static>>) {
         let rest: Vec<Span<'static>> =
             self.levels.iter().take(MAX_LEVELS).map(|level| level.rest.clone()).collect();
@@ -493,7 +493,8 @@ fn is_break(html: &str) -> bool {
     matches!(html.trim().to_ascii_lowercase().as_str(), "<br>" | "<br/>" | "<br />")
 }
 
-/// The lines of one line of a code block: two columns in, longer ones go on four columns in.
+/// Returns the rows of one line of a code block: indented by two columns, the continuations of a long one by
+/// four.
 pub(super) fn code_line(
     text: &str,
     pieces: Option<&[(Role, u32)]>,

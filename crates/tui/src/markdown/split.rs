@@ -8,7 +8,7 @@ use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 use super::Definitions;
 
-/// What we read of markdown's extensions.
+/// The supported markdown extensions.
 pub(super) const OPTIONS: Options = Options::ENABLE_TABLES
     .union(Options::ENABLE_FOOTNOTES)
     .union(Options::ENABLE_STRIKETHROUGH)
@@ -19,7 +19,7 @@ pub(super) const OPTIONS: Options = Options::ENABLE_TABLES
 pub(super) struct MarkdownBlock {
     pub(super) source: String,
     pub(super) kind: BlockKind,
-    /// Goes on in the list of the piece before: a blank line only where the source has one.
+    /// Whether it continues the list of the piece before: a blank line only where the source has one.
     pub(super) continues: bool,
 }
 
@@ -28,7 +28,7 @@ pub(super) enum BlockKind {
     Block,
     /// An item; the number when the list has numbers.
     Item(Option<u64>),
-    /// Definitions of links: shown as they stand, so that nothing that was said is lost.
+    /// Definitions of links: shown verbatim, so that none of the text is lost.
     Definition,
 }
 
@@ -52,16 +52,16 @@ fn ends_blank(text: &str) -> bool {
     text.ends_with('\n') && text.split_inclusive('\n').next_back().is_some_and(|line| line.trim().is_empty())
 }
 
-/// A list that goes on.
+/// A list that continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListBlock {
     next: Option<u64>,
 }
 
-/// What follows the pieces.
+/// The text that follows the pieces.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// A fenced code block, whose opening line has so many bytes.
+    /// A fenced code block, with the number of bytes of its opening line.
     Fence(CodeFence, usize),
     /// Text that may still change, or nothing.
     Done,
@@ -79,7 +79,7 @@ pub(super) struct CodeFence {
 /// The result of a cut.
 #[derive(Debug)]
 pub(super) struct Cut {
-    /// Each with the definitions that stood before its end.
+    /// The pieces, each with the definitions that precede its end.
     pub(super) pieces: Vec<(MarkdownBlock, Definitions)>,
     pub(super) definitions: Definitions,
     pub(super) list: Option<ListBlock>,
@@ -96,7 +96,7 @@ struct TopBlock {
 
 enum What {
     Block,
-    /// Ends with its line, or with a blank line behind it.
+    /// Ends with its line, or with a blank line after it.
     Closing {
         at_line_end: bool,
     },
@@ -216,8 +216,8 @@ fn nodes(text: &str) -> Vec<TopBlock> {
         .map(|(label, found)| (found.span.clone(), (label.to_owned(), found.dest.to_string())))
         .collect();
     let mut depth = 0;
-    // Where the text of each block ends. The parser lets the range of a container run on over what is between it
-    // and the next block, or not, depending on what follows.
+    // The end of each block's text. The parser may extend the range of a container over the text up to the
+    // next block, or not, depending on what follows.
     let mut covered: Vec<usize> = Vec::new();
     for (event, range) in parser.into_offset_iter() {
         let holds_blocks = matches!(
@@ -262,8 +262,8 @@ fn nodes(text: &str) -> Vec<TopBlock> {
             _ => {}
         }
     }
-    // What no block covers are definitions. They are told by that, because the parser reports only the first one of
-    // a label, and which is the first depends on how much of the text it sees.
+    // Text that no block covers consists of definitions. They are recognised by that, because the parser
+    // reports only the first one of a label, and which is the first depends on how much of the text it sees.
     let mut between = Vec::new();
     let mut from = 0;
     let mut in_container = false;
@@ -276,7 +276,7 @@ fn nodes(text: &str) -> Vec<TopBlock> {
         };
         let until_line = if until == text.len() { until } else { line_start(text, until) };
         if from_line < until_line {
-            // Indented behind a list, a definition belongs into the list.
+            // Indented after a list, a definition belongs to the list.
             let ours =
                 |range: &Range<usize>| !(in_container && text[range.start..].starts_with([' ', '\t', '>']));
             between.extend(paragraphs(text, from_line..until_line).into_iter().filter(ours));
@@ -354,7 +354,7 @@ impl CodeFence {
     }
 }
 
-/// Whether all there is may be the beginning of a fence; it would be seen as text for a moment.
+/// Whether the whole text may be the start of a fence, which would otherwise be shown as text for a moment.
 pub(super) fn may_be_fence(text: &str) -> bool {
     let text = text.trim();
     text.len() < 3 && !text.is_empty() && text.chars().all(|c| matches!(c, '`' | '~'))

@@ -40,7 +40,8 @@ impl Table {
         }
     }
 
-    /// How wide each column gets: as wide as it likes if possible, else the widest give way first.
+    /// Returns the width of each column: its natural width if possible, otherwise the widest columns shrink
+    /// first.
     fn widths(&self, columns: usize, available: usize) -> Option<Vec<usize>> {
         let natural = |column: usize| {
             let cell = |row: &Vec<Vec<Span<'static>>>| {
@@ -56,7 +57,7 @@ impl Table {
         }
         let mut over = (widths.iter().sum::<usize>() + between).saturating_sub(available);
         while over > 0 {
-            // Lower all of the widest columns to the next one, or as far as needed.
+            // Lower all of the widest columns to the next width, or as much as needed.
             let widest = widths.iter().copied().max()?;
             let count = widths.iter().filter(|width| **width == widest).count();
             let next = widths

@@ -1,4 +1,4 @@
-//! What the terminal shows outside its text: the title of its window, and progress beside it.
+//! The terminal's display outside its text: the window title and the progress next to it.
 
 use super::short_path;
 use crate::app::App;
@@ -15,7 +15,7 @@ pub enum TitleProgress {
     None,
     /// It works.
     Working,
-    /// It waits for the person.
+    /// A question is waiting for the user.
     Waiting,
 }
 
@@ -39,7 +39,7 @@ pub struct Chrome {
     pub progress: TitleProgress,
 }
 
-/// What the model looks like from outside.
+/// Returns the window title and progress for the model.
 pub fn chrome(app: &App) -> Chrome {
     let progress = if app.own_cards() > 0 {
         TitleProgress::Waiting

@@ -9,12 +9,12 @@ use super::segment::{model, percent, tokens};
 use crate::app::{App, RunState};
 use crate::transcript::Moment;
 
-/// So long is waited for the changes that come with one.
+/// How long to wait after a change for related changes, in milliseconds.
 const GATHER_MS: u64 = 300;
 /// The least time between two starts.
 const PAUSE_MS: u64 = 1000;
 
-/// The command's words, and what it was told.
+/// The status line command: its last output and its last input.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatusCommand {
     is_on: bool,
@@ -26,12 +26,12 @@ pub struct StatusCommand {
 }
 
 impl StatusCommand {
-    /// One that a command is asked for.
+    /// Creates the state for a configured command.
     pub fn on() -> StatusCommand {
         StatusCommand { is_on: true, due: Some(Moment::default()), ..StatusCommand::default() }
     }
 
-    /// What the command wrote last.
+    /// Returns the command's last output.
     pub fn shown(&self) -> Option<&str> {
         self.shown.as_deref()
     }
@@ -49,7 +49,7 @@ impl StatusCommand {
         self.due.filter(|_| !self.is_running)
     }
 
-    /// What the command is to be told now, when it is.
+    /// Returns the input to run the command with now, or `None` if it is not due.
     pub fn take(&mut self, now: Moment, told: impl FnOnce() -> Value) -> Option<String> {
         if self.is_running || self.due.is_none_or(|due| now < due) {
             return None;
@@ -66,7 +66,8 @@ impl StatusCommand {
         Some(text)
     }
 
-    /// The command wrote something, or failed: then the built-in line is shown. The first failure is said.
+    /// Stores the command's output. If the command failed, the built-in line is shown and the command is
+    /// turned off; the returned notice reports the failure.
     pub fn wrote(&mut self, text: Result<String, String>) -> Option<String> {
         self.is_running = false;
         match text {
@@ -76,7 +77,7 @@ impl StatusCommand {
             }
             Err(why) => {
                 self.shown = None;
-                // What fails once would fail at each change: it is left alone.
+                // A command that fails once would fail after every change, so it is not run again.
                 self.is_on = false;
                 self.due = None;
                 Some(format!("status line command: {why}; showing the built-in line"))
@@ -85,7 +86,7 @@ impl StatusCommand {
     }
 }
 
-/// What the command gets on its standard input. Nothing in it changes by itself while time passes.
+/// Returns the command's standard input. Nothing in this value changes merely because time passes.
 pub fn told(app: &App) -> Value {
     let info = &app.info;
     let state = match app.run {

@@ -8,7 +8,7 @@ use crate::theme::Role;
 use crate::wrap::truncate;
 use aye_core::contract::display::visible_line;
 
-/// Columns that a model's name takes at most, and those that still tell one model from another.
+/// The maximum columns of a model's name, and the minimum that still distinguishes models.
 const MAX_MODEL_COLUMNS: u16 = 32;
 const MIN_MODEL_COLUMNS: usize = 12;
 
@@ -21,9 +21,9 @@ const CONTEXT_ERROR: u64 = 90;
 pub enum Segment {
     /// The model.
     Model,
-    /// How hard the model thinks.
+    /// The effort level of the model.
     Effort,
-    /// How much is asked.
+    /// The permission mode.
     Mode,
     /// The agent, unless it is the built-in one.
     Agent,
@@ -31,13 +31,13 @@ pub enum Segment {
     Folder,
     /// The branch of git.
     Branch,
-    /// How much of the window is used.
+    /// How much of the context window is used.
     Context,
     /// Tokens in and out.
     Tokens,
-    /// What the conversation cost.
+    /// The cost of the conversation.
     Cost,
-    /// How long the last run took, or takes.
+    /// The duration of the last or the current run.
     Elapsed,
     /// Messages that are queued.
     Queued,
@@ -68,7 +68,7 @@ impl Segment {
         Segment::Instructions,
     ];
 
-    /// What is shown when the settings say nothing.
+    /// The segments shown by default.
     pub(super) const STANDARD: [Segment; 10] = [
         Segment::Waiting,
         Segment::Agent,
@@ -107,7 +107,7 @@ impl Segment {
         Segment::ALL.into_iter().find(|segment| segment.name() == name)
     }
 
-    /// What it says now; nothing when there is nothing to say.
+    /// Returns the current items of the segment; empty if there is nothing to show.
     pub(super) fn pieces(self, app: &App) -> Vec<StatusItem> {
         let one = |text: String, role: Role, rank: u8| vec![StatusItem::new(text, role, rank)];
         let counted = |count: usize, what: &str, role: Role, rank: u8| match count {

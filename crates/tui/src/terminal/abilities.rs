@@ -1,4 +1,4 @@
-//! What a terminal supports besides text, judged by its environment without a query.
+//! The features that a terminal supports besides text, inferred from its environment without a query.
 
 use crate::theme::Depth;
 
@@ -24,22 +24,23 @@ impl Multiplexer {
     }
 }
 
-/// What a terminal can do. What is not known to be there is not used where it would be seen as rubbish.
+/// The abilities of a terminal. A feature that is not known to be supported is not used if it would show up
+/// as garbage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
     /// It obeys escape sequences. One that does not is written to line after line.
     pub escapes: bool,
-    /// How many colours it shows.
+    /// The number of colours the terminal shows.
     pub depth: Depth,
-    /// It tells modified keys apart (the keyboard protocol of kitty).
+    /// Whether the terminal distinguishes modified keys (the keyboard protocol of kitty).
     pub keys: bool,
     /// It shows a frame at once (mode 2026).
     pub synchronized: bool,
     /// It lets us write the clipboard (OSC 52).
     pub clipboard: bool,
-    /// It answers what is behind the text (OSC 11), and what it can do.
+    /// Whether the terminal answers queries for its background colour (OSC 11) and its abilities.
     pub background: bool,
-    /// It tells when it comes to the front.
+    /// Whether the terminal reports when it gets the focus.
     pub focus: bool,
     /// It has a title (OSC 2).
     pub title: bool,
@@ -47,7 +48,7 @@ pub struct Abilities {
     pub progress: bool,
     /// It is one that draws files in sequences of iTerm2, unless another one was started from it.
     pub files: bool,
-    /// What is between us and it.
+    /// The multiplexer between the program and the terminal.
     pub multiplexer: Option<Multiplexer>,
     /// It is on another machine.
     pub remote: bool,
@@ -61,7 +62,7 @@ impl Abilities {
         Some(self.depth).filter(|depth| self.utf8 && *depth >= Depth::Indexed)
     }
 
-    /// What the variables of the environment tell.
+    /// Returns the abilities that the environment variables indicate.
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Abilities {
         let get = |name: &str| variable(name).unwrap_or_default();
         let set = |name: &str| !get(name).is_empty();
@@ -75,7 +76,7 @@ impl Abilities {
         } else {
             None
         };
-        // A multiplexer hides what is behind it; what it can do itself is known.
+        // A multiplexer hides the terminal outside it; the multiplexer's own abilities are known.
         let is_direct = multiplexer.is_none();
         let named = |terms: &[&str], programs: &[&str]| {
             is_direct

@@ -2,14 +2,14 @@
 
 use base64::Engine as _;
 
-/// What stands between us and the terminal that has the clipboard.
+/// The software between the program and the terminal that has the clipboard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clipboard {
     /// Nothing, or something that hands the request on.
     #[default]
     Direct,
-    /// tmux. It takes the request itself when `set-clipboard` is `on`, and hands on what is wrapped when
-    /// `allow-passthrough` is: it is told in both ways.
+    /// tmux. It handles the request itself when `set-clipboard` is `on`, and passes on wrapped requests when
+    /// `allow-passthrough` is, so the request is sent in both forms.
     Tmux,
     /// GNU screen: it hands on what is wrapped.
     Screen,
@@ -31,7 +31,7 @@ impl Clipboard {
         }
     }
 
-    /// What is written to the terminal to put a text on the clipboard.
+    /// Returns the bytes that put a text on the terminal's clipboard.
     pub fn bytes(self, text: &str) -> Vec<u8> {
         let encoded = base64::engine::general_purpose::STANDARD.encode(text);
         let plain = format!("\x1b]52;c;{encoded}\x07");

@@ -11,7 +11,7 @@ use ratatui::text::Line;
 use super::paint::Painter;
 use aye_core::contract::image::Drawn;
 
-/// What waits for the next frame.
+/// An item to print with the next frame.
 #[derive(Clone, Debug)]
 pub(super) enum Pending {
     /// A finished line.
@@ -20,7 +20,7 @@ pub(super) enum Pending {
     Plate(CursorImage),
 }
 
-/// A picture with what stands for it where it cannot be drawn.
+/// An image, with replacement text for places where it cannot be drawn.
 #[derive(Clone, Debug)]
 pub struct CursorImage {
     /// Columns before it.
@@ -32,7 +32,8 @@ pub struct CursorImage {
 }
 
 impl CursorImage {
-    /// Whether a terminal of that size has room for it, and as much again: it may get lower at any moment.
+    /// Returns whether a terminal of this size has room for twice the image's height: the terminal may get
+    /// lower at any moment.
     pub(super) fn fits(&self, (width, height): (u16, u16)) -> bool {
         let Drawn { columns, rows, .. } = *self.drawn;
         rows > 0 && rows <= height / 2 && self.indent.saturating_add(columns) <= width
@@ -40,7 +41,8 @@ impl CursorImage {
 }
 
 impl Painter {
-    /// Draws a picture from the row of the cursor on, which is left in the first column of the row behind it.
+    /// Draws an image, starting in the cursor's row, and leaves the cursor in the first column of the row
+    /// after the image.
     pub(super) fn plate(&mut self, plate: &CursorImage) {
         let rows = plate.drawn.rows;
         for _ in 0..rows {
@@ -50,7 +52,7 @@ impl Painter {
         }
         self.up(rows);
         self.right(plate.indent);
-        // The cursor is kept before and taken back behind it.
+        // The cursor is saved before the image and restored after it.
         self.raw(b"\x1b7");
         self.raw(&plate.drawn.bytes);
         self.raw(b"\x1b8");

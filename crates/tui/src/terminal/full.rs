@@ -11,13 +11,14 @@ use super::{BEGIN, END, KEEP_BYTES, SHOW, row};
 
 /// Switches to the other screen. It has keyboard modes of its own.
 pub(super) const ENTER: &[u8] = b"\x1b[?1049h\x1b[>1u\x1b[2J";
-/// Back. What an interrupted frame left is cleared up by whoever gives the terminal back.
+/// Leaves the alternate screen. The code that restores the terminal cleans up after an interrupted frame.
 pub(super) const LEAVE: &[u8] = b"\x1b[<1u\x1b[?1049l";
-/// The mouse: buttons, moves while one is held, the wheel; in the form that has no limit of columns.
+/// Mouse reporting: buttons, moves while a button is pressed, and the wheel; in the encoding without a limit
+/// on columns.
 pub(super) const MOUSE_ON: &[u8] = b"\x1b[?1002h\x1b[?1006h";
 pub(super) const MOUSE_OFF: &[u8] = b"\x1b[?1006l\x1b[?1002l";
 
-/// What the other screen shows.
+/// The content of the alternate screen.
 #[derive(Debug)]
 pub struct FullScreen {
     painter: Painter,
@@ -48,8 +49,8 @@ impl FullScreen {
         out.flush()
     }
 
-    /// Switches back. When the size was another one meanwhile, the cursor may stand anywhere in what was written
-    /// before: it goes below all of it.
+    /// Leaves the alternate screen. If the size changed in the meantime, the cursor may be anywhere in the
+    /// earlier output, so it is moved below all of it.
     pub fn leave(out: &mut impl Write, is_same_size: bool) -> io::Result<()> {
         let below: &[u8] = if is_same_size { b"" } else { b"\x1b[999B\r\n" };
         out.write_all(&[MOUSE_OFF, LEAVE, below].concat())?;

@@ -16,7 +16,7 @@ use super::abilities::Multiplexer;
 /// Bracketed paste, focus events, no autowrap (a row that the terminal thinks longer than we do must not make a
 /// second one), kitty keys without asking whether the terminal has them: one that has not ignores this.
 const ENTER: &[u8] = b"\x1b[?2004h\x1b[?1004h\x1b[?7l\x1b[>1u";
-/// The reverse, and whatever an interrupted frame may have left behind.
+/// Undoes the above, and whatever an interrupted frame may have left.
 const LEAVE: &[u8] = b"\x1b[?2026l\x1b[<1u\x1b[?7h\x1b[?1004l\x1b[?2004l\x1b[0m\x1b[?25h";
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ struct GuardState {
     obeys: bool,
     /// The other screen is shown.
     other: Arc<AtomicBool>,
-    /// What else is written when it is given back.
+    /// Additional bytes to write when the terminal is restored.
     also: Mutex<Vec<u8>>,
     /// Entering and leaving are several steps; two threads must not mix them.
     turn: Mutex<()>,
@@ -122,7 +122,7 @@ impl Restore {
         let _ = termios::tcsetattr(stdio::stdin(), OptionalActions::Now, &shared.original);
     }
 
-    /// Has this written too when the terminal is given back.
+    /// Also writes these bytes when the terminal is restored.
     pub fn also(&self, bytes: &[u8]) {
         self.0.also.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
     }
@@ -137,8 +137,8 @@ impl Restore {
     }
 }
 
-/// Standard output without a buffer in between: what is given in one piece is written in one piece, even when
-/// another thread holds the lock of `std::io::stdout`.
+/// Unbuffered standard output: what is passed in one piece is written in one piece, even while another thread
+/// holds the lock of `std::io::stdout`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TtyOut;
 
@@ -182,8 +182,8 @@ pub fn stop_process() -> io::Result<()> {
     Ok(rustix::process::kill_current_process_group(Signal::TSTP)?)
 }
 
-/// How long the terminal may have a new size before it tells. tmux moves its rows at once, but tells of one change in a
-/// quarter of a second only.
+/// Returns how long the terminal may have a new size before it reports that size. tmux moves its rows at
+/// once, but reports a change up to a quarter of a second later.
 pub fn told_late(multiplexer: Option<Multiplexer>) -> Duration {
     match multiplexer {
         Some(Multiplexer::Tmux) => Duration::from_millis(275),
@@ -191,8 +191,9 @@ pub fn told_late(multiplexer: Option<Multiplexer>) -> Duration {
     }
 }
 
-/// Whether the terminal breaks long rows anew when it gets narrower, judged by its environment. Most do; a wrong
-/// yes would cost finished lines at a resize, so the known exceptions and unknown old names count as no.
+/// Returns whether the terminal reflows long rows when it gets narrower, inferred from its environment. Most
+/// terminals do; a wrong yes would cost finished lines at a resize, so the known exceptions and unknown old
+/// names count as no.
 pub fn reflows(env: impl Fn(&str) -> Option<String>) -> bool {
     let set = |name: &str| env(name).is_some_and(|value| !value.is_empty());
     if set("TMUX")

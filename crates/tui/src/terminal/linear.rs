@@ -7,17 +7,18 @@ use std::collections::BTreeMap;
 
 use crate::wrap::width;
 
-/// What was said so far.
+/// The output so far.
 #[derive(Clone, Debug, Default)]
 pub struct Linear {
-    /// The last line, as it stands.
+    /// The last, unfinished line.
     prompt: String,
-    /// By topic, so that nothing is said twice.
+    /// The last lines written, by topic, so that nothing is repeated.
     said: BTreeMap<&'static str, Vec<String>>,
 }
 
 impl Linear {
-    /// The bytes of what is new: finished lines, what there is to say of each topic, and what is being written.
+    /// Returns the bytes of the new output: finished lines, the changed lines of each topic, and the prompt
+    /// being typed.
     pub fn frame(
         &mut self,
         finished: &[String],
@@ -28,7 +29,7 @@ impl Linear {
         for (topic, now) in topics {
             let before = self.said.get(topic).map(Vec::as_slice).unwrap_or_default();
             if before != now {
-                // Of what changes in part only that part is said.
+                // If a topic changes in part, only the new lines are written.
                 lines.extend(now.iter().filter(|line| !before.contains(line)).cloned());
                 self.said.insert(topic, now);
             }

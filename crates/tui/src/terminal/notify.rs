@@ -13,7 +13,7 @@ pub struct Desktop {
 }
 
 impl Desktop {
-    /// What the variables of the environment tell; both forms where they tell nothing.
+    /// Returns the forms that the environment variables indicate; both if they indicate none.
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Desktop {
         let program = variable("TERM_PROGRAM").unwrap_or_default();
         let term = variable("TERM").unwrap_or_default();
@@ -25,7 +25,7 @@ impl Desktop {
         Desktop { osc9: only9 || !only777, osc777: only777 || !only9 }
     }
 
-    /// The bytes of a notification. Nothing in the text ends or begins a sequence of its own.
+    /// Returns the bytes of a notification. Nothing in the text can start or end an escape sequence.
     pub fn bytes(self, text: &str) -> Vec<u8> {
         // A semicolon parts the fields of one form, and a number before one means something else in the other.
         let text: String = visible_line(text).replace(';', ",").chars().take(MOST).collect();

@@ -67,7 +67,7 @@ impl Painter {
         }
     }
 
-    /// Control sequences as they stand; the caller knows what they do to the column.
+    /// Writes control sequences unchanged; the caller knows their effect on the column.
     pub(super) fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         if bytes.first() == Some(&b'\r') {
@@ -95,7 +95,7 @@ impl Painter {
         }
     }
 
-    /// So many columns behind the first one, where the cursor stands.
+    /// Moves the cursor right by this many columns from the first one, where it must be.
     pub(super) fn right(&mut self, columns: u16) {
         self.column_to(columns);
     }
@@ -141,8 +141,8 @@ impl Painter {
     pub(super) fn row(&mut self, cells: &[Cell], before: usize) {
         self.column = Some(0);
         let end = end_of(cells);
-        // tmux counts what was erased behind a text to the row, and breaks it with the row when it gets narrower. A
-        // row that is erased from its beginning is empty.
+        // tmux counts cells erased after a text as part of the row, and reflows them with the row when it
+        // gets narrower. A row that is erased from its start is empty.
         let is_shorter = end < before.min(cells.len());
         if is_shorter {
             self.erase_from(0, cells.len());
@@ -158,8 +158,8 @@ impl Painter {
         }
     }
 
-    /// Writes the cells of a row of the region that differ from what is shown. Of `at` only the row is kept true:
-    /// a frame that wrote something ends with a move.
+    /// Writes the cells of a row of the region that differ from what is shown. Only the row of `at` is kept
+    /// up to date: a frame that wrote something ends with a cursor move.
     pub(super) fn changes(&mut self, at: &mut (u16, u16), y: u16, old: &[Cell], new: &[Cell]) {
         let (old_end, new_end) = (end_of(old), end_of(new));
         if new_end < old_end {
@@ -197,7 +197,7 @@ impl Painter {
 
     fn erase_from(&mut self, column: usize, width: usize) {
         self.style(&Cell::EMPTY);
-        // In a full row the cursor still stands on the last cell, which an erase would take away.
+        // In a full row the cursor is still on the last cell, which an erase would remove.
         if column < width {
             self.column_to(column as u16);
             self.bytes.extend_from_slice(b"\x1b[K");
@@ -274,7 +274,7 @@ impl Painter {
         self.pen = want;
     }
 
-    /// Begins or ends text that leads somewhere. Rows of one link belong together by its number.
+    /// Starts or ends linked text. The link's number joins rows that belong to the same link.
     fn link(&mut self, link: Option<u32>) {
         self.pen.link = link;
         let address = link.and_then(|number| self.links.address(number));
@@ -367,7 +367,8 @@ fn width_of(cell: &Cell) -> usize {
     }
 }
 
-/// Whether all terminals agree on the width: not so for emoji, joined and combined characters.
+/// Returns whether all terminals agree on the width; they do not for emoji and for joined or combined
+/// characters.
 fn is_certain(symbol: &str) -> bool {
     if graphics::is_row(symbol) {
         return true;
@@ -383,7 +384,7 @@ pub(super) fn end_of(cells: &[Cell]) -> usize {
     while x > 0 && is_blank(&cells[x - 1]) {
         x -= 1;
     }
-    // A wide character reaches over the blank cell behind it.
+    // A wide character covers the blank cell after it.
     if x > 0 { (x - 1 + width_of(&cells[x - 1]).max(1)).min(cells.len()) } else { 0 }
 }
 
@@ -398,7 +399,7 @@ pub(super) fn reflowed(cells: &[Cell], width: u16) -> (usize, usize) {
     (rows_before(&cells[..end], width) + usize::from(end == 0 || !ends_full(&cells[..end], width)), end)
 }
 
-/// Full rows before the cursor, when it stands behind these cells.
+/// Returns the number of full rows before the cursor if it is right after these cells.
 pub(super) fn rows_before(cells: &[Cell], width: u16) -> usize {
     walk(cells, width).0
 }

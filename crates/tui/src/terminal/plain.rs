@@ -7,7 +7,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use super::TtyOut;
 use crate::wrap::grapheme_width;
 
-/// Standard output of a terminal that shows all there is, or ASCII only.
+/// Standard output of a terminal that shows all characters, or ASCII only.
 #[derive(Debug, Default)]
 pub struct Output<W = TtyOut> {
     out: W,
@@ -16,7 +16,7 @@ pub struct Output<W = TtyOut> {
 }
 
 impl<W: Write> Output<W> {
-    /// Writes there; `utf8`: what the terminal is told to show.
+    /// Creates an output that writes to `out`; `utf8` is whether the terminal shows more than ASCII.
     pub fn new(out: W, utf8: bool) -> Output<W> {
         Output { out, ascii: (!utf8).then(Vec::new) }
     }
@@ -29,7 +29,7 @@ impl<W: Write> Write for Output<W> {
         let whole = match std::str::from_utf8(begun) {
             Ok(_) => begun.len(),
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
-            // No text of ours: nothing is held back.
+            // Not UTF-8, so not text of this program: nothing is held back.
             Err(_) => begun.len(),
         };
         let rest = begun.split_off(whole);

@@ -2,10 +2,10 @@
 
 use super::{Depth, Theme, ThemeError};
 
-/// The name that stands for `dark` or `light`, and for `default` until the background is known.
+/// The name that selects `dark` or `light`, and `default` until the background is known.
 pub const AUTO: &str = "auto";
 
-/// What is behind the text.
+/// The background colour of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
     /// Dark.
@@ -15,7 +15,7 @@ pub enum Background {
 }
 
 impl Background {
-    /// What the variable `COLORFGBG` says: `15;0`, `0;default;15`.
+    /// Parses the variable `COLORFGBG`: `15;0`, `0;default;15`.
     pub fn of_colorfgbg(value: &str) -> Option<Background> {
         let (_, last) = value.rsplit_once(';')?;
         match last.parse::<u8>().ok()? {
@@ -25,7 +25,7 @@ impl Background {
         }
     }
 
-    /// What a terminal answers when it is asked for its background: `11;rgb:1e1e/1e1e/2e2e`, also with an alpha.
+    /// Parses a terminal's answer to a background query: `11;rgb:1e1e/1e1e/2e2e`, also with an alpha.
     pub fn of_answer(answer: &str) -> Option<Background> {
         let colour = answer.strip_prefix("11;")?;
         let parts = colour.strip_prefix("rgb:").or_else(|| colour.strip_prefix("rgba:"))?;
@@ -43,7 +43,7 @@ impl Background {
 /// A theme as it was asked for, on any background.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThemeChoice {
-    /// What it was asked for by.
+    /// The name it was requested by.
     pub name: String,
     unknown: Theme,
     dark: Theme,
@@ -51,10 +51,11 @@ pub struct ThemeChoice {
 }
 
 impl ThemeChoice {
-    /// The theme of that name, or the pair `NAME-dark` and `NAME-light`. `find` gives the file and text of a theme.
+    /// Returns the theme of this name, or the pair `NAME-dark` and `NAME-light`; `Ok(None)` if neither
+    /// exists. `find` returns the file and text of a theme.
     ///
     /// # Errors
-    /// What is wrong with its file; `Ok(None)`: there is none of that name.
+    /// If the theme's file is invalid.
     pub fn find(
         name: &str,
         depth: Depth,
@@ -94,7 +95,7 @@ impl ThemeChoice {
         }
     }
 
-    /// Whether the background makes no difference.
+    /// Returns whether the theme is the same on every background.
     pub fn is_fixed(&self) -> bool {
         self.dark.is_same(&self.light)
     }
@@ -118,9 +119,9 @@ impl Default for ThemeChoice {
 /// A theme that can be chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThemeRow {
-    /// What is kept in the settings.
+    /// The name stored in the settings.
     pub name: String,
-    /// Where it comes from, or what it is for.
+    /// Its source or purpose.
     pub detail: String,
     /// The theme, or why it cannot be used.
     pub theme: Result<ThemeChoice, String>,

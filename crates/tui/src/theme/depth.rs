@@ -2,12 +2,12 @@
 
 use ratatui::style::Color;
 
-/// How many colours the terminal shows.
+/// The number of colours the terminal shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
     /// None: weight and inversion only.
     None,
-    /// The sixteen that the person chose in the terminal.
+    /// The sixteen that the user configured in the terminal.
     Sixteen,
     /// A cube of 216, and greys.
     Indexed,
@@ -22,7 +22,7 @@ const TRUE_TERMS: [&str; 8] =
 const TRUE_PROGRAMS: [&str; 6] = ["iTerm.app", "vscode", "ghostty", "WezTerm", "Hyper", "rio"];
 
 impl Depth {
-    /// What the variables of the environment tell. `NO_COLOR` set to anything is no colour.
+    /// Returns the depth that the environment variables indicate. A non-empty `NO_COLOR` means no colours.
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Depth {
         let get = |name: &str| variable(name).unwrap_or_default();
         let (term, program) = (get("TERM"), get("TERM_PROGRAM"));
@@ -44,7 +44,7 @@ impl Depth {
         Depth::Sixteen
     }
 
-    /// What people call it.
+    /// Returns the display name.
     pub fn name(self) -> &'static str {
         match self {
             Depth::None => "no colours",
@@ -69,7 +69,7 @@ impl Depth {
 /// The steps of the cube.
 const STEPS: [u8; 6] = [0, 95, 135, 175, 215, 255];
 
-/// How different two colours look, roughly: what is seen more counts more.
+/// Returns roughly how different two colours look: components the eye sees better count more.
 fn distance(a: [u8; 3], b: [u8; 3]) -> u32 {
     let part = |i: usize| u32::from(a[i].abs_diff(b[i])).pow(2);
     2 * part(0) + 4 * part(1) + 3 * part(2)
@@ -87,11 +87,11 @@ fn of_index(n: u8) -> [u8; 3] {
 }
 
 fn indexed(rgb: [u8; 3]) -> u8 {
-    // The first sixteen are what the person made of them.
+    // The first sixteen are whatever the user configured.
     (16..=255).min_by_key(|n| distance(of_index(*n), rgb)).unwrap_or(15)
 }
 
-/// What the sixteen usually look like.
+/// The usual values of the sixteen.
 const SIXTEEN: [(Color, [u8; 3]); 16] = [
     (Color::Black, [0, 0, 0]),
     (Color::Red, [205, 0, 0]),
@@ -126,7 +126,8 @@ fn sixteen(rgb: [u8; 3]) -> Color {
     }
     let has = |part: u8| part - least > spread / 2;
     let bits = u8::from(has(rgb[0])) | u8::from(has(rgb[1])) << 1 | u8::from(has(rgb[2])) << 2;
-    // A dark colour behind light text must not shine: only what is bright takes the bright half.
+    // A dark background colour behind light text must not be bright: only bright colours map to the bright
+    // half.
     let index = usize::from(bits) + if most >= 200 { 8 } else { 0 };
     SIXTEEN[index].0
 }

@@ -17,11 +17,11 @@ pub struct ThemeError {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong and what would be right.
+    /// The problem and the expected value.
     pub what: String,
 }
 
-/// How long a chain of `inherits` may be.
+/// The maximum length of a chain of `inherits`.
 const MAX_CHAIN: usize = 8;
 
 /// Finds a theme that is inherited from: its file and text.
@@ -54,7 +54,7 @@ fn resolve(
     let table = table.into_inner();
 
     let mut palette = BTreeMap::new();
-    // The palette first, wherever it stands in the file: roles name its colours.
+    // The palette comes first, wherever it is in the file: roles refer to its colours.
     for (key, value) in &table {
         match key.get_ref().as_ref() {
             "inherits" | "roles" => {}

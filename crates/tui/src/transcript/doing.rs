@@ -2,7 +2,7 @@
 
 use super::{EntryKind, ToolState, Transcript};
 
-/// What is being waited for.
+/// The activity of a run: what it is waiting for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Doing {
     /// The model was asked and said nothing yet.
@@ -15,12 +15,12 @@ pub enum Doing {
     Calling(String),
     /// This tool runs.
     Running(String),
-    /// So many calls run.
+    /// This number of calls run.
     Several(usize),
 }
 
 impl Transcript {
-    /// What is being waited for, while a run is awake.
+    /// Returns what an active run is waiting for.
     pub fn doing(&self) -> Doing {
         let mut running = self.tools().filter(|tool| tool.state == ToolState::Running);
         if let Some(first) = running.next() {

@@ -51,7 +51,7 @@ impl Transcript {
                     if let Some(arguments) = result.get("edited") {
                         tool.edit(arguments);
                     }
-                    // The call goes on at once; what it waited before was the person's time.
+                    // The call runs at once; the time it waited before was the user's.
                     tool.started = None;
                     tool.run(at);
                 }
@@ -66,7 +66,7 @@ impl Transcript {
             AgentEvent::InferenceComplete { model, usage, .. } => {
                 self.answered(model);
                 self.close_texts(false);
-                // What did not become whole with its answer was cut off and dropped.
+                // Calls still incomplete when the answer ends were cut off and dropped.
                 self.drop_partial_calls();
                 if let Some(usage) = usage {
                     self.count(usage);
@@ -149,7 +149,7 @@ impl Transcript {
         }
     }
 
-    /// Adds text to the growing entry, or begins one.
+    /// Appends text to the growing entry, or starts a new one.
     pub(super) fn grow(&mut self, delta: &str, is_thought: bool) {
         let last = self.entries.len().checked_sub(1).filter(|index| !self.entries[*index].is_done);
         let fits = last.filter(|index| match self.entries[*index].kind {
@@ -239,8 +239,7 @@ impl Transcript {
                     attempt: retry.attempt,
                     max: retry.max,
                     until: at.plus(retry.delay_ms),
-                    // The first word about a step is about the model that was wanted, unless that one was not asked
-                    // again.
+                    // The first retry of a step uses the requested model, unless that model was not retried.
                     model: retry.instead.then_some(retry.model),
                     reason: retry.reason,
                 });
@@ -249,7 +248,8 @@ impl Transcript {
         }
     }
 
-    /// Says who answered, when it is a model that stands in for the one that was wanted, and when it does no more.
+    /// Records which fallback model answered, or that the requested one did; adds a notice when a new
+    /// fallback answers.
     fn answered(&mut self, model: &str) {
         let stands_in = self.retry.take().and_then(|retry| retry.model).map(|_| model.to_owned());
         if let Some(model) = stands_in.as_ref().filter(|model| self.stands_in.as_ref() != Some(model)) {

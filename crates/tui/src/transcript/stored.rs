@@ -91,7 +91,7 @@ impl Transcript {
         self.before = first.seq;
     }
 
-    /// Gives back what was fetched only to be looked at. `seq`: where the rest begins.
+    /// Removes the entries that were fetched only for display. `seq` is where the remaining ones start.
     pub fn forget_earlier(&mut self, seq: u64) {
         let count = std::mem::take(&mut self.fetched);
         self.entries.drain(..count);
@@ -136,7 +136,7 @@ impl Transcript {
             }
             Role::Tool => {
                 let Some(call_id) = &message.tool_call_id else { return };
-                // A result that was told when it came is told again when its step is written down.
+                // A result shown when it arrived arrives again when its step is stored.
                 if self.tool(call_id).is_some_and(ToolEntry::is_over) {
                     return;
                 }

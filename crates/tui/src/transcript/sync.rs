@@ -10,7 +10,7 @@ use aye_core::contract::lifecycle::RunStatus;
 impl Transcript {
     /// Takes in what is new in the store. Messages up to `seen` are known already.
     pub fn sync(&mut self, at: Moment, sync: &ThreadSync, seen: u64) {
-        // What is said here and not accepted yet will stand behind what others said before.
+        // Messages sent here and not accepted yet will come after the messages that others sent before.
         let words = self.take_words();
         for stored in sync.messages.iter().filter(|stored| stored.seq > seen) {
             self.mark_stored(stored);
@@ -56,7 +56,7 @@ impl Transcript {
         }
     }
 
-    /// The latest run is over, which was not told before.
+    /// Ends the latest run if the store says that it is done, which no event reported.
     pub fn sync_end(&mut self, sync: &ThreadSync) {
         let run = sync.run.as_ref().filter(|run| run.status == RunStatus::Done);
         if let Some(termination) = run.and_then(|run| run.termination.as_ref()) {

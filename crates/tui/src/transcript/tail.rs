@@ -2,16 +2,16 @@
 
 use std::collections::VecDeque;
 
-/// How many lines are kept, and how long one may be.
+/// The number of lines kept, and the maximum characters of a line.
 const LINES: usize = 200;
 const LINE_CHARS: usize = 2000;
 
-/// The last lines of a stream; a carriage return begins the line anew, as a progress bar wants it.
+/// The last lines of a stream; a carriage return restarts the line, as progress bars expect.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tail {
     lines: VecDeque<String>,
     current: String,
-    /// A carriage return came: the next character begins the line anew, unless it ends it.
+    /// Whether a carriage return came: the next character restarts the line, unless it ends the line.
     returned: bool,
     dropped: usize,
 }
@@ -42,12 +42,12 @@ impl Tail {
         }
     }
 
-    /// How many lines there were in all.
+    /// Returns the total number of lines, including dropped ones.
     pub fn total(&self) -> usize {
         self.dropped + self.lines.len() + usize::from(!self.current.is_empty())
     }
 
-    /// Whether nothing was printed.
+    /// Returns whether nothing was printed.
     pub fn is_empty(&self) -> bool {
         self.total() == 0
     }

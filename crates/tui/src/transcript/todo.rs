@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::Transcript;
 
-/// How far one thing is.
+/// The state of a to-do item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TodoState {
-    /// Not begun.
+    /// Not started.
     Open,
     /// Being done.
     Current,
@@ -18,9 +18,9 @@ pub enum TodoState {
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Todo {
-    /// What.
+    /// The description.
     pub text: String,
-    /// How far it is.
+    /// The state.
     pub state: TodoState,
 }
 

@@ -16,8 +16,8 @@ use aye_core::contract::tool::ToolResult;
 /// Data is set in at most this many steps.
 const MAX_INDENT: usize = 8;
 
-/// Where a call stands. Each looks different on the screen: a call that was never allowed is not one whose outcome
-/// is unknown.
+/// The state of a call. Each state is drawn differently: a call that was never allowed is not one whose
+/// outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolState {
     /// Its arguments are still arriving.
@@ -34,13 +34,13 @@ pub enum ToolState {
     Failed,
     /// A rule forbids it; it did not run.
     Denied,
-    /// The person said no; it did not run.
+    /// The user denied the call; it did not run.
     Declined,
-    /// It was stopped, or closed before it began.
+    /// The call was stopped, or closed before it started.
     Cancelled,
     /// The question ran out of time; it did not run.
     Expired,
-    /// It was started, and nobody knows how it ended.
+    /// The call was started, and its outcome is unknown.
     Unknown,
 }
 
@@ -94,11 +94,11 @@ impl ToolState {
         }
     }
 
-    /// Whether the call is over.
+    /// Returns whether the call is done.
     pub fn is_final(self) -> bool {
         match self {
             ToolState::Receiving | ToolState::Proposed | ToolState::Waiting => false,
-            // Unknown is over only when a result says so; see `ToolEntry::settle`.
+            // An unknown call is done only when a result says so; see `ToolEntry::settle`.
             ToolState::Running | ToolState::Unknown => false,
             ToolState::Done | ToolState::Failed | ToolState::Denied | ToolState::Declined => true,
             ToolState::Cancelled | ToolState::Expired => true,
@@ -106,19 +106,19 @@ impl ToolState {
     }
 }
 
-/// How far a running call is.
+/// The progress of a running call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolProgress {
     /// In words.
     pub message: Option<String>,
     /// From 0 to 1.
     pub part: Option<f64>,
-    /// So many of so many.
+    /// The completed and the total count.
     pub count: Option<(u64, u64)>,
 }
 
 impl ToolProgress {
-    /// What a report says; nothing when it says nothing.
+    /// Returns the progress in a report, or `None` if the report contains none.
     pub(super) fn of(state: &ToolCallProgressState) -> Option<ToolProgress> {
         let count = state.loaded.zip(state.total).filter(|(_, total)| *total > 0);
         let counted = count.map(|(loaded, total)| loaded as f64 / total as f64);
@@ -139,27 +139,27 @@ pub struct ToolEntry {
     pub name: String,
     /// The arguments, `null` until they are complete.
     pub arguments: Value,
-    /// Whether a person changed them before they allowed the call.
+    /// Whether the user edited the arguments before approving the call.
     pub is_edited: bool,
-    /// How many bytes of arguments have arrived.
+    /// The number of bytes of arguments received.
     pub received: usize,
-    /// Where it stands.
+    /// The state of the call.
     pub state: ToolState,
-    /// What it prints while it runs.
+    /// The last lines of its output while it runs.
     pub tail: Tail,
     /// The result, when it is over.
     pub result: Option<ToolResult>,
     /// Pictures that the result came with.
     pub images: Vec<ImageRef>,
-    /// How far it is, when it says so.
+    /// The progress, if the call reports any.
     pub progress: Option<ToolProgress>,
-    /// What was planned before it, when it changes the plan.
+    /// The plan before this call, if the call changes the plan.
     pub planned: Vec<Todo>,
     /// The agent that works on it.
     pub child: Option<Box<ChildRunState>>,
-    /// When it began to run.
+    /// When the call started to run.
     pub started: Option<Moment>,
-    /// How long it ran, in milliseconds.
+    /// How long the call ran, in milliseconds.
     pub elapsed: Option<u64>,
 }
 
@@ -194,7 +194,7 @@ impl ToolEntry {
             self.state = ToolState::Waiting;
         }
         if let Some(known) = self.child.take() {
-            // A look at the store does not know what is being done.
+            // A state read from the store does not include the current activity.
             state.line = state.line.or(known.line);
         }
         self.child = Some(Box::new(state));
@@ -208,13 +208,13 @@ impl ToolEntry {
         }
     }
 
-    /// A person changed the call.
+    /// Replaces the arguments with those the user edited.
     pub(super) fn edit(&mut self, arguments: &Value) {
         self.arguments = arguments.clone();
         self.is_edited = true;
     }
 
-    /// What was said beside the yes.
+    /// Returns the comment the user added to the approval.
     pub fn comment(&self) -> Option<&str> {
         self.result.as_ref()?.touched.as_ref()?.comment.as_deref()
     }
@@ -241,7 +241,7 @@ impl ToolEntry {
         let seen = at.zip(self.started).map(|(at, started)| at.since(started));
         self.elapsed = told.or(seen);
         self.state = final_state(result, outcome);
-        // The result holds what is worth keeping; the stream was for the time in between.
+        // The result contains what is worth keeping; the stream was only for the time until then.
         if !matches!(self.state, ToolState::Unknown | ToolState::Cancelled) || shown_text(result).len() > 400
         {
             self.tail = Tail::default();
@@ -258,22 +258,22 @@ impl ToolEntry {
             self.edit(arguments);
         }
         self.images = result.images.iter().filter_map(ContentBlock::as_stored_image).cloned().collect();
-        // What has bytes is of no use here, and may be large.
+        // The images' bytes are not needed here, and may be large.
         self.result = Some(ToolResult { images: Vec::new(), ..result.clone() });
     }
 
-    /// Whether it shows that this question about it is open.
+    /// Returns whether the call already shows this question as pending.
     pub(super) fn is_asked(&self, ticket: &SuspendTicket) -> bool {
         let is_unknown = ticket.suspension.action == ACTION_UNKNOWN_OUTCOME;
         self.state == if is_unknown { ToolState::Unknown } else { ToolState::Waiting }
     }
 
-    /// Whether nothing about it will change.
+    /// Returns whether the call is final.
     pub fn is_over(&self) -> bool {
         self.state.is_final() || self.result.is_some()
     }
 
-    /// What the result says to the person.
+    /// Returns the text of the result for the user.
     pub fn output(&self) -> String {
         self.result.as_ref().map(shown_text).unwrap_or_default()
     }
@@ -309,7 +309,7 @@ fn final_state(result: &ToolResult, outcome: ToolCallOutcome) -> ToolState {
     }
 }
 
-/// The text of a result for the user: what is meant for them, else its message, else its data.
+/// Returns the text of a result for the user: the text meant for the user, else its message, else its data.
 fn shown_text(result: &ToolResult) -> String {
     match (result.shown(), &result.message) {
         (Some(shown), _) => shown.to_owned(),
@@ -322,7 +322,7 @@ fn shown_text(result: &ToolResult) -> String {
     }
 }
 
-/// The answer to a question by itself, without the member that holds it.
+/// Returns the answer to a question without the member that contains it.
 fn answer_of(data: &Value) -> &Value {
     match data.as_object() {
         Some(members) if members.len() == 1 => members.get("answer").or_else(|| members.get("answers")),

@@ -6,12 +6,12 @@ use aye_core::contract::record::StoredMessage;
 
 /// When there are more entries than this, the first ones go.
 const MOST: usize = 2500;
-/// So many stay at least.
+/// The minimum number of entries kept.
 const KEPT: usize = 1000;
-/// So many entries are between two places where it can be cut.
+/// The minimum number of entries between two places to trim at.
 const APART: u64 = 64;
 
-/// Where the store has what an entry shows first.
+/// The position in the store of the first content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorePosition {
     /// At that place.
@@ -20,7 +20,7 @@ pub enum StorePosition {
     Message(String),
 }
 
-/// The entry of that id, and all behind it, stand at that place or behind it.
+/// The entry of this id, and all entries after it, are at this position in the store or after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StoreMark {
     entry: u64,
@@ -28,7 +28,7 @@ pub(super) struct StoreMark {
 }
 
 impl Transcript {
-    /// What comes next begins there.
+    /// Marks this position in the store as the start of the next entry.
     pub(super) fn mark(&mut self, place: impl FnOnce() -> StorePosition) {
         if self.marks.back().is_none_or(|last| last.entry + APART <= FIRST_ID + self.next_id) {
             self.marks.push_back(StoreMark { entry: FIRST_ID + self.next_id, place: place() });
@@ -44,7 +44,8 @@ impl Transcript {
         }
     }
 
-    /// Where it is to be cut, when it has become long: what stands before is left to the store.
+    /// Returns where to trim a transcript that has grown too long: the entries before that position are left
+    /// to the store.
     pub fn cut(&self) -> Option<StorePosition> {
         if self.fetched > 0 || self.entries.len() <= MOST {
             return None;
@@ -55,7 +56,7 @@ impl Transcript {
         self.marks.iter().rev().find(fits).map(|mark| mark.place.clone())
     }
 
-    /// Leaves what stands before that place to the store, which has it before `seq`.
+    /// Removes the entries before that position, which the store has before `seq`.
     pub fn cut_at(&mut self, place: &StorePosition, seq: u64) {
         let Some(mark) = self.marks.iter().position(|mark| mark.place == *place) else { return };
         if self.fetched > 0 {
@@ -77,7 +78,7 @@ impl Transcript {
         self.marks.retain(|mark| mark.place != *place);
     }
 
-    /// How many of the first entries were left to the store since it was opened.
+    /// Returns how many of the first entries were trimmed since the conversation was opened.
     pub fn trimmed(&self) -> usize {
         self.trimmed
     }

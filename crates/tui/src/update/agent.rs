@@ -36,7 +36,7 @@ impl App {
             }
             AgentEvent::ToolCallDone { id, result, outcome, .. } => {
                 if *outcome == ToolCallOutcome::Suspended {
-                    // A call that another agent works on asks nobody.
+                    // A call that another agent works on does not ask the user.
                     let asks = result.suspension.as_ref().filter(|ticket| !ticket.is_served());
                     if let (Some(ticket), Some(run)) = (asks, self.run_id.clone()) {
                         let card = Card::new(thread.clone(), run, (**ticket).clone());
@@ -60,7 +60,7 @@ impl App {
                 let is_current = is_current || run_id.is_empty();
                 let is_superseded = matches!(self.run, RunState::Starting(_));
                 if is_superseded && *termination == TerminationReason::Cancelled {
-                    // A new message closed the run that waited; this is no interruption.
+                    // A new message closed the waiting run; this is not an interruption.
                     let quiet = AgentEvent::RunFinish {
                         thread_id: thread.to_string(),
                         run_id: run_id.clone(),
@@ -134,8 +134,9 @@ impl App {
         );
     }
 
-    /// Takes cards away whose questions are over. One that the person is writing on stays until that is given up or
-    /// sent, and says why it comes too late; unless it was the person who went over it.
+    /// Removes cards whose questions are closed. A card the user is writing on stays until the text is
+    /// discarded or sent, and explains why it is too late; unless the user's own new message closed the
+    /// question.
     fn put_away_cards(&mut self, which: impl Fn(&Card) -> bool, cmds: &mut Vec<Cmd>) {
         let stay = !matches!(self.run, RunState::Starting(_));
         for card in self.cards.open.iter().filter(|card| stay && which(card) && card.is_written_on()) {
@@ -159,7 +160,7 @@ impl App {
         }
         self.cards.at = self.cards.at.saturating_sub(before).min(self.cards.open.len().saturating_sub(1));
         if is_current {
-            // A key that was meant for the one before is no answer to the one in its place.
+            // A key meant for the previous card must not answer the one in its place.
             self.show_card(self.cards.at);
             if self.asking_card().is_none() {
                 self.focus = Focus::Composer;
@@ -170,14 +171,14 @@ impl App {
     /// Says something, or queues it until the run is over; `behind`: also until open questions are answered.
     pub(super) fn submit(&mut self, mut input: UserInput, behind: bool, cmds: &mut Vec<Cmd>) {
         self.cards.stays = false;
-        // A command of the person's own withdraws no question.
+        // A shell command of the user supersedes no question.
         let behind = behind || (input.shell.is_some() && self.run == RunState::Waiting);
         let Some(thread) = self.thread_id().cloned() else {
             self.queue.unsent.push_back(input);
             return;
         };
         let is_free = match self.run {
-            // What was said before goes first.
+            // Messages queued earlier go first.
             RunState::Idle => self.queue.rows.is_empty() && !behind,
             RunState::Waiting => !behind,
             RunState::Starting(_) | RunState::Running(_) | RunState::Stopping(_) => false,
@@ -202,7 +203,7 @@ impl App {
 
     pub(super) fn opened(&mut self, opened: &OpenedThread, cmds: &mut Vec<Cmd>) {
         let notes: Vec<_> = if self.thread.is_none() {
-            // What went wrong before the first conversation was open stays on the screen.
+            // Errors from before the first conversation was open stay on the screen.
             self.transcript.entries().iter().map(|entry| entry.kind.clone()).collect()
         } else {
             Vec::new()

@@ -15,14 +15,16 @@ impl App {
         }
     }
 
-    /// A paste that is nothing but paths of pictures: the text is there at once, and becomes marks when they were read.
+    /// Handles a paste that consists only of image paths: the text is inserted at once, and becomes
+    /// placeholders once the images are read.
     pub(super) fn attach_dropped(&mut self, pasted: &str, cmds: &mut Vec<Cmd>) {
         for (words, path) in dropped::paths(pasted) {
             self.attach(words, Attach::Path(path), cmds);
         }
     }
 
-    /// Pictures that the text names with `@` and that were not looked for. `true`: it is sent when they were read.
+    /// Attaches images that the text mentions with `@` and that were not tried yet. Returns `true` if the
+    /// message is sent once they are read.
     pub(super) fn attach_mentioned(&mut self, behind: bool, cmds: &mut Vec<Cmd>) -> bool {
         for (words, path) in dropped::mentions(self.composer.text()) {
             if !self.attaching.tried.contains(&words) {
@@ -49,7 +51,7 @@ impl App {
         }
     }
 
-    /// Something was read, or is none.
+    /// Handles the result of an attempt to read an attachment.
     pub(super) fn attached(&mut self, words: &str, found: Result<Attached, String>, cmds: &mut Vec<Cmd>) {
         if !self.attaching.open.remove(words) {
             return;

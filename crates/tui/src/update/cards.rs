@@ -17,7 +17,7 @@ use aye_core::contract::lifecycle::TerminationReason;
 use aye_core::contract::record::{DecideOutcome, SuspensionRecord, SuspensionStatus};
 use aye_core::contract::suspension::{Answer, ResumeDecisionAction};
 
-/// A key so soon after one that a card took is meant for the card before, not for the text.
+/// A character typed this soon after a key that a card took is meant for that card, not for the text.
 const DOUBLE_MS: u64 = 1500;
 
 /// Open questions, as cards.
@@ -31,10 +31,10 @@ pub struct QuestionCards {
     pub batch: Option<(Batch, Vec<SuspensionId>)>,
     /// The question that was chosen from the list and is being fetched.
     pub(crate) chosen: Option<SuspensionId>,
-    /// Questions of the conversation that are over, with what became of them as far as it is known: a look at the store
-    /// from before that does not bring them back.
+    /// Closed questions of the conversation, with their outcome as far as it is known: an earlier read of the
+    /// store must not bring them back.
     pub(crate) over: HashMap<SuspensionId, String>,
-    /// When a card took the focus by itself.
+    /// When a card last took the focus without the user's action.
     pub(crate) focused_at: Moment,
     /// When a card last took a key.
     pub(crate) key_at: Option<Moment>,
@@ -48,7 +48,8 @@ impl QuestionCards {
         self.open.get(self.at)
     }
 
-    /// Rows that were read of a card are other ones now: what was not shown to its end is read from its beginning.
+    /// Prepares the cards for a new layout, which changes their rows: a card that was not shown to its end
+    /// must be read again from its start.
     pub(crate) fn are_laid_out_anew(&mut self) {
         for card in self.open.iter_mut().filter(|card| card.is_unread) {
             card.read = 0;
@@ -163,7 +164,7 @@ impl App {
         }
     }
 
-    /// Takes the card of a plan away when there is nothing to carry out any more.
+    /// Removes the card of a plan when there is nothing left to carry out.
     pub(in super::super) fn see_to_plan(&mut self) {
         if self.info.mode != Mode::Plan || !matches!(self.run, RunState::Idle) {
             self.remove_cards(|card| card.kind == CardKind::Plan);
@@ -182,7 +183,7 @@ impl App {
         }
     }
 
-    /// How the body of the card fits on the screen, for keys that move through it.
+    /// Returns how the body of the card fits on the screen, for keys that scroll the body.
     fn body_window(&self, key: KeyEvent) -> Option<BodyWindow> {
         use Action as A;
         let action = self.keymap.action(KeyContext::Card, key)?;
@@ -222,7 +223,7 @@ impl App {
         }
     }
 
-    /// How many cards a batch would answer.
+    /// Returns the number of cards a batch would answer.
     pub fn batch_count(&self, which: Batch) -> usize {
         self.batch_of(which).count()
     }
@@ -282,7 +283,8 @@ impl App {
                     Batch::DenyRest => (Answer::no(None), "denying"),
                 };
                 for card in self.cards.open.iter_mut().filter(|card| ids.contains(&card.id)) {
-                    // Each call by itself; one that somebody else answers meanwhile keeps their answer.
+                    // Each call is decided separately; if somebody else decides one in the meantime, their
+                    // decision stays.
                     if card.takes_batch() {
                         card.stage = CardStage::Deciding(word);
                         let answer = Answer { reason: card.comment.clone(), ..answer.clone() };
@@ -389,7 +391,7 @@ impl App {
         }
     }
 
-    /// What became of a question that was open here, told without being asked.
+    /// Describes, for a notice, how a question that was pending here was closed.
     pub(super) fn what_became_of(&self, record: &SuspensionRecord) -> String {
         let tool = &record.ticket.pending.name;
         match record.status {

@@ -18,11 +18,12 @@ use aye_core::contract::ids::{SuspensionId, ThreadId};
 use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::record::ThreadSummary;
 
-/// What is said to go on after a stop.
+/// The message sent to continue after a stop.
 const GO_ON: &str = "Continue.";
 
 impl App {
-    /// Opens the list of conversations before the first one is open; leaving it begins a new one.
+    /// Opens the list of conversations before the first conversation is open; closing the list starts a new
+    /// one.
     pub fn ask_which_thread(&mut self) -> Vec<Cmd> {
         self.picker = Some(Picker::loading(PickerKind::Threads));
         self.resumes_by_list = true;
@@ -102,7 +103,8 @@ impl App {
         self.submit(input, behind, cmds);
     }
 
-    /// A word that answers the question, for those who hear it. `false`: it is none.
+    /// Answers the question with a typed word, for screen reader users. Returns `false` if the word is not an
+    /// answer.
     fn answer_in_words(&mut self, written: &str, cmds: &mut Vec<Cmd>) -> bool {
         if let Some(card) = self.current_card()
             && let Ok(digit @ 1..=9) = written.parse::<u8>()
@@ -142,7 +144,7 @@ impl App {
         true
     }
 
-    /// Goes on where a limit stopped the last run: with a run of its own, whose limits begin anew.
+    /// Continues after a limit stopped the last run: with a new run, whose limits start fresh.
     fn go_on(&mut self, cmds: &mut Vec<Cmd>) {
         self.submit(UserInput::text(GO_ON), false, cmds);
     }
@@ -157,7 +159,7 @@ impl App {
         text
     }
 
-    /// `false`: there is no such command.
+    /// Runs a command. Returns `false` if the command does not exist.
     fn command(&mut self, name: &str, words: &str, cmds: &mut Vec<Cmd>) -> bool {
         match name {
             "help" => self.open_help(),
@@ -205,7 +207,7 @@ impl App {
             "rewind" | "fork" | "diff" | "rename" | "compare" => self.back_command(name, words, cmds),
             "screen" => self.toggle_screen(),
             "quit" | "exit" => {
-                // The command is no draft.
+                // The command must not be stored as a draft.
                 self.composer.clear();
                 self.quit(cmds);
             }
@@ -237,7 +239,7 @@ impl App {
         cmds.push(Cmd::Program(ProgramCmd::SetMode(mode)));
     }
 
-    /// Opens another conversation. What runs in this one goes on; what waits keeps waiting.
+    /// Opens another conversation. The active run of this one keeps running; pending questions stay pending.
     pub(super) fn open(&mut self, thread: Option<ThreadId>, cmds: &mut Vec<Cmd>) {
         if self.is_awake() && !self.is_driven_elsewhere() {
             self.transcript.note(Level::Info, "the run of this conversation continues in the background");
@@ -279,7 +281,7 @@ impl App {
     pub(super) fn open_help(&mut self) {
         let heading = |text: &str| PickRow { label: text.to_owned(), is_heading: true, ..PickRow::default() };
         let mut rows = Vec::new();
-        // What works now first, then the rest of the same table.
+        // Keys that work now come first, then the rest of the same table.
         let now = self.key_layers();
         for place in
             now.iter().copied().chain(KeyContext::ALL.into_iter().filter(|place| !now.contains(place)))
@@ -408,7 +410,8 @@ impl App {
         threads.iter().map(row).collect()
     }
 
-    /// What was folded since the person last spoke, their words among it, and was not shown whole yet.
+    /// Returns the folded entries since the user's last message, including that message, that were not shown
+    /// in full yet.
     pub(super) fn folded_since_last_words(&self) -> Vec<u64> {
         let entries = self.transcript.entries();
         let from =

@@ -13,12 +13,12 @@ use super::super::picker::{PickRow, PickerKind};
 use super::super::transcript::Level;
 use super::edit;
 
-/// What is offered while text is written.
+/// The completions offered while the user types.
 #[derive(Debug, Default)]
 pub struct Completion {
     /// The list below the text.
     pub palette: Option<Palette>,
-    /// The list was closed for the word that begins here.
+    /// The start of the word for which the user closed the list.
     pub(crate) dismissed: Option<usize>,
     /// The number of the last question for files.
     pub(crate) files_asked: u64,
@@ -163,7 +163,7 @@ impl App {
         });
     }
 
-    /// What was said before has come.
+    /// Fills the list of earlier messages once they are loaded.
     pub(super) fn fill_history(&mut self, history: Result<Vec<String>, String>) {
         match history {
             Ok(history) => {
@@ -182,11 +182,11 @@ impl App {
         }
     }
 
-    /// The person's editor was closed.
+    /// Handles the closing of the user's external editor.
     pub(super) fn composed(&mut self, text: Result<String, String>, cmds: &mut Vec<Cmd>) {
         match text {
             Ok(text) => {
-                // Editors end the last line; the person did not write that.
+                // Editors end the last line with a line break that the user did not type.
                 let whole = self.composer.whole();
                 let written = text.strip_suffix('\n').unwrap_or(&text);
                 if text != whole && written != whole {

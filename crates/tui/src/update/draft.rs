@@ -6,7 +6,8 @@ use super::super::host::{KeepDraft, WritingCmd};
 use super::super::msg::Cmd;
 use aye_core::contract::ids::ThreadId;
 
-/// How long a change may wait until it is kept. Long enough that a message which was sent is stored by then.
+/// How long a change may wait before it is stored, in milliseconds. Long enough that a message that was sent
+/// is stored by then.
 const KEEP_MS: u64 = 400;
 
 impl App {
@@ -49,7 +50,7 @@ impl App {
         })));
     }
 
-    /// What was written before this process has come.
+    /// Restores the draft that an earlier process stored.
     pub(super) fn drafted(&mut self, thread: &ThreadId, draft: Draft, cmds: &mut Vec<Cmd>) {
         if self.thread_id() != Some(thread) || draft.text.is_empty() || draft.text == self.composer.text() {
             return;

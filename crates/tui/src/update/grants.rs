@@ -6,7 +6,7 @@ use super::super::msg::Cmd;
 use super::super::picker::{PickRow, Picker, PickerKind};
 use super::super::transcript::Level;
 
-/// What the rows of a grant hand on.
+/// The values of the rows of a grant.
 const KEEP: &str = "keep";
 const ASK: &str = "ask:";
 const REVOKE: &str = "revoke:";
@@ -25,7 +25,7 @@ impl App {
         self.fill_picker(PickerKind::Grants, rows);
     }
 
-    /// All there is to say about a grant, and the way to take it back.
+    /// Opens the details of a grant, with a row to revoke it.
     pub(super) fn open_grant(&mut self, id: &str) {
         let Some(grant) = self.grants.iter().find(|grant| grant.id == id) else { return };
         let row = |label: &str, detail: &str, value: &str| PickRow {

@@ -55,7 +55,7 @@ impl App {
         }
     }
 
-    /// Questions came or went somewhere: what is shown of them is looked at again.
+    /// Refreshes what is shown of questions after some appeared or were closed.
     pub(super) fn inbox_changed(&mut self, cmds: &mut Vec<Cmd>) {
         self.count_elsewhere(cmds);
         if self.picker.as_ref().is_some_and(|picker| picker.kind == PickerKind::Inbox) {
@@ -95,7 +95,7 @@ impl App {
         self.inbox = rows;
     }
 
-    /// What else there is to say of the chosen question, most important first.
+    /// Returns the details of the selected question, most important first.
     pub fn inbox_details(&self) -> Vec<String> {
         let Some(picker) = self.picker.as_ref().filter(|picker| picker.kind == PickerKind::Inbox) else {
             return Vec::new();
@@ -143,7 +143,7 @@ impl App {
         }
     }
 
-    /// A question as it stands now: its card is opened, or brought up to date.
+    /// Handles the current state of a question: opens its card or updates it.
     pub(super) fn question(&mut self, id: &SuspensionId, found: Result<Option<Box<OpenedQuestion>>, String>) {
         let is_chosen = self.cards.chosen.take_if(|chosen| chosen == id).is_some();
         let opened = match found {
@@ -165,7 +165,7 @@ impl App {
             }
             return;
         }
-        // Otherwise it was only looked at whether it still waits.
+        // Otherwise this was only a check whether the question is still pending.
         if !is_chosen {
             return;
         }
@@ -185,12 +185,12 @@ impl App {
         self.focus_question(id);
     }
 
-    /// Brings the card of a question before the person and gives it the keys.
+    /// Shows the card of a question and focuses it.
     fn focus_question(&mut self, id: &SuspensionId) {
         if let Some(at) = self.cards.open.iter().position(|card| card.id == *id) {
             self.focus = Focus::Card;
             self.cards.stays = false;
-            // It was asked for: a key that comes too soon is meant for it and is not text.
+            // The user opened this card: a key that comes too soon is meant for the card and is not text.
             self.cards.key_at = Some(self.now);
             self.show_card(at);
         }
@@ -202,7 +202,7 @@ impl App {
         self.say_hint("dismissed; still in the inbox");
     }
 
-    /// What follows an answer to a question of another conversation.
+    /// Handles the result of a decision on a question of another conversation.
     pub(super) fn answered_elsewhere(&mut self, outcome: &Result<DecideOutcome, String>, id: &SuspensionId) {
         let Some(of) =
             self.cards.open.iter().find(|card| card.id == *id).and_then(|card| card.elsewhere.clone())

@@ -10,7 +10,7 @@ use super::super::msg::Cmd;
 use super::super::palette::{self, CompletionItem, CompletionKind, Palette};
 use super::super::picker::PickerKind;
 
-/// How many rows a page of a list has.
+/// The number of rows in a page of a list.
 const PAGE: isize = 10;
 
 impl App {
@@ -38,7 +38,8 @@ impl App {
         }
     }
 
-    /// Digits answer questions: while one waits, none begins a message.
+    /// Returns whether the key is a stray digit. Digits answer questions: while one is pending, no message
+    /// starts with a digit.
     fn is_stray_digit(&mut self, key: KeyEvent) -> bool {
         let is_command = self.vim.as_ref().is_some_and(|vim| !vim.inserts());
         let is_stray = typed(key).is_some_and(|c| c.is_ascii_digit())
@@ -47,7 +48,7 @@ impl App {
             && !self.is_linear
             && !is_command;
         if is_stray && self.focus == Focus::Composer {
-            // Somebody is typing: the card does not take the keys after it.
+            // The user is typing, so the card does not take the following keys.
             self.typed_at = Some(self.now);
             let chord = self.keymap.chord_of(KeyContext::Composer, Action::FocusCard);
             self.say_hint(format!("digits answer the question; press {chord} first"));
@@ -68,7 +69,8 @@ impl App {
         }
     }
 
-    /// Puts keys that are pressed one after another together. `None`: there is nothing to do yet, or any more.
+    /// Combines keys that are pressed one after another. Returns `None` if there is nothing to do, either not
+    /// yet or not any more.
     fn stroke(&mut self, key: KeyEvent) -> Option<KeyEvent> {
         let begun = std::mem::take(&mut self.begun);
         match self.keymap.stroke(&self.key_layers(), &begun, key) {
@@ -166,7 +168,7 @@ impl App {
         }
     }
 
-    /// Lets the command that runs go on in the background.
+    /// Moves the running command to the background.
     pub(super) fn move_command(&mut self, cmds: &mut Vec<Cmd>) {
         match self.thread_id().cloned() {
             Some(_) if self.is_driven_elsewhere() => self.say_who_drives(),
@@ -177,7 +179,7 @@ impl App {
         }
     }
 
-    /// Whether another process is awake on the conversation: only that one can stop it.
+    /// Returns whether another process drives the conversation: only that process can stop it.
     pub(super) fn is_driven_elsewhere(&self) -> bool {
         matches!(self.driver, ThreadOwner::Other(_))
     }
@@ -213,7 +215,7 @@ impl App {
         self.refresh_palette(cmds);
     }
 
-    /// Keys of the offered list; others go on to the text.
+    /// Handles keys of the completion list; other keys are passed on to the text.
     fn palette_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
         let Some(palette) = &mut self.completion.palette else { return false };
         if palette.rows.is_empty()
@@ -232,7 +234,7 @@ impl App {
             Some(Action::Complete) => {
                 self.complete(cmds);
             }
-            // What is written is enough, unless the person went to a row.
+            // The text as typed is enough, unless the user selected a row.
             Some(Action::Accept) if palette.offer == CompletionKind::Words && !palette.is_chosen => {
                 return false;
             }
@@ -248,7 +250,7 @@ impl App {
         true
     }
 
-    /// Puts the chosen row into the text. Whether words may follow it.
+    /// Inserts the selected row into the text. Returns whether words may follow it.
     fn complete(&mut self, cmds: &mut Vec<Cmd>) -> bool {
         let Some(palette) = self.completion.palette.take() else { return false };
         // The text may have changed without a key, such as by a message that came back from the queue.
@@ -264,7 +266,7 @@ impl App {
         row.takes_words
     }
 
-    /// Looks at what is written at the caret, and offers what fits.
+    /// Updates the completions for the text at the caret.
     pub(super) fn refresh_palette(&mut self, cmds: &mut Vec<Cmd>) {
         let Some((offer, range, query)) = palette::wanted(self.composer.text(), self.composer.caret()) else {
             self.completion.palette = None;
@@ -308,7 +310,7 @@ impl App {
                     self.completion.files_asked,
                     query.trim_start_matches('"').to_owned(),
                 )));
-                // The rows of the shorter query stand until the new ones come.
+                // The rows of the shorter query stay until the new ones arrive.
                 self.completion
                     .palette
                     .take()

@@ -17,8 +17,8 @@ impl App {
         }
     }
 
-    /// The list of models has come, for the first time or with what servers list now: those that need a key stand below
-    /// a heading.
+    /// Fills the list of models, the first time or with the models that servers list now: those that need a
+    /// key are below a heading.
     pub(super) fn list_models(&mut self, models: Vec<ModelRow>) {
         self.need_key.clear();
         let (usable, rest): (Vec<_>, Vec<_>) = models.into_iter().partition(|model| model.unusable.is_none());
@@ -42,7 +42,8 @@ impl App {
         self.fill_picker(PickerKind::Models, rows);
     }
 
-    /// A model that cannot be used yet was chosen: its provider's key is asked for, when one can be stored.
+    /// Handles the selection of a model that cannot be used yet: asks for its provider's key, if one can be
+    /// stored.
     pub(super) fn pick_without_key(&mut self, row: &PickRow) -> bool {
         let provider = self.need_key.iter().find(|(name, _)| *name == row.value).map(|(_, it)| it.clone());
         match provider {

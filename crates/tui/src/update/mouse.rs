@@ -51,9 +51,9 @@ impl App {
 
     /// A click below the conversation.
     fn press(&mut self, press: Press, column: u16, cmds: &mut Vec<Cmd>) {
-        // What was marked stays as it is, and is not copied again when the button is let go.
+        // The selection stays as it is, and is not copied again when the button is released.
         self.read(|reader, _| reader.mark = None);
-        // Who clicks at the moment at which a question comes, clicked at something else.
+        // A click at the moment a question appears was meant for something else.
         let is_sudden = self.focus == Focus::Card && self.now.since(self.cards.focused_at) < QUIET_MS;
         match press {
             Press::Key(_) if is_sudden && self.picker.is_none() && self.viewer.is_none() => {}

@@ -8,11 +8,11 @@ use crate::host::QuestionCmd;
 use aye_core::contract::display::call_summary;
 use aye_core::contract::terms::Notify;
 
-/// How long after the end of a question the host is asked once more to see to it.
+/// How long after a question expires the host is asked again to handle it, in milliseconds.
 const AGAIN_MS: u64 = 10_000;
 
 impl App {
-    /// What is done for a question that has just been asked, and not only shown again.
+    /// Notifies the user of a question that is new, and not only shown again.
     pub(super) fn born(&self, card: &Card, cmds: &mut Vec<Cmd>) {
         if self.cards.open.iter().any(|known| known.id == card.id) {
             return;
@@ -30,7 +30,7 @@ impl App {
         }
     }
 
-    /// Has the run go on whose question ended unanswered: nobody drives it while it waits.
+    /// Resumes the run whose question expired: a waiting run has no driver.
     pub(super) fn see_to_expired(&mut self, cmds: &mut Vec<Cmd>) {
         let now = self.unix_now();
         let is_due = self.cards.open.iter().any(|card| card.expires_at().is_some_and(|end| end <= now));

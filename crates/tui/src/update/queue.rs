@@ -21,11 +21,11 @@ pub struct MessageQueue {
     pub rows: Vec<QueuedRow>,
     /// The row that the arrows are at.
     pub at: Option<QueueId>,
-    /// Messages do not close open questions: they begin behind them.
+    /// Whether messages leave pending questions open: they then start after the questions are answered.
     pub keeps_waiting: bool,
-    /// What was queued here, as it was written.
+    /// The messages queued here, as they were typed.
     pub(crate) own: HashMap<QueueId, UserInput>,
-    /// Rows that are taken back and not wanted any more.
+    /// Rows that the user took out of the queue to discard.
     pub(crate) dropped: HashSet<QueueId>,
     /// Rows that a run consumed; a stale listing must not restore them.
     pub(crate) steered: HashSet<QueueId>,
@@ -40,21 +40,21 @@ impl MessageQueue {
         if let Some(input) = input {
             self.own.insert(row.id, input);
         }
-        // It may have been told before the answer came.
+        // The row may have been reported before the answer arrived.
         if self.rows.iter().all(|known| known.id != row.id) {
             self.rows.push(row);
             self.rows.sort_by_key(|row| row.id);
         }
     }
 
-    /// Removes a row whose message begins, or was read by a run.
+    /// Removes a row whose message starts a run or was read by one.
     fn begin(&mut self, id: QueueId) {
         self.rows.retain(|known| known.id != id);
         self.own.remove(&id);
     }
 
-    /// A key that is about the rows: the rows that it takes back. `None`: it is about something else, and no row is
-    /// chosen any more.
+    /// Handles a key for the rows and returns the rows to take out of the queue. Returns `None` if the key is
+    /// for something else; no row is selected then.
     fn key(&mut self, action: Option<Action>) -> Option<Vec<QueueId>> {
         let at = self.at.take().and_then(|id| self.rows.iter().position(|row| row.id == id));
         let Some(at) = at else {
@@ -86,7 +86,7 @@ impl MessageQueue {
         Some(Vec::new())
     }
 
-    /// What was written of a row: here if it was, else as the store has it.
+    /// Returns the message of a row: as it was typed if it was queued here, else as it is stored.
     fn input_of(&mut self, id: QueueId) -> Option<UserInput> {
         let stored =
             |row: &QueuedRow| UserInput { images: row.images.clone(), ..UserInput::text(row.text.clone()) };
@@ -115,7 +115,7 @@ impl App {
         }
     }
 
-    /// A message of the queue begins here.
+    /// Handles the start of a queued message.
     pub(super) fn began(&mut self, thread: &ThreadId, row: QueuedRow) {
         if self.thread_id() != Some(thread) {
             if self.loading.opening > 0 {
@@ -136,7 +136,8 @@ impl App {
         self.transcript.say_as(text, shown, images);
     }
 
-    /// What was said here could not begin: another process was quicker. It will be shown where it begins.
+    /// Handles a message sent here that could not start, because another process was faster. The message will
+    /// be shown where it starts.
     pub(super) fn deferred(&mut self, thread: &ThreadId, row: QueuedRow, input: UserInput) {
         if self.thread_id() != Some(thread) {
             return;
@@ -148,7 +149,8 @@ impl App {
         self.queue.keep(row, Some(input));
     }
 
-    /// When a run did not end by itself, the person should see what happened before more is sent.
+    /// Takes this user's messages out of the queue if the run did not end normally: the user should see what
+    /// happened before more is sent.
     pub(super) fn take_back_own(&mut self, termination: &TerminationReason, cmds: &mut Vec<Cmd>) {
         let goes_on =
             matches!(termination, TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested);
@@ -188,7 +190,7 @@ impl App {
         }
     }
 
-    /// What is chosen may have been read or begun meanwhile.
+    /// Clears the selection if its message was read or started in the meantime, or if text was typed.
     pub(crate) fn see_to_chosen_queued(&mut self) {
         let is_there = |id: &QueueId| self.queue.rows.iter().any(|row| row.id == *id);
         self.queue.at = self.queue.at.filter(|id| self.composer.is_empty() && is_there(id));

@@ -13,11 +13,11 @@ use aye_core::contract::ids::ThreadId;
 use aye_core::contract::record::ThreadSummary;
 use aye_core::contract::snapshot::{ChangedFile, RewindTarget};
 
-/// How long a second Esc has.
+/// How long after a first Esc a second one counts, in milliseconds.
 const TWICE_MS: u64 = 1000;
 /// Files that are named below the list.
 const NAMED: usize = 8;
-/// Letters that a search of all that was said begins with.
+/// The minimum number of characters for a search of all messages.
 const SEARCHED: usize = 3;
 /// The value of the row that undoes the last rewind.
 const UNDO: &str = "undo";
@@ -43,7 +43,7 @@ impl App {
     }
 
     pub(super) fn back_command(&mut self, name: &str, words: &str, cmds: &mut Vec<Cmd>) {
-        // What git knows has to do with no conversation.
+        // The git diff belongs to no conversation.
         if let ("diff", ("git", rest)) = (name, words.split_once(char::is_whitespace).unwrap_or((words, "")))
         {
             cmds.push(Cmd::Back(RewindCmd::GitChanges(rest.trim().to_owned())));
@@ -193,7 +193,7 @@ impl App {
         self.fill_picker(PickerKind::RewindTarget, rows);
     }
 
-    /// What is said of the chosen row below a list.
+    /// Returns the details of the selected row, shown below a list.
     pub fn picker_details(&self) -> Vec<String> {
         let Some(kind) = self.picker.as_ref().map(|picker| picker.kind) else { return Vec::new() };
         if kind != PickerKind::RewindTarget {
@@ -218,7 +218,7 @@ impl App {
         self.fill_picker(PickerKind::Compare, rows);
     }
 
-    /// What was typed into the list of conversations is searched in all that was said.
+    /// Searches all messages for the text typed into the list of conversations.
     pub(super) fn search_threads(&mut self, cmds: &mut Vec<Cmd>) {
         let Some(picker) = self.picker.as_ref().filter(|picker| picker.kind == PickerKind::Threads) else {
             return;
@@ -253,7 +253,7 @@ impl App {
         self.back.threads.iter().find(|summary| summary.thread.id == *thread)
     }
 
-    /// What can be done with the chosen conversation.
+    /// Opens the menu of actions for the selected conversation.
     pub(super) fn open_thread_menu(&mut self) {
         let Some(chosen) = self.picker.as_ref().and_then(Picker::chosen) else { return };
         let thread = ThreadId::from(chosen.value.clone());
@@ -350,7 +350,7 @@ impl App {
             RewindMsg::Exported(Ok(path)) => {
                 self.transcript.note(Level::Info, format!("written to {}", path.display()));
             }
-            // A screen reader is told everything in order.
+            // A screen reader gets everything in order.
             RewindMsg::Changes(Ok((changes, _))) if self.is_linear => self.transcript.changes(changes),
             RewindMsg::Changes(Ok((_, book))) if book.count() == 0 => {
                 self.transcript.note(Level::Info, "no differences");

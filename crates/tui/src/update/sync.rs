@@ -18,15 +18,16 @@ mod tests;
 /// Conversations that are being opened, and earlier parts of them that are fetched.
 #[derive(Debug, Default)]
 pub struct ThreadLoading {
-    /// How many conversations are being opened.
+    /// The number of conversations being opened.
     pub(crate) opening: usize,
-    /// What was told meanwhile and may belong to them.
+    /// Events received in the meantime that may belong to these conversations.
     pub(crate) early: Vec<(ThreadId, Early)>,
-    /// The place that the conversation began at when it was opened, once more of it was fetched.
+    /// The position at which the conversation started when it was opened, set once earlier parts were
+    /// fetched.
     pub(crate) fetched_from: Option<u64>,
-    /// Whether an earlier part is on its way.
+    /// Whether an earlier part is being fetched.
     pub(crate) fetching: bool,
-    /// Whether it is being asked where the beginning of the conversation is cut off.
+    /// Whether the position at which to trim the conversation is being requested.
     pub(crate) cutting: bool,
 }
 
@@ -84,7 +85,7 @@ impl App {
     pub(super) fn synced(&mut self, sync: Box<ThreadSync>, cmds: &mut Vec<Cmd>) {
         let thread = &sync.thread.id;
         if self.loading.opening > 0 {
-            // It belongs to the conversation that is being opened, or is told again after it.
+            // The update belongs to the conversation that is being opened, or is repeated after it is open.
             self.loading.early.push((thread.clone(), Early::Synced(sync)));
             return;
         }
@@ -97,7 +98,7 @@ impl App {
         self.queue.rows.retain(|row| !self.queue.steered.contains(&row.id));
         self.look_after_cards(&sync, cmds);
         if sync.is_part {
-            // What children ask is not told by the events of this conversation's run.
+            // The events of this conversation's run do not report questions of its child runs.
             for record in sync.waiting.iter().filter(|record| record.thread_id != *thread) {
                 self.ask_for(record, &sync);
             }
@@ -119,7 +120,7 @@ impl App {
         }
     }
 
-    /// Where the run stands by the store. A message that is on its way here is not undone by it.
+    /// Updates the run's state from the store. This does not cancel a message that is being sent from here.
     fn sync_run(&mut self, sync: &ThreadSync, cmds: &mut Vec<Cmd>) {
         let is_starting = matches!(self.run, RunState::Starting(_));
         let Some(run) = &sync.run else { return };
@@ -146,7 +147,7 @@ impl App {
                 let since = self.run.awake_since().unwrap_or(self.now);
                 self.run = match (sync.driver, self.run) {
                     (_, RunState::Starting(_) | RunState::Stopping(_)) => self.run,
-                    // Nobody goes on with it: it was left by a process that could not.
+                    // The run has no driver: its process left it and could not resume it.
                     (ThreadOwner::Nobody, _) => RunState::Idle,
                     (ThreadOwner::Own | ThreadOwner::Other(_), _) => RunState::Running(since),
                 };
@@ -155,8 +156,8 @@ impl App {
         self.run_id = Some(run.id.clone());
     }
 
-    /// Questions that seem not to be open any more. What is seen here may be older than a question that was just
-    /// asked, so its row is looked at before the card goes away.
+    /// Checks cards whose questions no longer seem pending. This read may be older than a question that was
+    /// just asked, so the question's row is read before its card is removed.
     fn look_after_cards(&self, sync: &ThreadSync, cmds: &mut Vec<Cmd>) {
         let seem_over = self.cards.open.iter().filter(|card| {
             card.elsewhere.is_none()
@@ -167,14 +168,16 @@ impl App {
         cmds.extend(seem_over.map(|card| Cmd::Question(QuestionCmd::WhoAnswered(card.id.clone()))));
     }
 
-    /// A question is over that was not answered here: its card goes away, unless the person is writing on it.
+    /// Handles a question that was closed elsewhere: its card is removed, unless the user is writing on the
+    /// card.
     pub(super) fn question_closed(&mut self, record: &SuspensionRecord) {
         let what = self.what_became_of(record);
         let Some(card) = self.cards.open.iter().find(|card| card.id == record.id) else { return };
         if card.is_deciding() {
             return;
         }
-        // What is being written on it is not thrown away under the hands; it comes too late all the same.
+        // Text being typed on the card is not discarded while the user is typing; the decision comes too late
+        // all the same.
         let is_kept = card.is_written_on();
         self.cards.over.insert(record.id.clone(), format!("{what}: your decision came too late"));
         if !is_kept {
@@ -198,7 +201,7 @@ impl App {
         self.cards.over.extend(over);
     }
 
-    /// Another process took the conversation over: what is stored is shown anew.
+    /// Reloads the conversation from the store, because another process took it over.
     pub(super) fn lost(&mut self, thread: &ThreadId, cmds: &mut Vec<Cmd>) {
         if self.thread_id() != Some(thread) {
             return;

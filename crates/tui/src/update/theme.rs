@@ -10,27 +10,27 @@ use super::super::transcript::{Level, Moment};
 /// An answer of the terminal that comes later than this changes no colours any more.
 const ANSWER_MS: u64 = 2000;
 
-/// Themes, and what is behind the text.
+/// Themes and the terminal's background.
 #[derive(Debug, Default)]
 pub struct ThemeState {
     /// The colours in use.
     pub theme: ThemeChoice,
     /// Themes that can be chosen, while the list of them is open.
     pub listed: Vec<ThemeRow>,
-    /// What is behind the text, as far as it is known.
+    /// The terminal's background, if known.
     pub background: Option<Background>,
     /// When the terminal was asked for its background.
     pub(crate) asked: Option<Moment>,
 }
 
 impl App {
-    /// Opens the list of themes; the terminal is asked for its background, on which pairs depend.
+    /// Opens the list of themes and queries the terminal's background, on which theme pairs depend.
     pub(super) fn fetch_themes(&mut self, cmds: &mut Vec<Cmd>) {
         self.fetch(PickerKind::Themes, Cmd::Program(ProgramCmd::Themes(None)), cmds);
         self.ask_background(cmds);
     }
 
-    /// The first frame is there: the terminal is asked for what is behind it, when the colours depend on that.
+    /// Queries the terminal's background after the first frame, if the colours depend on the background.
     pub(super) fn ask_first(&mut self, cmds: &mut Vec<Cmd>) {
         if !std::mem::replace(&mut self.is_shown, true) && !self.colours.theme.is_fixed() {
             self.ask_background(cmds);

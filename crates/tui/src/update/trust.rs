@@ -6,11 +6,11 @@ use super::super::host::Renewal;
 use super::super::msg::Cmd;
 use super::super::transcript::{Level, Moment};
 
-/// How long something that is still at work has before the program is built anew is tried again.
+/// How long to wait for activity to end before the next attempt to renew the program, in milliseconds.
 const AGAIN_MS: u64 = 500;
 
 impl App {
-    /// Puts the card last, unless there is nothing to trust.
+    /// Adds the trust card as the last one, unless there is nothing to trust.
     pub(super) fn offer_trust(&mut self) {
         let is_asked = self.cards.open.iter().any(|card| card.kind == CardKind::Trust);
         if let Some(thread) = self.thread_id().filter(|_| !is_asked && !self.untrusted.is_empty()) {
@@ -19,7 +19,8 @@ impl App {
         }
     }
 
-    /// Whether the current card is shown whole: beside an active run, the question of trust is one row.
+    /// Returns whether the current card is shown in full: next to an active run, the trust question is one
+    /// row.
     pub(in super::super) fn is_card_whole(&self) -> bool {
         self.asking_card().is_some() || self.focus == Focus::Card || self.is_linear
     }
@@ -61,7 +62,7 @@ impl App {
         }
     }
 
-    /// Whether nothing is active that what the folder grants could change.
+    /// Returns whether nothing is active that the folder's settings could affect.
     pub(in super::super) fn is_at_rest(&self) -> bool {
         matches!(self.run, RunState::Idle | RunState::Waiting)
             && self.thread.is_some()

@@ -38,7 +38,8 @@ impl App {
         self.viewer = Some(Viewer::of_book(Document { epoch: u32::MAX - self.books, ..book }));
     }
 
-    /// A screen reader is told everything in order; another screen would tell it nothing.
+    /// Returns whether the terminal is in screen reader mode, and shows a hint if so. A screen reader gets
+    /// everything in order; another screen would add nothing.
     fn is_read_aloud(&mut self) -> bool {
         if self.is_linear {
             self.say_hint("everything was already read out; the screen reader mode has no viewer");
@@ -80,7 +81,8 @@ impl App {
         }
     }
 
-    /// A key that moves the conversation on the full screen. `false`: it is meant for something else.
+    /// Handles a key that scrolls the conversation on the full screen. Returns `false` if the key is meant
+    /// for something else.
     pub(super) fn pane_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
         let action = self.keymap.action(KeyContext::Composer, key);
         match action {
@@ -115,7 +117,7 @@ impl App {
         }
     }
 
-    /// Has the store give what stands above, when that is near.
+    /// Fetches earlier entries from the store when the user is near them.
     pub(super) fn see_to_earlier(&mut self, cmds: &mut Vec<Cmd>) {
         let viewer = self.viewer.as_ref().filter(|viewer| viewer.book.is_none());
         let Some(reader) = viewer.or(self.pane.as_ref()) else {
@@ -133,14 +135,14 @@ impl App {
         }
     }
 
-    /// Nobody looks at what was fetched any more.
+    /// Removes the entries that were fetched for display and are no longer shown.
     fn forget_earlier(&mut self) {
         if let Some(seq) = self.loading.fetched_from.take() {
             self.transcript.forget_earlier(seq);
         }
     }
 
-    /// Leaves the beginning of a conversation that has become long to the store, while nobody looks at it.
+    /// Trims the start of a long conversation, leaving it to the store, while only the end is shown.
     pub(super) fn see_to_length(&mut self, cmds: &mut Vec<Cmd>) {
         if self.loading.cutting || self.loading.opening > 0 || !self.is_at_the_end() {
             return;
@@ -156,7 +158,7 @@ impl App {
         }
     }
 
-    /// The store said where a message stands: the conversation is cut there.
+    /// Trims the conversation at the position that the store returned for a message.
     pub(super) fn placed(&mut self, thread: &ThreadId, message: String, seq: Result<Option<u64>, String>) {
         self.loading.cutting = false;
         let place = transcript::StorePosition::Message(message);
@@ -170,7 +172,7 @@ impl App {
         }
     }
 
-    /// Whether nothing but the end of the conversation is looked at.
+    /// Returns whether only the end of the conversation is shown.
     fn is_at_the_end(&self) -> bool {
         self.viewer.is_none() && self.pane.as_ref().is_none_or(Viewer::follows)
     }

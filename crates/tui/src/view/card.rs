@@ -30,13 +30,15 @@ use grant::grant;
 
 /// Left bar and blank.
 const BAR: u16 = 2;
-/// The columns of a card that a text changed on it cannot have: the bar, the prompt, the caret behind the last one.
+/// The columns of a card that are not available for edited text: the bar, the prompt, and the caret after the
+/// last column.
 pub(crate) const CARD_TEXT: u16 = BAR + edit::LEAD + 1;
-/// What the question of trust says of the folder.
+/// The text about the folder in the trust question.
 const TRUST: &str = "has untrusted files";
 /// From this many rows on, a card lists its answers in rows of their own.
 const LIST_FROM: usize = 14;
-/// All open questions in at most so many rows: the current one whole, a line for each other.
+/// Renders all pending questions in at most `most` rows: the current one in full, the others in one line
+/// each.
 pub(super) fn cards(
     app: &App,
     columns: u16,
@@ -57,7 +59,7 @@ pub(super) fn cards(
         app.cards.open.iter().enumerate().filter(|(at, _)| *at != app.cards.at).collect();
     let gap = usize::from(most >= 12);
     let mut picture = card(current, app, columns, most - gap, theme, code);
-    // What is asked goes first; the others are counted in the title.
+    // The current question comes first; the title counts the others.
     let for_others = others.len().min(most - gap - picture.lines.len().min(most - gap)).min(4);
     for (at, other) in others.iter().take(for_others) {
         let text = format!("  {} {}", at + 1, one_line(other, app));
@@ -157,12 +159,12 @@ fn card(
     Rendered { lines, caret, targets }
 }
 
-/// Answers get rows of their own where there is room.
+/// Returns the size of the footer: answers get rows of their own if there is room.
 fn size_of(most: usize) -> FootSize {
     if most >= LIST_FROM { FootSize::List } else { FootSize::Rows }
 }
 
-/// Shortens what stands around the body to what there is room for, and gives the rows that are left for the body.
+/// Shortens the parts around the body to fit, and returns the number of rows left for the body.
 #[expect(clippy::too_many_arguments, reason = "the parts of one card")]
 fn room_for_body(
     card: &Card,
@@ -174,7 +176,8 @@ fn room_for_body(
     body: &[Line<'static>],
     about: &mut Vec<Line<'static>>,
 ) -> usize {
-    // What must be there: a row of what is asked, the keys, the title. Then the rest, as there is room.
+    // The required parts come first: a row of the question, the keys, the title. Then come the others, as far
+    // as they fit.
     let mut room = most - usize::from(most >= 3);
     let needs = body.len().min(if most >= 8 { 3 } else { 1 });
     if foot.lines.len() + needs > room {
@@ -192,7 +195,8 @@ fn room_for_body(
     room - about.len()
 }
 
-/// Which rows of the current card's body are on the screen, of how many: the first, the one behind the last, all.
+/// Returns which rows of the current card's body are on the screen: the first row, the row after the last,
+/// and the total.
 pub(super) fn window(app: &App, columns: u16, most: usize) -> Option<(usize, usize, usize)> {
     let card = app.current_card()?;
     let theme = &Theme::plain();
@@ -255,7 +259,7 @@ fn of_conversation(card: &Card, inner: u16, theme: &Theme) -> Vec<Span<'static>>
     titles.into_iter().flatten().map(span).collect()
 }
 
-/// What the call does, after the tool's name.
+/// Returns a description of the call, for after the tool's name.
 fn does(card: &Card, app: &App) -> String {
     let proposed = card.proposed();
     let outside =
@@ -287,7 +291,7 @@ fn header(card: &Card) -> Option<String> {
     Some(visible_line(header).into_owned())
 }
 
-/// Keeps the rows from `from` on that there is room for, and says how many are hidden.
+/// Keeps the rows that fit, starting at `from`, and shows how many are hidden.
 fn scroll(rows: &mut Vec<Line<'static>>, from: usize, room: usize, inner: u16, theme: &Theme) {
     let total = rows.len();
     if total <= room {
@@ -320,7 +324,7 @@ fn scroll(rows: &mut Vec<Line<'static>>, from: usize, room: usize, inner: u16, t
     }
 }
 
-/// What is asked.
+/// Renders the body of the card: the question.
 fn body(card: &Card, app: &App, inner: u16, theme: &Theme, code: &[Option<Colours>]) -> Vec<Line<'static>> {
     if app.cards.batch.is_some() {
         return edit::batch(app, inner, theme);
@@ -369,7 +373,7 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme, code: &[Option<Colour
     lines
 }
 
-/// What of the folder would grant or run something.
+/// Renders the files of the folder that would grant or run something.
 fn trust(app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     let place = short_path(&app.info.cwd, app.info.home.as_deref());
     let text = format!(
@@ -434,13 +438,14 @@ fn choices(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     lines
 }
 
-/// The row of the body that comes first: where the person scrolled to, below the piece that the arrows are at.
+/// Returns the first visible row of the body: where the user scrolled to, relative to the part selected with
+/// the arrows.
 fn first_row(card: &Card, app: &App, inner: u16, theme: &Theme) -> usize {
     match &card.stage {
         CardStage::Hunks(hunks) if app.cards.batch.is_none() => {
             edit::hunks(hunks, app, inner, theme).1 + card.scroll
         }
-        // What is pressed is on the screen: the rows follow the arrows.
+        // The selected answer must be visible, so the rows follow the arrows.
         _ if card.kind == CardKind::Form && app.cards.batch.is_none() => {
             let rows = form(card, inner, theme);
             let here = rows.iter().position(|row| row.spans.iter().any(|span| span.content == HERE));
@@ -450,7 +455,7 @@ fn first_row(card: &Card, app: &App, inner: u16, theme: &Theme) -> usize {
     }
 }
 
-/// Who asks, and where it will run.
+/// Renders which agent asks, and where the call will run.
 fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     if app.cards.batch.is_some() {
         return Vec::new();

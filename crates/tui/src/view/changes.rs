@@ -9,13 +9,13 @@ use super::entry::EntryLayout;
 use aye_core::contract::display::{visible, visible_line};
 use aye_core::contract::snapshot::{Changes, FileChange, FileChangeKind};
 
-/// Lines of one file, when there are several and when there is one.
+/// The maximum lines of a file: of each one of several, and of a single one.
 const LINES: usize = 60;
 const ONLY_LINES: usize = 400;
-/// Where diffs begin.
+/// The indent of diffs.
 const INDENT: u16 = 2;
 
-/// What was changed, file by file.
+/// Renders the changes file by file.
 pub(super) fn changes(changes: &Changes, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let theme = page.theme;
     let mut lines = Vec::new();

@@ -16,7 +16,7 @@ use super::super::theme::{Role, Theme};
 use super::{ClickTarget, Press, Rendered};
 use aye_core::contract::display::visible_line;
 
-/// How the text stands out from what is above and below it.
+/// The separation of the text from what is above and below it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Edge {
     /// No room for an edge.
@@ -144,7 +144,7 @@ fn text(app: &App, width: u16, most: usize, theme: &Theme) -> Rendered {
     Rendered { targets: targets.collect(), lines, caret }
 }
 
-/// What a part of the text is.
+/// The kind of a part of the text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TextKind {
     Text,

@@ -11,10 +11,10 @@ use super::entry::{EntryLayout, indented};
 use aye_core::contract::display::visible_line;
 use aye_core::contract::snapshot::FileChangeKind;
 
-/// Where hunks begin.
+/// The indent of hunks.
 const INDENT: u16 = 2;
 
-/// Whether it follows what stands above it without an empty line.
+/// Returns whether no blank line separates an entry from the one above it.
 pub(super) fn stands_close(kind: &EntryKind) -> bool {
     matches!(kind, EntryKind::Leaf(leaf) if matches!(**leaf, DocEntry::Hunk(_)))
 }
@@ -44,7 +44,7 @@ pub(super) fn file(file: &FileLeaf, page: EntryLayout<'_>) -> Line<'static> {
     Line::from(super::fit(spans, usize::from(page.width)))
 }
 
-/// Where the lines stand, and the lines.
+/// Renders a hunk: its position in the file, and its lines.
 pub(super) fn hunk(hunk: &HunkLeaf, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let theme = page.theme;
     let inner = page.width.saturating_sub(INDENT).max(1);

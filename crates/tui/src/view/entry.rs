@@ -37,24 +37,24 @@ pub(super) use quiet::{group, is_quiet, may_be_quiet};
 pub(crate) use thought::is_long_thought;
 pub(super) use thought::thought;
 
-/// How many lines of output a finished call shows, and a running one.
+/// The maximum lines of output shown for a call that is running or succeeded, and for one that failed.
 const LINES: usize = 5;
 const FAILED_LINES: usize = 10;
 pub(super) const DIFF_LINES: usize = 16;
-/// How many pictures of one.
+/// The maximum images shown of a call.
 const IMAGES: usize = 2;
-/// How many lines of thoughts are shown.
+/// The maximum lines of thinking shown.
 const THOUGHT_LINES: usize = 6;
-/// A surface is no wider than this.
+/// The maximum width of a surface.
 const SURFACE_COLUMNS: u16 = 100;
-/// How many lines are printed when the person asks for all of them.
+/// The maximum lines printed when the user asks for all of them.
 const WHOLE_LINES: usize = 5000;
-/// Where text begins: below the name behind a mark and a blank.
+/// The indent of text: below the name after a mark and a space.
 const INDENT: u16 = 2;
 /// And output: one step further.
 const OUTPUT_INDENT: u16 = 4;
 
-/// What entries are laid out for.
+/// The context that entries are laid out for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntryLayout<'a> {
     pub(super) width: u16,
@@ -68,11 +68,11 @@ pub(super) struct EntryLayout<'a> {
     pub(super) gallery: &'a ImageCache,
     /// The colours of the code that is changed.
     pub(super) colours: Option<&'a Colours>,
-    /// How changes are laid out.
+    /// The layout of changes.
     pub(super) layout: DiffLayout,
 }
 
-/// What the user said, on a background of its own where the theme has one.
+/// Renders the user's message, on a background of its own if the theme has one.
 pub(super) fn user(text: &str, images: &[ImageRef], page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let style = page.theme.style(Role::User);
     let behind = Style { bg: style.bg, ..Style::default() };
@@ -111,7 +111,7 @@ pub(super) fn thinking(text: &str, is_done: bool, whole: bool, page: EntryLayout
     shown
 }
 
-/// What the program says.
+/// Renders a notice of the program.
 pub(super) fn notice(level: Level, text: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let (mark, role) = match level {
         Level::Info => ("· ", Role::Dim),
@@ -128,7 +128,7 @@ pub(super) fn notice(level: Level, text: &str, width: u16, theme: &Theme) -> Vec
 pub(super) fn page(title: &str, text: &str, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(visible_line(title).into_owned(), page.theme.style(Role::Accent))];
     let wrap = Wrap::words(page.width).indent(INDENT, OUTPUT_INDENT);
-    // Each line begins where the first one does; only what is wrapped stands further in.
+    // Each line starts in the same column as the first; only wrapped parts are indented further.
     for line in visible(text.trim_end()).lines() {
         let style = page.theme.style(Role::Text);
         if is_address(line) {
@@ -146,7 +146,7 @@ pub(super) fn cut_off(page: EntryLayout<'_>) -> Line<'static> {
     Line::styled("  — cut off —", page.theme.style(Role::Warning))
 }
 
-/// A tool call: its line, and what there is to see of its output.
+/// Renders a tool call: its line, and the visible part of its output.
 pub(super) fn tool(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let mut lines = vec![head(tool, page)];
     lines.extend(touched(tool, page));
@@ -293,7 +293,7 @@ fn head(tool: &ToolEntry, page: EntryLayout<'_>) -> Line<'static> {
     head_line(tool.state, name, (&word, &time), Span::styled(summary(tool, page.info), style), found, page)
 }
 
-/// The line of a call: its name, its state, what it is about and what came of it.
+/// Renders the line of a call: its name, its state, its subject and its result.
 fn head_line(
     state: ToolState,
     name: Vec<Span<'static>>,
@@ -311,7 +311,7 @@ fn head_line(
     spans.push(Span::styled(time.to_owned(), theme.style(Role::Dim)));
     if !about.content.is_empty() {
         let wide = |spans: &[Span<'_>]| spans.iter().map(Span::width).sum::<usize>();
-        // What came of it stays in sight; what it is about is cut.
+        // The result stays visible; the subject is truncated.
         let room = usize::from(page.width).saturating_sub(wide(&spans) + wide(&found) + 2).max(8);
         let text = super::truncate(&about.content, u16::try_from(room).unwrap_or(u16::MAX));
         spans.push(Span::raw("  "));
@@ -332,7 +332,7 @@ fn subject(tool: &ToolEntry, theme: &Theme) -> Style {
     .unwrap_or_default()
 }
 
-/// That a person changed the call or said something about it.
+/// Renders that the user edited or commented on the call.
 fn touched(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let mut text = String::new();
     if tool.is_edited {
@@ -352,7 +352,7 @@ fn exit_code(tool: &ToolEntry) -> Option<i64> {
     tool.result.as_ref()?.details.as_ref()?.get("exit_code")?.as_i64()
 }
 
-/// What the call is about, on one line.
+/// Summarizes the call on one line.
 pub(super) fn summary(tool: &ToolEntry, info: &HostInfo) -> String {
     if tool.arguments.is_null() {
         return if tool.received > 0 { format!("{} bytes …", tool.received) } else { String::new() };
@@ -360,7 +360,7 @@ pub(super) fn summary(tool: &ToolEntry, info: &HostInfo) -> String {
     summary_of(&tool.name, &tool.arguments, info)
 }
 
-/// What a call is about, on one line.
+/// Summarizes a call on one line.
 pub(super) fn summary_of(name: &str, arguments: &Value, info: &HostInfo) -> String {
     let text = |key: &str| arguments.get(key).and_then(Value::as_str);
     let path = |path: &str| {
@@ -495,8 +495,8 @@ fn done(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     shown
 }
 
-/// As many whole lines as fit into the rows, from the first or from the last one on, and how many those are. Of a line
-/// that does not fit by itself there is its beginning or its end.
+/// Returns as many whole lines as fit into the rows, from the start or from the end, and their number. A line
+/// that does not fit on its own is cut to its start or its end.
 fn filled<'a>(
     lines: impl Iterator<Item = &'a str>,
     room: usize,
@@ -533,7 +533,7 @@ fn filled<'a>(
     (kept.concat(), whole)
 }
 
-/// How many lines of output are shown of a finished call.
+/// Returns the maximum lines of output shown for a finished call.
 fn limit(tool: &ToolEntry) -> usize {
     match (tool.state, tool.name.as_str()) {
         (ToolState::Done, "Read" | "Grep" | "Glob" | "List" | "WebFetch") => 0,
@@ -542,7 +542,7 @@ fn limit(tool: &ToolEntry) -> usize {
     }
 }
 
-/// Whether a finished call does not show all of its output.
+/// Returns whether a finished call does not show all of its output.
 pub(crate) fn is_folded(tool: &ToolEntry) -> bool {
     if tool.state == ToolState::Done && tool.name == "TodoWrite" {
         return false;
@@ -560,7 +560,7 @@ fn folded(more: usize, page: EntryLayout<'_>) -> Line<'static> {
     Line::styled(super::truncate(&text, page.width), page.theme.style(Role::Dim))
 }
 
-/// Output, indented; every space of it is kept.
+/// Renders output, indented; all its spaces are preserved.
 fn block(text: &str, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let text = without_colours(text.trim_end());
     if text.is_empty() {
@@ -570,7 +570,7 @@ fn block(text: &str, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     wrap.text(&visible(&text), page.theme.style(Role::ToolOutput))
 }
 
-/// What is said about a call that did not end by itself: words, not output.
+/// Renders a message about a call that did not end normally: prose, not output.
 fn said(text: &str, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let wrap = Wrap::words(page.width).indent(OUTPUT_INDENT, OUTPUT_INDENT);
     wrap.text(&visible(text.trim()), page.theme.style(Role::Dim))

@@ -21,15 +21,15 @@ use super::document;
 use super::entry::{self, Colours, EntryLayout, indented};
 use super::scrollback;
 
-/// How many entries are kept laid out.
+/// The number of entries whose layout is cached.
 const KEPT: usize = 256;
 
-/// What entries are laid out for.
+/// The context that entries are laid out for.
 #[derive(Clone, Copy, Debug)]
 pub struct LayoutContext<'a> {
     /// Columns.
     pub width: u16,
-    /// What paths are shortened with.
+    /// The host info used to shorten paths.
     pub info: &'a HostInfo,
     /// The time, for what runs.
     pub now: Moment,
@@ -37,13 +37,14 @@ pub struct LayoutContext<'a> {
     pub whole: bool,
     /// Pictures that are here.
     pub gallery: &'a ImageCache,
-    /// Which conversation it is: ids of entries begin anew in each.
+    /// The number of the conversation: entry ids start over in each.
     pub epoch: u32,
-    /// How changes are laid out.
+    /// The layout of changes.
     pub layout: DiffLayout,
 }
 
-/// What is taken over from an earlier picture of an entry: its words and how much of them it has, its colours.
+/// The parts reused from an earlier layout of an entry: its text with the length taken in so far, and its
+/// colours.
 type Known = (Option<(MarkdownStream, usize)>, Option<Colours>);
 
 /// The version of an entry, the width, whether all of it is shown, whether it is folded, how its pictures are shown, and
@@ -94,7 +95,7 @@ impl Sheets {
         self.card.of(app, &self.look.highlighter)
     }
 
-    /// A picture begins: colours of code that have come since the last one are taken in.
+    /// Starts a frame: colours of code that arrived since the last one are used.
     pub fn begin(&mut self) {
         self.turn += 1;
         if self.kept.len() > KEPT {
@@ -180,7 +181,7 @@ impl Sheets {
         Sheet { key, turn: self.turn, lines: body, words: kept, is_done: entry.is_done, colours, is_coloured }
     }
 
-    /// The lines of an entry, none left out, and what is kept of its words.
+    /// Renders all lines of an entry, and returns the text state to cache.
     fn body(
         &self,
         entry: &Entry,
@@ -243,7 +244,8 @@ impl Sheets {
         (lines, kept)
     }
 
-    /// For the words of an answer. Where a block of code can be named by its number, the number is shown.
+    /// Creates a stream for the text of an answer. Where users can refer to a block of code by its number,
+    /// the number is shown.
     fn stream(&self, paper: &LayoutContext<'_>) -> MarkdownStream {
         let stream = MarkdownStream::new(&self.look.highlighter);
         if paper.whole { stream.with_numbers() } else { stream }

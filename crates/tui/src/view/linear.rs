@@ -8,7 +8,7 @@ use super::super::picker::Picker;
 use super::super::theme::Theme;
 use aye_core::contract::display::visible_line;
 
-/// More of a question than this is looked at in the list of the conversation.
+/// The maximum lines of a question; the rest is in the conversation's list.
 pub(super) const MOST: usize = 400;
 
 /// The words of a line, without frames.
@@ -44,7 +44,7 @@ pub fn prompt(app: &App) -> String {
     }
 }
 
-/// What there is to say of each topic now.
+/// Returns the current lines of each topic.
 pub fn topics(app: &App) -> Vec<(&'static str, Vec<String>)> {
     let run = match app.run {
         RunState::Idle if app.transcript.is_empty() => "",

@@ -19,7 +19,7 @@ fn window(selected: usize, rows: usize, shown: usize) -> usize {
     selected.saturating_sub(shown / 2).min(rows.saturating_sub(shown))
 }
 
-/// What is offered, in at most so many rows.
+/// Renders the completions in at most `most` rows.
 pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Theme) -> Rendered {
     let mut picture = Rendered::default();
     let lines = &mut picture.lines;
@@ -63,14 +63,15 @@ pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Them
     picture
 }
 
-/// Rows of a list that can be chosen, below so many others.
+/// Returns the click targets of a list's rows, which start below `above` other rows.
 fn rows_of(above: usize, rows: Range<usize>, columns: u16) -> Vec<ClickTarget> {
     let row =
         |(at, row)| ClickTarget { row: (above + at) as u16, columns: 0..columns, press: Press::Row(row) };
     rows.enumerate().map(row).collect()
 }
 
-/// A list in place of the text, in at most so many rows; `more` is said of the chosen row below it.
+/// Renders a list in place of the composer, in at most `most` rows, with the details `more` of the selected
+/// row below it.
 pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize, theme: &Theme) -> Rendered {
     let read = if more.is_empty() { cut_row(picker, columns) } else { Vec::new() };
     let more = if more.is_empty() { &read[..] } else { more };
@@ -78,7 +79,7 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
     let mut head = vec![Span::styled(format!("  {title}"), theme.style(Role::CardTitle))];
     if !picker.filter().is_empty() {
         let typed = match picker.kind {
-            // Nobody else is to read it; the end of a long one would not fit anyway.
+            // Nobody else should read the key; the end of a long one would not fit anyway.
             PickerKind::Key => "•".repeat(picker.filter().chars().count().min(usize::from(columns / 2))),
             _ => visible_line(picker.filter()).into_owned(),
         };
@@ -92,7 +93,7 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
         lines.push(Line::default());
     }
     lines.push(spread(head, count, columns));
-    // The list goes first: three rows of it, then what else there is to say of one.
+    // The list comes first: three of its rows, then the details of the selected one.
     let around = 1 + usize::from(has_gap) + usize::from(has_keys);
     let for_more = more.len().min(most.saturating_sub(around + 3));
     let room = most.saturating_sub(around + for_more).max(1);
@@ -174,14 +175,14 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
 /// Columns of what rows are called.
 fn widest(picker: &Picker, columns: u16) -> usize {
     let share = match picker.kind {
-        // Nothing stands beside what was said.
+        // These rows have no text next to the message.
         PickerKind::Back | PickerKind::Fork => 3,
         _ => 2,
     };
     picker.widest().min(usize::from(columns) * share / 5)
 }
 
-/// The chosen row once more and whole, where there was no room for it and it is there to be read.
+/// Returns the full text of the selected row if it was truncated and the list is there to be read.
 fn cut_row(picker: &Picker, columns: u16) -> Vec<String> {
     let is_read =
         matches!(picker.kind, PickerKind::Help | PickerKind::Rules | PickerKind::Skills | PickerKind::Grants);

@@ -7,14 +7,14 @@ use super::super::keymap::{Action, KeyContext};
 use aye_core::contract::display::{visible, visible_line};
 use aye_core::contract::surface::{Field, SurfaceNode, text_of};
 
-/// The current card, when it is said in words here: a question or a form.
+/// Returns the current card if it is put into words here: a question or a form.
 pub(super) fn says(app: &App) -> Option<&Card> {
     let card = app.current_card().filter(|_| app.cards.batch.is_none())?;
     let is_said = matches!(card.stage, CardStage::Open | CardStage::Deciding(_));
     (matches!(card.kind, CardKind::Ask | CardKind::Form) && is_said).then_some(card)
 }
 
-/// All there is to the question, as it came.
+/// Returns the whole question, in its original order.
 pub(super) fn all(card: &Card, app: &App) -> Vec<String> {
     let name = visible_line(&card.ticket.pending.name).into_owned();
     let mut lines = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn all(card: &Card, app: &App) -> Vec<String> {
     lines
 }
 
-/// What the arrows are at.
+/// Returns the item selected with the arrows.
 pub(super) fn here(card: &Card, app: &App) -> Vec<String> {
     if app.focus != Focus::Card || card.line().is_some() || card.is_deciding() {
         return Vec::new();
@@ -70,7 +70,7 @@ fn selected(card: &Card, app: &App) -> Vec<String> {
     words.map(|(at, words)| format!("At answer {} of {count}: {words}", at + 1)).into_iter().collect()
 }
 
-/// What is being written on the card, as the last line.
+/// Returns the text being typed on the card, as the last line.
 pub(super) fn writing(card: &Card) -> Option<String> {
     let line = card.line()?;
     let (label, is_secret) = card.surface.asks();
@@ -122,7 +122,7 @@ fn choice(card: &Card, at: usize, count: usize, with_ticks: bool) -> String {
     line
 }
 
-/// A surface from its beginning to its end.
+/// Renders a surface from start to end.
 fn said(piece: &SurfaceNode, card: &Card, count: usize, at: &mut usize, lines: &mut Vec<String>) {
     match piece {
         SurfaceNode::Card(inner)
@@ -192,7 +192,7 @@ fn stop(piece: &SurfaceNode, card: &Card, at: usize, count: usize) -> String {
     }
 }
 
-/// Whether an answer without it is refused. Labels that say so need no more words.
+/// Returns whether an answer without this field is rejected; `false` if the label already says so.
 fn is_needed(field: &Field, card: &Card) -> bool {
     let Some(schema) = &card.ticket.suspension.response_schema else { return false };
     let name = field.path.trim_start_matches('/').split('/').next().unwrap_or_default();

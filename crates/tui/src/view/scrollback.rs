@@ -17,22 +17,22 @@ use super::card::CardColours;
 use super::entry::{self, Colours, EntryLayout, indented};
 use aye_core::contract::image::ImageRef;
 
-/// How many entries of a stored conversation are printed when it is opened.
+/// The maximum entries of a stored conversation printed when it is opened.
 const SHOWN_AT_OPEN: usize = 200;
-/// A change waits for its colours while fewer entries than this stand behind it.
+/// A change waits for its colours while fewer entries than this come after it.
 const MOST_BEHIND: usize = 300;
-/// So far ahead colours are asked for.
+/// How many entries ahead colours are requested.
 const ASKED_AHEAD: usize = 16;
 /// Text wider than this is hard to read.
 const TEXT_WIDTH: u16 = 120;
-/// Where the words of the model begin.
+/// The indent of the model's text.
 pub(super) const INDENT: u16 = 2;
 
 /// The words of an answer on their way into lines.
 #[derive(Debug)]
 struct Words {
     stream: MarkdownStream,
-    /// How many bytes of the entry went into the stream.
+    /// The number of the entry's bytes already in the stream.
     taken: usize,
     /// The first lines were handed out.
     begun: bool,
@@ -42,7 +42,7 @@ struct Words {
 struct Kept {
     version: u32,
     width: u16,
-    /// How its pictures are shown, or whether its colours are there.
+    /// How its images are shown, and whether its colours are available.
     stage: usize,
     lines: Vec<Line<'static>>,
 }
@@ -114,13 +114,13 @@ impl ScrollbackWriter {
         lines
     }
 
-    /// Where the first entry stands that is not handed out whole. What was fetched to be looked at elsewhere is not
-    /// printed.
+    /// Returns the index of the first entry that is not fully printed. Entries fetched for display elsewhere
+    /// are not printed.
     fn at(&self, transcript: &Transcript) -> usize {
         (self.next + transcript.fetched()).saturating_sub(transcript.trimmed())
     }
 
-    /// What went to the store while another screen was up is not printed any more.
+    /// Skips entries that were trimmed while another screen was shown: they are not printed any more.
     fn pass_over(&mut self, app: &App, look: &RenderStyle, lines: &mut Vec<Line<'static>>) {
         let gone = app.transcript.trimmed().saturating_sub(self.next);
         if gone > 0 {
@@ -145,7 +145,7 @@ impl ScrollbackWriter {
         // Nothing was said in it but what was typed while it was opened.
         let is_new = is_first && thread.title.is_empty();
         if is_new && printed > 0 {
-            // What was told before that stands there already.
+            // What was printed before is already on the screen.
             self.next = printed.min(entries);
             return;
         }
@@ -166,7 +166,7 @@ impl ScrollbackWriter {
         }
     }
 
-    /// Lines of what is not finished, drawn anew with each frame.
+    /// Renders the unfinished entries, redrawn with each frame.
     pub fn growing(&mut self, app: &App, look: &RenderStyle) -> Vec<Line<'static>> {
         if self.theme.as_ref().is_none_or(|theme| !theme.is_same(&look.theme)) {
             self.kept.clear();
@@ -233,7 +233,8 @@ impl ScrollbackWriter {
         lines
     }
 
-    /// Whether the colours of what a call changed are still looked for. Those of the next ones are asked for with it.
+    /// Returns whether the colours of a call's change are still being computed. Those of the next entries are
+    /// requested along with them.
     fn waits_for_colours(&mut self, entry: &Entry, app: &App, look: &RenderStyle) -> bool {
         let entries = app.transcript.entries();
         let at = self.at(&app.transcript);
@@ -269,7 +270,7 @@ impl ScrollbackWriter {
         words
     }
 
-    /// Hands out what no later text can change. Whether that was all.
+    /// Prints the text that later text can no longer change. Returns whether that was all of it.
     fn drain_words(
         &mut self,
         entry: &Entry,
@@ -298,7 +299,7 @@ impl ScrollbackWriter {
     }
 }
 
-/// What the model plans to do, in at most so many rows, with an empty one between it and what it stands at.
+/// Renders the model's plan in at most `most` rows, with a blank one between the plan and what is next to it.
 pub(super) fn plan(app: &App, theme: &Theme, most: usize) -> Vec<Line<'static>> {
     let page = page_of(app, theme);
     let mut lines = entry::pinned(app.transcript.plan(), most.saturating_sub(1), page);
@@ -310,13 +311,13 @@ pub(super) fn plan(app: &App, theme: &Theme, most: usize) -> Vec<Line<'static>> 
     lines
 }
 
-/// Whether pictures of an entry are still on their way; not for ever when much stands behind it.
+/// Returns whether images of an entry are still loading; gives up once many entries come after it.
 fn waits_for_pictures(images: &[ImageRef], at: usize, app: &App) -> bool {
     let behind = app.transcript.entries().len().saturating_sub(at);
     behind <= MOST_BEHIND && app.gallery.ready(images) < images.len()
 }
 
-/// How many calls that only looked stand behind each other from an entry on.
+/// Returns the number of consecutive quiet calls from an entry on.
 fn quiet_run(transcript: &Transcript, from: usize) -> usize {
     transcript.entries()[from.min(transcript.entries().len())..]
         .iter()
@@ -324,7 +325,7 @@ fn quiet_run(transcript: &Transcript, from: usize) -> usize {
         .count()
 }
 
-/// Whether more of them may follow, so that one line can stand for all.
+/// Returns whether more quiet calls may follow, so that one line can represent them all.
 fn waits_for_more(app: &App, behind: usize) -> bool {
     match app.transcript.entries().get(behind) {
         Some(next) => entry::may_be_quiet(next),
@@ -354,7 +355,7 @@ fn page_of<'a>(app: &'a App, theme: &'a Theme) -> EntryLayout<'a> {
     }
 }
 
-/// Whether an empty line stands before an entry: calls stand close together, and so do notices.
+/// Returns whether a blank line precedes an entry: there is none between calls, nor between notices.
 pub(super) fn has_gap(transcript: &Transcript, index: usize) -> bool {
     let kind = |index: usize| transcript.entries().get(index).map(|entry| &entry.kind);
     let before = index.checked_sub(1).and_then(kind);

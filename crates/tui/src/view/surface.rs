@@ -9,15 +9,15 @@ use super::super::wrap::{Wrap, truncate, width};
 use aye_core::contract::display::{visible, visible_line};
 use aye_core::contract::surface::{Button, Field, Surface, SurfaceNode, text_of};
 
-/// Columns beside each other need so much room each; with less they stand below each other.
+/// The minimum width of a column; if less is available, columns are placed below each other.
 const NARROWEST: usize = 12;
-/// What stands between them.
+/// The space between columns.
 const GAP: usize = 2;
 
-/// Stands before what the arrows are at.
+/// The mark before the element selected with the arrows.
 pub(super) const HERE: &str = "▸ ";
 
-/// Which of the things that can be put in or pressed the arrows are at.
+/// The field or button selected with the arrows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct At<'a> {
     /// The component.
@@ -26,7 +26,7 @@ pub(super) struct At<'a> {
     pub(super) path: Option<&'a str>,
 }
 
-/// A surface as lines of at most so many columns.
+/// Renders a surface as lines of at most `columns` columns.
 pub(super) fn surface(surface: &Surface, at: At<'_>, columns: u16, theme: &Theme) -> Vec<Line<'static>> {
     SurfaceStyle { theme, at }.piece(&surface.picture(), usize::from(columns.max(1)))
 }
@@ -99,7 +99,7 @@ impl SurfaceStyle<'_> {
         lines
     }
 
-    /// Side by side, each with an equal share, when there is room.
+    /// Renders elements side by side, each with an equal share of the width, if there is room.
     fn row(&self, inner: &[SurfaceNode], columns: usize) -> Vec<Line<'static>> {
         let count = inner.len();
         if count < 2 || count * NARROWEST + (count - 1) * GAP > columns {

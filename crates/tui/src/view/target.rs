@@ -8,7 +8,7 @@ use ratatui::text::Line;
 use super::super::wrap::width;
 use super::layout_cache::text_of;
 
-/// What a click does.
+/// The effect of a click.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Press {
     /// The same as this key.
@@ -17,7 +17,8 @@ pub enum Press {
     Row(usize),
     /// Puts the caret into this row of the text that is written.
     Text(usize),
-    /// Chooses this message of those that are queued; a chosen one, and one alone, is taken back.
+    /// Selects this one of the queued messages; one that is selected, or is the only one, is taken out of the
+    /// queue.
     Queued(usize),
 }
 
@@ -28,16 +29,17 @@ pub struct ClickTarget {
     pub row: u16,
     /// The columns.
     pub columns: Range<u16>,
-    /// What it does.
+    /// The effect.
     pub press: Press,
 }
 
 /// A key as it is written on the screen, and what is pressed by a click on it.
 #[derive(Clone, Debug)]
 pub struct Hint {
-    /// The text, as it stands on one row.
+    /// The text as it appears on one row.
     pub text: String,
-    /// The key; two for a pair of arrows, of which the second cell is the first one. None where it is only told.
+    /// The key; two for a pair of arrows, the first of which is in the second cell. Empty for a hint that
+    /// only informs.
     pub keys: Vec<KeyEvent>,
 }
 
@@ -54,7 +56,7 @@ impl Hint {
     }
 }
 
-/// Where hints stand in rows that they were written into, one after another.
+/// Returns the click targets of hints in rows that contain them one after another.
 pub(super) fn of_hints(lines: &[Line<'_>], hints: &[Hint]) -> Vec<ClickTarget> {
     let texts: Vec<String> = lines.iter().map(text_of).collect();
     let mut targets = Vec::new();
@@ -73,7 +75,7 @@ pub(super) fn of_hints(lines: &[Line<'_>], hints: &[Hint]) -> Vec<ClickTarget> {
         match hint.keys[..] {
             [] => {}
             [key] => add(left..right, key),
-            // `[↑↓] which`: behind its bracket each arrow has a cell.
+            // `[↑↓] which`: after the bracket each arrow has a cell.
             [first, second, ..] => {
                 add(left..left + 2, first);
                 add(left + 2..right, second);

@@ -19,7 +19,7 @@ const FOOT: usize = 2;
 /// Columns left of it.
 const GUTTER: u16 = 1;
 
-/// What a reader reads now: the conversation, or that book.
+/// Returns what a viewer shows now: the conversation, or that document.
 pub fn scene<'a>(app: &'a App, whole: bool, book: Option<&'a Document>) -> Scene<'a> {
     let (columns, height) = app.size;
     let height = usize::from(height);
@@ -40,7 +40,7 @@ pub fn scene<'a>(app: &'a App, whole: bool, book: Option<&'a Document>) -> Scene
     Scene { transcript: book.map_or(&app.transcript, |book| &book.pages), paper, rows: rows.max(1) }
 }
 
-/// What a click means on a cell of the screen, below the conversation.
+/// Returns the effect of a click on a cell of the screen below the conversation.
 pub fn press_at(app: &App, row: u16, column: u16) -> Option<Press> {
     let plain = Theme::plain();
     let (_, height) = app.size;
@@ -124,7 +124,7 @@ fn conversation(reader: &Viewer, scene: &Scene<'_>, sheets: &mut Sheets) -> Vec<
     lines
 }
 
-/// A row with what was found and what is marked in it, behind its gutter.
+/// Renders a row with its search matches and selection, after its gutter.
 fn decorated(
     reader: &Viewer,
     spot: RowPosition,
@@ -173,7 +173,7 @@ fn decorated(
     Line::from(spans)
 }
 
-/// The bytes of a text that stand in some columns.
+/// Returns the bytes of a text that are in the given columns.
 fn bytes_of(text: &str, columns: std::ops::Range<usize>) -> std::ops::Range<usize> {
     let (mut at, mut start, mut end) = (0, None, text.len());
     for (byte, grapheme) in unicode_segmentation::UnicodeSegmentation::grapheme_indices(text, true) {
@@ -190,7 +190,7 @@ fn bytes_of(text: &str, columns: std::ops::Range<usize>) -> std::ops::Range<usiz
     start.unwrap_or(end).min(end)..end
 }
 
-/// Where one is, and the keys.
+/// Renders the footer: the position and the keys.
 fn foot(app: &App, viewer: &Viewer, scene: &Scene<'_>, theme: &Theme) -> Rendered {
     let columns = app.size.0;
     let rule = Line::styled("─".repeat(usize::from(columns)), theme.style(Role::ComposerBorder));

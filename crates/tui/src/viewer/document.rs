@@ -10,13 +10,13 @@ use aye_core::contract::display::visible;
 use aye_core::contract::record::StoredMessage;
 use aye_core::contract::snapshot::{Changes, FileChange, FileChangeKind};
 
-/// Longer hunks are laid out in parts of so many lines, each when it is near.
+/// Longer hunks are laid out in parts of this many lines, each when it is near.
 const PART: usize = 200;
 
-/// What is read.
+/// A document shown in the viewer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
-    /// Tells its entries from those of other books and of the conversation.
+    /// Distinguishes its entries from those of other documents and of the conversation.
     pub epoch: u32,
     /// Its pages.
     pub pages: Transcript,
@@ -36,9 +36,9 @@ pub enum DocEntry {
 pub struct FileLeaf {
     /// Its place in the folder.
     pub shown: String,
-    /// Its place on the disk, when it is there.
+    /// Its path, if the file exists.
     pub path: Option<PathBuf>,
-    /// How it differs.
+    /// The kind of change.
     pub change: FileChangeKind,
     /// Lines that came, and those that went.
     pub counts: Option<(usize, usize)>,
@@ -51,12 +51,12 @@ pub struct HunkLeaf {
     pub shown: String,
     /// The lines.
     pub patch: Patch,
-    /// Whether it goes on with the hunk above.
+    /// Whether this part continues the hunk above.
     pub goes_on: bool,
 }
 
 impl Document {
-    /// What was changed in files, file by file and hunk by hunk.
+    /// Creates a document of file changes, file by file and hunk by hunk.
     pub fn of_changes(changes: &Changes) -> Document {
         let mut book = Document::default();
         let files = changes.files.len() + changes.more;
@@ -95,7 +95,7 @@ impl Document {
         }
     }
 
-    /// What two conversations say, by their titles, as one difference.
+    /// Creates a document of the differences between two conversations, named by their titles.
     pub fn of_forks(titles: [&str; 2], said: [&[StoredMessage]; 2]) -> Document {
         let mut book = Document::default();
         let messages = said[0].iter().zip(said[1]).take_while(|(a, b)| a.message == b.message).count();
@@ -113,7 +113,7 @@ impl Document {
         book
     }
 
-    /// How many files differ.
+    /// Returns the number of files that differ.
     pub fn count(&self) -> usize {
         let is = |entry: &&Entry| match &entry.kind {
             EntryKind::Leaf(leaf) => matches!(**leaf, DocEntry::File(_)),
@@ -122,7 +122,7 @@ impl Document {
         self.pages.entries().iter().filter(is).count()
     }
 
-    /// The file that an entry stands in.
+    /// Returns the file that an entry belongs to.
     pub fn file_at(&self, index: usize) -> Option<&FileLeaf> {
         let before = self.pages.entries().get(..=index)?;
         before.iter().rev().find_map(|entry| match &entry.kind {

@@ -4,7 +4,7 @@ use regex::{Regex, RegexBuilder};
 
 use super::{RowPosition, Scene, Viewer, source};
 
-/// What is looked for, and where it was found last.
+/// A search, with its last match.
 #[derive(Clone, Debug)]
 pub struct Search {
     /// The text.
@@ -15,20 +15,20 @@ pub struct Search {
 }
 
 impl Search {
-    /// `None` for nothing, or more than can be looked for.
+    /// Creates a search; returns `None` if the query is empty, or too large to search for.
     pub fn new(query: &str) -> Option<Search> {
         let text = regex::escape(query.trim());
         let pattern = RegexBuilder::new(&text).case_insensitive(true).build().ok()?;
         (!text.is_empty()).then(|| Search { query: query.trim().to_owned(), pattern, here: None })
     }
 
-    /// Where it stands in a row, in bytes.
+    /// Returns the byte ranges of the matches in a row.
     pub fn hits(&self, row: &str) -> Vec<std::ops::Range<usize>> {
         self.pattern.find_iter(row).map(|hit| hit.range()).collect()
     }
 }
 
-/// What a step of a search came to.
+/// The result of a step of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchStep {
     /// Further on.
@@ -40,7 +40,7 @@ pub enum SearchStep {
 }
 
 impl Viewer {
-    /// Goes to the next row that holds what is looked for.
+    /// Moves to the next row that contains the search text.
     pub fn find(&mut self, scene: &Scene<'_>, forward: bool) -> SearchStep {
         let Some(search) = self.search.clone() else { return SearchStep::Nowhere };
         let count = scene.transcript.entries().len();
@@ -48,7 +48,7 @@ impl Viewer {
             Some(spot) => (scene.index(spot.id), Some(spot.row)),
             None => (self.arrive(scene).0, None),
         };
-        // The entry it stands in comes twice: the rows behind this one first, those before it last.
+        // The entry of the current match comes twice: the rows after the match first, those before it last.
         for step in 0..=count {
             let index = if forward {
                 (from.0 + step) % count.max(1)
@@ -67,7 +67,7 @@ impl Viewer {
             let mut hits: Vec<usize> =
                 (0..rows.len()).filter(|row| search.pattern.is_match(&rows[*row])).collect();
             if hits.is_empty() {
-                // It stands across a break: the entry has it, no row of its own does.
+                // The match spans a line break: the entry contains it, none of its rows does.
                 hits.push(0);
             }
             let is_first = step == 0;

@@ -12,12 +12,12 @@ pub struct Point {
     pub column: usize,
 }
 
-/// What is marked.
+/// A selection made with the mouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextSelection {
-    /// Where the button went down.
+    /// Where the button was pressed.
     pub from: Point,
-    /// Where it is, or went up.
+    /// Where the pointer is, or where the button was released.
     pub to: Point,
 }
 
@@ -70,7 +70,7 @@ impl Viewer {
     }
 }
 
-/// The part of a text that stands in some columns.
+/// Returns the part of a text that is in the given columns.
 fn cut(text: &str, columns: std::ops::Range<usize>) -> String {
     let mut at = 0;
     let mut part = String::new();

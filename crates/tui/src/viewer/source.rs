@@ -45,7 +45,7 @@ fn strings<'a>(value: &'a Value, out: &mut Vec<Cow<'a, str>>) {
     }
 }
 
-/// What is put on the clipboard for an entry.
+/// Returns the text to copy to the clipboard for an entry.
 pub fn text(kind: &EntryKind) -> String {
     match kind {
         EntryKind::User { text, .. } | EntryKind::Assistant { text, .. } | EntryKind::Thinking { text } => {
@@ -91,7 +91,7 @@ pub fn book(book: &Document) -> String {
     all
 }
 
-/// What was changed in files, as a patch.
+/// Renders file changes as a patch.
 fn changes_of(changes: &Changes) -> String {
     let mut all = changes.notes.join("\n");
     for file in &changes.files {
@@ -108,7 +108,7 @@ fn changes_of(changes: &Changes) -> String {
     all.trim().to_owned()
 }
 
-/// A call: what was asked for, and what came of it.
+/// Renders a call: its request and its result.
 fn call(tool: &ToolEntry) -> String {
     let asked = match tool.arguments.get("command").and_then(Value::as_str) {
         Some(command) if tool.name == "Bash" => format!("$ {command}"),
@@ -156,7 +156,7 @@ pub fn conversation(transcript: &Transcript) -> String {
 /// A block of code in an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// What it is written in, as it was said.
+    /// The language as given in the message.
     pub language: String,
     /// The code.
     pub text: String,

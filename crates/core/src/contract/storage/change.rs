@@ -4,34 +4,34 @@ use async_trait::async_trait;
 
 use crate::contract::ids::ThreadId;
 
-/// What kind of thing was committed.
+/// The kind of committed change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
     /// A run moved on: messages, questions, results, its end.
     Run,
     /// A question was answered, or its time ran out.
     Decision,
-    /// Somebody began or ceased to drive a thread.
+    /// A process started or stopped driving a thread.
     Owner,
-    /// A message was queued, or taken back.
+    /// A message was queued, or withdrawn.
     Queue,
-    /// A grant was given or taken back.
+    /// A grant was made or revoked.
     Grant,
-    /// Messages may have been lost: look at everything.
+    /// Notifications may have been lost: check everything.
     Anything,
 }
 
-/// Something was committed by another handle than one's own: look at the store.
+/// A commit by another handle, after which the store must be checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreChange {
-    /// What kind of thing.
+    /// The kind of change.
     pub kind: ChangeKind,
     /// The conversation, when it is about one.
     pub thread: Option<ThreadId>,
 }
 
 impl StoreChange {
-    /// Look at everything.
+    /// Returns a change after which everything must be checked.
     pub fn anything() -> StoreChange {
         StoreChange { kind: ChangeKind::Anything, thread: None }
     }
@@ -41,7 +41,7 @@ impl StoreChange {
         StoreChange { kind, thread: Some(thread.clone()) }
     }
 
-    /// Whether the change may concern this conversation or one of its children.
+    /// Returns whether the change may concern this conversation or one of its children.
     pub fn concerns(&self, thread: &ThreadId) -> bool {
         self.thread.as_ref().is_none_or(|named| named.is_at_or_below(thread))
     }
@@ -53,7 +53,7 @@ pub trait ChangeFeed: Send {
     /// Waits for the next change.
     async fn next(&mut self) -> StoreChange;
 
-    /// As [`ChangeFeed::next`], for somebody who waits for a change. A feed that can lose one returns
+    /// As [`ChangeFeed::next`], for callers that wait for a change. A feed that can lose changes returns
     /// [`StoreChange::anything`] now and then.
     async fn next_or_check(&mut self) -> StoreChange {
         self.next().await

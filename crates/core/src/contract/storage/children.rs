@@ -30,13 +30,14 @@ pub trait ChildStore: RunStore + DecisionStore {
         cwd: PathBuf,
     ) -> Result<ChildRecord, StoreError>;
 
-    /// What a thread serves; `None` for one that only a user started.
+    /// Returns the record of a child's thread; `None` for a thread that only a user started.
     async fn child(&self, thread: &ThreadId) -> Result<Option<ChildRecord>, StoreError>;
 
     /// The children below a thread, and theirs, oldest first.
     async fn children(&self, thread: &ThreadId) -> Result<Vec<ChildRecord>, StoreError>;
 
-    /// Notes that a child is to stop, for whoever drives it. `false`: there is no such child.
+    /// Records a stop request for a child, for the child's driver. Returns `false` if the child does not
+    /// exist.
     async fn stop_child(&self, thread: &ThreadId) -> Result<bool, StoreError>;
 
     /// Queues the end of a child in the background for its parent, once, addressed to this agent. `false`: that was
@@ -82,8 +83,8 @@ pub trait ChildStore: RunStore + DecisionStore {
         Ok(found)
     }
 
-    /// Whether the unfinished run of the thread, or of one below it that a call waits for, has a decision that was not
-    /// applied yet.
+    /// Returns whether the unfinished run of the thread, or of one below it that a call waits for, has a
+    /// decision that was not applied yet.
     async fn has_answers(&self, thread: &ThreadId) -> Result<bool, StoreError> {
         for thread in served(thread, &self.children(thread).await?) {
             let latest = self.latest_run(&thread).await?;

@@ -36,7 +36,7 @@ pub trait CommandStore: Send + Sync {
         Ok(false)
     }
 
-    /// What a command of this thread printed since the last look, when there is such a command.
+    /// Returns the output of a command of this thread since the last check, if the command exists.
     async fn look_at_command(
         &self,
         _thread: &ThreadId,
@@ -45,8 +45,9 @@ pub trait CommandStore: Send + Sync {
         Ok(None)
     }
 
-    /// Writes how a command ended, once, and in the same transaction the message that tells its thread, if one is
-    /// wanted. `false`: its end is known already, or its thread was deleted.
+    /// Records the end of a command, once, and queues in the same transaction the message that reports the
+    /// end to its thread, if one is requested. Returns `false` if the end is already known, or the thread was
+    /// deleted.
     async fn end_command(
         &self,
         _number: u64,
@@ -67,7 +68,8 @@ pub trait CommandStore: Send + Sync {
         Ok(())
     }
 
-    /// Notes that a command is to end, for the process that watches it. `false`: there is none, or it ended.
+    /// Records a stop request for a command, for the process that supervises the command. Returns `false` if
+    /// the command does not exist, or has ended.
     async fn stop_command(&self, _number: u64) -> Result<bool, StoreError> {
         Ok(false)
     }

@@ -7,10 +7,11 @@ use crate::contract::audit::AuditRow;
 use crate::contract::ids::SuspensionId;
 use crate::contract::record::{DecideOutcome, Decision, GrantRecord, SuspensionRecord};
 
-/// Keeps questions. They are asked and closed by [`ThreadRunStore::checkpoint`](super::ThreadRunStore::checkpoint).
+/// Stores questions. They are asked and closed by
+/// [`ThreadRunStore::checkpoint`](super::ThreadRunStore::checkpoint).
 ///
 /// # Errors
-/// [`StoreError::Damaged`] when a row that is read is unreadable; see [`StoreError`] for the rest.
+/// [`StoreError::Damaged`] if a row cannot be read; see [`StoreError`] for the rest.
 #[async_trait]
 pub trait DecisionStore: Send + Sync {
     /// The question, when it exists.
@@ -31,7 +32,7 @@ pub trait DecisionStore: Send + Sync {
     /// Marks each question whose time is over as expired, for good, and returns those that were open until now.
     async fn expire_due(&self, now_ms: u64) -> Result<Vec<SuspensionRecord>, StoreError>;
 
-    /// Ends these questions as expired, whatever their own time, and returns those that were open until now.
+    /// Expires these questions, whatever their own expiry, and returns those that were pending until now.
     async fn expire(&self, ids: Vec<SuspensionId>, now_ms: u64) -> Result<Vec<SuspensionRecord>, StoreError>;
 }
 
@@ -44,19 +45,20 @@ pub trait GrantStore: Send + Sync {
     /// [`StoreError::Exists`] when the id is taken.
     async fn add_grant(&self, grant: GrantRecord) -> Result<(), StoreError>;
 
-    /// The grants that hold at a time, oldest first. One that expired once stays expired, whatever the clock says
-    /// later.
+    /// Returns the grants that are active at a time, oldest first. An expired grant stays expired, whatever
+    /// the clock says later.
     async fn grants(&self, active_at: u64) -> Result<Vec<GrantRecord>, StoreError>;
 
-    /// Revokes a grant. `false` when there is none, or it was revoked before.
+    /// Revokes a grant. Returns `false` if the grant does not exist, or was revoked before.
     async fn revoke_grant(&self, id: &str, now_ms: u64) -> Result<bool, StoreError>;
 
     /// Counts one use of each of these grants, or of none: then it names the first one that does not hold any more.
     async fn spend_grants(&self, ids: Vec<String>, now_ms: u64) -> Result<Option<String>, StoreError>;
 }
 
-/// Tells what was asked, decided, started and ended. Each row is written in the transaction that it records; `audit`
-/// in [`contract`](crate::contract::audit) lists the kinds and the bodies, and chains the rows.
+/// Records what was asked, decided, started and ended. Each row is written in the transaction that it
+/// records; `audit` in [`contract`](crate::contract::audit) lists the kinds and the bodies, and chains the
+/// rows.
 #[async_trait]
 pub trait AuditStore: Send + Sync {
     /// The rows that the filter leaves, oldest first.

@@ -1,4 +1,4 @@
-//! Values as JSON, as far as they can be read again.
+//! Encodes values as JSON that can be read again.
 
 use serde::Serialize;
 

@@ -12,15 +12,15 @@ pub enum StorageError {
     /// It is not there.
     #[error("not found: {0}")]
     NotFound(String),
-    /// It is there already.
+    /// The item already exists.
     #[error("{0} already exists")]
     AlreadyExists(String),
-    /// Somebody else wrote in between.
+    /// Another writer wrote in between.
     #[error("changed meanwhile: expected version {expected}, found {actual}")]
     VersionConflict {
         /// The version that the writer had seen; 0 is "not there".
         expected: u64,
-        /// The version that is there; 0 is "not there".
+        /// The current version; 0 means "not found".
         actual: u64,
     },
     /// The disk, the database or the network.
@@ -31,7 +31,7 @@ pub enum StorageError {
     Serialization(String),
 }
 
-/// Why a request to the store was not carried out. Whatever it is: nothing of the request was written.
+/// The reason why a request to the store failed. Whatever the reason, nothing of the request was written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another process took the thread over; this one must stop driving it.
@@ -40,13 +40,13 @@ pub enum StoreError {
         /// The thread.
         thread: ThreadId,
     },
-    /// The decision that a call wanted to spend is not there, says cancel, or is spent.
+    /// The decision that a call wanted to use does not exist, is a cancellation, or was already used.
     #[error("question {suspension} has no unspent decision; the call must not start")]
     NotDecided {
         /// The question.
         suspension: SuspensionId,
     },
-    /// The same execution was begun before.
+    /// The same execution was started before.
     #[error(
         "attempt {attempt} of call {call} has already started",
         attempt = id.attempt, call = id.call_id
@@ -55,7 +55,7 @@ pub enum StoreError {
         /// The execution.
         id: AttemptId,
     },
-    /// An outcome for an execution that was never begun.
+    /// An outcome for an execution that was never started.
     #[error("attempt {attempt} of call {call} was never started", attempt = id.attempt, call = id.call_id)]
     NotStarted {
         /// The execution.
@@ -72,9 +72,9 @@ pub enum StoreError {
     IllegalMove {
         /// The question.
         suspension: SuspensionId,
-        /// Where it stands.
+        /// The current status.
         from: SuspensionStatus,
-        /// Where it was to go.
+        /// The requested status.
         to: SuspensionStatus,
     },
     /// A finished run stays finished.
@@ -83,27 +83,27 @@ pub enum StoreError {
         /// The run.
         run: RunId,
     },
-    /// There is no such thread.
+    /// The thread does not exist.
     #[error("unknown thread {0}")]
     NoThread(ThreadId),
-    /// There is no such question.
+    /// The question does not exist.
     #[error("unknown question {0}")]
     NoSuspension(SuspensionId),
-    /// Something with this id is there already, or belongs elsewhere.
+    /// An item with this id already exists, or belongs elsewhere.
     #[error("{what} already exists")]
     Exists {
-        /// What, with its id.
+        /// The item, with its id.
         what: String,
     },
     /// A part of a request names another thread or run than the rest.
     #[error("{what} does not belong to {place}")]
     Misplaced {
-        /// What.
+        /// The item.
         what: String,
-        /// Where it was said to belong.
+        /// The place that the request gave for the item.
         place: String,
     },
-    /// A queued message is gone: it was taken back, or its run began elsewhere.
+    /// A queued message is gone: it was withdrawn, or its run started elsewhere.
     #[error("message {id} is no longer in the queue of thread {thread}")]
     NotQueued {
         /// The thread.
@@ -111,10 +111,10 @@ pub enum StoreError {
         /// The message.
         id: u64,
     },
-    /// There is no such job.
+    /// The job does not exist.
     #[error("unknown job {0}")]
     NoJob(JobId),
-    /// Only who claimed a job may say what became of it, and only as long as it is claimed.
+    /// Only the worker that claimed a job may report the job's result, and only while the claim lasts.
     #[error("this worker lost its claim on job {0}; nothing was written")]
     NotClaimed(JobId),
     /// The mailbox has an open job with the same key.
@@ -132,7 +132,7 @@ pub enum StoreError {
     Owned {
         /// The thread.
         thread: ThreadId,
-        /// The process that holds the lease.
+        /// The owner of the lease.
         owner: Box<Owner>,
     },
     /// Rows of a thread are missing, doubled or unreadable. Other threads are not touched by it.
@@ -140,30 +140,30 @@ pub enum StoreError {
     Damaged {
         /// The thread.
         thread: ThreadId,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// A value that could be written but never read again.
     #[error("{what} cannot be stored: {why}")]
     Unwritable {
-        /// What.
+        /// The kind of value.
         what: &'static str,
         /// Why not.
         why: String,
     },
-    /// Another process held the store for too long.
+    /// Another process locked the store for too long.
     #[error("the store is locked by {}; nothing was written", holder(*pid))]
     Busy {
         /// The number of that process, where the system reports it.
         pid: Option<u32>,
     },
-    /// The file was deleted or moved, or another one has its place: what is written to it is found by nobody.
+    /// The file was deleted or moved, or replaced by another one: anything written to it would be lost.
     #[error(
         "the store {} was deleted, moved or replaced while it was open; nothing was written; start aye again",
         path.display()
     )]
     Gone {
-        /// Where it was.
+        /// The former path of the file.
         path: PathBuf,
     },
     /// A name that was given from outside is not one.
@@ -192,7 +192,7 @@ pub enum StoreError {
     /// The store was closed, or its thread died over this very request.
     #[error("the store is closed")]
     Closed,
-    /// Changes by other processes cannot be heard.
+    /// Changes by other processes cannot be received.
     #[error("cannot subscribe to changes: {0}")]
     Bell(#[source] std::io::Error),
     /// It cannot be opened.
@@ -203,7 +203,7 @@ pub enum StoreError {
     Database(#[source] ForeignError),
 }
 
-/// Who holds a lock, in words.
+/// Describes the process that has a lock.
 pub fn holder(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
@@ -227,7 +227,7 @@ pub enum AcquireError {
     /// A live process drives it.
     #[error("the thread is in use by process {pid}", pid = owner.pid)]
     Busy {
-        /// Who.
+        /// The current owner.
         owner: Owner,
     },
     /// The store failed.

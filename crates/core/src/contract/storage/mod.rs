@@ -1,10 +1,11 @@
-//! What a store implements, the rows that it takes and returns besides those of [`record`](super::record), and its
-//! errors.
+//! The interface that a store implements, the rows that it takes and returns besides those of
+//! [`record`](super::record), and its errors.
 //!
-//! A [`ThreadRunStore`] is everything that a runtime needs of a database. The runtime knows no other name of it. The
-//! promises about crashes rest on three things that each store keeps: a method is one transaction; a write that is
-//! acknowledged is durable, unless its text says otherwise; a write with a [`Fence`](super::record::Fence) that is not
-//! the current one fails. The crate `aye-store-suite` checks them for any store.
+//! A [`ThreadRunStore`] is everything that a runtime needs from a database, and the only name of the database
+//! that the runtime knows. The promises about crashes rely on three properties of every store: a method is
+//! one transaction; an acknowledged write is durable, unless the method's documentation says otherwise; a
+//! write with a [`Fence`](super::record::Fence) that is not the current one fails. The crate
+//! `aye-store-suite` checks these properties for any store.
 
 mod change;
 mod children;
@@ -49,15 +50,15 @@ pub trait ThreadRunStore:
     + QueueStore
     + AuditStore
 {
-    /// Writes what is true after a stage of a run, in one transaction.
+    /// Writes the state after a stage of a run, in one transaction.
     ///
-    /// New messages get the next places and the time of the run's last change. When the run is done, its open questions
-    /// are superseded and its job ends. It need not wait for the disk when all there is to write is an answer of the
-    /// model in a run that continues: whatever follows waits for both.
+    /// New messages get the next positions and the time of the run's last change. When the run is done, its
+    /// pending questions are superseded and its job ends. The store need not wait for the disk if the only
+    /// thing to write is an answer of the model in a run that continues: any later write waits for both.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] when another process owns the thread now; see [`StoreError`] for the rest. Nothing was
-    /// written.
+    /// [`StoreError::Fenced`] if another process owns the thread now; see [`StoreError`] for the rest.
+    /// Nothing was written.
     async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError>;
 
     /// Writes that a tool is about to start, in one transaction that also spends the decision. The tool may start only
@@ -96,8 +97,8 @@ pub trait ThreadRunStore:
     /// [`StoreError::Bell`], [`StoreError::Unopened`].
     fn watch(&self) -> Result<Box<dyn ChangeFeed>, StoreError>;
 
-    /// Another handle of this store, for somebody who outlives the borrow: both write as one, and don't report their
-    /// commits to each other. A store that is not open yet is opened.
+    /// Returns another handle of this store, for callers that outlive the borrow: both write as one, and
+    /// don't report their commits to each other. Opens a store that is not open yet.
     ///
     /// # Errors
     /// [`StoreError::Unopened`].

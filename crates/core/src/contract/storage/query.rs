@@ -1,4 +1,4 @@
-//! What is asked of a store, and parts of threads.
+//! Queries to a store, and parts of threads.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::contract::message::Message;
 use crate::contract::outline::Outline;
 use crate::contract::record::SuspensionStatus;
 
-/// How long a lease holds, in milliseconds of the boot's monotonic clock.
+/// The term of a lease, in milliseconds of the boot's monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term {
     /// Now.
@@ -22,21 +22,21 @@ impl Term {
     pub const ENDLESS: Term = Term { now: 0, until: None };
 }
 
-/// Which questions to list; what is `None` does not matter.
+/// A filter for listing questions; a field that is `None` does not restrict the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SuspensionFilter {
     /// Of this thread.
     pub thread: Option<ThreadId>,
     /// Of this run.
     pub run: Option<RunId>,
-    /// That stand there.
+    /// With this status.
     pub status: Option<SuspensionStatus>,
 }
 
 /// The end of a thread, and what of the rest belongs to each request.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadTail {
-    /// What the whole thread amounts to.
+    /// The outline of the whole thread.
     pub outline: Outline,
     /// The outline is made from what is loaded, because it is not known of all: see `complete_outline`.
     pub is_assumed: bool,
@@ -48,18 +48,18 @@ pub struct ThreadTail {
     pub apart: BTreeMap<usize, Message>,
 }
 
-/// How much of a thread is read, from its end towards its beginning.
+/// The portion of a thread to read, from its end towards its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Portion {
     /// Nothing before this place.
     pub floor: usize,
-    /// It is enough when the messages have so many bytes as they are stored.
+    /// The number of bytes, as stored, after which the messages are enough.
     pub bytes: usize,
-    /// And are at least so many.
+    /// The minimum number of messages, however many bytes they have.
     pub count: usize,
 }
 
-/// Which rows to list; what is `None` or empty does not matter.
+/// A filter for listing rows; a field that is `None` or empty does not restrict the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditFilter {
     /// Written at this time or later, in Unix milliseconds.

@@ -40,14 +40,15 @@ pub trait RunStore: Send + Sync {
     async fn append_output(&self, fence: &Fence, id: &AttemptId, chunk: String) -> Result<(), StoreError>;
 }
 
-/// Tells whether the process of an owner is alive.
+/// Checks whether the process of an owner is alive.
 pub type IsAlive = Box<dyn Fn(&Owner) -> bool + Send>;
 
 /// Gives one owner at a time the right to write to a thread. Times are milliseconds of the boot's monotonic clock.
 #[async_trait]
 pub trait LeaseStore: Send + Sync {
-    /// Acquires the right to write to a thread: when nobody has it, its time is over, its owner is not alive, or the
-    /// owner is the same start of a program. The epoch counts up each time, so that an older fence fails.
+    /// Acquires the right to write to a thread: if no process has it, its time is over, its owner is not
+    /// alive, or the owner is the same start of a program. The epoch increases each time, so that an older
+    /// fence fails.
     ///
     /// # Errors
     /// [`AcquireError::Busy`] with the live owner; [`StoreError::NoThread`].
@@ -62,9 +63,9 @@ pub trait LeaseStore: Send + Sync {
     /// Makes the right last until then, never shorter than before. `false` when it was lost.
     async fn renew(&self, fence: &Fence, until: u64) -> Result<bool, StoreError>;
 
-    /// Gives the right back. One that was lost meanwhile is no error.
+    /// Releases the lease. A lease that was lost meanwhile is not an error.
     async fn release(&self, fence: &Fence) -> Result<(), StoreError>;
 
-    /// Who has the right, alive or not, and until when.
+    /// Returns the owner of the lease, alive or not, and the lease's end.
     async fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError>;
 }

@@ -34,10 +34,12 @@ pub trait ThreadStore: Send + Sync {
     /// The thread-scoped state by key.
     async fn thread_state(&self, id: &ThreadId) -> Result<BTreeMap<String, Value>, StoreError>;
 
-    /// Keeps a summary. `false`: there is one that reaches as far or farther, and nothing was written.
+    /// Stores a summary. Returns `false`, and writes nothing, if an existing summary reaches as far or
+    /// farther.
     ///
     /// # Errors
-    /// [`StoreError::NoThread`]; [`StoreError::Damaged`] when the message it ends at is not where it says.
+    /// [`StoreError::NoThread`]; [`StoreError::Damaged`] if the last summarised message is not at the
+    /// position that the summary names.
     async fn add_summary(&self, summary: SummaryRecord) -> Result<bool, StoreError>;
 
     /// The summary of a thread that reaches farthest, when it reaches beyond a place.
@@ -61,7 +63,8 @@ pub trait ThreadStore: Send + Sync {
         Ok((count as u64, messages.split_off(count.saturating_sub(n))))
     }
 
-    /// The number of messages of a thread, and those of a run, in order. They stand together.
+    /// Returns the number of messages of a thread, and the messages of a run, in order. The messages of a run
+    /// are consecutive.
     async fn messages_of_run(
         &self,
         id: &ThreadId,
@@ -97,7 +100,8 @@ pub trait ThreadStore: Send + Sync {
         Ok(last_of(&plain(self.load_messages(thread).await?), before, portion))
     }
 
-    /// The messages from a place on, from 0, in order, until they have so many bytes as JSON.
+    /// Returns the messages from a position on, counted from 0, in order, until they have this many bytes as
+    /// JSON.
     async fn messages_from(
         &self,
         thread: &ThreadId,
@@ -129,7 +133,7 @@ pub trait ThreadStore: Send + Sync {
         Ok(messages.into_iter().rfind(is_it).map(|stored| stored.message))
     }
 
-    /// Which of these ids calls of a thread already have.
+    /// Returns which of these ids are already used by calls of a thread.
     async fn used_call_ids(
         &self,
         thread: &ThreadId,

@@ -18,7 +18,7 @@ impl Run {
             | Phase::BeforeInference
             | Phase::AfterInference
             | Phase::StepEnd => true,
-            // Those of a call ask about their call, and after the last one nothing goes on.
+            // The phases of a call ask about that call, and nothing continues after the last phase.
             Phase::BeforeToolExecute | Phase::AfterToolExecute | Phase::RunEnd => false,
         };
         if self.stage != Stage::Phase(phase) || !may_ask {
@@ -37,8 +37,8 @@ impl Run {
         Ok(out)
     }
 
-    /// The plugin's question, when it is the one that is meant and nobody answered it with another decision. `Ok(None)`:
-    /// this decision is known.
+    /// Returns the plugin's question, if the ids match and no other decision has answered it. `Ok(None)`:
+    /// this decision is already known.
     pub(super) fn question_of(
         &mut self,
         id: &CallId,
@@ -96,7 +96,7 @@ impl Run {
         Ok(out)
     }
 
-    /// Ends the run as its question says: nobody wants it to go on.
+    /// Ends the run as its question defines, because it must not continue.
     pub(super) fn end_asked(&mut self, closing: Closing, status: ToolCallStatus, out: &mut Vec<Directive>) {
         let Some(question) = self.asking.take() else { return };
         let call = question.ticket.pending.id;
@@ -105,7 +105,8 @@ impl Run {
         out.extend(self.end(question.otherwise, false, None));
     }
 
-    /// Goes on behind the phase that asked. The answer is spent with what the plugin made of it, in one checkpoint.
+    /// Continues after the phase that asked. The answer is used up together with the plugin's reaction, in
+    /// one checkpoint.
     pub(super) fn answered(&mut self, stop: Option<TerminationReason>) -> Next {
         if self.is_over() {
             return Ok(Vec::new());

@@ -172,7 +172,8 @@ impl Run {
         Ok(out)
     }
 
-    /// Whatever its batch waits for here, the others may have been answered there.
+    /// Marks the call as possibly started, whatever its batch waits for here: in the original run, the other
+    /// calls may have been answered.
     pub(super) fn may_have_started(&mut self, id: &CallId) -> Next {
         let index = self.at_tools(id)?;
         let call = &mut self.calls[index];
@@ -199,14 +200,15 @@ impl Run {
         Ok(out)
     }
 
-    /// Admits what the mode lets on, and says so when the step is over or nothing but answers can move it.
+    /// Admits the calls that the execution mode allows, and announces when the step is done or only answers
+    /// can continue it.
     pub(super) fn advance(&mut self, out: &mut Vec<Directive>) {
         self.admit(out);
         if self.calls.iter().all(Call::is_closed) {
             self.enter(Phase::StepEnd, out);
         } else if self.announced && self.is_waiting() {
             self.announced = false;
-            // Directives are carried out when the machine stands where it stands now, so one checkpoint says it all.
+            // Directives are carried out in the machine's current state, so one checkpoint covers everything.
             if !out.contains(&Directive::Checkpoint { intent: None }) {
                 out.push(Directive::Checkpoint { intent: None });
             }
@@ -216,7 +218,7 @@ impl Run {
     }
 
     pub(super) fn admit(&mut self, out: &mut Vec<Directive>) {
-        // A call that another agent works on waits for nobody's answer.
+        // A call that another agent works on does not wait for a user's answer.
         let undecided = self.calls.iter().any(|call| match &call.state {
             CallState::New | CallState::Gating => true,
             CallState::Suspended { ticket } => !ticket.is_served(),

@@ -8,7 +8,7 @@ pub(super) struct ProgramFlags {
     pub(super) valued_short: &'static str,
     pub(super) runs: &'static [&'static str],
     pub(super) writes: &'static [&'static str],
-    /// Long options that are themselves a beginning of a listed one, and harmless.
+    /// Harmless long options that are themselves a prefix of a listed one.
     pub(super) harmless: &'static [&'static str],
 }
 
@@ -282,7 +282,7 @@ pub(super) const STATEFUL: &[&str] = &[
     "popd",
 ];
 
-/// Programs that run what they are told in their own language, or from an editor or a prompt.
+/// Programs that execute instructions in a language of their own, or from an editor or a prompt.
 pub(super) const PROGRAMMABLE: &[&str] = &[
     "vim",
     "vi",

@@ -1,7 +1,7 @@
 //! OTLP as JSON over HTTP.
 //!
-//! What was measured goes out when a run is over and at the end, not by a timer: a program that waits for a person does
-//! not wake up for it.
+//! Measurements are sent when a run is done and at the end, not by a timer: a program that waits for a user
+//! does not wake up to send them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,8 @@ use super::super::metrics::{AgentMetrics, GenAISpan, RunRef, ToolSpan};
 use super::super::sink::MetricsSink;
 use super::OtelMetricsSink;
 
-/// How long a collector that does not answer holds up the end of the program.
+/// The time limit for a silent collector; at the end of the program it applies to traces and to metrics in
+/// turn.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Nothing goes out by time; a timer of the crate needs one all the same.
 const NEVER: Duration = Duration::from_hours(24);
@@ -94,7 +95,7 @@ impl Otlp {
         Ok(Self { sink: Arc::new(sink), traces, metrics, handle })
     }
 
-    /// Sends what is there, and waits until it is sent or the collector was silent for too long.
+    /// Sends the remaining data, and waits until it is sent or the collector was silent for too long.
     pub async fn end(&self) {
         self.sink.close();
         let (traces, metrics) = (self.traces.clone(), self.metrics.clone());

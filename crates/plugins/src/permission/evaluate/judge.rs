@@ -27,7 +27,7 @@ pub(in crate::permission) struct Judge<'a> {
     pub(in crate::permission) subject: &'a CallSubject,
     pub(super) call: &'a PreparedCall<'a>,
     pub(super) held: HeldProfiles,
-    /// The disk is not looked at for what a command line would find.
+    /// Whether to skip checking the disk for files that a command line would find.
     pub(super) is_by_words: bool,
 }
 
@@ -248,7 +248,7 @@ impl<'a> Judge<'a> {
         (sure, maybe)
     }
 
-    /// Whether a deny or ask rule matches.
+    /// Returns whether a deny or ask rule matches.
     pub(in crate::permission) fn restricts(&self, rule: &Rule) -> Hit {
         let question = self.question;
         let mut maybe = false;
@@ -281,7 +281,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether a rule about files binds the call although it is about another tool.
+    /// Returns whether a rule about files binds the call although the rule is about another tool.
     fn bound(&self, rule: &Rule) -> Option<Hit> {
         match self.subject {
             CallSubject::File { seen, .. } => {
@@ -302,7 +302,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// A search without `path` looks at the working directory, so a rule on `path` holds for that.
+    /// Returns whether a rule on `path` applies because a search without that argument covers the working
+    /// directory.
     fn reaches_default_path(&self, rule: &Rule) -> bool {
         let CallSubject::File { key, seen } = self.subject else { return false };
         if self.question.args.get(*key).is_some_and(|value| !value.is_null()) {
@@ -323,14 +324,15 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// What lets the call through, or what to ask when something nearly does. Grants are used only when the rules
-    /// would not do, and those whose uses are counted only when nothing else would.
+    /// Returns what allows the call, or what to ask if something almost does. Grants are used only if the
+    /// rules are not enough, and grants with a limited number of uses only if nothing else is enough.
     fn allowed(&self) -> Result<Allowed<'a>, Option<Verdict>> {
         let is_mine =
             |rule: &&Rule| rule.behavior == Behavior::Allow && rule.pattern.matches_tool(self.question.tool);
         let mut rules: Vec<&'a Rule> = self.all().filter(is_mine).collect();
         rules.sort_by_key(|rule| rule.origin.tier());
-        // What is to run outside needs a rule that says so, whatever else would let it run in the sandbox.
+        // A call that is to run outside needs a rule that allows exactly this, even if other rules would let
+        // it run in the sandbox.
         if wants_out(self.question) {
             let outside: Vec<&'a Rule> =
                 rules.iter().copied().filter(|rule| rule.profile() == Profile::Outside).collect();
@@ -430,7 +432,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// A rule for a person: never a regular expression.
+/// Describes a rule for a user: never as a regular expression.
 pub(in crate::permission) fn named(rule: &Rule) -> String {
     if has_regex(rule) {
         format!("a rule ({})", rule.origin)
@@ -452,7 +454,7 @@ fn has_regex(rule: &Rule) -> bool {
 /// Characters of a model's reason that are shown.
 const MAX_REASON: usize = 300;
 
-/// The beginning of a text on one line, for a reason.
+/// Returns the start of a text on one line, for a reason.
 pub(in crate::permission) fn excerpt(text: &str) -> String {
     const MAX_CHARS: usize = 60;
     excerpt_of(text, MAX_CHARS)

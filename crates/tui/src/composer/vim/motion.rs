@@ -18,7 +18,7 @@ impl Find {
     }
 }
 
-/// What kind of thing stands there: 0 blank, 1 word, 2 anything else.
+/// Returns the class of the character at `at`: 0 blank, 1 word, 2 anything else.
 fn class(text: &str, at: usize, big: bool) -> u8 {
     match text[at..].chars().next() {
         None => 0,
@@ -46,7 +46,7 @@ pub(super) fn first_non_blank(text: &str, at: usize) -> usize {
     start + line.len() - line.trim_start_matches([' ', '\t']).len()
 }
 
-/// A place so many lines below, as far as there are some.
+/// Returns the start of the line this many lines below, or of the last line.
 pub(super) fn lines_down(text: &str, at: usize, lines: usize) -> usize {
     let mut at = at;
     for _ in 0..lines {
@@ -113,7 +113,7 @@ fn word_end(text: &str, at: usize, big: bool) -> usize {
     }
 }
 
-/// The end of the word that the place is in, and of those behind it.
+/// Returns the end of the word at `at`, or of a later word for a count above 1.
 pub(super) fn word_end_of(text: &str, at: usize, big: bool, times: usize) -> usize {
     let mut to = at;
     while right_of(text, to) < text.len() && class(text, right_of(text, to), big) == class(text, at, big) {
@@ -141,7 +141,7 @@ fn find(text: &str, at: usize, find: Find, times: usize, again: bool) -> Option<
     let (start, end) = (line_start(text, at), line_end(text, at));
     let mut found = at;
     for nth in 0..times {
-        // Again and till: the one before which the caret stands does not count.
+        // A repeated till skips the match directly next to the caret.
         let skips = again && find.till && nth == 0;
         found = if find.back {
             let from = if skips { left_of(text, found).max(start) } else { found };
@@ -161,7 +161,7 @@ fn find(text: &str, at: usize, find: Find, times: usize, again: bool) -> Option<
     })
 }
 
-/// The partner of the first bracket at or behind the place, in its line.
+/// Returns the counterpart of the first bracket at or after the position, in its line.
 fn pair(text: &str, at: usize) -> Option<usize> {
     let end = line_end(text, at);
     let from = at + text[at..end].find(['(', ')', '[', ']', '{', '}'])?;
@@ -240,7 +240,7 @@ fn paragraph_back(text: &str, at: usize) -> usize {
     }
 }
 
-/// Where a motion leads from a place; `None`: nowhere. `again`: a search that was made before.
+/// Returns the target of a motion from a position, or `None`. `again`: the motion repeats an earlier search.
 pub(super) fn reach(
     text: &str,
     at: usize,

@@ -54,7 +54,7 @@ fn class(text: &str, at: usize, big: bool) -> u8 {
     }
 }
 
-/// The end of the run of one kind that begins at a place, within the line.
+/// Returns the end of the run of one class that starts at a position, within the line.
 fn run_end(text: &str, from: usize, big: bool) -> usize {
     let end = line_end(text, from);
     let mut to = from;
@@ -79,7 +79,7 @@ fn words(text: &str, at: usize, big: bool, around: bool, count: usize) -> Range<
         to = run_end(text, to, big);
         if around && to < end {
             let is_blank = class(text, to, big) == 0;
-            // A word with the blanks behind it, or blanks with the word behind them.
+            // A word with the spaces after it, or spaces with the word after them.
             if is_blank || begins_blank {
                 to = run_end(text, to, big);
             }

@@ -6,7 +6,7 @@ use super::object::Object;
 /// A count beyond this is a slip of the hand.
 const MOST: usize = 9999;
 
-/// What is done to a range.
+/// The operation on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operator {
     Delete,
@@ -17,7 +17,7 @@ pub(super) enum Operator {
     Toggle,
 }
 
-/// Where the caret goes.
+/// A movement of the caret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Motion {
     Left,
@@ -41,12 +41,12 @@ pub(super) enum Motion {
 }
 
 impl Motion {
-    /// Whether an operator over it takes whole lines.
+    /// Whether an operator with this motion takes whole lines.
     pub(super) fn is_by_line(self) -> bool {
         matches!(self, Motion::Up | Motion::Down | Motion::TextStart | Motion::TextEnd)
     }
 
-    /// Whether an operator over it takes the character at its end.
+    /// Whether an operator with this motion includes the character at its end.
     pub(super) fn is_inclusive(self) -> bool {
         match self {
             Motion::WordEnd { .. } | Motion::WordEndBack { .. } | Motion::LineEnd | Motion::Pair => true,
@@ -56,7 +56,7 @@ impl Motion {
     }
 }
 
-/// What an operator is for.
+/// The target of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OperatorTarget {
     Motion(Motion),
@@ -68,7 +68,7 @@ pub(super) enum OperatorTarget {
     Lines,
 }
 
-/// Where insert mode begins.
+/// The position where insert mode starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InsertAt {
     Before,
@@ -124,10 +124,10 @@ impl ParsedKeys {
     }
 }
 
-/// What the keys so far are.
+/// The result of parsing the keys so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ParseStep {
-    /// The beginning of a command.
+    /// An incomplete command.
     More,
     /// No command.
     No,
@@ -219,7 +219,7 @@ fn visual(first: char, more: &[char]) -> Option<Option<VimCommand>> {
     }
 }
 
-/// An operator at the beginning, and how many keys it has.
+/// Parses an operator at the start, and returns it with its number of keys.
 fn operator(keys: &[char]) -> Option<(Operator, usize)> {
     match keys {
         ['d', ..] => Some((Operator::Delete, 1)),

@@ -15,7 +15,8 @@ use super::super::entry::{Colours, colours_before};
 use aye_core::contract::display::{count_unsafe, visible, visible_line};
 use aye_core::contract::tool::FilePreview;
 
-/// A run of blanks longer than this is drawn as dots, so that nothing hides behind it.
+/// The longest run of spaces drawn as spaces; longer ones are drawn as dots, so that nothing can hide after
+/// them.
 const BLANKS: usize = 3;
 
 /// The command, the change of files, or the arguments.
@@ -85,7 +86,7 @@ fn texts(preview: &FilePreview) -> Option<(&str, &str)> {
     Some((old, preview.new_text.as_deref()?))
 }
 
-/// The colours of the code on the current card, looked for once.
+/// The colours of the code on the current card, requested once.
 #[derive(Debug, Default)]
 pub(in crate::view) struct CardColours {
     /// The files, and what they would hold.
@@ -94,7 +95,7 @@ pub(in crate::view) struct CardColours {
 }
 
 impl CardColours {
-    /// Those of the card that is shown now, as far as they are known.
+    /// Returns the colours of the current card, as far as they are known.
     pub(in crate::view) fn of(&mut self, app: &App, highlighter: &Highlighter) -> &[Option<Colours>] {
         let previews = app.current_card().map(Card::previews).unwrap_or_default();
         let of = previews.iter().map(|preview| (preview.path.clone(), preview.after.clone()));

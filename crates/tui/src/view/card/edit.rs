@@ -16,7 +16,7 @@ use super::super::entry::indented;
 use aye_core::contract::display::{visible, visible_line};
 use aye_core::contract::judgement::Ruling;
 
-/// Where the lines of a hunk start.
+/// The indent of a hunk's lines.
 const HUNK: u16 = 4;
 /// The prompt before a command.
 pub(super) const LEAD: u16 = 2;
@@ -35,7 +35,7 @@ pub(super) fn rows(text: &Composer, inner: u16, theme: &Theme) -> Vec<Line<'stat
         .collect()
 }
 
-/// The rows around the caret that there is room for, and the caret.
+/// Renders the rows around the caret that fit, and the caret.
 pub(super) fn writing(text: &Composer, inner: u16, room: usize, theme: &Theme) -> Rendered {
     let all = rows(text, inner, theme);
     let places = layout::rows(text.text(), inner.saturating_sub(LEAD + 1).max(1));
@@ -108,7 +108,7 @@ pub(super) fn hunks(hunks: &Hunks, app: &App, inner: u16, theme: &Theme) -> (Vec
     (lines, row)
 }
 
-/// What is kept for the answer.
+/// Renders the comment stored for the decision.
 pub(super) fn comment(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     let Some(comment) = &card.comment else { return Vec::new() };
     let lead = vec![Span::styled("comment: ", theme.style(Role::Dim))];
@@ -116,7 +116,7 @@ pub(super) fn comment(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'stati
     wrap.text(&visible_line(comment), theme.style(Role::Accent))
 }
 
-/// What the rules and the tool say of the edited version.
+/// Renders the verdict of the rules and the tool's check on the edited version.
 pub(super) fn review(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     let Some(edit) = &card.edit else { return Vec::new() };
     let (text, role) = match &edit.review {
@@ -133,7 +133,7 @@ pub(super) fn review(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static
     Wrap::words(inner).text(&visible_line(&text), theme.style(role))
 }
 
-/// What is about to be answered at once, in words.
+/// Returns the title of a batch: the answer it is about to give.
 pub(super) fn batch_title(app: &App) -> String {
     match &app.cards.batch {
         Some((Batch::AllowReads, ids)) if ids.len() == 1 => "Allow this read-only call?".to_owned(),

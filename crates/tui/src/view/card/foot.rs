@@ -25,7 +25,7 @@ struct KeyHint {
 }
 
 impl KeyHint {
-    /// Something that is told and cannot be pressed.
+    /// Creates a hint that only informs and cannot be clicked.
     fn told(key: impl Into<String>, what: &str) -> KeyHint {
         KeyHint { key: key.into(), what: what.to_owned(), keys: Vec::new(), number: None }
     }
@@ -45,7 +45,7 @@ impl KeyHint {
     }
 }
 
-/// How much room the keys take.
+/// The amount of room the keys get.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum FootSize {
     /// Each answer in a row of its own.

@@ -89,7 +89,7 @@ fn how_far(form: &GrantForm, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     Wrap::words(inner).line(&Line::from(scopes))
 }
 
-/// What it would have matched of what was done here.
+/// Renders which past calls of this project the grant would have matched.
 fn matched(preview: &GrantPreview, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     let (dim, warning) = (theme.style(Role::Dim), theme.style(Role::Warning));
     let others = |n: usize| if n == 1 { "call" } else { "calls" };
@@ -116,7 +116,7 @@ fn matched(preview: &GrantPreview, app: &App, inner: u16, theme: &Theme) -> Vec<
         (more, declined) => (Some(format!("and {more} more; you denied {declined} of them all")), warning),
     };
     if let Some(text) = text {
-        // What was declined is said where it is seen first.
+        // A warning about denied calls goes where it is seen first.
         let at = if preview.declined > 0 { 1.min(lines.len()) } else { lines.len() };
         lines.insert(at, Line::styled(truncate(&format!("    {text}"), inner), style));
     }

@@ -11,7 +11,7 @@ use aye_core::contract::display::visible_line;
 /// Lines of differences that a card shows.
 const MAX_LINES: usize = 60;
 
-/// What moved, in words.
+/// Renders the preconditions that changed.
 pub(super) fn moved(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     let style = theme.style(Role::Warning);
     let mut lines = Vec::new();
@@ -25,13 +25,13 @@ pub(super) fn moved(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>
     lines
 }
 
-/// How files changed meanwhile.
+/// Renders how files changed in the meantime.
 pub(super) fn deltas(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     let dim = theme.style(Role::Dim);
     let (mut lines, mut shown, mut hidden) = (Vec::new(), 0, 0);
     for delta in &card.question.stale.deltas {
         let mut rest = delta.diff.lines();
-        // `--- a/x` and `+++ b/x`: the name is said once.
+        // `--- a/x` and `+++ b/x`: the name is shown once.
         let name = rest.next().and_then(|line| line.strip_prefix("--- a/")).unwrap_or_default();
         let _ = rest.next();
         lines.push(Line::default());
@@ -58,7 +58,7 @@ pub(super) fn deltas(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static
     lines
 }
 
-/// How long the question is still open.
+/// Renders how long the question stays open.
 pub(super) fn time_left(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     let Some(end) = card.expires_at() else { return Vec::new() };
     let at = app.clock.hour_and_minute(end);

@@ -14,7 +14,7 @@ use aye_core::contract::question::QuestionDetails;
 /// Rows of output that a card shows: the last ones.
 const MAX_ROWS: usize = 12;
 
-/// What is known of it.
+/// Renders what is known about the call.
 pub(super) fn known(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     let QuestionDetails::UnknownOutcome(known) = &card.question.details else { return Vec::new() };
     let dim = theme.style(Role::Dim);

@@ -17,7 +17,7 @@ use aye_core::contract::display::visible;
 /// Longer changes get no colours.
 const COLOURED: usize = 2_000;
 
-/// What a finished call changed, and whether its line numbers are those of the file.
+/// Returns the changes of a finished call, and whether their line numbers are those of the file.
 fn patch(tool: &ToolEntry) -> Option<(Patch, bool)> {
     if tool.state != ToolState::Done || !matches!(tool.name.as_str(), "Edit" | "Write") {
         return None;
@@ -28,16 +28,16 @@ fn patch(tool: &ToolEntry) -> Option<(Patch, bool)> {
         return Some((patch, true));
     }
     let text = |key: &str| tool.arguments.get(key).and_then(Value::as_str);
-    // There is only the piece that was replaced, and nobody knows its line numbers.
+    // Only the replaced piece is known, and its line numbers are not.
     let is_edit = tool.name == "Edit";
     let (old, new) =
         if is_edit { (text("old_string")?, text("new_string")?) } else { ("", text("content")?) };
-    // A call that changed nothing says so.
+    // The result of a call that changed nothing has an empty diff.
     let is_same = told.is_some_and(str::is_empty);
     (!is_same).then(|| (Patch::between(&visible(old), &visible(new)), !is_edit))
 }
 
-/// The lines of a change, at most so many of them.
+/// Renders at most `most` lines of a change.
 pub(super) fn change(tool: &ToolEntry, page: EntryLayout<'_>, most: usize) -> Option<Vec<Line<'static>>> {
     let (patch, numbers) = patch(tool)?;
     let width = page.width.saturating_sub(OUTPUT_INDENT).max(1);
@@ -54,7 +54,7 @@ pub(super) fn change(tool: &ToolEntry, page: EntryLayout<'_>, most: usize) -> Op
     Some(lines)
 }
 
-/// Whether a change is too long to be shown whole; nothing when the call changed nothing.
+/// Returns whether a change is too long to be shown in full; `None` if the call changed nothing.
 pub(super) fn is_long(tool: &ToolEntry) -> Option<bool> {
     patch(tool).map(|(patch, _)| patch.len() > DIFF_LINES)
 }
@@ -90,7 +90,7 @@ pub(in crate::view) fn colours_of(patch: &Patch, path: &str, highlighter: &Highl
     Colours { old: block(&old), new: block(&new) }
 }
 
-/// How many lines came and went, for the line of the call.
+/// Renders the number of added and removed lines, for the line of the call.
 pub(super) fn counts(tool: &ToolEntry, theme: &Theme) -> Vec<Span<'static>> {
     let details = tool.result.as_ref().and_then(|result| result.details.as_ref());
     let number = |key: &str| details.and_then(|details| details.get(key)).and_then(Value::as_u64);

@@ -1,5 +1,6 @@
-//! An image of the conversation: in pixels where the terminal draws them, else in half blocks, two pixels a cell;
-//! with a caption below. Where it is redrawn it is in half blocks, unless the terminal places pixels by characters.
+//! An image of the conversation: in pixels where the terminal draws them, else in half blocks, two pixels a
+//! cell; with a caption below. Where the image is redrawn, half blocks are used unless the terminal places
+//! pixels by characters.
 
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
@@ -44,7 +45,7 @@ pub(super) fn picture(image: &ImageRef, page: EntryLayout<'_>) -> Vec<Line<'stat
     lines
 }
 
-/// The picture in so many cells at most.
+/// Renders the image in at most `most` cells.
 pub(crate) fn half_blocks(pixels: &Pixels, most: (u16, u16), depth: Depth) -> Vec<Line<'static>> {
     let (columns, rows) = (usize::from(most.0), usize::from(most.1));
     let (wide, high) = (pixels.width as usize, pixels.height as usize);

@@ -16,7 +16,8 @@ fn look(state: TodoState) -> (&'static str, Role) {
     }
 }
 
-/// What a call changed in the plan; all of it when nothing was planned before, or when it is done.
+/// Renders what a call changed in the plan; all of the plan if there was none before, or if everything is
+/// done.
 pub(super) fn changed(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let plan = Todo::all(&tool.arguments);
     let is_over = plan.iter().all(|todo| todo.state == TodoState::Done);
@@ -31,7 +32,7 @@ pub(super) fn changed(tool: &ToolEntry, page: EntryLayout<'_>) -> Vec<Line<'stat
     lines
 }
 
-/// The plan in at most so many rows: what is being done and what comes next stays longest.
+/// Renders the plan in at most `most` rows: items in progress and those that come next stay longest.
 pub(in crate::view) fn pinned(plan: &[Todo], most: usize, page: EntryLayout<'_>) -> Vec<Line<'static>> {
     if plan.is_empty() || most == 0 {
         return Vec::new();

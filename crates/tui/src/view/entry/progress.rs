@@ -8,7 +8,7 @@ use super::super::fit;
 use super::EntryLayout;
 use aye_core::contract::display::visible_line;
 
-/// A bar when there is a part, the count, and the words.
+/// Renders a bar if the completed part is known, then the count and the message.
 pub(super) fn progress(progress: &ToolProgress, page: EntryLayout<'_>) -> Line<'static> {
     let style = |role| page.theme.style(role);
     let mut spans = vec![Span::raw("    ")];

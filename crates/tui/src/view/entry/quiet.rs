@@ -9,12 +9,12 @@ use super::super::super::transcript::{Entry, EntryKind, ToolEntry, ToolState};
 use super::{EntryLayout, head_line, summary};
 use aye_core::contract::display::visible_line;
 
-/// Whether a tool only looks.
+/// Returns whether a tool is read-only.
 fn looks(name: &str) -> bool {
     matches!(name, "Read" | "Grep" | "Glob" | "List")
 }
 
-/// Whether an entry is a call that only looked, with nothing to say about it but how much it found.
+/// Returns whether an entry is a read-only call with nothing to show but how much it found.
 pub(in crate::view) fn is_quiet(entry: &Entry) -> bool {
     match &entry.kind {
         EntryKind::Tool(tool) => {
@@ -35,7 +35,7 @@ pub(in crate::view) fn is_quiet(entry: &Entry) -> bool {
     }
 }
 
-/// Whether an entry may become one, so that those before it wait for it.
+/// Returns whether an entry may become a quiet call, so that those before it wait for it.
 pub(in crate::view) fn may_be_quiet(entry: &Entry) -> bool {
     match &entry.kind {
         EntryKind::Tool(tool) => looks(&tool.name) && !entry.is_done,
@@ -49,7 +49,7 @@ pub(in crate::view) fn may_be_quiet(entry: &Entry) -> bool {
     }
 }
 
-/// How much a finished call found, for its line.
+/// Returns how much a finished call found, for its line.
 pub(super) fn found(tool: &ToolEntry) -> Option<String> {
     if tool.state != ToolState::Done || !(looks(&tool.name) || tool.name == "WebFetch") {
         return None;
@@ -72,7 +72,7 @@ pub(super) fn found(tool: &ToolEntry) -> Option<String> {
     })
 }
 
-/// Several such calls on one line: how many of each kind, and what they looked at.
+/// Renders several quiet calls on one line: the number of each kind, and their subjects.
 pub(in crate::view) fn group(entries: &[Entry], page: EntryLayout<'_>) -> Vec<Line<'static>> {
     let tools: Vec<&ToolEntry> = entries
         .iter()

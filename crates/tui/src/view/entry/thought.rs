@@ -15,7 +15,7 @@ const LINES: usize = 3;
 /// A shorter time is not worth a word.
 const MOMENT_MS: u64 = 1000;
 
-/// Whether complete thoughts are folded.
+/// Returns whether finished thinking is folded.
 pub(crate) fn is_long_thought(text: &str) -> bool {
     let text = text.trim();
     text.lines().count() > LINES || text.len() > LINES * 80
