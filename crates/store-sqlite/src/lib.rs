@@ -5,7 +5,7 @@
 //! whose future is dropped is still executed: a write is never half a write.
 //!
 //! The guarantees of the design that live here: acknowledged data has been committed with `synchronous=FULL`, except
-//! what a power cut makes meaningless (see `relaxed`); one step is one transaction; a decision is spent once; a
+//! what a power cut makes meaningless (see `no_sync`); one step is one transaction; a decision is spent once; a
 //! writer that lost its thread to another process is refused.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use files and the environment"))]
 

@@ -1,7 +1,7 @@
 //! The mailbox: requests for runs, stored until a worker serves them.
 //!
 //! The result of a job is durable when it is acknowledged, and concurrent requests share one fsync (see
-//! `group`). A claim does not wait for the disk: a power cut that loses the claim ends its worker too.
+//! `group_commit`). A claim does not wait for the disk: a power cut that loses the claim ends its worker too.
 //! Database indexes allow one claimed job per mailbox and one unfinished job per key, whatever this code
 //! writes.
 

@@ -1,7 +1,7 @@
 //! Renders the model to lines. Pure: no I/O, no clock.
 //!
 //! The live region is assembled from the bottom: the status line, the composer, the card, and as much of the
-//! growing transcript as fits. Finished entries go to the terminal's own scrollback, see [`feed`].
+//! growing transcript as fits. Finished entries go to the terminal's own scrollback, see [`scrollback`].
 
 use ratatui::layout::Position;
 use ratatui::text::{Line, Span};

@@ -1,6 +1,6 @@
 //! Caches entries as lines for a conversation shown at any position: laid out where they are shown, kept for a while.
 //!
-//! Lines that the inline terminal prints for good go through [`super::feed`]; here an entry may be redrawn at any
+//! Lines that the inline terminal prints for good go through [`super::scrollback`]; here an entry may be redrawn at any
 //! time.
 
 use std::collections::HashMap;
