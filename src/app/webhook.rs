@@ -28,6 +28,10 @@ const LIMIT: Duration = Duration::from_secs(10);
 const ATTEMPTS: u32 = 12;
 /// The pause after the first attempt, doubled each time, and the longest pause.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_hours(1));
+/// The pause after the store could not be read or written.
+const PAUSE_AFTER_STORE_ERROR: Duration = Duration::from_mins(1);
+/// The shortest pause, for a clock that is behind or a message that another process is sending.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 /// The maximum characters of a text that users read on a phone.
 const SHORT: usize = 500;
 /// Bytes of the file of the key.
@@ -69,7 +73,15 @@ struct Inner {
     /// Hosts that push notifications may go to although they are not public.
     push_hosts: Vec<String>,
     /// Whether a task waits for the next attempt.
-    waits: AtomicBool,
+    has_waiter: AtomicBool,
+    /// Notified when something was written that may be due before the next attempt.
+    rows_changed: Arc<tokio::sync::Notify>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.rows_changed.notify_one();
+    }
 }
 
 impl Webhooks {
@@ -82,7 +94,8 @@ impl Webhooks {
             store,
             page: Mutex::new(settings.serve.public_url.clone()),
             push_hosts: settings.serve.push_hosts.clone(),
-            waits: AtomicBool::new(false),
+            has_waiter: AtomicBool::new(false),
+            rows_changed: Arc::default(),
         }))
     }
 
@@ -163,28 +176,43 @@ impl Webhooks {
 
     /// Sends what is due, and waits in the background for the rest.
     pub(super) async fn send_due(&self) {
-        if let Some(at) = self.0.send_all().await
-            && !self.0.waits.swap(true, Ordering::AcqRel)
-        {
-            let weak = Arc::downgrade(&self.0);
-            tokio::spawn(async move {
-                let mut next = Some(at);
-                while let Some(at) = next {
-                    let pause = at.saturating_sub(SystemClock.now_ms());
-                    tokio::time::sleep(Duration::from_millis(pause.max(100))).await;
-                    let Some(inner) = weak.upgrade() else { return };
-                    next = inner.send_all().await;
-                    if next.is_none() {
-                        inner.waits.store(false, Ordering::Release);
-                    }
-                }
-            });
+        let Some(at) = self.0.send_all().await else { return };
+        if self.0.has_waiter.swap(true, Ordering::AcqRel) {
+            // The one that waits may wait for something later.
+            self.0.rows_changed.notify_one();
+            return;
         }
+        let (weak, rows_changed) = (Arc::downgrade(&self.0), Arc::clone(&self.0.rows_changed));
+        tokio::spawn(async move {
+            let mut at = at;
+            loop {
+                let pause =
+                    Duration::from_millis(at.saturating_sub(SystemClock.now_ms())).max(SHORTEST_PAUSE);
+                let _ = tokio::time::timeout(pause, rows_changed.notified()).await;
+                let Some(inner) = weak.upgrade() else { return };
+                if let Some(next) = inner.send_all().await {
+                    at = next;
+                    continue;
+                }
+                inner.has_waiter.store(false, Ordering::Release);
+                // Something that was written since then found a waiter.
+                match inner.send_all().await {
+                    Some(next) if !inner.has_waiter.swap(true, Ordering::AcqRel) => at = next,
+                    _ => return,
+                }
+            }
+        });
     }
 }
 
+/// When to try again after the store could not be read or written.
+fn after_store_error() -> u64 {
+    let pause = u64::try_from(PAUSE_AFTER_STORE_ERROR.as_millis()).unwrap_or(u64::MAX);
+    SystemClock.now_ms().saturating_add(pause)
+}
+
 impl Inner {
-    /// Sends everything that is due, and gives the time of what is due next.
+    /// Sends everything that is due. Returns the time of the next attempt, or `None` when nothing is left to send.
     async fn send_all(&self) -> Option<u64> {
         let lease = u64::try_from(LIMIT.as_millis()).unwrap_or(u64::MAX) * 2;
         loop {
@@ -193,7 +221,7 @@ impl Inner {
                 Ok(Err(next)) => return next,
                 Err(error) => {
                     tracing::warn!(%error, "messages to webhooks cannot be read");
-                    return None;
+                    return Some(after_store_error());
                 }
             };
             let outcome = match self.send(&row).await {
@@ -211,7 +239,7 @@ impl Inner {
             };
             if let Err(error) = self.store.settle_in_outbox(row.number, outcome, SystemClock.now_ms()).await {
                 tracing::warn!(%error, "whether a message was taken cannot be written");
-                return None;
+                return Some(after_store_error());
             }
         }
     }
