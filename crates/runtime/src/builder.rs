@@ -9,7 +9,7 @@ use super::remote::DiscoveryError;
 use super::resolve::resolve;
 use super::tasks::Tasks;
 use super::window::Windows;
-use super::{AgentRuntime, GrantLoader, LeftoverHandler, QuestionListener, RuntimeCore, lease};
+use super::{AgentRuntime, GrantLoader, LeftoverHandler, RuntimeCore, lease};
 use aye_core::contract::clock::{Clock, SystemClock};
 use aye_core::contract::executor::LlmExecutor;
 use aye_core::contract::profile::ProfileStore;
@@ -69,7 +69,6 @@ pub struct AgentRuntimeBuilder {
     keys: Vec<KeyRegistration>,
     leftover_handler: Option<LeftoverHandler>,
     lease: Option<Duration>,
-    asked: Option<QuestionListener>,
     grants: Option<GrantLoader>,
     renderers: Vec<Arc<dyn Renderer>>,
     question_terms: Terms,
@@ -98,13 +97,6 @@ impl AgentRuntimeBuilder {
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
-        self
-    }
-
-    /// Sets the listener called for each new question, once its row is written.
-    #[must_use]
-    pub fn with_asked(mut self, asked: QuestionListener) -> Self {
-        self.asked = Some(asked);
         self
     }
 
@@ -382,7 +374,6 @@ impl AgentRuntimeBuilder {
             keys: self.keys,
             leftover_handler: self.leftover_handler,
             lease: self.lease.unwrap_or(lease::LENGTH),
-            asked: self.asked,
             grants: self.grants,
             renderers: self.renderers,
             question_terms: self.question_terms,

@@ -236,13 +236,10 @@ impl Driver {
         Ok(())
     }
 
-    /// Notifies the listener and the renderers of new questions. The questions are already stored, so they
+    /// Notifies the renderers of new questions. The questions are already stored, so they
     /// can be answered at once.
     pub(super) fn tell_asked(&self, opened: &[SuspensionRecord]) {
         for question in opened.iter().filter(|question| !question.ticket.is_served()) {
-            if let Some(asked) = &self.shared.asked {
-                asked(question);
-            }
             for renderer in &self.shared.renderers {
                 renderer.render(question);
             }

@@ -67,7 +67,7 @@ use aye_core::contract::lifecycle::RunStatus;
 use aye_core::contract::message::Message;
 use aye_core::contract::near::or_these;
 use aye_core::contract::profile::ProfileStore;
-use aye_core::contract::record::{LeaseRecord, Owner, RunRecord, SuspensionRecord, ThreadRecord};
+use aye_core::contract::record::{LeaseRecord, Owner, RunRecord, ThreadRecord};
 use aye_core::contract::renderer::Renderer;
 use aye_core::contract::snapshot::Snapshots;
 use aye_core::contract::storage::{AcquireError, StoreError, ThreadRunStore};
@@ -110,9 +110,6 @@ use stored_thread::StoredThread;
 pub type LeftoverHandler =
     Arc<dyn Fn(LeftoverProcess) -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
 
-/// Called once per question, after its commit; not for questions that are only shown again.
-pub type QuestionListener = Arc<dyn Fn(&SuspensionRecord) + Send + Sync>;
-
 /// Brings the grants of the store into force.
 pub type GrantLoader = Arc<dyn Fn() -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
 
@@ -133,7 +130,6 @@ pub(crate) struct RuntimeCore {
     pub(crate) keys: Vec<KeyRegistration>,
     pub(crate) leftover_handler: Option<LeftoverHandler>,
     pub(crate) lease: Duration,
-    pub(crate) asked: Option<QuestionListener>,
     grants: Option<GrantLoader>,
     pub(crate) renderers: Vec<Arc<dyn Renderer>>,
     pub(crate) question_terms: Terms,
