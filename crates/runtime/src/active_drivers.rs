@@ -26,12 +26,15 @@ impl From<Delivery> for Fact {
     }
 }
 
+/// How the rest of the process reaches a driver.
 #[derive(Clone)]
-struct Handle {
-    cancel: CancellationToken,
+pub(super) struct Handle {
+    pub(super) cancel: CancellationToken,
     deliveries: mpsc::UnboundedSender<Delivery>,
-    nudge: Arc<Notify>,
-    moves: watch::Sender<u64>,
+    /// Notified when another party wrote something about a question, so that the driver reads the rows.
+    pub(super) rows_changed: Arc<Notify>,
+    /// Changes when the user moves the commands that run to the background.
+    pub(super) moves: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -46,14 +49,10 @@ pub(super) struct Live {
 pub(super) struct Slot {
     live: Arc<Live>,
     thread_id: ThreadId,
-    pub(super) cancel: CancellationToken,
+    pub(super) handle: Handle,
     pub(super) deliveries: mpsc::UnboundedReceiver<Delivery>,
-    /// Notified when another party wrote something about a question, so that the driver reads the rows.
-    pub(super) nudge: Arc<Notify>,
-    /// Changes when the user moves the commands that run to the background.
-    pub(super) moves: watch::Sender<u64>,
     _guard: OwnedMutexGuard<()>,
-    _ears: Arc<ChangeListener>,
+    _listener: Arc<ChangeListener>,
 }
 
 impl Live {
@@ -74,12 +73,10 @@ impl Live {
         Slot {
             live: Arc::clone(self),
             thread_id: thread_id.clone(),
-            cancel: handle.cancel,
+            handle,
             deliveries,
-            nudge: handle.nudge,
-            moves: handle.moves,
             _guard: guard,
-            _ears: self.listen(store),
+            _listener: self.listen(store),
         }
     }
 
@@ -88,7 +85,7 @@ impl Live {
         let handle = Handle {
             cancel: CancellationToken::new(),
             deliveries: sender,
-            nudge: Arc::new(Notify::new()),
+            rows_changed: Arc::new(Notify::new()),
             moves: watch::Sender::new(0),
         };
         let mut handles = self.handles.lock().expect("no panic while handles are held");
@@ -97,7 +94,7 @@ impl Live {
     }
 
     fn listen(self: &Arc<Self>, store: &Arc<dyn ThreadRunStore>) -> Arc<ChangeListener> {
-        let mut listener = self.listener.lock().expect("no panic while ears are held");
+        let mut listener = self.listener.lock().expect("no panic while the listener is held");
         if let Some(open) = listener.upgrade() {
             return open;
         }
@@ -107,9 +104,12 @@ impl Live {
     }
 
     /// Makes the drivers of these threads read the rows of their questions.
-    pub(super) fn nudge(&self, of: impl Fn(&ThreadId) -> bool) {
+    pub(super) fn rows_changed(&self, of: impl Fn(&ThreadId) -> bool) {
         let handles = self.handles.lock().expect("no panic while handles are held");
-        handles.iter().filter(|(thread, _)| of(thread)).for_each(|(_, handle)| handle.nudge.notify_one());
+        handles
+            .iter()
+            .filter(|(thread, _)| of(thread))
+            .for_each(|(_, handle)| handle.rows_changed.notify_one());
     }
 
     /// Passes a stored decision to the active driver; `false` if there is none.
@@ -152,15 +152,26 @@ impl Slot {
 
     /// Makes the slot ready for the thread's next run: what was asked of the last one is not asked of it.
     pub(super) fn renew(mut self) -> Self {
-        let (handle, deliveries) = self.live.announce(&self.thread_id);
-        (self.cancel, self.nudge, self.deliveries) = (handle.cancel, handle.nudge, deliveries);
-        self.moves = handle.moves;
+        (self.handle, self.deliveries) = self.live.announce(&self.thread_id);
         self
+    }
+
+    /// Makes the driver unreachable. Whoever asks it to stop or sends it a decision from now on learns that none is
+    /// active, and writes to the store instead; what was sent before is in the handle.
+    pub(super) fn close(&self) {
+        self.live.handles.lock().expect("no panic while handles are held").remove(&self.thread_id);
+    }
+
+    /// Makes the driver reachable again. It reads the rows, because a decision may have been stored meanwhile.
+    pub(super) fn reopen(&self) {
+        let mut handles = self.live.handles.lock().expect("no panic while handles are held");
+        handles.insert(self.thread_id.clone(), self.handle.clone());
+        self.handle.rows_changed.notify_one();
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.live.handles.lock().expect("no panic while handles are held").remove(&self.thread_id);
+        self.close();
     }
 }

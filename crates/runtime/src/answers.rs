@@ -19,11 +19,11 @@ impl Driver {
     }
 
     /// Takes what the store says of the questions that wait: answers, and times that ran out.
-    pub(super) async fn hear(&mut self) -> Result<(), RuntimeError> {
-        if self.lineage.is_some() && !self.slot.cancel.is_cancelled() {
+    pub(super) async fn read_answers(&mut self) -> Result<(), RuntimeError> {
+        if self.lineage.is_some() && !self.slot.handle.cancel.is_cancelled() {
             let own = self.shared.store.child(&self.record.thread_id).await?;
             if own.is_some_and(|own| own.stop) {
-                self.slot.cancel.cancel();
+                self.slot.handle.cancel.cancel();
             }
         }
         for status in [SuspensionStatus::Decided, SuspensionStatus::Expired] {
@@ -54,7 +54,7 @@ impl Driver {
         self.wake_children().await
     }
 
-    /// As [`Driver::hear`], after the questions whose time is over were marked.
+    /// As [`Driver::read_answers`], after the questions whose time is over were marked.
     pub(super) async fn expire(&mut self) -> Result<(), RuntimeError> {
         let now = self.shared.clock.now_ms();
         self.shared.store.expire_due(now).await?;
@@ -65,7 +65,7 @@ impl Driver {
             .collect();
         // The driver does not wait for these questions again, whatever their rows say.
         self.overdue.extend(due);
-        self.hear().await
+        self.read_answers().await
     }
 
     /// Returns the time until the next question of this run expires; `None` if none does.

@@ -308,7 +308,7 @@ impl Driver {
             agent: self.record.agent_id.clone(),
             attempt: self.attempt(id, state.map_or(1, |c| c.attempt)),
             sink: sink.clone(),
-            moves: self.slot.moves.clone(),
+            moves: self.slot.handle.moves.clone(),
         };
         let bounds = self.open.bounds.get(id).cloned().unwrap_or_default();
         ToolCallContext {
@@ -319,7 +319,7 @@ impl Driver {
             snapshot: self.phases.store().snapshot(),
             profile: Some(self.profile()),
             activity_sink: sink.map(|sink| sink as Arc<dyn aye_core::contract::event_sink::EventSink>),
-            cancellation: self.slot.cancel.clone(),
+            cancellation: self.slot.handle.cancel.clone(),
             resume: state.and_then(|c| c.decision().cloned()),
             agreed: state.map(agreed_files).unwrap_or_default(),
             attempt: state.map_or(1, |c| c.attempt),

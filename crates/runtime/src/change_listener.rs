@@ -41,14 +41,16 @@ async fn listen(store: Arc<dyn ThreadRunStore>, live: Weak<Live>) {
     // The store ends with its last handle, which must not be this one.
     drop(store);
     if let Some(live) = live.upgrade() {
-        live.nudge(|_| true);
+        live.rows_changed(|_| true);
     }
     loop {
         // A driver is active and may be waiting for a decision whose message was lost.
         let change = watch.next_or_check().await;
         let Some(live) = live.upgrade() else { return };
         match change.kind {
-            ChangeKind::Decision | ChangeKind::Anything => live.nudge(|thread| change.concerns(thread)),
+            ChangeKind::Decision | ChangeKind::Anything => {
+                live.rows_changed(|thread| change.concerns(thread))
+            }
             ChangeKind::Run | ChangeKind::Owner | ChangeKind::Queue | ChangeKind::Grant => {}
         }
     }

@@ -402,7 +402,7 @@ impl AgentRuntime {
         let host = shared.host_of(&child.agent);
         let payload = delegate::payload(&child.agent, host.as_deref(), &result, &json!(state));
         store_end(shared, &row.id, payload).await?;
-        self.inner.live.nudge(|thread| *thread == child.parent_thread);
+        self.inner.live.rows_changed(|thread| *thread == child.parent_thread);
         Ok(())
     }
 

@@ -370,7 +370,7 @@ impl Driver {
                 }
                 continue;
             }
-            if !cancelled && self.slot.cancel.is_cancelled() {
+            if !cancelled && self.slot.handle.cancel.is_cancelled() {
                 cancelled = true;
                 directives.extend(self.apply(Fact::CancelRequested { superseded: false })?);
                 continue;
@@ -382,14 +382,18 @@ impl Driver {
             }
             self.begin_children();
             if self.in_flight.is_empty() && !self.children.is_any_awake() {
-                // Answers that arrived while something else was done.
+                // From here on, whoever has an answer or wants to stop the run finds no driver and turns to the store.
+                // So what follows sees everything that was sent to this one.
+                self.slot.close();
                 while let Ok(delivery) = self.slot.deliveries.try_recv() {
                     self.late.push_back(delivery.into());
                 }
-                if self.slot.nudge.notified().now_or_never().is_some() {
-                    self.hear().await?;
+                if self.slot.handle.rows_changed.notified().now_or_never().is_some() {
+                    self.read_answers().await?;
                 }
-                if self.late.is_empty() && !self.children.is_any_awake() {
+                let stop_requested = !cancelled && self.slot.handle.cancel.is_cancelled();
+                let is_waiting = self.machine.status() == RunStatus::Waiting;
+                if self.late.is_empty() && !self.children.is_any_awake() && !(stop_requested && is_waiting) {
                     self.fall_asleep().await;
                     return match self.machine.status() {
                         RunStatus::Done => Ok(()),
@@ -402,6 +406,7 @@ impl Driver {
                         }
                     };
                 }
+                self.slot.reopen();
                 continue;
             }
             let until_expiry = self.until_expiry();
@@ -412,8 +417,8 @@ impl Driver {
                 () = lost.cancelled() => {
                     return Err(RuntimeError::Fenced { thread_id: self.record.thread_id.clone() });
                 }
-                () = self.slot.cancel.cancelled(), if !cancelled => {}
-                () = self.slot.nudge.notified() => self.hear().await?,
+                () = self.slot.handle.cancel.cancelled(), if !cancelled => {}
+                () = self.slot.handle.rows_changed.notified() => self.read_answers().await?,
                 () = tokio::time::sleep(until_expiry.unwrap_or_default()), if until_expiry.is_some() => {
                     self.expire().await?;
                 }
@@ -505,7 +510,7 @@ impl Driver {
             .with_tools(Arc::clone(&self.agent.descriptors))
             .with_progress(progress)
             .with_profile(self.profile())
-            .with_cancellation(self.slot.cancel.clone());
+            .with_cancellation(self.slot.handle.cancel.clone());
         ctx.messages = messages;
         ctx.response.clone_from(&self.inference.last_response);
         ctx
@@ -665,7 +670,7 @@ impl Driver {
     }
 
     async fn stop_in_flight(&mut self) {
-        self.slot.cancel.cancel();
+        self.slot.handle.cancel.cancel();
         let deadline = tokio::time::sleep(ABORT_GRACE);
         tokio::pin!(deadline);
         let executing = !self.open.outputs.is_empty();

@@ -56,12 +56,12 @@ impl AgentRuntime {
                 let delivery =
                     Delivery { call: record.call_id.clone(), suspension: record.id.clone(), resume };
                 if !self.inner.live.deliver(&record.thread_id, delivery) {
-                    self.inner.live.nudge(|thread| record.thread_id.is_at_or_below(thread));
+                    self.inner.live.rows_changed(|thread| record.thread_id.is_at_or_below(thread));
                 }
             }
             // It may be this very call that marked it.
             DecideOutcome::Expired(record) => {
-                self.inner.live.nudge(|thread| record.thread_id.is_at_or_below(thread));
+                self.inner.live.rows_changed(|thread| record.thread_id.is_at_or_below(thread));
             }
             DecideOutcome::Repeated(_)
             | DecideOutcome::AlreadyDecided(_)
@@ -79,7 +79,7 @@ impl AgentRuntime {
     pub async fn expire(&self, ids: Vec<SuspensionId>) -> Result<Vec<SuspensionRecord>, StoreError> {
         let shared = &self.inner.shared;
         let expired = shared.store.expire(ids, shared.clock.now_ms()).await?;
-        self.inner.live.nudge(|thread| expired.iter().any(|one| one.thread_id.is_at_or_below(thread)));
+        self.inner.live.rows_changed(|thread| expired.iter().any(|one| one.thread_id.is_at_or_below(thread)));
         Ok(expired)
     }
 

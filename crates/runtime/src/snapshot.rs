@@ -62,7 +62,7 @@ impl Driver {
             snapshots.take_files(new).await?
         } else {
             self.snapped.is_all = true;
-            snapshots.take(&self.slot.cancel).await
+            snapshots.take(&self.slot.handle.cancel).await
         };
         if taken.tree.is_none() {
             tracing::info!(run = %self.record.id, why = taken.note, "no snapshot before this step");

@@ -314,6 +314,44 @@ async fn who_ends_the_parent_ends_its_children_and_closes_their_questions() {
     }
 }
 
+/// Cancels the run of `t` at the moment at which it reports that it waits, and keeps what it was told.
+struct CancelsAtSuspension {
+    runtime: std::sync::OnceLock<AgentRuntime>,
+    receipt: std::sync::OnceLock<bool>,
+}
+
+#[async_trait]
+impl EventSink for CancelsAtSuspension {
+    async fn emit(&self, event: AgentEvent) {
+        if let AgentEvent::RunFinish { termination: TerminationReason::Suspended, .. } = event {
+            let _ = self.receipt.set(self.runtime.get().unwrap().cancel(&"t".into()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_while_its_driver_leaves_is_cancelled() {
+    for by_child in [false, true] {
+        let house = House::new();
+        let first = if by_child { task(&[("c1", "scout", "one")]) } else { calls(&[("c1", "ask")]) };
+        let scout = Script::of([calls(&[("x", "ask")])]);
+        let runtime = family(&house, &Script::of([first]), &scout).build().unwrap();
+        let sink =
+            Arc::new(CancelsAtSuspension { runtime: runtime.clone().into(), receipt: Default::default() });
+        let request = RunRequest::new("t", vec![Message::user("go")]).with_agent_id("top");
+        runtime.run(request, sink.clone()).await.unwrap();
+        // "No driver is active" is a true answer too: then the store is the one to turn to.
+        if !sink.receipt.get().unwrap() {
+            let quiet = Arc::new(VecEventSink::new());
+            assert!(runtime.cancel_waiting(&"t".into(), quiet).await.unwrap());
+        }
+        let run = house.store.latest_run(&"t".into()).await.unwrap().unwrap();
+        assert_eq!(run.status, RunStatus::Done, "by child: {by_child}");
+        assert!(house.store.inbox(InboxFilter::default()).await.unwrap().is_empty());
+        sound(&house).await;
+    }
+}
+
 #[tokio::test]
 async fn a_new_message_takes_the_place_of_a_run_whose_child_asks() {
     let house = House::new();
