@@ -73,6 +73,9 @@ pub(crate) enum GitError {
     /// It failed with these words.
     #[error("{0}")]
     Said(String),
+    /// A hash is not that of a commit, or the beginning of several.
+    #[error("git has no commit of that name: {0}")]
+    NotACommit(String),
     /// Its settings cannot be made harmless.
     #[error(transparent)]
     Guard(#[from] GitGuardError),
@@ -198,16 +201,17 @@ impl AskGit for GitQuestions {
         tokio::time::timeout(QUICK_LIMIT, self.git.changed(change)).await.unwrap_or_default()
     }
 
-    async fn names_in_history(&self, root: &Path) -> Option<Arc<NamesInHistory>> {
+    async fn names_in_history(&self, root: &Path, words: &[String]) -> Option<Arc<NamesInHistory>> {
         let known = {
             let mut histories = self.histories.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(histories.entry(root.to_owned()).or_default())
         };
         let git = self.git.in_folder(root);
+        let named = objects_in(words);
         // A long history is listed to its end for the next question.
         let listing = tokio::spawn(async move {
             let mut known = known.lock().await;
-            tokio::time::timeout(HISTORY_LIMIT, git.list_history(&mut known)).await.ok()?.ok()?;
+            tokio::time::timeout(HISTORY_LIMIT, git.list_history(&mut known, &named)).await.ok()?.ok()?;
             Some(Arc::clone(&known.names))
         });
         tokio::time::timeout(QUICK_LIMIT, listing).await.ok()?.ok()?
@@ -220,8 +224,12 @@ impl Git {
         Git { root: root.to_owned(), ..self.clone() }
     }
 
-    /// Adds the files of commits that were not listed yet.
-    async fn list_history(&self, known: &mut KnownHistory) -> Result<(), GitError> {
+    /// Adds the files of commits that were not listed yet: of those that a reference leads to, and of those with these
+    /// names.
+    ///
+    /// # Errors
+    /// [`GitError::NotACommit`] when a name is that of another object.
+    async fn list_history(&self, known: &mut KnownHistory, named: &BTreeSet<String>) -> Result<(), GitError> {
         let top = self.ask(&["rev-parse", "--show-toplevel"], b"", MAX_WORDS).await?;
         if !top.is_ok && top.words.contains("not a git repository") {
             return Ok(());
@@ -234,8 +242,9 @@ impl Git {
         let head = self.ask(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], b"", MAX_WORDS).await?;
         let listed = self.list(&all, b"", MAX_LIST).await?;
         let text = String::from_utf8_lossy(&listed).into_owned() + &String::from_utf8_lossy(&head.out);
-        let tips: BTreeSet<String> =
+        let mut tips: BTreeSet<String> =
             text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        tips.extend(self.commits_named(named).await?);
         if tips.is_subset(&known.tips) {
             return Ok(());
         }
@@ -251,6 +260,26 @@ impl Git {
         names.extend(found.map(<[u8]>::to_vec));
         *known = KnownHistory { tips, names: Arc::new(names.into_iter().collect()) };
         Ok(())
+    }
+
+    /// The commits among the objects with these names. A name without an object is not one.
+    async fn commits_named(&self, named: &BTreeSet<String>) -> Result<Vec<String>, GitError> {
+        if named.is_empty() {
+            return Ok(Vec::new());
+        }
+        let input: String = named.iter().map(|name| format!("{name}^{{}}\n")).collect();
+        let check = ["cat-file", "--batch-check=%(objecttype) %(objectname)"];
+        let listed = self.list(&check, input.as_bytes(), MAX_LIST).await?;
+        let text = String::from_utf8_lossy(&listed);
+        let mut commits = Vec::new();
+        for line in text.lines() {
+            if let Some(commit) = line.strip_prefix("commit ") {
+                commits.push(commit.to_owned());
+            } else if !line.ends_with(" missing") {
+                return Err(GitError::NotACommit(line.to_owned()));
+            }
+        }
+        Ok(commits)
     }
 
     async fn changed(&self, change: GitChange) -> Vec<String> {
@@ -275,6 +304,21 @@ impl Git {
         }
         names
     }
+}
+
+/// What may name an object of git in the words of a command: hashes, also abbreviated and inside of code, and names
+/// such as `FETCH_HEAD`, without what leads from there to another object.
+fn objects_in(words: &[String]) -> BTreeSet<String> {
+    let is_hash = |text: &str| text.len() >= 4 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let hashes = words.iter().flat_map(|word| word.split(|c: char| !c.is_ascii_alphanumeric()));
+    let ends = |c: char| matches!(c, '^' | '~' | ':' | '@') || c.is_whitespace() || c.is_control();
+    let names = words.iter().filter(|word| !word.starts_with('-')).flat_map(|word| word.split(".."));
+    let names = names.map(|name| name.trim_start_matches(['^', '.']).split(ends).next().unwrap_or_default());
+    hashes
+        .filter(|text| is_hash(text))
+        .chain(names.filter(|name| !name.is_empty()))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Returns git's first error line.
@@ -539,7 +583,7 @@ mod tests {
         };
         let mut known = KnownHistory::default();
         let names = async |known: &mut KnownHistory| {
-            git.list_history(known).await.unwrap();
+            git.list_history(known, &BTreeSet::new()).await.unwrap();
             let names = known.names.iter().map(|name| String::from_utf8_lossy(name).into_owned());
             names.collect::<Vec<_>>().join(" ")
         };
@@ -549,7 +593,10 @@ mod tests {
         assert_eq!(names(&mut known).await, "", "no commit");
         let below = Git { root: git.root.join("below"), ..git.clone() };
         std::fs::create_dir_all(below.root.join(".git")).unwrap();
-        assert!(below.list_history(&mut KnownHistory::default()).await.is_err(), "git looks above");
+        assert!(
+            below.list_history(&mut KnownHistory::default(), &BTreeSet::new()).await.is_err(),
+            "git looks above"
+        );
         std::fs::remove_dir_all(&below.root).unwrap();
         for (name, then) in [(".env", "commit -qm secret"), ("a", "commit -qm a"), ("merged", "stash")] {
             std::fs::write(dir.path().join(name), name).unwrap();
@@ -568,6 +615,38 @@ mod tests {
         // Commits listed before are not listed again.
         known.names = Arc::default();
         assert_eq!((names(&mut known).await.as_str(), known.tips.len()), ("new", tips + 1));
+        // No reference leads to it any more.
+        std::fs::write(dir.path().join("lost"), "").unwrap();
+        run("add lost").await;
+        run("commit -qm lost").await;
+        let lost = git.list(&["rev-parse", "HEAD"], b"", MAX_LIST).await.unwrap();
+        let lost = String::from_utf8(lost).unwrap().trim().to_owned();
+        run("reset -q --hard HEAD~1").await;
+        run("reflog expire --expire=now --all").await;
+        run("update-ref -d ORIG_HEAD").await;
+        assert_eq!(names(&mut known).await, "new");
+        let asked = async |line: &str| {
+            let mut known = KnownHistory::default();
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            git.list_history(&mut known, &objects_in(&words)).await?;
+            Ok::<_, GitError>(known.names.contains(&b"lost".to_vec()))
+        };
+        let short = &lost[..7];
+        for line in [
+            format!("git show {lost}"),
+            format!("git log -p main..{short}"),
+            format!("git diff {short}^ main"),
+            format!("git grep KEY {short}~0"),
+            format!("awk BEGIN{{system(\"git show {short}\")}}"),
+        ] {
+            assert!(asked(&line).await.unwrap(), "{line}");
+        }
+        assert!(!asked("git log -p main -- src deadbeef").await.unwrap(), "no such object");
+        std::fs::write(dir.path().join(".git/FETCH_HEAD"), format!("{lost}\t\tbranch 'x' of .\n")).unwrap();
+        assert!(asked("git show FETCH_HEAD").await.unwrap());
+        let blob = git.list(&["hash-object", "-w", "--stdin"], b"KEY=1", MAX_LIST).await.unwrap();
+        let blob = String::from_utf8(blob).unwrap();
+        assert!(matches!(asked(&format!("git show {}", blob.trim())).await, Err(GitError::NotACommit(_))));
     }
 
     #[test]

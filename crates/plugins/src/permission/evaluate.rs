@@ -288,8 +288,8 @@ impl<'a> PreparedCall<'a> {
     pub async fn with_history(self, git: Option<&dyn AskGit>) -> PreparedCall<'a> {
         let (Some(git), CallSubject::Shell(analysis)) = (git, &self.subject) else { return self };
         let mut history = FilesInCommits::new();
-        for root in reach::printed_repositories(analysis, self.question.cwd) {
-            let names = git.names_in_history(&root).await;
+        for (root, words) in reach::printed_repositories(analysis, self.question.cwd) {
+            let names = git.names_in_history(&root, &words).await;
             history.insert(root, names);
         }
         PreparedCall { history, ..self }
@@ -375,8 +375,7 @@ impl<'a> PreparedCall<'a> {
                 Verdict::new(VerdictKind::Ask(AskKind::Default), why)
             }
             Reached::History => {
-                let why =
-                    "git has not said yet which files older commits contain, to check them against the rules";
+                let why = "git does not say, or has not said yet, which files it would print, to check them against the rules";
                 Verdict::new(VerdictKind::Ask(AskKind::Default), why)
             }
             Reached::TooMuch(folder) => {

@@ -449,7 +449,7 @@ impl AskGit for Commits {
         Vec::new()
     }
 
-    async fn names_in_history(&self, _: &Path) -> Option<Arc<NamesInHistory>> {
+    async fn names_in_history(&self, _: &Path, _: &[String]) -> Option<Arc<NamesInHistory>> {
         Some(Arc::new(self.0?.iter().map(|name| name.as_bytes().to_vec()).collect()))
     }
 }
@@ -491,7 +491,7 @@ async fn git_prints_no_secret_of_an_older_commit_without_a_question() {
         if is_allowed {
             assert!(why.contains("conf/.env from an older commit"), "{line}: {why}");
             let (word, why) = judged(line, None).await;
-            assert!(word == "ask" && why.starts_with("git has not said yet"), "{line}: {why}");
+            assert!(word == "ask" && why.starts_with("git does not say"), "{line}: {why}");
         }
     }
     for line in [

@@ -29,8 +29,9 @@ pub trait AskGit: Send + Sync {
     async fn changed(&self, change: GitChange) -> Vec<String>;
 
     /// Names every file that a commit of the repository with this root contains: of all references, their logs and the
-    /// stash. `None` when git does not say so soon.
-    async fn names_in_history(&self, root: &Path) -> Option<Arc<NamesInHistory>>;
+    /// stash, and of a commit that one of the words names although no reference leads to it. `None` when git does not
+    /// say so soon, or when a word is the hash of another object: git prints it, but cannot say which file it was.
+    async fn names_in_history(&self, root: &Path, words: &[String]) -> Option<Arc<NamesInHistory>>;
 }
 
 /// The change that a command makes to the work tree.

@@ -431,18 +431,18 @@ fn printed_by(words: &[Word]) -> Option<Printed> {
     }
 }
 
-/// The roots of the repositories that a line would print older files of.
-pub(super) fn printed_repositories(analysis: &Analysis, cwd: &Path) -> Vec<PathBuf> {
-    let mut roots = Vec::new();
+/// The roots of the repositories that a line would print older files of, with the words of the commands that do.
+pub(super) fn printed_repositories(analysis: &Analysis, cwd: &Path) -> BTreeMap<PathBuf, Vec<String>> {
+    let mut found: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
     each_command(analysis, cwd, |command, folders| {
         if printed_by(&command.words).is_some_and(|printed| printed.is_old) {
-            let found = folders.iter().filter_map(|cwd| Repository::of(&path::resolve(cwd).0));
-            roots.extend(found.map(|repository| repository.root));
+            for repository in folders.iter().filter_map(|cwd| Repository::of(&path::resolve(cwd).0)) {
+                let words = command.words.iter().map(|word| word.text.clone());
+                found.entry(repository.root).or_default().extend(words);
+            }
         }
     });
-    roots.sort_unstable();
-    roots.dedup();
-    roots
+    found
 }
 
 /// Returns what git would read elsewhere, or print out of its repository.
