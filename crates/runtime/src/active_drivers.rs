@@ -38,7 +38,7 @@ pub(super) struct Handle {
 }
 
 #[derive(Default)]
-pub(super) struct Live {
+pub(super) struct ActiveDrivers {
     handles: Mutex<HashMap<ThreadId, Handle>>,
     slots: Mutex<HashMap<ThreadId, Arc<tokio::sync::Mutex<()>>>>,
     /// The listener shared by the active drivers, which own it.
@@ -47,7 +47,7 @@ pub(super) struct Live {
 
 /// The right of one driver to be active on its thread; released when dropped.
 pub(super) struct Slot {
-    live: Arc<Live>,
+    live: Arc<ActiveDrivers>,
     thread_id: ThreadId,
     pub(super) handle: Handle,
     pub(super) deliveries: mpsc::UnboundedReceiver<Delivery>,
@@ -55,7 +55,7 @@ pub(super) struct Slot {
     _listener: Arc<ChangeListener>,
 }
 
-impl Live {
+impl ActiveDrivers {
     /// Waits until no driver of this process is active on the thread, then takes its place.
     pub(super) async fn enter(
         self: &Arc<Self>,
@@ -146,7 +146,7 @@ impl Live {
 }
 
 impl Slot {
-    pub(super) fn live(&self) -> &Arc<Live> {
+    pub(super) fn live(&self) -> &Arc<ActiveDrivers> {
         &self.live
     }
 

@@ -15,7 +15,7 @@ use aye_core::contract::tool::ToolResult;
 use aye_core::run::{Notice, Stage};
 
 impl Driver {
-    pub(super) async fn tell_error(&mut self, message: &str, code: Option<&str>) {
+    pub(super) async fn emit_error(&mut self, message: &str, code: Option<&str>) {
         self.error_code = code.map(Into::into);
         self.sink.emit(AgentEvent::Error { message: message.into(), code: code.map(Into::into) }).await;
     }

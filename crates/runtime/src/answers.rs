@@ -51,7 +51,7 @@ impl Driver {
                 self.late.push_back(fact);
             }
         }
-        self.wake_children().await
+        self.resume_children().await
     }
 
     /// As [`Driver::read_answers`], after the questions whose time is over were marked.

@@ -27,10 +27,10 @@ const TOGETHER: usize = 64;
 /// The commands that this process keeps, by number.
 #[derive(Default)]
 pub(super) struct Commands {
-    running: Mutex<HashMap<u64, Arc<KeptCommand>>>,
+    running: Mutex<HashMap<u64, Arc<RunningCommand>>>,
 }
 
-struct KeptCommand {
+struct RunningCommand {
     thread: ThreadId,
     stop: CancellationToken,
     terminal: Option<Arc<dyn CommandTerminal>>,
@@ -39,7 +39,7 @@ struct KeptCommand {
     over: watch::Sender<bool>,
 }
 
-impl KeptCommand {
+impl RunningCommand {
     /// Asks it to end, and waits until that is written down.
     async fn end(&self, report: CommandReport) {
         *self.report.lock().expect("no panic while it is held") = report;
@@ -50,7 +50,7 @@ impl KeptCommand {
 }
 
 impl Commands {
-    fn get(&self, number: u64) -> Option<Arc<KeptCommand>> {
+    fn get(&self, number: u64) -> Option<Arc<RunningCommand>> {
         self.running.lock().expect("no panic while commands are held").get(&number).cloned()
     }
 
@@ -61,7 +61,7 @@ impl Commands {
             let own = running.iter().filter(|(_, kept)| kept.thread.is_at_or_below(thread));
             own.map(|(number, kept)| (*number, Arc::clone(kept))).collect()
         };
-        let end = |(number, kept): (u64, Arc<KeptCommand>)| async move {
+        let end = |(number, kept): (u64, Arc<RunningCommand>)| async move {
             kept.end(report).await;
             number
         };
@@ -112,7 +112,7 @@ impl BackgroundHost for CallBackground {
         let line = command.command.clone();
         let begun = shared.store.begin_command(&self.attempt, self.agent.clone(), line, owner, now).await;
         let record = begun.map_err(|error| failed(&error))?;
-        let kept = Arc::new(KeptCommand {
+        let kept = Arc::new(RunningCommand {
             thread: self.thread.clone(),
             stop: command.stop.clone(),
             terminal: command.terminal.clone(),
@@ -163,10 +163,10 @@ impl BackgroundHost for CallBackground {
 }
 
 /// Stays with a command until it is over.
-async fn keep(shared: Arc<RuntimeCore>, number: u64, kept: Arc<KeptCommand>, command: BackgroundCommand) {
+async fn keep(shared: Arc<RuntimeCore>, number: u64, kept: Arc<RunningCommand>, command: BackgroundCommand) {
     let BackgroundCommand { output, mut end, stop, command: _, terminal: _ } = command;
     let mut output = output.ready_chunks(TOGETHER);
-    let mut wanted = StopWatch { changes: shared.store.watch().ok(), is_unread: true };
+    let mut wanted = StopListener { changes: shared.store.watch().ok(), is_unread: true };
     let (mut ended, mut is_open) = (None, true);
     while ended.is_none() || is_open {
         tokio::select! {
@@ -194,13 +194,13 @@ async fn keep(shared: Arc<RuntimeCore>, number: u64, kept: Arc<KeptCommand>, com
 }
 
 /// Receives requests of other processes to end a command. Dropping a wait loses nothing.
-struct StopWatch {
+struct StopListener {
     changes: Option<Box<dyn ChangeFeed>>,
     /// Whether a change has not been read yet.
     is_unread: bool,
 }
 
-impl StopWatch {
+impl StopListener {
     /// Ends when another process wants the command to end, or its conversation is gone.
     async fn wait(&mut self, shared: &RuntimeCore, number: u64, thread: &ThreadId) {
         let Some(changes) = &mut self.changes else { return std::future::pending().await };

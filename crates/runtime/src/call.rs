@@ -36,13 +36,13 @@ impl Driver {
     ) -> Result<Fact, RuntimeError> {
         let gate = self.judge(&id, resume).await?;
         if matches!(gate, Gate::SetResult { .. }) {
-            self.tell_unexecuted(&id).await;
+            self.run_unexecuted_hooks(&id).await;
         }
         Ok(Fact::Gated { call: id, gate })
     }
 
     /// Shows hooks the result of a call that did not run.
-    pub(super) async fn tell_unexecuted(&mut self, id: &CallId) {
+    pub(super) async fn run_unexecuted_hooks(&mut self, id: &CallId) {
         let Some(result) = self.step.result(id).map(|known| known.result.clone()) else {
             return;
         };
@@ -54,7 +54,7 @@ impl Driver {
         match self.phases.run_phase(&self.agent.env, ctx).await {
             Ok(report) => {
                 self.unsaved.commands.extend(report.commands);
-                self.tell(report.activities).await;
+                self.emit_activities(report.activities).await;
             }
             Err(error) => {
                 tracing::error!(run = %self.record.id, call = %id, %error, "hooks failed after a call that did not run");
@@ -103,7 +103,7 @@ impl Driver {
             Some(ToolInterceptPayload::Suspend(ticket)) => self.ask(id, &call, &tool, ticket, None).await,
             None => match ticket.filter(|_| resume.is_some()) {
                 None => Ok(Gate::Proceed),
-                Some(ticket) => self.still_true(id, &call, &tool, ticket).await,
+                Some(ticket) => self.check_preconditions(id, &call, &tool, ticket).await,
             },
         }
     }
@@ -123,7 +123,7 @@ impl Driver {
                 Err(error) => return Ok(Err(error)),
             };
             self.unsaved.commands.append(&mut report.commands);
-            self.tell(std::mem::take(&mut report.activities)).await;
+            self.emit_activities(std::mem::take(&mut report.activities)).await;
             let Some(judgement) = report.judgement.take() else { return Ok(Ok(report)) };
             let now = self.shared.clock.now_ms();
             let grants: Vec<String> =
@@ -250,7 +250,7 @@ impl Driver {
         ticket: &mut SuspendTicket,
         files: &[FilePreview],
     ) -> Result<(), RuntimeError> {
-        self.pin(id, call, tool, ticket, files).await;
+        self.attach_preconditions(id, call, tool, ticket, files).await;
         let original = &self.tool_call(id)?.arguments;
         if call.arguments != *original {
             // Asked again about an edited call: the card shows what would run now, and that it was edited.
@@ -386,7 +386,7 @@ impl Driver {
                 .await
         };
         written.map_err(|e| self.store_error(&e))?;
-        self.tell_asked(&opened);
+        self.render_questions(&opened);
         Ok(())
     }
 
@@ -440,7 +440,7 @@ impl Driver {
             sink.end();
         }
         if let Err(ToolError::Moved(why)) = &output
-            && let Some(fact) = self.moved_under(&id, &call, why).await?
+            && let Some(fact) = self.ask_about_changed_file(&id, &call, why).await?
         {
             return Ok(fact);
         }
@@ -453,7 +453,7 @@ impl Driver {
         }
         if let Some(command) = command.filter(|c| !c.is_empty()) {
             match self.phases.submit_command(&self.agent.env, command).await {
-                Ok(report) => self.tell(report.activities).await,
+                Ok(report) => self.emit_activities(report.activities).await,
                 Err(error) => {
                     let text = format!("the tool's change of state was refused: {error}");
                     result = ToolResult::error(&call.name, text);
@@ -462,7 +462,7 @@ impl Driver {
         }
         if let Some(ticket) = result.suspension.take() {
             let mut ticket = *ticket;
-            self.on_terms(&mut ticket);
+            self.apply_question_terms(&mut ticket);
             ticket.suspension.id = self.free_id(ticket.suspension.id).await?;
             self.record_suspended(&id);
             self.open(&id, &mut ticket);
@@ -473,7 +473,7 @@ impl Driver {
         match self.phases.run_phase(&self.agent.env, ctx).await {
             Ok(report) => {
                 self.unsaved.commands.extend(report.commands);
-                self.tell(report.activities).await;
+                self.emit_activities(report.activities).await;
             }
             // The tool ran: what hooks say of it afterwards does not undo that.
             Err(error) => {
@@ -495,7 +495,7 @@ impl Driver {
     }
 
     /// Applies the configured terms to a question that a tool asks the user, unless the question has its own.
-    pub(super) fn on_terms(&self, ticket: &mut SuspendTicket) {
+    pub(super) fn apply_question_terms(&self, ticket: &mut SuspendTicket) {
         let terms = &self.shared.question_terms;
         let question = &mut ticket.suspension;
         if question.is_choice() && question.expires_at.is_none() {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::task::JoinHandle;
 
-use super::active_drivers::Live;
+use super::active_drivers::ActiveDrivers;
 use aye_core::contract::storage::{ChangeKind, ThreadRunStore};
 
 /// The subscription, until dropped.
@@ -24,13 +24,13 @@ impl Drop for ChangeListener {
 impl ChangeListener {
     /// Opens the subscription in the background, so that a starting driver need not wait for it. Earlier
     /// commits are not reported, so every driver reads its rows once as soon as the subscription is open.
-    pub(super) fn open(store: &Arc<dyn ThreadRunStore>, live: &Arc<Live>) -> ChangeListener {
+    pub(super) fn open(store: &Arc<dyn ThreadRunStore>, live: &Arc<ActiveDrivers>) -> ChangeListener {
         let (store, live) = (Arc::clone(store), Arc::downgrade(live));
         ChangeListener { task: tokio::spawn(listen(store, live)) }
     }
 }
 
-async fn listen(store: Arc<dyn ThreadRunStore>, live: Weak<Live>) {
+async fn listen(store: Arc<dyn ThreadRunStore>, live: Weak<ActiveDrivers>) {
     let mut watch = match store.watch() {
         Ok(watch) => watch,
         Err(error) => {

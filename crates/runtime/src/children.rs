@@ -118,7 +118,7 @@ impl Driver {
             }
         }
         for thread in std::mem::take(&mut self.children.launched) {
-            self.runtime().attend_task(&thread);
+            self.runtime().spawn_task(&thread);
         }
     }
 
@@ -188,7 +188,7 @@ impl Driver {
                 let ends = result.waiting.iter().filter_map(|row| row.ticket.suspension.expires_at).min();
                 self.children.asleep.insert(call, (thread, ends));
                 // An answer that came while it went to sleep.
-                return self.wake_children().await;
+                return self.resume_children().await;
             }
             Ok(result) => {
                 let state = end_state(&self.shared, agent, &call, &result).await?;
@@ -237,7 +237,7 @@ impl Driver {
     }
 
     /// Sets those to work again that sleep and were answered, or whose questions ran out of time.
-    pub(super) async fn wake_children(&mut self) -> Result<(), RuntimeError> {
+    pub(super) async fn resume_children(&mut self) -> Result<(), RuntimeError> {
         if self.children.asleep.is_empty() {
             return Ok(());
         }
@@ -276,7 +276,7 @@ impl Driver {
     }
 
     /// Emits the withheld event, because all children wait for users and so does the run.
-    pub(super) async fn fall_asleep(&mut self) {
+    pub(super) async fn emit_held_finish(&mut self) {
         if let Some(event) = self.children.held.take() {
             self.sink.emit(event).await;
         }
@@ -284,7 +284,11 @@ impl Driver {
 
     /// The run is over for a call that a child works on: it ends too, with all its questions, before that is written
     /// down.
-    pub(super) async fn hand_down(&mut self, call: &CallId, closing: &Closing) -> Result<(), RuntimeError> {
+    pub(super) async fn end_child_of(
+        &mut self,
+        call: &CallId,
+        closing: &Closing,
+    ) -> Result<(), RuntimeError> {
         let is_open = self.open.tickets.get(call).is_some_and(SuspendTicket::is_served)
             && !self.children.ended.contains(call);
         if !is_open || matches!(closing, Closing::Answered) {
@@ -431,17 +435,18 @@ impl AgentRuntime {
                     return Err(RuntimeError::NothingToResume { thread_id: thread });
                 }
                 match self.acquire(&thread).await {
-                    Ok(tenure) => {
+                    Ok(lease_guard) => {
                         let result =
-                            Box::pin(self.serve_fenced(&child, slot, &tenure.lease, sink, unknown)).await;
-                        self.release(tenure).await;
+                            Box::pin(self.serve_fenced(&child, slot, &lease_guard.lease, sink, unknown))
+                                .await;
+                        self.release(lease_guard).await;
                         return result;
                     }
                     // A process that lost the parent, and does not know it yet.
                     Err(RuntimeError::ThreadAlreadyRunning { .. }) => {
                         drop(slot);
                         tokio::select! {
-                            free = self.until_free(&thread) => free?,
+                            free = self.wait_until_free(&thread) => free?,
                             () = stop.cancelled() => {}
                         }
                     }
@@ -452,7 +457,7 @@ impl AgentRuntime {
     }
 
     /// Waits until the one who drives a thread says that it ceased to, or its time is over.
-    async fn until_free(&self, thread: &ThreadId) -> Result<(), RuntimeError> {
+    async fn wait_until_free(&self, thread: &ThreadId) -> Result<(), RuntimeError> {
         let mut watch = self.inner.shared.store.watch()?;
         let Some(term) = self.driven_elsewhere(thread).await? else { return Ok(()) };
         tokio::select! {
@@ -542,17 +547,22 @@ impl AgentRuntime {
             while runtime.unfinished(&thread).await?.is_some() {
                 let slot = runtime.enter(&thread).await;
                 match runtime.acquire(&thread).await {
-                    Ok(tenure) => {
+                    Ok(lease_guard) => {
                         let sink = Arc::new(NullEventSink);
-                        let ended =
-                            Box::pin(runtime.cancel_fenced(&thread, slot, &tenure.lease, sink, superseded))
-                                .await;
-                        runtime.release(tenure).await;
+                        let ended = Box::pin(runtime.cancel_fenced(
+                            &thread,
+                            slot,
+                            &lease_guard.lease,
+                            sink,
+                            superseded,
+                        ))
+                        .await;
+                        runtime.release(lease_guard).await;
                         return ended.map(drop);
                     }
                     Err(RuntimeError::ThreadAlreadyRunning { .. }) => {
                         drop(slot);
-                        runtime.until_free(&thread).await?;
+                        runtime.wait_until_free(&thread).await?;
                     }
                     Err(error) => return Err(error),
                 }

@@ -22,7 +22,7 @@ use super::output::CallSink;
 use super::remote::RemoteConversation;
 use super::request::RuntimeError;
 use super::resolve::ResolvedAgent;
-use super::snapshot::Snapped;
+use super::snapshot::StepSnapshot;
 use super::stored_thread::StoredThread;
 use super::window::Packing;
 use aye_core::context::History;
@@ -178,7 +178,7 @@ pub(super) struct Driver {
     /// The call that the thread serves, if it belongs to a child.
     pub(super) lineage: Option<ChildRecord>,
     /// The snapshot taken before the current step.
-    pub(super) snapped: Snapped,
+    pub(super) snapped: StepSnapshot,
     pub(super) children: Children,
     /// What an agent elsewhere is asked through, when the run serves a call of one.
     pub(super) remote: Option<Arc<dyn RemoteConversation>>,
@@ -268,7 +268,7 @@ impl Driver {
             awake_since,
             saved_thread_state,
             lineage,
-            snapped: Snapped::default(),
+            snapped: StepSnapshot::default(),
             children: Children::default(),
             remote,
             shared_state: None,
@@ -377,7 +377,7 @@ impl Driver {
             }
             if let Some(fact) = self.late.pop_front() {
                 directives.extend(self.try_apply(fact));
-                self.tell_settled().await;
+                self.render_outcomes().await;
                 continue;
             }
             self.begin_children();
@@ -394,7 +394,7 @@ impl Driver {
                 let stop_requested = !cancelled && self.slot.handle.cancel.is_cancelled();
                 let is_waiting = self.machine.status() == RunStatus::Waiting;
                 if self.late.is_empty() && !self.children.is_any_awake() && !(stop_requested && is_waiting) {
-                    self.fall_asleep().await;
+                    self.emit_held_finish().await;
                     return match self.machine.status() {
                         RunStatus::Done => Ok(()),
                         RunStatus::Waiting => {
@@ -467,11 +467,11 @@ impl Driver {
                 Ok(None)
             }
             Directive::Record { call, closing } => {
-                self.hand_down(&call, &closing).await?;
+                self.end_child_of(&call, &closing).await?;
                 let by_policy = self.is_declined_by_policy(&call, &closing).await?;
                 self.close(&call, &closing, by_policy);
                 if matches!(closing, Closing::Declined { .. } | Closing::ChangeWanted { .. }) {
-                    self.tell_unexecuted(&call).await;
+                    self.run_unexecuted_hooks(&call).await;
                 }
                 Ok(None)
             }
@@ -548,7 +548,7 @@ impl Driver {
     }
 
     /// Emits what plugins and tools reported to the user.
-    pub(super) fn tell(&self, activities: Vec<Activity>) -> impl Future<Output = ()> + use<> {
+    pub(super) fn emit_activities(&self, activities: Vec<Activity>) -> impl Future<Output = ()> + use<> {
         let (sink, message_id) = (Arc::clone(&self.sink), self.step.message_id.to_string());
         async move {
             for Activity { activity_type, content } in activities {
@@ -565,7 +565,7 @@ impl Driver {
             self.refresh_tools();
             if let Err(error) = self.follow_handoff().await {
                 let message = format!("the conversation cannot be handed off: {error}");
-                self.tell_error(&message, Some("handoff")).await;
+                self.emit_error(&message, Some("handoff")).await;
                 return Fact::Failed { message };
             }
             self.offer_client_tools();
@@ -578,7 +578,7 @@ impl Driver {
         match report {
             Ok(report) => {
                 self.unsaved.commands.extend(report.commands);
-                self.tell(report.activities).await;
+                self.emit_activities(report.activities).await;
                 let by_answer = self.ended_by_answer(phase);
                 let mut stop = match (report.stop, by_answer) {
                     // Nothing a hook says makes an answer of what was withheld.
@@ -606,7 +606,7 @@ impl Driver {
             Err(StateError::Cancelled) => Fact::CancelRequested { superseded: false },
             Err(error) => {
                 let message = format!("a plugin failed: {error}");
-                self.tell_error(&message, Some("plugin")).await;
+                self.emit_error(&message, Some("plugin")).await;
                 Fact::Failed { message }
             }
         }
@@ -615,7 +615,7 @@ impl Driver {
     /// Keeps a plugin's question, which the run waits with.
     fn ask_from(&mut self, phase: Phase, question: PhaseQuestion) -> Fact {
         let mut question = question.asked_in(phase);
-        self.on_terms(&mut question.ticket);
+        self.apply_question_terms(&mut question.ticket);
         let call = question.ticket.pending.id.clone();
         self.open(&call, &mut question.ticket);
         Fact::PhaseAsked { phase, question: Box::new(question) }
@@ -640,7 +640,7 @@ impl Driver {
         };
         match report {
             Ok(report) => {
-                self.tell(report.activities).await;
+                self.emit_activities(report.activities).await;
                 if phase == Phase::BeforeInference {
                     self.inference.shape = report.inference;
                 }

@@ -75,7 +75,7 @@ impl Driver {
         }
         if let Some(id) = wanted.filter(|_| !self.handoff.is_told) {
             self.handoff.is_told = true;
-            self.tell_handoff(format!("handed off to {id}")).await;
+            self.emit_handoff_notice(format!("handed off to {id}")).await;
         }
         Ok(())
     }
@@ -104,7 +104,7 @@ impl Driver {
         let name = wanted.clone().unwrap_or_else(|| self.handoff.base.spec.id.clone());
         self.handoff.active = wanted;
         self.handoff.is_told = true;
-        self.tell_handoff(format!("handed off to {name}, with {}", self.agent.model_id)).await;
+        self.emit_handoff_notice(format!("handed off to {name}, with {}", self.agent.model_id)).await;
         Ok(())
     }
 
@@ -121,12 +121,12 @@ impl Driver {
         let text = format!("the conversation was not handed off to `{wanted}`: {why}");
         let mut message = Message::user(text.clone());
         message.visibility = Visibility::Internal;
-        self.say(message);
-        self.tell(vec![Activity::warning(SOURCE, text)]).await;
+        self.append_message(message);
+        self.emit_activities(vec![Activity::warning(SOURCE, text)]).await;
         Ok(())
     }
 
-    fn tell_handoff(&self, text: String) -> impl Future<Output = ()> + use<> {
+    fn emit_handoff_notice(&self, text: String) -> impl Future<Output = ()> + use<> {
         // The agent and its model are for front ends that show who answers.
         let agent = self.handoff.active.as_ref().unwrap_or(&self.handoff.base.spec.id).clone();
         let notice = NoticeActivity {
@@ -136,7 +136,7 @@ impl Driver {
             agent: Some(agent),
             model: Some(self.agent.model.model_name.clone()),
         };
-        self.tell(vec![KnownActivity::Notice(notice).into()])
+        self.emit_activities(vec![KnownActivity::Notice(notice).into()])
     }
 }
 

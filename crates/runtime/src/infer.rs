@@ -169,7 +169,7 @@ impl Driver {
                 if let Some(usage) = &result.usage {
                     self.record.usage.add(usage);
                 }
-                self.learn(result.usage.as_ref());
+                self.calibrate(result.usage.as_ref());
                 self.record.steps = self.machine.steps();
                 for call in &result.tool_calls {
                     self.sink
@@ -198,22 +198,22 @@ impl Driver {
                 }));
                 self.step.answered(&result.tool_calls);
                 if !result.content.is_empty() || !result.tool_calls.is_empty() {
-                    self.say(message);
+                    self.append_message(message);
                 }
                 self.inference.partial.clear();
-                if result.has_incomplete_tool_calls && self.goes_on(&result).await {
+                if result.has_incomplete_tool_calls && self.continue_cut_answer(&result).await {
                     return Ok(None);
                 }
                 self.inference.ended_early = ended_early(&result, &model, stop_detail.as_deref());
                 if self.inference.ended_early.is_none() && is_empty(&result) {
                     if self.machine.steps() <= 1 {
                         let message = format!("{model} gave an empty answer; retry, or choose another model");
-                        self.tell_error(&message, Some("empty_answer")).await;
+                        self.emit_error(&message, Some("empty_answer")).await;
                         self.inference.last_response = Some(result);
                         return Ok(Some(Fact::Failed { message }));
                     }
                     let words = format!("{model} ended without a closing message");
-                    self.tell(vec![Activity::notice("", words)]).await;
+                    self.emit_activities(vec![Activity::notice("", words)]).await;
                 }
                 let calls = result.tool_calls.iter().map(|call| CallId::from(call.id.as_str())).collect();
                 self.inference.last_response = Some(result);
@@ -227,7 +227,7 @@ impl Driver {
                     }
                     message.push_str("; it is still too long after older messages were left out");
                 }
-                self.tell_error(&message, Some(error.code())).await;
+                self.emit_error(&message, Some(error.code())).await;
                 self.keep_partial();
                 Ok(Some(Fact::Failed { message }))
             }
@@ -237,15 +237,15 @@ impl Driver {
     /// Asks the model to continue an answer of which a call was cut off at the output limit and dropped: at
     /// once if nothing else of the answer is left to do, otherwise after the results. Returns `true` if the
     /// model is asked now.
-    async fn goes_on(&mut self, result: &StreamResult) -> bool {
-        if !self.may_go_on() {
+    async fn continue_cut_answer(&mut self, result: &StreamResult) -> bool {
+        if !self.may_continue_answer() {
             let words = "the answer was repeatedly cut off at the model's output limit; an incomplete tool \
                          call was dropped";
-            self.tell(vec![Activity::warning("", words)]).await;
+            self.emit_activities(vec![Activity::warning("", words)]).await;
             self.packing.is_exhausted = true;
             return false;
         }
-        self.tell(vec![Activity::notice(
+        self.emit_activities(vec![Activity::notice(
             "",
             "the answer was cut off at the model's output limit; asking it to continue",
         )])
@@ -254,7 +254,7 @@ impl Driver {
             self.packing.was_cut = true;
             return false;
         }
-        self.ask_to_go_on();
+        self.ask_to_continue_answer();
         self.step.message_id = MessageId::fresh();
         self.infer().await;
         true
@@ -279,7 +279,7 @@ impl Driver {
         let mut message = Message::assistant(text);
         message.id = self.step.message_id.clone();
         message.metadata = Some(json!({"interrupted": true}));
-        self.say(message);
+        self.append_message(message);
     }
 
     /// Call ids are unique in the thread: an id that was used before never binds to an old decision or result.

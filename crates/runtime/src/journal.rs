@@ -56,7 +56,7 @@ impl Unsaved {
 }
 
 impl Driver {
-    pub(super) fn say(&mut self, message: Message) {
+    pub(super) fn append_message(&mut self, message: Message) {
         self.history.push(message.clone());
         self.unsaved.messages.push(message);
     }
@@ -147,7 +147,9 @@ impl Driver {
         let output = printed.unwrap_or_default();
         let output = if output.is_empty() { output_of(ticket.as_ref()) } else { output };
         let (mut result, outcome) = match closing {
-            Closing::Declined { reason } if by_policy => result_text::nobody_to_ask(&tool, reason.as_deref()),
+            Closing::Declined { reason } if by_policy => {
+                result_text::no_user_result(&tool, reason.as_deref())
+            }
             Closing::Skipped if by_policy => {
                 (result_text::unknown_result(&tool, &output), ToolCallOutcome::Failed)
             }
@@ -232,13 +234,13 @@ impl Driver {
         let checkpoint = self.take_checkpoint()?;
         let opened = checkpoint.opened.clone();
         self.shared.store.checkpoint(checkpoint).await.map_err(|e| self.store_error(&e))?;
-        self.tell_asked(&opened);
+        self.render_questions(&opened);
         Ok(())
     }
 
     /// Notifies the renderers of new questions. The questions are already stored, so they
     /// can be answered at once.
-    pub(super) fn tell_asked(&self, opened: &[SuspensionRecord]) {
+    pub(super) fn render_questions(&self, opened: &[SuspensionRecord]) {
         for question in opened.iter().filter(|question| !question.ticket.is_served()) {
             for renderer in &self.shared.renderers {
                 renderer.render(question);
@@ -247,7 +249,7 @@ impl Driver {
     }
 
     /// Notifies the renderers of the outcome of their questions.
-    pub(super) async fn tell_settled(&mut self) {
+    pub(super) async fn render_outcomes(&mut self) {
         for id in std::mem::take(&mut self.settled) {
             let record = match self.shared.store.suspension(&id).await {
                 Ok(Some(record)) if !record.ticket.is_served() => record,
@@ -277,10 +279,10 @@ impl Driver {
         let visibility = self.visibility_of_step();
         for mut message in self.step.tool_messages() {
             message.visibility = visibility;
-            self.say(message);
+            self.append_message(message);
         }
         if std::mem::take(&mut self.packing.was_cut) {
-            self.ask_to_go_on();
+            self.ask_to_continue_answer();
         }
     }
 
@@ -330,7 +332,7 @@ impl Driver {
 
     /// The run's row as it is now.
     pub(super) fn row(&mut self) -> Result<RunRecord, RuntimeError> {
-        self.pay();
+        self.count_compaction_cost();
         let now = self.shared.clock.now_ms();
         self.record.active_ms = self.active_ms();
         self.awake_since = now;

@@ -101,7 +101,7 @@ pub use retry::{LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
 pub use user_edit::{change_words, shown_payload};
 pub use window::{Artifact, Artifacts};
 
-use active_drivers::{Live, Slot};
+use active_drivers::{ActiveDrivers, Slot};
 use driver::{Driver, LoadedRun};
 use lease::{Lease, LeaseGuard};
 use stored_thread::StoredThread;
@@ -115,7 +115,7 @@ pub type GrantLoader = Arc<dyn Fn() -> futures::future::BoxFuture<'static, ()> +
 
 struct Inner {
     shared: Arc<RuntimeCore>,
-    live: Arc<Live>,
+    live: Arc<ActiveDrivers>,
 }
 
 /// The state shared by all drivers.
@@ -195,7 +195,7 @@ impl AgentRuntime {
     }
 
     /// The runtime that a driver is part of.
-    fn of(shared: &Arc<RuntimeCore>, live: &Arc<Live>) -> Self {
+    fn of(shared: &Arc<RuntimeCore>, live: &Arc<ActiveDrivers>) -> Self {
         Self { inner: Arc::new(Inner { shared: Arc::clone(shared), live: Arc::clone(live) }) }
     }
 
@@ -262,15 +262,15 @@ impl AgentRuntime {
         let slot = self.enter(thread).await;
         // The store answers these requests in order, so what is read after the lease was acquired is read
         // under the lease. The agent is resolved at the same time.
-        let (ensured, tenure, held, agent) = tokio::join!(
+        let (ensured, lease_guard, held, agent) = tokio::join!(
             biased;
             self.ensure_thread(thread, &request.messages),
             self.take(thread, &*sink),
             self.held(thread),
             async { self.resolve(&agent_id, model.as_deref()) },
         );
-        let tenure = match (ensured, tenure) {
-            (_, Ok(tenure)) => tenure,
+        let lease_guard = match (ensured, lease_guard) {
+            (_, Ok(lease_guard)) => lease_guard,
             // There is no lease without a thread.
             (Err(error), Err(_)) => return Err(error.into()),
             (Ok(()), Err(error)) => return Err(error),
@@ -278,12 +278,12 @@ impl AgentRuntime {
         let result = match (agent, held) {
             // On the heap, because a driver's future is large and callers put theirs on a stack.
             (Ok(agent), Ok(held)) => {
-                Box::pin(self.run_fenced(request, agent, held, slot, &tenure.lease, sink)).await
+                Box::pin(self.run_fenced(request, agent, held, slot, &lease_guard.lease, sink)).await
             }
             (Err(error), _) => Err(error),
             (_, Err(error)) => Err(error.into()),
         };
-        self.release(tenure).await;
+        self.release(lease_guard).await;
         result
     }
 
@@ -307,7 +307,7 @@ impl AgentRuntime {
                 .resolve(&old.agent_id, Some(&old.model))
                 .or_else(|_| self.resolve(&agent.spec.id, None))?;
             let mut driver = self.load(old, held, own, slot, lease, &sink)?;
-            let directives = driver.bury(true).await?;
+            let directives = driver.end_abandoned(true).await?;
             driver.drive(directives).await?;
             slot = driver.into_slot();
             held = self.held(&request.thread_id).await?;
@@ -335,7 +335,7 @@ impl AgentRuntime {
         let directives = driver.apply(Fact::Started)?;
         driver.drive(directives).await?;
         let result = driver.result().await;
-        driver.leave_window();
+        driver.keep_window();
         result
     }
 
@@ -360,13 +360,13 @@ impl AgentRuntime {
         let slot = self.enter(thread_id).await;
         // As in `run`: what is read is read under the lease.
         let held = self.held(thread_id);
-        let (tenure, held) = tokio::join!(biased; self.take(thread_id, &*sink), held);
-        let tenure = tenure?;
+        let (lease_guard, held) = tokio::join!(biased; self.take(thread_id, &*sink), held);
+        let lease_guard = lease_guard?;
         let result = match held {
-            Ok(held) => Box::pin(self.resume_fenced(held, slot, &tenure.lease, sink, unknown)).await,
+            Ok(held) => Box::pin(self.resume_fenced(held, slot, &lease_guard.lease, sink, unknown)).await,
             Err(error) => Err(error.into()),
         };
-        self.release(tenure).await;
+        self.release(lease_guard).await;
         result
     }
 
@@ -384,13 +384,13 @@ impl AgentRuntime {
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))
             .or_else(|_| self.resolve(&record.agent_id, None))
-            .map_err(|error| self.agent_gone(error))?;
+            .map_err(|error| self.missing_agent(error))?;
         let mut driver = self.load(record, held, agent, slot, lease, &sink)?;
         let directives = driver.recover(unknown).await?;
         driver.expire().await?;
         driver.drive(directives).await?;
         let result = driver.result().await;
-        driver.leave_window();
+        driver.keep_window();
         result
     }
 
@@ -418,7 +418,7 @@ impl AgentRuntime {
     }
 
     /// Returns an error that explains why a run cannot resume if its agent no longer exists.
-    fn agent_gone(&self, error: RuntimeError) -> RuntimeError {
+    fn missing_agent(&self, error: RuntimeError) -> RuntimeError {
         let RuntimeError::AgentNotFound { agent_id } = &error else { return error };
         let catalog = self.inner.shared.catalog();
         let known = or_these(agent_id, catalog.agents.keys().map(String::as_str));
@@ -491,14 +491,14 @@ impl AgentRuntime {
 
     /// Works like [`AgentRuntime::acquire`], and notifies the sink.
     async fn take(&self, thread_id: &ThreadId, sink: &dyn EventSink) -> Result<LeaseGuard, RuntimeError> {
-        let tenure = self.acquire(thread_id).await?;
+        let lease_guard = self.acquire(thread_id).await?;
         sink.acquired().await;
-        Ok(tenure)
+        Ok(lease_guard)
     }
 
-    async fn release(&self, tenure: LeaseGuard) {
-        let lease = Arc::clone(&tenure.lease);
-        drop(tenure);
+    async fn release(&self, lease_guard: LeaseGuard) {
+        let lease = Arc::clone(&lease_guard.lease);
+        drop(lease_guard);
         // A lease that cannot be released is taken over once it has expired.
         if let Err(error) = self.inner.shared.store.release(lease.fence()).await {
             tracing::warn!(thread = %lease.thread_id(), %error, "the lease could not be released");
@@ -528,9 +528,9 @@ impl AgentRuntime {
             return Ok(true);
         }
         let slot = self.enter(thread_id).await;
-        let tenure = self.take(thread_id, &*sink).await?;
-        let result = Box::pin(self.cancel_fenced(thread_id, slot, &tenure.lease, sink, false)).await;
-        self.release(tenure).await;
+        let lease_guard = self.take(thread_id, &*sink).await?;
+        let result = Box::pin(self.cancel_fenced(thread_id, slot, &lease_guard.lease, sink, false)).await;
+        self.release(lease_guard).await;
         result
     }
 
@@ -552,7 +552,7 @@ impl AgentRuntime {
                 self.default_agent().and_then(|any| self.resolve(&any, None)).map_err(|_| error)
             })?;
         let mut driver = self.load(record, held, agent, slot, lease, &sink)?;
-        let directives = driver.bury(superseded).await?;
+        let directives = driver.end_abandoned(superseded).await?;
         driver.drive(directives).await?;
         Ok(true)
     }

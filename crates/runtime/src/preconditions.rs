@@ -291,7 +291,7 @@ impl Driver {
     }
 
     /// Puts the world into a question.
-    pub(super) async fn pin(
+    pub(super) async fn attach_preconditions(
         &mut self,
         id: &CallId,
         call: &ToolCall,
@@ -310,14 +310,14 @@ impl Driver {
 
     /// Checks that an answer still applies to what was shown. If a precondition changed, the question is
     /// asked again.
-    pub(super) async fn still_true(
+    pub(super) async fn check_preconditions(
         &mut self,
         id: &CallId,
         call: &ToolCall,
         tool: &Arc<dyn Tool>,
         ticket: SuspendTicket,
     ) -> Result<Gate, RuntimeError> {
-        if world_of(&ticket).is_none() {
+        if preconditions_of(&ticket).is_none() {
             return Ok(Gate::Proceed);
         }
         let previews = match self.preview(id, call, tool.as_ref()).await {
@@ -340,7 +340,7 @@ impl Driver {
     /// Asks again about a call whose tool found a file changed since the approval, right before changing the
     /// file: the call did nothing. Returns `None` if that is not possible; the tool's message is then its
     /// result.
-    pub(super) async fn moved_under(
+    pub(super) async fn ask_about_changed_file(
         &mut self,
         id: &CallId,
         call: &ToolCall,
@@ -374,7 +374,7 @@ impl Driver {
         let is_passed = ticket.resume_mode == ToolCallResumeMode::PassDecisionToTool
             && decision.as_ref().is_some_and(|decision| decision.result.is_object());
         let is_edited = is_passed || decision.as_ref().is_some_and(|decision| decision.arguments.is_some());
-        let mut then = world_of(ticket).unwrap_or_default();
+        let mut then = preconditions_of(ticket).unwrap_or_default();
         if let Some(reviewed) = decision.as_ref().and_then(reviewed_files) {
             // The card's files were those of the proposed version.
             let shown = ticket.suspension.files();
@@ -410,7 +410,7 @@ impl Driver {
     fn again(&self, call: &ToolCall, mut ticket: SuspendTicket, moved: Moved) -> SuspendTicket {
         let now = self.shared.clock.now_ms();
         // It has as much time as it had.
-        let had = world_of(&ticket).map_or(0, |world| world.asked_at);
+        let had = preconditions_of(&ticket).map_or(0, |world| world.asked_at);
         let question = &mut ticket.suspension;
         question.expires_at = question.expires_at.map(|end| now.saturating_add(end.saturating_sub(had)));
         let before = Question::of(question).stale.message;
@@ -430,7 +430,7 @@ impl Driver {
 }
 
 /// The world of a question. One that an older version asked has only its preview.
-fn world_of(ticket: &SuspendTicket) -> Option<Preconditions> {
+fn preconditions_of(ticket: &SuspendTicket) -> Option<Preconditions> {
     let parameters = &ticket.suspension.parameters;
     if let Some(world) = parameters.get("world") {
         return serde_json::from_value(world.clone()).ok();

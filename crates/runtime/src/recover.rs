@@ -84,7 +84,7 @@ impl Driver {
         let mut directives = self.apply(Fact::Recovered { lost })?;
         if policy == UnknownPolicy::Stop && is_unknown {
             let text = "a tool call was interrupted and may have run; the run was stopped";
-            self.tell_error(text, Some("unknown_outcome")).await;
+            self.emit_error(text, Some("unknown_outcome")).await;
             directives.retain(is_closing);
             self.late.push_back(Fact::Failed { message: text.into() });
         }
@@ -93,7 +93,7 @@ impl Driver {
 
     /// Ends a run that a dead process left, or that waits: calls that were running are judged, and nothing
     /// continues.
-    pub(super) async fn bury(&mut self, superseded: bool) -> Result<Vec<Directive>, RuntimeError> {
+    pub(super) async fn end_abandoned(&mut self, superseded: bool) -> Result<Vec<Directive>, RuntimeError> {
         let mut directives = self.recover(UnknownPolicy::Report).await?;
         if !matches!(self.machine.stage(), Stage::Ending(_) | Stage::Done(_)) {
             directives.retain(is_closing);
@@ -145,10 +145,10 @@ impl Driver {
             UnknownPolicy::Ask => {
                 let started = open.map(|open| open.intent.started_at);
                 let mut ticket = self.unknown_ticket(id, attempt, &output, started)?;
-                self.on_terms(&mut ticket);
+                self.apply_question_terms(&mut ticket);
                 let call = self.effective_call(id)?;
                 if let Some(tool) = self.agent.tools.get(&call.name).cloned() {
-                    self.pin(id, &call, &tool, &mut ticket, &[]).await;
+                    self.attach_preconditions(id, &call, &tool, &mut ticket, &[]).await;
                 }
                 self.open(id, &mut ticket);
                 Ok(Lost::Ask(ticket))

@@ -184,7 +184,7 @@ pub(super) fn failed_words(why: &str, said: &str) -> String {
 }
 
 /// Returns the result of a call that was declined because no user was available to approve it.
-pub(super) fn nobody_to_ask(tool: &str, reason: Option<&str>) -> (ToolResult, ToolCallOutcome) {
+pub(super) fn no_user_result(tool: &str, reason: Option<&str>) -> (ToolResult, ToolCallOutcome) {
     let mut text =
         "This call needs approval and nobody is available. It did not run. Continue without it and report \
          what you skipped."
@@ -193,7 +193,7 @@ pub(super) fn nobody_to_ask(tool: &str, reason: Option<&str>) -> (ToolResult, To
         text.push(' ');
         text.push_str(reason);
     }
-    let result = ToolResult::error_with_code(tool, "nobody_to_ask", text).with_code_only();
+    let result = ToolResult::error_with_code(tool, "no_user_result", text).with_code_only();
     (result.with_shown("nobody was available to approve it; it did not run"), ToolCallOutcome::Cancelled)
 }
 

@@ -13,7 +13,7 @@ use aye_core::contract::tool::{FilePreview, ToolClass};
 
 /// The files kept before a step.
 #[derive(Default)]
-pub(super) struct Snapped {
+pub(super) struct StepSnapshot {
     step: Option<u32>,
     is_all: bool,
     files: HashSet<PathBuf>,
@@ -49,7 +49,7 @@ impl Driver {
                 .is_some_and(|judged| judged.judgement.risk == Risk::Reads);
         let step = self.machine.steps();
         if self.snapped.step != Some(step) {
-            self.snapped = Snapped { step: Some(step), ..Snapped::default() };
+            self.snapped = StepSnapshot { step: Some(step), ..StepSnapshot::default() };
         }
         if only_reads || self.snapped.is_all {
             return None;

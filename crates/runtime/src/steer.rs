@@ -45,7 +45,7 @@ impl Driver {
         self.checkpoint().await?;
         let before = self.history.outline().clone();
         for message in &queued.messages {
-            self.say(message.clone());
+            self.append_message(message.clone());
         }
         self.unsaved.takes = Some(JobClaim { id: queued.id, claim: None });
         match self.checkpoint().await {
@@ -64,7 +64,7 @@ impl Driver {
             shown: queued.shown(),
             images: blocks.filter_map(ContentBlock::as_stored_image).cloned().collect(),
         };
-        self.tell(vec![KnownActivity::Steered(message).into()]).await;
+        self.emit_activities(vec![KnownActivity::Steered(message).into()]).await;
         Ok(())
     }
 }

@@ -55,7 +55,7 @@ impl AgentRuntime {
 
     /// Drives a child in the background, unless this process already does. The child's end is reported to its
     /// parent.
-    pub(super) fn attend_task(&self, thread: &ThreadId) {
+    pub(super) fn spawn_task(&self, thread: &ThreadId) {
         let mut running = self.inner.shared.tasks.running.lock().expect("no panic while it is held");
         running.retain(|_, task| !task.is_finished());
         if running.contains_key(thread) {
@@ -85,9 +85,9 @@ impl AgentRuntime {
         let child = self.inner.shared.store.child(thread).await?.filter(|child| child.background);
         let child = child.ok_or_else(gone)?;
         let slot = self.enter(thread).await;
-        let tenure = self.take(thread, &*sink).await?;
-        let result = Box::pin(self.serve_fenced(&child, slot, &tenure.lease, sink, unknown)).await;
-        self.release(tenure).await;
+        let lease_guard = self.take(thread, &*sink).await?;
+        let result = Box::pin(self.serve_fenced(&child, slot, &lease_guard.lease, sink, unknown)).await;
+        self.release(lease_guard).await;
         let text = match &result {
             Ok(result) if result.termination == TerminationReason::Suspended => return Ok(result.clone()),
             Ok(result) => Ok(result),
@@ -98,11 +98,11 @@ impl AgentRuntime {
             ) => Err(error.to_string()),
             Err(_) => return result,
         };
-        self.tell_end(&child, text).await?;
+        self.report_end(&child, text).await?;
         result
     }
 
-    async fn tell_end(
+    async fn report_end(
         &self,
         child: &ChildRecord,
         ended: Result<&AgentRunResult, String>,
@@ -156,7 +156,7 @@ impl AgentRuntime {
             let waits = task.run.as_ref().is_some_and(|run| run.status == RunStatus::Waiting);
             let goes_on = if waits && task.waiting > 0 { shared.store.has_answers(id).await? } else { true };
             if goes_on && self.driven_elsewhere(id).await?.is_none() {
-                self.attend_task(id);
+                self.spawn_task(id);
             }
         }
         Ok(())
@@ -196,21 +196,22 @@ impl AgentRuntime {
             return Ok(true);
         }
         let slot = self.enter(thread).await;
-        let tenure = match self.acquire(thread).await {
+        let lease_guard = match self.acquire(thread).await {
             // That process receives the request.
             Err(RuntimeError::ThreadAlreadyRunning { .. }) => return Ok(true),
             other => other?,
         };
         let unfinished = self.unfinished(thread).await?.is_some();
         let ended = if unfinished {
-            Box::pin(self.cancel_fenced(thread, slot, &tenure.lease, Arc::new(NullEventSink), false)).await
+            Box::pin(self.cancel_fenced(thread, slot, &lease_guard.lease, Arc::new(NullEventSink), false))
+                .await
         } else {
             Ok(false)
         };
-        self.release(tenure).await;
+        self.release(lease_guard).await;
         let ended = ended?;
         if ended && child.background {
-            self.attend_task(thread);
+            self.spawn_task(thread);
             self.finish_tasks(thread).await;
         } else if ended {
             self.answer_for(&child).await?;

@@ -237,7 +237,7 @@ pub(super) async fn load(
 }
 
 /// Returns the sentence in a preview that says where the rest is.
-pub(super) fn way_to_the_rest(artifacts: Option<&Artifacts>, thread: &ThreadId, message: &Message) -> String {
+pub(super) fn rest_hint(artifacts: Option<&Artifacts>, thread: &ThreadId, message: &Message) -> String {
     let kept = artifacts.and_then(|keep| {
         keep(&Artifact {
             thread_id: thread.clone(),
@@ -281,7 +281,7 @@ impl Driver {
         system: &[ContentBlock],
         tools: &[ToolDescriptor],
     ) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.look_for_summary().await;
+        self.load_new_summary().await;
         let thread = self.record.thread_id.clone();
         let whispers: usize =
             self.inference.shape.context_messages.iter().map(|c| c.content.len() / 4 + 4).sum();
@@ -325,7 +325,7 @@ impl Driver {
         }
         self.complete_outline();
         if let Some(policy) = policy {
-            self.see_to_compaction(&policy, &memory, told + fit.tokens, fit.left_out > 0);
+            self.compact_if_due(&policy, &memory, told + fit.tokens, fit.left_out > 0);
         }
         Ok(messages)
     }
@@ -343,7 +343,7 @@ impl Driver {
     }
 
     /// Adopts the current summary, whichever process made it, and notifies the user.
-    async fn look_for_summary(&mut self) {
+    async fn load_new_summary(&mut self) {
         let known = self.packing.summary.as_ref().map_or(0, |summary| summary.upto_seq);
         let found = if std::mem::take(&mut self.packing.is_fresh) {
             Ok(self.packing.loaded.take())
@@ -357,7 +357,7 @@ impl Driver {
                 if place(&summary) <= self.history.len()
                     && self.history.get(place(&summary) - 1).is_none_or(|m| m.id == summary.upto) =>
             {
-                self.tell(vec![summary.activity()]).await;
+                self.emit_activities(vec![summary.activity()]).await;
                 self.packing.summary = Some(Arc::new(summary));
             }
             Ok(Some(summary)) => {
@@ -382,7 +382,7 @@ impl Driver {
         let (thread, artifacts) = (self.record.thread_id.clone(), self.shared.artifacts.clone());
         let work = move || {
             let make = |(at, message): (usize, Arc<Message>)| {
-                let how = way_to_the_rest(artifacts.as_ref(), &thread, &message);
+                let how = rest_hint(artifacts.as_ref(), &thread, &message);
                 (at, Arc::new(context::preview(&message, &how)))
             };
             wanted.into_iter().map(make).collect::<Vec<_>>()
@@ -394,7 +394,7 @@ impl Driver {
     }
 
     /// Has a summary made in the background when it is time.
-    fn see_to_compaction(
+    fn compact_if_due(
         &mut self,
         policy: &ContextWindowPolicy,
         memory: &WindowMemory,
@@ -439,15 +439,15 @@ impl Driver {
     }
 
     /// Leaves the messages that are loaded to the next run of the conversation.
-    pub(super) fn leave_window(self) {
+    pub(super) fn keep_window(self) {
         let Self { shared, record, history, packing, .. } = self;
         shared.windows.keep(record.thread_id, LoadedMessages { history, sizes: packing.sizes });
     }
 
     /// Takes in what the provider counted for the request.
-    pub(super) fn learn(&mut self, usage: Option<&TokenUsage>) {
+    pub(super) fn calibrate(&mut self, usage: Option<&TokenUsage>) {
         self.packing.is_second = false;
-        self.pay();
+        self.count_compaction_cost();
         let Some(reported) = usage.and_then(|usage| usage.prompt_tokens) else { return };
         let estimated = self.packing.estimated;
         self.shared
@@ -456,7 +456,7 @@ impl Driver {
     }
 
     /// Adds what summaries cost to what the run cost.
-    pub(super) fn pay(&mut self) {
+    pub(super) fn count_compaction_cost(&mut self) {
         let bill = self.shared.windows.get(&self.record.thread_id, &self.agent.model_id).bill;
         let bill = std::mem::take(&mut *bill.lock().expect("no panic while it is held"));
         if bill != TokenUsage::default() {
@@ -501,13 +501,13 @@ impl Driver {
 
     /// Whether the model may be asked once more to continue a cut-off answer: the limit applies to a run
     /// across all its restarts.
-    pub(super) fn may_go_on(&self) -> bool {
+    pub(super) fn may_continue_answer(&self) -> bool {
         self.history.outline().continued < self.agent.spec.max_continuation_retries
     }
 
     /// Asks the model to continue an answer that lost a call to the output limit.
-    pub(super) fn ask_to_go_on(&mut self) {
-        self.say(Message::continuation(GO_ON));
+    pub(super) fn ask_to_continue_answer(&mut self) {
+        self.append_message(Message::continuation(GO_ON));
     }
 }
 

@@ -98,8 +98,8 @@ async fn leased(lease: u64) -> (House, Arc<Hands>, LeaseGuard) {
     runtime.ensure_thread(&"t".into(), &[]).await.unwrap();
     let term = term(&shared);
     let fence = house.store.acquire(&"t".into(), &shared.owner, term, |_| true).await.unwrap();
-    let tenure = LeaseGuard::new(shared, fence, term);
-    (house, hands, tenure)
+    let lease_guard = LeaseGuard::new(shared, fence, term);
+    (house, hands, lease_guard)
 }
 
 async fn take_over(house: &House, now: u64) -> Fence {
@@ -110,8 +110,8 @@ async fn take_over(house: &House, now: u64) -> Fence {
 #[tokio::test]
 async fn a_lease_that_has_time_left_is_good_for_a_start_and_says_until_when() {
     // So long that nothing is renewed behind the test's back.
-    let (house, hands, tenure) = leased(600_000).await;
-    let lease: &Lease = &tenure.lease;
+    let (house, hands, lease_guard) = leased(600_000).await;
+    let lease: &Lease = &lease_guard.lease;
     assert_eq!(lease.confirm().await, Ok(540_000));
     hands.uptime.store(299_000, Ordering::SeqCst);
     assert_eq!(lease.confirm().await, Ok(540_000), "it is not renewed while more than half is left");
@@ -125,18 +125,18 @@ async fn a_lease_that_has_time_left_is_good_for_a_start_and_says_until_when() {
 
 #[tokio::test]
 async fn an_owner_that_slept_through_its_lease_starts_nothing_when_it_was_taken() {
-    let (house, hands, tenure) = leased(600_000).await;
+    let (house, hands, lease_guard) = leased(600_000).await;
     let early = Term { now: 599_999, until: Some(700_000) };
     let refused = house.store.acquire(&"t".into(), &other(), early, |_| true).await;
     assert!(matches!(refused, Err(AcquireError::Busy { .. })));
     take_over(&house, 600_000).await;
     hands.uptime.store(600_001, Ordering::SeqCst);
     let fenced = Err(RuntimeError::Fenced { thread_id: "t".into() });
-    assert_eq!(tenure.lease.confirm().await, fenced);
-    assert!(tenure.lease.lost().is_cancelled());
+    assert_eq!(lease_guard.lease.confirm().await, fenced);
+    assert!(lease_guard.lease.lost().is_cancelled());
     // Not even when its own clock says that there is time: it knows better now.
     hands.uptime.store(0, Ordering::SeqCst);
-    assert_eq!(tenure.lease.confirm().await, fenced);
+    assert_eq!(lease_guard.lease.confirm().await, fenced);
 }
 
 /// A process that is stopped when it is about to look at the clock before a start: when it goes on, the thread is
@@ -233,11 +233,11 @@ async fn a_driver_that_lost_its_thread_stops_and_writes_nothing_more() {
 
 #[tokio::test]
 async fn a_thread_that_is_driven_elsewhere_says_for_how_long() {
-    let (house, hands, tenure) = leased(600_000).await;
+    let (house, hands, lease_guard) = leased(600_000).await;
     let runtime = house.builder(&Script::of([])).with_clock(hands.clone()).build().unwrap();
     // Its owner has a number that no process has.
     assert_eq!(runtime.driven_elsewhere(&"t".into()).await.unwrap(), None);
-    drop(tenure);
+    drop(lease_guard);
     let alive = Owner { pid: std::process::id(), pid_started: 0, ..other() };
     let term = Term { now: 0, until: Some(5000) };
     house.store.acquire(&"t".into(), &alive, term, |_| false).await.unwrap();
