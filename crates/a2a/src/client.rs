@@ -1,15 +1,17 @@
 //! Requests to an agent. Nothing that comes back is larger, longer or elsewhere than it may be.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use aye_core::contract::address::is_this_machine;
 use aye_core::contract::display::{is_unsafe, shortened, visible_line};
 use aye_core::contract::spec::RemoteEndpoint;
 use aye_encode::a2a::{
     A2A_BINDING, A2A_CARD_PATH, A2A_VERSION, A2A_VERSION_HEADER, A2aCard, A2aResponse, A2aSendRequest,
     A2aTask,
 };
+use aye_http::{EventTooLong, SseParser};
+use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
@@ -228,7 +230,7 @@ impl A2aClient {
     ) -> Result<SendReply, A2aClientError> {
         let path = if to.streams { "message:stream" } else { "message:send" };
         let accept = if to.streams { "text/event-stream" } else { "application/json" };
-        let body = serde_json::to_value(message).map_err(|error| self.unusable(error))?;
+        let body = serde_json::to_value(message).map_err(|error| unusable(&self.host, error))?;
         let response =
             self.ask(Method::POST, self.at(to, path), Some(body), accept, self.patience(to)).await?;
         if is_stream(&response) {
@@ -322,11 +324,6 @@ impl A2aClient {
         })
     }
 
-    fn unusable(&self, why: impl ToString) -> A2aClientError {
-        let why = shortened(&visible_line(&why.to_string()), 200).into_owned();
-        A2aClientError::Unusable { host: self.host.clone(), why }
-    }
-
     async fn read<T: DeserializeOwned>(&self, response: Response, most: usize) -> Result<T, A2aClientError> {
         let mut bytes = Vec::new();
         let mut chunks = response.bytes_stream();
@@ -336,89 +333,72 @@ impl A2aClient {
         {
             let chunk = chunk.map_err(|_| A2aClientError::Broke(self.host.clone()))?;
             if bytes.len() + chunk.len() > most {
-                return Err(self.unusable(format!("it is longer than {most} bytes")));
+                return Err(unusable(&self.host, format!("it is longer than {most} bytes")));
             }
             bytes.extend_from_slice(&chunk);
         }
-        serde_json::from_slice(&bytes).map_err(|error| self.unusable(error))
+        serde_json::from_slice(&bytes).map_err(|error| unusable(&self.host, error))
     }
 
+    /// The events of a stream, which ends after an error.
     fn updates(&self, response: Response) -> Updates {
-        let host = self.host.clone();
-        let state = (response.bytes_stream().boxed(), EventLines::default(), host, false);
-        futures::stream::unfold(state, |(mut bytes, mut lines, host, ended)| async move {
-            loop {
-                if ended {
-                    return None;
-                }
-                match lines.next() {
-                    Ok(Some(data)) => {
-                        let event = serde_json::from_str(&data).map_err(|error| A2aClientError::Unusable {
-                            host: host.clone(),
-                            why: shortened(&visible_line(&error.to_string()), 200).into_owned(),
-                        });
-                        let ended = event.is_err();
-                        return Some((event, (bytes, lines, host, ended)));
-                    }
-                    Ok(None) => {}
-                    Err(why) => {
-                        let error = A2aClientError::Unusable { host: host.clone(), why: why.into() };
-                        return Some((Err(error), (bytes, lines, host, true)));
-                    }
-                }
-                match tokio::time::timeout(SILENCE, bytes.next()).await {
-                    Ok(Some(Ok(chunk))) => lines.push(&chunk),
-                    Ok(None) => return None,
-                    Ok(Some(Err(_))) | Err(_) => {
-                        let broke = A2aClientError::Broke(host.clone());
-                        return Some((Err(broke), (bytes, lines, host, true)));
-                    }
-                }
-            }
+        let events = EventStream {
+            bytes: response.bytes_stream().boxed(),
+            parser: SseParser::new(MAX_EVENT),
+            length: 0,
+            ready: VecDeque::new(),
+            host: self.host.clone(),
+        };
+        futures::stream::try_unfold(events, |mut events| async move {
+            Ok(events.next().await?.map(|event| (event, events)))
         })
         .boxed()
     }
 }
 
-/// The events of a stream as they come in.
-#[derive(Default)]
-pub(crate) struct EventLines {
-    bytes: Vec<u8>,
-    data: String,
-    total: usize,
+struct EventStream {
+    bytes: BoxStream<'static, reqwest::Result<Bytes>>,
+    parser: SseParser,
+    /// Bytes that were read.
+    length: usize,
+    ready: VecDeque<String>,
+    host: String,
 }
 
-impl EventLines {
-    pub(crate) fn push(&mut self, chunk: &[u8]) {
-        self.total += chunk.len();
-        self.bytes.extend_from_slice(chunk);
+impl EventStream {
+    async fn next(&mut self) -> Result<Option<A2aResponse>, A2aClientError> {
+        loop {
+            while let Some(data) = self.ready.pop_front() {
+                // Some servers send events without data to keep the connection alive.
+                if !data.is_empty() {
+                    return serde_json::from_str(&data)
+                        .map(Some)
+                        .map_err(|error| unusable(&self.host, error));
+                }
+            }
+            let broke = || A2aClientError::Broke(self.host.clone());
+            let Some(chunk) = tokio::time::timeout(SILENCE, self.bytes.next()).await.map_err(|_| broke())?
+            else {
+                return Ok(None);
+            };
+            let chunk = chunk.map_err(|_| broke())?;
+            self.length += chunk.len();
+            if self.length > MAX_STREAM {
+                return Err(unusable(&self.host, format!("the stream is longer than {MAX_STREAM} bytes")));
+            }
+            let mut events = Vec::new();
+            let pushed = self.parser.push(&chunk, &mut events);
+            pushed.map_err(|EventTooLong| {
+                unusable(&self.host, format!("an event is longer than {MAX_EVENT} bytes"))
+            })?;
+            self.ready.extend(events);
+        }
     }
+}
 
-    /// The data of the next whole event.
-    pub(crate) fn next(&mut self) -> Result<Option<String>, &'static str> {
-        if self.total > MAX_STREAM {
-            return Err("the stream is longer than it may be");
-        }
-        while let Some(at) = self.bytes.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.bytes.drain(..=at).collect();
-            let line = String::from_utf8_lossy(&line);
-            let line = line.trim_end_matches(['\n', '\r']);
-            if line.is_empty() {
-                if !self.data.is_empty() {
-                    return Ok(Some(std::mem::take(&mut self.data)));
-                }
-            } else if let Some(data) = line.strip_prefix("data:") {
-                if !self.data.is_empty() {
-                    self.data.push('\n');
-                }
-                self.data.push_str(data.strip_prefix(' ').unwrap_or(data));
-            }
-            if self.data.len() > MAX_EVENT {
-                return Err("an event is longer than it may be");
-            }
-        }
-        if self.bytes.len() > MAX_EVENT { Err("a line is longer than it may be") } else { Ok(None) }
-    }
+fn unusable(host: &str, why: impl ToString) -> A2aClientError {
+    let why = shortened(&visible_line(&why.to_string()), 200).into_owned();
+    A2aClientError::Unusable { host: host.to_owned(), why }
 }
 
 fn is_stream(response: &Response) -> bool {
@@ -448,22 +428,7 @@ fn segment(id: &str) -> String {
 }
 
 fn http_client(base: &Url) -> reqwest::Result<reqwest::Client> {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Another thread may have been faster, with the same result.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
-    let mut builder = reqwest::Client::builder();
-    if base.host_str().is_some_and(is_this_machine) {
-        builder = builder.no_proxy();
-    }
-    builder = if base.scheme() == "http" {
-        builder.tls_certs_only([])
-    } else {
-        let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
-        builder.tls_certs_merge(roots.iter().filter_map(|der| reqwest::Certificate::from_der(der).ok()))
-    };
-    builder
-        .user_agent(concat!("aye/", env!("CARGO_PKG_VERSION")))
+    aye_http::client_builder(Some(base))
         // A small answer cannot unpack into a huge one.
         .no_gzip()
         .connect_timeout(CONNECT)

@@ -14,7 +14,6 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::address::{EndpointAddress, EndpointError};
-use crate::client::EventLines;
 use crate::note::{SentMessage, TaskNote};
 use crate::turn::Turn;
 
@@ -375,6 +374,20 @@ async fn what_the_other_side_does_wrong_is_named_and_bounded() {
     let long = sends(|| Says::Bytes("x".repeat(5 << 20))).await;
     let told = exchange(&long.exchanges(), &prompt()).await.1.unwrap();
     assert_eq!(told.tool_calls[0].arguments["kind"], "lost", "nobody knows what it did");
+    let long = sends(|| Says::Stream(vec![json!("x".repeat(1 << 20))])).await;
+    let told = exchange(&long.exchanges(), &prompt()).await.1.unwrap();
+    assert_eq!(told.tool_calls[0].arguments["kind"], "lost", "nobody knows what it did");
+    let going_on = Elsewhere::new(|what, _, _| match what {
+        "GET /.well-known/agent-card.json" => Says::Json(200, json!({"capabilities": {"streaming": true}})),
+        "POST /x/message:stream" => Says::Stream(vec![
+            json!({"task": task("TASK_STATE_WORKING", "")}),
+            json!({"artifactUpdate": {"taskId": "t1", "artifact": {"artifactId": "a1", "parts": [{"text": "x".repeat(1 << 20)}]}}}),
+        ]),
+        _ => Says::Json(404, json!({})),
+    })
+    .await;
+    let told = wrong(&going_on.with(|endpoint| endpoint.base_url.push_str("/x"))).await;
+    assert!(told.contains("an event is longer than 1048576 bytes"), "{told}");
     let strange = sends(|| Says::Json(200, json!({"task": {"id": "..", "contextId": "c"}}))).await;
     let told = wrong(&strange.exchanges()).await;
     assert!(told.contains("named its task in a way that cannot be used"), "{told}");
@@ -446,18 +459,6 @@ fn an_endpoint_is_looked_at_before_it_is_asked() {
         let endpoint = RemoteEndpoint { target: Some(target.into()), ..RemoteEndpoint::a2a("https://h") };
         assert_eq!(check_endpoint(&endpoint), Err(EndpointError::BadTarget));
     }
-}
-
-#[test]
-fn events_come_in_pieces_and_have_a_size() {
-    let mut lines = EventLines::default();
-    lines.push(b": hello\r\nid: 1\ndata: {\"a\":");
-    assert_eq!(lines.next(), Ok(None));
-    lines.push(b"1}\r\n\r\ndata:2\n\n");
-    assert_eq!(lines.next(), Ok(Some("{\"a\":1}".into())));
-    assert_eq!(lines.next(), Ok(Some("2".into())));
-    lines.push(&vec![b'x'; (1 << 20) + 1]);
-    assert!(lines.next().is_err());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The one HTTP client, and the streaming request that does not go through genai.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -9,9 +9,8 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::Value;
 
 use super::classify::{ModelEndpoint, looks_like_html};
-use super::sse::SseParser;
-use aye_core::contract::address::is_this_machine;
 use aye_core::contract::executor::InferenceExecutionError;
+use aye_http::SseParser;
 
 /// Builds the client on first use, so that starting the program does not pay for certificates it may not need.
 #[derive(Debug, Default)]
@@ -37,37 +36,11 @@ impl LazyClient {
 
 /// Builds a client for the provider at `base`, or for any provider if there is no base.
 ///
-/// - The certificates that come with the program are added to the machine's: without them reqwest refuses to
-///   work, even for plain http, on a machine that has none.
 /// - Redirects are followed on the same host only: a key in a custom header (`x-api-key`) would otherwise go
 ///   to any host that a response names.
 /// - No compression: a stream gains nothing from it, and a small answer cannot unpack into a huge one.
-/// - A server on this machine is never accessed through a proxy, and one without TLS loads no certificates.
 pub(super) fn build(base: Option<&reqwest::Url>) -> reqwest::Result<reqwest::Client> {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Another thread may have been faster, with the same result.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
-    let mut builder = reqwest::Client::builder();
-    if base.and_then(reqwest::Url::host_str).is_some_and(is_this_machine) {
-        builder = builder.no_proxy();
-    }
-    if base.is_some_and(|base| base.scheme() == "http") {
-        return finish(builder.tls_certs_only([]));
-    }
-    static ROOTS: OnceLock<Arc<[reqwest::Certificate]>> = OnceLock::new();
-    let roots = ROOTS.get_or_init(|| {
-        webpki_root_certs::TLS_SERVER_ROOT_CERTS
-            .iter()
-            .filter_map(|der| reqwest::Certificate::from_der(der).ok())
-            .collect()
-    });
-    finish(builder.tls_certs_merge(roots.iter().cloned()))
-}
-
-fn finish(builder: reqwest::ClientBuilder) -> reqwest::Result<reqwest::Client> {
-    builder
-        .user_agent(concat!("aye/", env!("CARGO_PKG_VERSION")))
+    aye_http::client_builder(base)
         .no_gzip()
         .tcp_nodelay(true)
         .connect_timeout(Duration::from_secs(20))
@@ -81,6 +54,9 @@ fn finish(builder: reqwest::ClientBuilder) -> reqwest::Result<reqwest::Client> {
         }))
         .build()
 }
+
+/// The maximum length of a frame, in bytes: the longest arguments, escaped, and the text around them.
+const MAX_FRAME: usize = 10 << 20;
 
 /// The frames of one answer that is requested without genai.
 pub(super) struct Frames {
@@ -123,7 +99,7 @@ pub(super) async fn send(
     }
     Ok(Frames {
         bytes: response.bytes_stream().boxed(),
-        parser: Some(SseParser::default()),
+        parser: Some(SseParser::new(MAX_FRAME)),
         ready: std::collections::VecDeque::new(),
         read_timeout,
         origin,
@@ -170,10 +146,9 @@ impl Frames {
                 }
                 Some(Err(error)) => return Err(self.origin.transport(&error)),
                 None => {
-                    let parser = self.parser.take().unwrap_or_default();
-                    if !parser.saw_field() {
+                    let Some(parser) = self.parser.take().filter(SseParser::saw_field) else {
                         return self.no_stream();
-                    }
+                    };
                     // Only the end marker counts without the empty line after it: any other frame may be
                     // incomplete.
                     frames.extend(parser.unfinished().filter(|frame| frame.trim() == "[DONE]"));

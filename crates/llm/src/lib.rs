@@ -19,7 +19,6 @@ mod offers;
 pub mod provider;
 
 pub mod scripted;
-mod sse;
 
 pub use aye_core::context::{estimate, repair};
 pub use classify::HAS_NO_MODEL;

@@ -25,7 +25,6 @@ use super::login::{Bearer, Session};
 use super::open::{CallEvent, CancelGuard, MAX_CALL, OpenCall};
 use super::transport::Guarded;
 use super::{ServerLaunch, ServerProgram, Surroundings};
-use aye_core::contract::address::is_this_machine;
 use aye_core::contract::display::{shortened, visible_line};
 use aye_core::contract::server::{ServerConfig, ServerTransport, streamable_url};
 
@@ -492,28 +491,13 @@ fn header_map(
         .collect()
 }
 
-/// A client of our own for one host: the certificates that come with the program are added to the machine's, nothing is unpacked,
-/// and no header goes to another host than the one it was written for.
+/// Builds a client for one host. It unpacks nothing, and follows no redirect: no header goes to another host than the
+/// one it was written for.
 ///
 /// # Errors
 /// Its TLS cannot be set up.
 pub fn http_client(url: &str) -> reqwest::Result<reqwest::Client> {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Another thread may have been faster, with the same result.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
-    let mut builder = reqwest::Client::builder();
-    if reqwest::Url::parse(url).is_ok_and(|url| url.host_str().is_some_and(is_this_machine)) {
-        builder = builder.no_proxy();
-    }
-    builder = if url.starts_with("http://") {
-        builder.tls_certs_only([])
-    } else {
-        let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
-        builder.tls_certs_merge(roots.iter().filter_map(|der| reqwest::Certificate::from_der(der).ok()))
-    };
-    builder
-        .user_agent(concat!("aye/", env!("CARGO_PKG_VERSION")))
+    aye_http::client_builder(reqwest::Url::parse(url).ok().as_ref())
         .no_gzip()
         .connect_timeout(Duration::from_secs(10))
         // A connection whose last answer was not read to its end stalls the next request.

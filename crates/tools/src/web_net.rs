@@ -128,18 +128,10 @@ pub fn public_client(url: &str, allowed: &[String]) -> Result<(reqwest::Client, 
     Ok((client, url))
 }
 
-/// A client of our own for who gives none: no proxy, and with the roots that come with the program beside the system's.
+/// The client of those who set none. It uses no proxy: a proxy would resolve the names, and the check of the addresses
+/// would see only its own.
 pub(super) fn plain_builder() -> ClientBuilder {
-    // The first one counts; that another one is installed already is fine.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS
-        .iter()
-        .filter_map(|der| reqwest::Certificate::from_der(der).ok());
-    reqwest::Client::builder()
-        .tls_certs_merge(roots)
-        .no_proxy()
-        .connect_timeout(std::time::Duration::from_secs(10))
-        .user_agent(concat!("aye/", env!("CARGO_PKG_VERSION")))
+    aye_http::client_builder(None).no_proxy().connect_timeout(std::time::Duration::from_secs(10))
 }
 
 #[cfg(test)]

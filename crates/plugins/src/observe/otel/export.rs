@@ -60,7 +60,7 @@ impl Otlp {
     /// [`OtlpError`].
     pub fn start(endpoint: &str, version: &'static str) -> Result<Self, OtlpError> {
         let handle = Handle::current();
-        let client = client(endpoint, version)?;
+        let client = client(endpoint)?;
         let at = |path: &str| format!("{}/v1/{path}", endpoint.trim_end_matches('/'));
         let resource = Resource::builder()
             .with_service_name("aye")
@@ -136,22 +136,11 @@ impl MetricsSink for Otlp {
     }
 }
 
-fn client(endpoint: &str, version: &str) -> reqwest::Result<reqwest::Client> {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Another thread may have been faster, with the same result.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
-    let builder = reqwest::Client::builder()
+fn client(endpoint: &str) -> reqwest::Result<reqwest::Client> {
+    aye_http::client_builder(reqwest::Url::parse(endpoint).ok().as_ref())
         .timeout(PATIENCE)
-        .user_agent(format!("aye/{version}"))
-        .redirect(reqwest::redirect::Policy::none());
-    let builder = if endpoint.starts_with("http://") {
-        builder.tls_certs_only([])
-    } else {
-        let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
-        builder.tls_certs_merge(roots.filter_map(|der| reqwest::Certificate::from_der(der).ok()))
-    };
-    builder.build()
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
 }
 
 /// Lets an exporter that needs tokio be polled on a thread that has none.

@@ -4,16 +4,14 @@
 //! the size of an event, loses the first event after a byte order mark, and takes a CR and LF that arrive in two
 //! pieces for an empty line.
 
-/// The maximum length of a frame, in bytes: the longest arguments, escaped, and the text around them.
-const MAX_FRAME: usize = 10 << 20;
-
-/// A frame was longer than is accepted.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
+/// An event is longer than the limit of its parser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventTooLong;
 
 /// Cuts a byte stream into the `data` of its events.
-#[derive(Debug, Default)]
-pub(super) struct SseParser {
+#[derive(Debug)]
+pub struct SseParser {
+    limit: usize,
     line: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
@@ -25,8 +23,24 @@ pub(super) struct SseParser {
 }
 
 impl SseParser {
+    /// Creates a parser that accepts events of up to `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            line: Vec::new(),
+            data: Vec::new(),
+            has_data: false,
+            after_cr: false,
+            started: false,
+            saw_field: false,
+        }
+    }
+
     /// Takes more bytes and appends the data of each event they complete.
-    pub(super) fn push(&mut self, bytes: &[u8], frames: &mut Vec<String>) -> Result<(), TooLong> {
+    ///
+    /// # Errors
+    /// [`EventTooLong`]; the rest of the stream cannot be read.
+    pub fn push(&mut self, bytes: &[u8], frames: &mut Vec<String>) -> Result<(), EventTooLong> {
         let mut rest = bytes;
         while !rest.is_empty() {
             if self.after_cr {
@@ -41,8 +55,8 @@ impl SseParser {
                 Some(at) => (&rest[..at], true),
                 None => (rest, false),
             };
-            if self.line.len() + self.data.len() + piece.len() > MAX_FRAME {
-                return Err(TooLong);
+            if self.line.len() + self.data.len() + piece.len() > self.limit {
+                return Err(EventTooLong);
             }
             self.line.extend_from_slice(piece);
             if ended {
@@ -101,7 +115,7 @@ impl SseParser {
 
     /// Returns the event left in the buffers when the stream ends. By the specification an event without its
     /// empty line is dropped; this method exists for servers that forget the line after their last word.
-    pub(super) fn unfinished(mut self) -> Option<String> {
+    pub fn unfinished(mut self) -> Option<String> {
         let mut frames = Vec::new();
         if !self.line.is_empty() {
             self.end_line(&mut frames);
@@ -111,7 +125,7 @@ impl SseParser {
     }
 
     /// Returns whether anything resembled server-sent events.
-    pub(super) fn saw_field(&self) -> bool {
+    pub fn saw_field(&self) -> bool {
         self.saw_field
     }
 }
@@ -123,7 +137,7 @@ mod tests {
     use super::*;
 
     fn parse(pieces: &[&[u8]]) -> Vec<String> {
-        let mut parser = SseParser::default();
+        let mut parser = SseParser::new(10 << 20);
         let mut frames = Vec::new();
         for piece in pieces {
             parser.push(piece, &mut frames).expect("short");
@@ -164,7 +178,7 @@ mod tests {
 
     #[test]
     fn an_event_without_its_empty_line_is_only_seen_when_asked_for() {
-        let mut parser = SseParser::default();
+        let mut parser = SseParser::new(10 << 20);
         let mut frames = Vec::new();
         parser.push(b"data: {\"t\":1}", &mut frames).expect("short");
         assert!(frames.is_empty());
@@ -173,10 +187,10 @@ mod tests {
 
     #[test]
     fn a_line_that_never_ends_is_refused() {
-        let mut parser = SseParser::default();
+        let mut parser = SseParser::new(10 << 20);
         let mut frames = Vec::new();
         let piece = vec![b'x'; 1 << 20];
-        let refused = (0..20).find(|_| parser.push(&piece, &mut frames) == Err(TooLong));
+        let refused = (0..20).find(|_| parser.push(&piece, &mut frames) == Err(EventTooLong));
         assert_eq!(refused, Some(10));
     }
 
