@@ -1,4 +1,4 @@
-//! Where an agent is and how to prove who asks: an endpoint that was looked at.
+//! The URL and the credentials of a remote agent: an endpoint that was checked.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use super::FillVariables;
 /// Why an endpoint cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// It is no address.
+    /// It is not a URL with a host.
     #[error("`{0}` is not a URL")]
     NotUrl(String),
-    /// It is not encrypted, and leads to another machine.
+    /// It is not encrypted, and the host is another machine.
     #[error("`{0}` is not encrypted; use https")]
     NotEncrypted(String),
-    /// It holds a key.
-    #[error("the URL holds a user name, a query or a fragment; keys belong to `auth`")]
-    HoldsKey,
-    /// The proof of who asks cannot be read.
+    /// It contains credentials.
+    #[error("the URL contains a user name, a query or a fragment; keys belong to `auth`")]
+    ContainsKey,
+    /// `auth` has another form than expected.
     #[error(
         "`auth` must be {{type: bearer, token: \"${{NAME}}\"}} or {{type: header, name: X-Key, value: \"${{NAME}}\"}}"
     )]
@@ -31,15 +31,18 @@ pub enum EndpointError {
     /// A variable has no value.
     #[error("{0}")]
     NoVariable(String),
-    /// The name of the agent there cannot stand in a path.
+    /// The name of the agent there cannot be part of a path.
     #[error("`target` must be 1 to 128 letters, digits, `-`, `_` and `.`")]
     BadTarget,
-    /// An option that is not known.
-    #[error("unknown option `{0}`; expected poll_interval_ms")]
+    /// The option does not exist.
+    #[error("unknown option `{0}`; expected `poll_interval_ms`")]
     UnknownOption(String),
+    /// The interval is not a number.
+    #[error("`poll_interval_ms` must be a number of milliseconds")]
+    BadPollInterval,
 }
 
-/// An endpoint that can be asked.
+/// An endpoint that was checked.
 pub(crate) struct EndpointAddress {
     /// Without a slash at the end.
     pub(crate) base: Url,
@@ -49,7 +52,7 @@ pub(crate) struct EndpointAddress {
     pub(crate) poll: Duration,
 }
 
-/// Looks at an endpoint without filling variables in.
+/// Checks an endpoint without replacing variables.
 ///
 /// # Errors
 /// [`EndpointError`].
@@ -71,7 +74,7 @@ impl EndpointAddress {
             || base.query().is_some()
             || base.fragment().is_some()
         {
-            return Err(EndpointError::HoldsKey);
+            return Err(EndpointError::ContainsKey);
         }
         if base.scheme() == "http" && !is_this_machine(host) {
             return Err(EndpointError::NotEncrypted(shown()));
@@ -90,7 +93,7 @@ impl EndpointAddress {
             return Err(EndpointError::UnknownOption(visible_line(unknown).into_owned()));
         }
         let poll = endpoint.options.get("poll_interval_ms").map_or(Some(1000), Value::as_u64);
-        let poll = poll.ok_or_else(|| EndpointError::UnknownOption("poll_interval_ms (a number)".into()))?;
+        let poll = poll.ok_or(EndpointError::BadPollInterval)?;
         Ok(Self {
             base,
             target,
@@ -100,7 +103,7 @@ impl EndpointAddress {
         })
     }
 
-    /// Whether an address leads to the same place, so that keys may go there.
+    /// Whether a URL has the same origin, so that keys may be sent there.
     pub(crate) fn is_same_origin(&self, other: &Url) -> bool {
         self.base.origin() == other.origin()
     }

@@ -1,4 +1,4 @@
-//! Requests to an agent. Nothing that comes back is larger, longer or elsewhere than it may be.
+//! Requests to a remote agent. Responses are limited in size and time, and come from the endpoint's origin only.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -23,19 +23,19 @@ use serde_json::Value;
 use super::FillVariables;
 use super::address::{EndpointAddress, EndpointError};
 
-/// Bytes of a card, of an answer, of one event of a stream, and of a whole stream.
+/// Maximum bytes of a card, of a response, of one event of a stream, and of a whole stream.
 const MAX_CARD: usize = 256 << 10;
-const MAX_ANSWER: usize = 4 << 20;
+const MAX_RESPONSE: usize = 4 << 20;
 const MAX_EVENT: usize = 1 << 20;
 const MAX_STREAM: usize = 32 << 20;
-/// How long a connection and an answer that is no stream may take, and how long a stream may be silent.
-const CONNECT: Duration = Duration::from_secs(10);
-const ANSWER: Duration = Duration::from_secs(30);
-const SILENCE: Duration = Duration::from_mins(2);
-/// Characters of an error of the other side.
-const MAX_WORDS: usize = 500;
+/// How long connecting and a response that is no stream may take, and how long a stream may be silent.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+const STREAM_TIMEOUT: Duration = Duration::from_mins(2);
+/// Maximum characters of the other side's error message.
+const MAX_MESSAGE: usize = 500;
 
-/// Why a request has no answer.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum A2aClientError {
     /// The endpoint cannot be used.
@@ -44,97 +44,97 @@ pub(crate) enum A2aClientError {
     /// The client could not be set up.
     #[error("no HTTP client: {0}")]
     Setup(String),
-    /// Nothing was sent.
+    /// There was no connection, so nothing was sent.
     #[error("no connection to {0}")]
     NotReached(String),
-    /// It was sent, and nobody knows what became of it.
-    #[error("the connection to {0} broke")]
-    Broke(String),
-    /// The other side wants to be left alone for now. It did nothing.
+    /// The request was sent, and it is not known whether it arrived.
+    #[error("the connection to {0} was lost")]
+    ConnectionLost(String),
+    /// The other side asks to try later. It did nothing.
     #[error("{0} is busy")]
     Busy(String),
     /// The other side failed, and may have done something.
-    #[error("{host} failed with status {status}: {words}")]
+    #[error("{host} failed with status {status}: {message}")]
     Failed {
-        /// Who.
+        /// The host.
         host: String,
         /// The status.
         status: u16,
-        /// What it said.
-        words: String,
+        /// Its message.
+        message: String,
     },
     /// The other side refused the request. It did nothing.
-    #[error("{host} refused it ({reason}): {words}")]
+    #[error("{host} refused it ({reason}): {message}")]
     Refused {
-        /// Who.
+        /// The host.
         host: String,
         /// The status.
         status: u16,
         /// The protocol's name of the reason.
         reason: String,
-        /// What it said.
-        words: String,
+        /// Its message.
+        message: String,
     },
-    /// It wants to be asked elsewhere.
-    #[error("{host} redirects to {to}; set the endpoint's URL to where it leads, if you trust that")]
+    /// It redirects, and redirects are not followed.
+    #[error("{host} redirects to {to}; use that URL in the endpoint if you trust it")]
     Redirects {
-        /// Who.
+        /// The host.
         host: String,
-        /// Where to.
+        /// The URL that it names.
         to: String,
     },
-    /// The answer is none.
-    #[error("{host} gave an answer that cannot be used: {why}")]
+    /// The response cannot be used.
+    #[error("{host} sent a response that cannot be used: {why}")]
     Unusable {
-        /// Who.
+        /// The host.
         host: String,
-        /// Why.
+        /// What is wrong with it.
         why: String,
     },
-    /// It speaks another way.
-    #[error("{0}")]
-    SpeaksOtherwise(String),
+    /// It offers no interface that aye supports.
+    #[error("the card of {0} names no interface for {A2A_BINDING}")]
+    NoInterface(String),
 }
 
 impl A2aClientError {
-    /// Whether asking the same again may help, when what is asked changes nothing.
-    pub(crate) fn is_passing(&self) -> bool {
+    /// Whether a request that changes nothing may succeed when it is repeated.
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::NotReached(_) | Self::Broke(_) | Self::Busy(_) | Self::Failed { .. } => true,
+            Self::NotReached(_) | Self::ConnectionLost(_) | Self::Busy(_) | Self::Failed { .. } => true,
             Self::Endpoint(_)
             | Self::Setup(_)
             | Self::Refused { .. }
             | Self::Redirects { .. }
             | Self::Unusable { .. }
-            | Self::SpeaksOtherwise(_) => false,
+            | Self::NoInterface(_) => false,
         }
     }
 
-    /// Whether the other side is known to have done nothing, and may do it when asked again.
-    pub(crate) fn may_be_sent_again(&self) -> bool {
+    /// Whether the other side certainly did nothing, so that a message may be sent again.
+    pub(crate) fn is_safe_to_resend(&self) -> bool {
         matches!(self, Self::NotReached(_) | Self::Busy(_))
     }
 
-    /// Whether nobody knows if the message arrived.
-    pub(crate) fn leaves_open(&self) -> bool {
-        matches!(self, Self::Broke(_) | Self::Failed { .. } | Self::Unusable { .. })
+    /// Whether a message may or may not have arrived.
+    pub(crate) fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Self::ConnectionLost(_) | Self::Failed { .. } | Self::Unusable { .. })
     }
 }
 
 /// A stream of updates.
 pub(crate) type Updates = BoxStream<'static, Result<A2aResponse, A2aClientError>>;
 
-/// What a message led to.
+/// The response to a message.
 pub(crate) enum SendReply {
     One(Box<A2aResponse>),
     Stream(Updates),
 }
 
-/// An agent that was looked up.
+/// An agent whose card was read.
 #[derive(Clone)]
-pub(crate) struct ReachedAgent {
+pub(crate) struct DiscoveredAgent {
     pub(crate) card: Option<A2aCard>,
-    /// What the paths of the protocol follow.
+    /// The URL that the protocol's paths are appended to.
     pub(crate) interface: Url,
     pub(crate) streams: bool,
 }
@@ -145,7 +145,7 @@ struct TaskPage {
     tasks: Vec<A2aTask>,
 }
 
-/// Text of the other side without what a terminal or a reader could trip over.
+/// The other side's text without characters that could mislead a terminal or a reader.
 pub(crate) fn cleaned(text: &str) -> String {
     if !text.chars().any(is_unsafe) {
         return text.to_owned();
@@ -166,45 +166,42 @@ impl A2aClient {
         Ok(Self { address, host: visible_line(endpoint.host()).into_owned(), http })
     }
 
-    /// Reads the card, if there is one, and finds where the agent is spoken to.
-    pub(crate) async fn reach(&self) -> Result<ReachedAgent, A2aClientError> {
+    /// Reads the card, if there is one, and finds the interface to use.
+    pub(crate) async fn discover(&self) -> Result<DiscoveredAgent, A2aClientError> {
         let base = &self.address.base;
-        let mut places = vec![extended(base, A2A_CARD_PATH)];
+        let mut candidates = vec![extended(base, A2A_CARD_PATH)];
         if !base.path().trim_end_matches('/').is_empty() {
             let mut origin = base.clone();
             origin.set_path("");
-            places.push(extended(&origin, A2A_CARD_PATH));
+            candidates.push(extended(&origin, A2A_CARD_PATH));
         }
-        for place in places {
-            let response = self.ask(Method::GET, place, None, "application/json", ANSWER).await;
+        for url in candidates {
+            let response = self.request(Method::GET, url, None, "application/json", RESPONSE_TIMEOUT).await;
             match response {
                 Ok(response) => {
                     let card: A2aCard = self.read(response, MAX_CARD).await?;
-                    return self.reached(card);
+                    return self.read_card(card);
                 }
-                // Not every agent with an address of its own has a card there.
+                // An agent at a path of its own may have no card there.
                 Err(A2aClientError::Refused { status: 400 | 401 | 403 | 404 | 405, .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(ReachedAgent { card: None, interface: base.clone(), streams: false })
+        Ok(DiscoveredAgent { card: None, interface: base.clone(), streams: false })
     }
 
-    fn reached(&self, card: A2aCard) -> Result<ReachedAgent, A2aClientError> {
+    fn read_card(&self, card: A2aCard) -> Result<DiscoveredAgent, A2aClientError> {
         let base = &self.address.base;
         let streams = card.capabilities.streaming;
-        let spoken = |binding: &str| binding.eq_ignore_ascii_case(A2A_BINDING);
+        let is_supported = |binding: &str| binding.eq_ignore_ascii_case(A2A_BINDING);
         let mut ours =
-            card.supported_interfaces.iter().filter(|interface| spoken(&interface.protocol_binding));
-        // An address with a path is the interface itself, whatever name the card knows the host by.
+            card.supported_interfaces.iter().filter(|interface| is_supported(&interface.protocol_binding));
+        // A URL with a path is the interface itself, whatever host name the card uses.
         if !base.path().trim_end_matches('/').is_empty() {
-            return Ok(ReachedAgent { interface: base.clone(), streams, card: Some(card) });
+            return Ok(DiscoveredAgent { interface: base.clone(), streams, card: Some(card) });
         }
         let Some(interface) = ours.next() else {
-            return Err(A2aClientError::SpeaksOtherwise(format!(
-                "the card of {} names no interface for {A2A_BINDING}",
-                self.host
-            )));
+            return Err(A2aClientError::NoInterface(self.host.clone()));
         };
         let shown = visible_line(&interface.url).into_owned();
         let url = Url::parse(&interface.url).ok().filter(|url| self.address.is_same_origin(url));
@@ -214,89 +211,100 @@ impl A2aClient {
         let path = url.path().trim_end_matches('/').to_owned();
         url.set_path(&path);
         url.set_query(None);
-        Ok(ReachedAgent { interface: url, streams, card: Some(card) })
+        Ok(DiscoveredAgent { interface: url, streams, card: Some(card) })
     }
 
-    fn at(&self, reached: &ReachedAgent, path: &str) -> Url {
+    fn url(&self, agent: &DiscoveredAgent, path: &str) -> Url {
         let tenant = self.address.target.as_ref().map(|target| format!("/{target}")).unwrap_or_default();
-        extended(&reached.interface, &format!("{tenant}/{path}"))
+        extended(&agent.interface, &format!("{tenant}/{path}"))
     }
 
-    /// Sends a message. When this returns an answer, the message arrived.
+    /// Sends a message. If this returns a response, the message arrived.
     pub(crate) async fn send(
         &self,
-        to: &ReachedAgent,
+        agent: &DiscoveredAgent,
         message: &A2aSendRequest,
     ) -> Result<SendReply, A2aClientError> {
-        let path = if to.streams { "message:stream" } else { "message:send" };
-        let accept = if to.streams { "text/event-stream" } else { "application/json" };
+        let path = if agent.streams { "message:stream" } else { "message:send" };
+        let accept = if agent.streams { "text/event-stream" } else { "application/json" };
         let body = serde_json::to_value(message).map_err(|error| unusable(&self.host, error))?;
-        let response =
-            self.ask(Method::POST, self.at(to, path), Some(body), accept, self.patience(to)).await?;
+        let response = self
+            .request(Method::POST, self.url(agent, path), Some(body), accept, self.send_timeout(agent))
+            .await?;
         if is_stream(&response) {
             return Ok(SendReply::Stream(self.updates(response)));
         }
-        self.read(response, MAX_ANSWER).await.map(|one| SendReply::One(Box::new(one)))
+        self.read(response, MAX_RESPONSE).await.map(|one| SendReply::One(Box::new(one)))
     }
 
-    /// How long the head of an answer to a message may take: a server that does not stream may wait for the end of the
-    /// task, although it is asked not to.
-    fn patience(&self, to: &ReachedAgent) -> Duration {
-        if to.streams { ANSWER } else { self.address.timeout }
+    /// The time limit for the head of the response to a message: a server that does not stream may wait for the end of
+    /// the task, although it is asked not to.
+    fn send_timeout(&self, agent: &DiscoveredAgent) -> Duration {
+        if agent.streams { RESPONSE_TIMEOUT } else { self.address.timeout }
     }
 
-    pub(crate) async fn task(&self, to: &ReachedAgent, id: &str) -> Result<A2aTask, A2aClientError> {
-        let url = self.at(to, &format!("tasks/{}", segment(id)));
-        let response = self.ask(Method::GET, url, None, "application/json", ANSWER).await?;
-        self.read(response, MAX_ANSWER).await
+    pub(crate) async fn task(&self, agent: &DiscoveredAgent, id: &str) -> Result<A2aTask, A2aClientError> {
+        let url = self.url(agent, &format!("tasks/{}", segment(id)));
+        let response = self.request(Method::GET, url, None, "application/json", RESPONSE_TIMEOUT).await?;
+        self.read(response, MAX_RESPONSE).await
     }
 
-    pub(crate) async fn cancel(&self, to: &ReachedAgent, id: &str) -> Result<(), A2aClientError> {
-        let url = self.at(to, &format!("tasks/{}:cancel", segment(id)));
-        self.ask(Method::POST, url, Some(Value::Object(serde_json::Map::new())), "application/json", ANSWER)
-            .await
-            .map(drop)
+    pub(crate) async fn cancel(&self, agent: &DiscoveredAgent, id: &str) -> Result<(), A2aClientError> {
+        let url = self.url(agent, &format!("tasks/{}:cancel", segment(id)));
+        self.request(
+            Method::POST,
+            url,
+            Some(Value::Object(serde_json::Map::new())),
+            "application/json",
+            RESPONSE_TIMEOUT,
+        )
+        .await
+        .map(drop)
     }
 
-    pub(crate) async fn subscribe(&self, to: &ReachedAgent, id: &str) -> Result<Updates, A2aClientError> {
-        let url = self.at(to, &format!("tasks/{}:subscribe", segment(id)));
+    pub(crate) async fn subscribe(
+        &self,
+        agent: &DiscoveredAgent,
+        id: &str,
+    ) -> Result<Updates, A2aClientError> {
+        let url = self.url(agent, &format!("tasks/{}:subscribe", segment(id)));
         let body = Some(Value::Object(serde_json::Map::new()));
-        let response = self.ask(Method::POST, url, body, "text/event-stream", ANSWER).await?;
+        let response = self.request(Method::POST, url, body, "text/event-stream", RESPONSE_TIMEOUT).await?;
         Ok(self.updates(response))
     }
 
     /// The newest task of a context.
     pub(crate) async fn find(
         &self,
-        to: &ReachedAgent,
+        agent: &DiscoveredAgent,
         context: &str,
     ) -> Result<Option<A2aTask>, A2aClientError> {
-        let mut url = self.at(to, "tasks");
+        let mut url = self.url(agent, "tasks");
         url.query_pairs_mut().append_pair("contextId", context).append_pair("pageSize", "10");
-        let response = self.ask(Method::GET, url, None, "application/json", ANSWER).await?;
-        let page: TaskPage = self.read(response, MAX_ANSWER).await?;
+        let response = self.request(Method::GET, url, None, "application/json", RESPONSE_TIMEOUT).await?;
+        let page: TaskPage = self.read(response, MAX_RESPONSE).await?;
         Ok(page.tasks.into_iter().find(|task| task.context_id == context))
     }
 
-    async fn ask(
+    async fn request(
         &self,
         method: Method,
         url: Url,
         body: Option<Value>,
         accept: &str,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Response, A2aClientError> {
         let mut request = self.http.request(method, url).header(A2A_VERSION_HEADER, A2A_VERSION);
         request = request.headers(self.address.headers.clone()).header(ACCEPT, accept);
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
         }
-        let response = match tokio::time::timeout(patience, request.send()).await {
+        let response = match tokio::time::timeout(timeout, request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) if error.is_connect() => {
                 return Err(A2aClientError::NotReached(self.host.clone()));
             }
-            Ok(Err(_)) | Err(_) => return Err(A2aClientError::Broke(self.host.clone())),
+            Ok(Err(_)) | Err(_) => return Err(A2aClientError::ConnectionLost(self.host.clone())),
         };
         let status = response.status();
         if status.is_success() {
@@ -312,28 +320,28 @@ impl A2aClient {
         }
         let body: Value = self.read(response, MAX_CARD).await.unwrap_or_default();
         let error = &body["error"];
-        let words = error["message"].as_str().unwrap_or_default();
-        let words = shortened(&visible_line(&cleaned(words)), MAX_WORDS).into_owned();
+        let message = error["message"].as_str().unwrap_or_default();
+        let message = shortened(&visible_line(&cleaned(message)), MAX_MESSAGE).into_owned();
         let reason = error["details"][0]["reason"].as_str().unwrap_or(status.as_str());
         let reason = shortened(&visible_line(reason), 60).into_owned();
         let (host, code) = (self.host.clone(), status.as_u16());
         Err(if status.is_server_error() {
-            A2aClientError::Failed { host, status: code, words }
+            A2aClientError::Failed { host, status: code, message }
         } else {
-            A2aClientError::Refused { host, status: code, reason, words }
+            A2aClientError::Refused { host, status: code, reason, message }
         })
     }
 
-    async fn read<T: DeserializeOwned>(&self, response: Response, most: usize) -> Result<T, A2aClientError> {
+    async fn read<T: DeserializeOwned>(&self, response: Response, limit: usize) -> Result<T, A2aClientError> {
         let mut bytes = Vec::new();
         let mut chunks = response.bytes_stream();
-        while let Some(chunk) = tokio::time::timeout(ANSWER, chunks.next())
+        while let Some(chunk) = tokio::time::timeout(RESPONSE_TIMEOUT, chunks.next())
             .await
-            .map_err(|_| A2aClientError::Broke(self.host.clone()))?
+            .map_err(|_| A2aClientError::ConnectionLost(self.host.clone()))?
         {
-            let chunk = chunk.map_err(|_| A2aClientError::Broke(self.host.clone()))?;
-            if bytes.len() + chunk.len() > most {
-                return Err(unusable(&self.host, format!("it is longer than {most} bytes")));
+            let chunk = chunk.map_err(|_| A2aClientError::ConnectionLost(self.host.clone()))?;
+            if bytes.len() + chunk.len() > limit {
+                return Err(unusable(&self.host, format!("it is longer than {limit} bytes")));
             }
             bytes.extend_from_slice(&chunk);
         }
@@ -376,8 +384,9 @@ impl EventStream {
                         .map_err(|error| unusable(&self.host, error));
                 }
             }
-            let broke = || A2aClientError::Broke(self.host.clone());
-            let Some(chunk) = tokio::time::timeout(SILENCE, self.bytes.next()).await.map_err(|_| broke())?
+            let broke = || A2aClientError::ConnectionLost(self.host.clone());
+            let Some(chunk) =
+                tokio::time::timeout(STREAM_TIMEOUT, self.bytes.next()).await.map_err(|_| broke())?
             else {
                 return Ok(None);
             };
@@ -413,7 +422,7 @@ fn extended(base: &Url, path: &str) -> Url {
     url
 }
 
-/// An id of the other side as one part of a path, whatever it holds.
+/// Encodes an id of the other side as one segment of a path.
 fn segment(id: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~:".contains(&byte);
     let mut out = String::new();
@@ -431,7 +440,7 @@ fn http_client(base: &Url) -> reqwest::Result<reqwest::Client> {
     aye_http::client_builder(Some(base))
         // A small answer cannot unpack into a huge one.
         .no_gzip()
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         .pool_max_idle_per_host(0)
         // A key goes to no other host, and a message is not sent by another method.
         .redirect(reqwest::redirect::Policy::none())

@@ -1,28 +1,23 @@
-//! One exchange with an agent: a message, and what comes of it until the task is over or asks something.
+//! One exchange with a remote agent: a message, and its task until that is over or asks something.
 //!
-//! Before a message is sent, the note says so; when the task is known, the note names it. An exchange that a crash cut off
-//! finds the note: a message that arrived is followed and not sent, and one that may have arrived is looked for. Whether
-//! to send that one again if it is not found is the user's to say.
+//! The message is recorded in the run's notes before it is sent, and the task when it is known. After a crash, the notes
+//! say where to continue: a message that arrived is not sent again, only its task is followed; one that may have arrived
+//! is looked for in the agent's tasks. If it is not found, the user decides whether to send it again.
 
-use std::collections::HashSet;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use aye_core::contract::content::ContentBlock;
 use aye_core::contract::display::{shortened, visible_line};
 use aye_core::contract::executor::{
     InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStream, LlmStreamEvent,
 };
-use aye_core::contract::inference::{StopReason, StreamResult};
-use aye_core::contract::message::ToolCall;
+use aye_core::contract::inference::StreamResult;
 use aye_core::contract::spec::RemoteEndpoint;
 use aye_core::contract::tool::Tool;
 use aye_core::failpoint::failpoint;
 use aye_encode::a2a::{
-    A2aConfiguration, A2aMessage, A2aPart, A2aResponse, A2aRole, A2aSendRequest, A2aTask, A2aTaskState,
-    A2aTaskStatus,
+    A2aConfiguration, A2aMessage, A2aResponse, A2aRole, A2aSendRequest, A2aTask, A2aTaskState, A2aTaskStatus,
 };
 use aye_runtime::RemoteConversation;
 use futures::StreamExt as _;
@@ -30,34 +25,33 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::Instant;
 
-use super::client::{A2aClient, A2aClientError, ReachedAgent, SendReply, Updates, cleaned};
-use super::note::{SentMessage, TaskNote, TaskNotes};
-use super::question::{RemoteQuestion, lost, questions};
+use super::answer::{AnswerStream, ExchangeEvent, ExchangeOutcome, MAX_TEXT, text_of};
+use super::client::{A2aClient, A2aClientError, DiscoveredAgent, SendReply, Updates};
+use super::note::{NoteError, SentMessage, TaskNote, TaskNotes};
+use super::question::{RemoteQuestion, lost_message, questions};
 use super::turn::Turn;
-use super::{FillVariables, Pace};
+use super::{FillVariables, RetryDelay};
 
-/// Bytes of text that one exchange takes; the rest is left out.
-const MAX_TEXT: usize = 256 << 10;
-/// How often something that did not arrive is sent again, and a lost message is looked for.
-const SENDS: u32 = 6;
-const LOOKS: u32 = 3;
-/// How long a task that nobody waits for is told so.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// How often a request that did not arrive is repeated, and a lost message is looked for.
+const MAX_RETRIES: u32 = 6;
+const MAX_LOOKUPS: u32 = 3;
+/// The time limit for cancelling the task when the run ends.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The exchanges of one child run with its agent.
 pub(crate) struct Exchanges {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
 }
 
-struct Shared {
+struct Inner {
     agent: String,
     endpoint: RemoteEndpoint,
     fill: FillVariables,
     notes: TaskNotes,
-    pace: Pace,
-    reached: OnceCell<(A2aClient, ReachedAgent)>,
-    /// One exchange at a time.
-    turn: Mutex<()>,
+    delay: RetryDelay,
+    discovered: OnceCell<(A2aClient, DiscoveredAgent)>,
+    /// Held during an exchange: there is one at a time.
+    lock: Mutex<()>,
 }
 
 /// How an exchange failed.
@@ -65,19 +59,32 @@ struct Shared {
 enum ExchangeError {
     #[error(transparent)]
     Client(#[from] A2aClientError),
-    #[error("the note of the remote task: {0}")]
-    Note(String),
-    #[error("{0}")]
-    Failed(String),
+    #[error("the notes about its task: {0}")]
+    Note(#[from] NoteError),
+    #[error("its endpoint is not the one that the task was sent to")]
+    EndpointChanged,
+    #[error("the message may not have arrived, and the user chose to stop")]
+    GivenUp,
+    #[error("it gave its task an id that cannot be used")]
+    BadTaskId,
+    #[error("it answered about another task")]
+    OtherTask,
+    #[error("it does not know the task any more")]
+    TaskGone,
+    #[error("its task failed: {0}")]
+    TaskFailed(String),
+    #[error("its task was cancelled there")]
+    TaskCancelled,
     #[error("it did not finish within {0} s")]
-    TooSlow(u64),
+    TimedOut(u64),
 }
 
 impl ExchangeError {
-    fn told(self, who: &str) -> InferenceExecutionError {
-        let text = format!("the remote agent {who}: {self}");
+    /// The error as one of an inference; `label` names the agent.
+    fn into_inference(self, label: &str) -> InferenceExecutionError {
+        let text = format!("the remote agent {label}: {self}");
         match self {
-            Self::Client(A2aClientError::NotReached(_) | A2aClientError::Broke(_)) => {
+            Self::Client(A2aClientError::NotReached(_) | A2aClientError::ConnectionLost(_)) => {
                 InferenceExecutionError::Network(text)
             }
             Self::Client(A2aClientError::Busy(_) | A2aClientError::Failed { .. }) => {
@@ -86,19 +93,18 @@ impl ExchangeError {
             Self::Client(A2aClientError::Refused { status: 401 | 403, .. }) => {
                 InferenceExecutionError::Unauthorized(text)
             }
-            Self::TooSlow(_) => InferenceExecutionError::TooSlow(text),
-            Self::Client(_) | Self::Note(_) | Self::Failed(_) => {
-                InferenceExecutionError::InvalidRequest(text)
-            }
+            Self::TimedOut(_) => InferenceExecutionError::TooSlow(text),
+            Self::Client(_)
+            | Self::Note(_)
+            | Self::EndpointChanged
+            | Self::GivenUp
+            | Self::BadTaskId
+            | Self::OtherTask
+            | Self::TaskGone
+            | Self::TaskFailed(_)
+            | Self::TaskCancelled => InferenceExecutionError::InvalidRequest(text),
         }
     }
-}
-
-/// How an exchange ended.
-enum Outcome {
-    Done,
-    Rejected(String),
-    Asks(Vec<ToolCall>),
 }
 
 impl Exchanges {
@@ -107,40 +113,40 @@ impl Exchanges {
         endpoint: RemoteEndpoint,
         fill: FillVariables,
         notes: TaskNotes,
-        pace: Pace,
+        delay: RetryDelay,
     ) -> Self {
-        let (reached, turn) = (OnceCell::new(), Mutex::default());
-        Self { shared: Arc::new(Shared { agent, endpoint, fill, notes, pace, reached, turn }) }
+        let (discovered, lock) = (OnceCell::new(), Mutex::default());
+        Self { inner: Arc::new(Inner { agent, endpoint, fill, notes, delay, discovered, lock }) }
     }
 }
 
 #[async_trait]
 impl RemoteConversation for Exchanges {
     fn executor(&self) -> Arc<dyn LlmExecutor> {
-        Arc::new(A2aExecutor { shared: Arc::clone(&self.shared) })
+        Arc::new(A2aExecutor { inner: Arc::clone(&self.inner) })
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
         vec![Arc::new(RemoteQuestion)]
     }
 
-    async fn leave(&self) {
-        let left = tokio::time::timeout(FAREWELL, self.shared.leave()).await;
-        let who = self.shared.who();
-        match left {
+    async fn cancel(&self) {
+        let cancelled = tokio::time::timeout(CANCEL_TIMEOUT, self.inner.cancel()).await;
+        let label = self.inner.label();
+        match cancelled {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(agent = %who, %error, "a remote task was not cancelled"),
-            Err(_) => tracing::warn!(agent = %who, "a remote task was not cancelled in time"),
+            Ok(Err(error)) => tracing::warn!(agent = %label, %error, "a remote task was not cancelled"),
+            Err(_) => tracing::warn!(agent = %label, "a remote task was not cancelled in time"),
         }
     }
 
     async fn forget(&self) {
-        self.shared.notes.forget().await;
+        self.inner.notes.forget().await;
     }
 }
 
 struct A2aExecutor {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
 }
 
 #[async_trait]
@@ -155,28 +161,28 @@ impl LlmExecutor for A2aExecutor {
         Err(InferenceExecutionError::Network("the exchange ended without a result".into()))
     }
 
-    /// The exchange runs while the stream is read; dropping the stream stops it and leaves the task as it is.
+    /// The exchange runs while the stream is read. Dropping the stream stops it and does not cancel the task.
     async fn execute_stream(&self, request: InferenceRequest) -> Result<LlmStream, InferenceExecutionError> {
-        let (out, told) = unbounded_channel();
-        let shared = Arc::clone(&self.shared);
+        let (out, events) = unbounded_channel();
+        let inner = Arc::clone(&self.inner);
         let work = Box::pin(async move {
-            let who = shared.who();
-            match shared.exchange(&request, &out).await {
+            let label = inner.label();
+            match inner.exchange(&request, &out).await {
                 Ok(last) => last,
-                Err(error) => vec![Err(error.told(&who))],
+                Err(error) => vec![Err(error.into_inference(&label))],
             }
         });
-        let state = (told, Some(work), Vec::new().into_iter());
-        Ok(futures::stream::unfold(state, |(mut told, mut work, mut last)| async move {
+        let state = (events, Some(work), Vec::new().into_iter());
+        Ok(futures::stream::unfold(state, |(mut events, mut work, mut last)| async move {
             loop {
                 let Some(running) = &mut work else {
-                    // What was told before the end comes before it.
-                    let next = told.try_recv().ok().or_else(|| last.next())?;
-                    return Some((next, (told, work, last)));
+                    // Events that were sent before the end come before it.
+                    let next = events.try_recv().ok().or_else(|| last.next())?;
+                    return Some((next, (events, work, last)));
                 };
                 tokio::select! {
                     biased;
-                    Some(event) = told.recv() => return Some((event, (told, work, last))),
+                    Some(event) = events.recv() => return Some((event, (events, work, last))),
                     end = running => {
                         last = end.into_iter();
                         work = None;
@@ -192,25 +198,25 @@ impl LlmExecutor for A2aExecutor {
     }
 }
 
-type Told = Result<LlmStreamEvent, InferenceExecutionError>;
-
-impl Shared {
-    /// The agent and its host, for people.
-    fn who(&self) -> String {
+impl Inner {
+    /// The agent and its host, for users.
+    fn label(&self) -> String {
         format!("`{}` at {}", self.agent, visible_line(self.endpoint.host()))
     }
 
-    /// The client, and where it found the agent; found once.
-    async fn reached(&self, until: Instant) -> Result<&(A2aClient, ReachedAgent), ExchangeError> {
-        self.reached
+    /// The client and the agent that it discovered, once.
+    async fn discovered(&self, until: Instant) -> Result<&(A2aClient, DiscoveredAgent), ExchangeError> {
+        self.discovered
             .get_or_try_init(|| async {
                 let client = A2aClient::new(&self.endpoint, &self.fill)?;
                 let mut tries = 0;
                 loop {
-                    match client.reach().await {
-                        Ok(reached) => return Ok((client, reached)),
-                        Err(error) if error.is_passing() && tries < SENDS && Instant::now() < until => {
-                            self.pace.wait(tries).await;
+                    match client.discover().await {
+                        Ok(agent) => return Ok((client, agent)),
+                        Err(error)
+                            if error.is_transient() && tries < MAX_RETRIES && Instant::now() < until =>
+                        {
+                            self.delay.wait(tries).await;
                             tries += 1;
                         }
                         Err(error) => return Err(error.into()),
@@ -221,25 +227,25 @@ impl Shared {
     }
 
     async fn note(&self) -> Result<Option<TaskNote>, ExchangeError> {
-        self.notes.read().await.map_err(ExchangeError::Note)
+        self.notes.read().await.map_err(ExchangeError::from)
     }
 
     async fn write(&self, note: &TaskNote) -> Result<(), ExchangeError> {
-        self.notes.write(note).await.map_err(ExchangeError::Note)
+        self.notes.write(note).await.map_err(ExchangeError::from)
     }
 
-    async fn leave(&self) -> Result<(), ExchangeError> {
+    async fn cancel(&self) -> Result<(), ExchangeError> {
         let note = self.note().await?;
         let is_ours = |note: &TaskNote| !note.is_over && note.endpoint == self.endpoint.base_url;
         let Some(note) = note.filter(is_ours) else { return Ok(()) };
-        let (client, at) = self.reached(Instant::now() + FAREWELL).await?;
+        let (client, agent) = self.discovered(Instant::now() + CANCEL_TIMEOUT).await?;
         let task = match &note.task {
             Some(task) => Some(task.clone()),
-            None => client.find(at, &note.context).await?.map(|task| task.id),
+            None => client.find(agent, &note.context).await?.map(|task| task.id),
         };
         let Some(task) = task else { return Ok(()) };
-        match client.cancel(at, &task).await {
-            // It was over, or is gone.
+        match client.cancel(agent, &task).await {
+            // The task is over or unknown.
             Ok(()) | Err(A2aClientError::Refused { status: 400 | 404 | 409, .. }) => {
                 self.write(&TaskNote { is_over: true, ..note }).await
             }
@@ -250,128 +256,124 @@ impl Shared {
     async fn exchange(
         &self,
         request: &InferenceRequest,
-        out: &UnboundedSender<Told>,
-    ) -> Result<Vec<Told>, ExchangeError> {
-        let _one = self.turn.lock().await;
+        out: &UnboundedSender<ExchangeEvent>,
+    ) -> Result<Vec<ExchangeEvent>, ExchangeError> {
+        let _guard = self.lock.lock().await;
         let limit = Duration::from_millis(self.endpoint.timeout_ms.max(1000));
-        let mut story = Story::new(out.clone(), request.model.clone());
+        let mut answer = AnswerStream::new(out.clone(), request.model.clone());
         let outcome =
-            tokio::time::timeout(limit, self.converse(request, &mut story, Instant::now() + limit)).await;
-        let outcome = outcome.map_err(|_| ExchangeError::TooSlow(limit.as_secs()))??;
-        Ok(story.end(outcome))
+            tokio::time::timeout(limit, self.converse(request, &mut answer, Instant::now() + limit)).await;
+        let outcome = outcome.map_err(|_| ExchangeError::TimedOut(limit.as_secs()))??;
+        Ok(answer.finish(outcome))
     }
 
     async fn converse(
         &self,
         request: &InferenceRequest,
-        story: &mut Story,
+        answer: &mut AnswerStream,
         until: Instant,
-    ) -> Result<Outcome, ExchangeError> {
+    ) -> Result<ExchangeOutcome, ExchangeError> {
         let note = self.note().await?;
         let mut note = note.unwrap_or_else(|| {
-            let name = || uuid::Uuid::new_v4().simple().to_string();
+            let id = || uuid::Uuid::new_v4().simple().to_string();
             TaskNote {
                 endpoint: self.endpoint.base_url.clone(),
-                context: format!("aye-{}", name()),
-                salt: name(),
+                context: format!("aye-{}", id()),
+                salt: id(),
                 ..TaskNote::default()
             }
         });
-        // The user let it go to that address, and a task is known there alone.
+        // The user allowed the call for that URL, and only the agent there knows the task.
         if note.endpoint != self.endpoint.base_url {
-            return Err(ExchangeError::Failed(
-                "its endpoint is another one than when the task was sent".into(),
-            ));
+            return Err(ExchangeError::EndpointChanged);
         }
         let turn = Turn::of(&request.messages, &note.salt);
         if turn.is_given_up {
-            return Err(ExchangeError::Failed(
-                "the message may not have arrived, and the user stopped there".into(),
-            ));
+            return Err(ExchangeError::GivenUp);
         }
-        let (client, at) = self.reached(until).await?;
-        let place = Place { shared: self, client, at };
+        let (client, agent) = self.discovered(until).await?;
+        let exchange = Exchange { inner: self, client, agent };
         let known = note.sent.as_ref().filter(|sent| sent.id == turn.id).cloned();
-        let begun = match known {
+        let sent = match known {
             Some(sent) if sent.reply.is_some() => {
-                story.say(&sent.reply.unwrap_or_default());
-                return Ok(Outcome::Done);
+                answer.push_text(&sent.reply.unwrap_or_default());
+                return Ok(ExchangeOutcome::Done);
             }
             Some(sent) if sent.arrived || sent.refused.is_some() => {
-                story.forget(&sent.before);
-                Begun::Known
+                answer.skip(&sent.before);
+                SendOutcome::TaskKnown
             }
             Some(sent) => {
-                story.forget(&sent.before);
-                place.look_for(&mut note, &turn, story).await?
+                answer.skip(&sent.before);
+                exchange.recover(&mut note, &turn, answer).await?
             }
-            None => place.begin(&mut note, &turn, story).await?,
+            None => exchange.start(&mut note, &turn, answer).await?,
         };
-        match begun {
-            Begun::Known => place.follow(&mut note, story, None).await,
-            Begun::Updates(updates) => place.follow(&mut note, story, Some(updates)).await,
-            Begun::Ended(outcome) => Ok(outcome),
+        match sent {
+            SendOutcome::TaskKnown => exchange.follow(&mut note, answer, None).await,
+            SendOutcome::Updates(updates) => exchange.follow(&mut note, answer, Some(updates)).await,
+            SendOutcome::Ended(outcome) => Ok(outcome),
         }
     }
 }
 
-/// How far an exchange is when its message was sent.
-enum Begun {
-    /// The task is known and is to be asked.
-    Known,
+/// The state of an exchange after its message was sent.
+enum SendOutcome {
+    /// The task is known; its status is not.
+    TaskKnown,
     Updates(Updates),
-    Ended(Outcome),
+    Ended(ExchangeOutcome),
 }
 
-/// An exchange with an agent that was found.
-struct Place<'a> {
-    shared: &'a Shared,
+/// An exchange with an agent that was discovered.
+struct Exchange<'a> {
+    inner: &'a Inner,
     client: &'a A2aClient,
-    at: &'a ReachedAgent,
+    agent: &'a DiscoveredAgent,
 }
 
-impl Place<'_> {
-    /// Sends the message, after it was written down that it is.
-    async fn begin(
+impl Exchange<'_> {
+    /// Records the message in the notes, then sends it.
+    async fn start(
         &self,
         note: &mut TaskNote,
         turn: &Turn,
-        story: &mut Story,
-    ) -> Result<Begun, ExchangeError> {
+        answer: &mut AnswerStream,
+    ) -> Result<SendOutcome, ExchangeError> {
         let mut sent = SentMessage { id: turn.id.clone(), ..SentMessage::default() };
         if let Some(id) = note.task.clone().filter(|_| !note.is_over) {
             let task = self.task(&id).await?;
             sent.before = task.artifacts.iter().map(|artifact| artifact.artifact_id.clone()).collect();
             sent.status.clone_from(&task.status.timestamp);
-            story.forget(&sent.before);
-            if !waits(task.status.state) {
-                // It was answered there, or it gave up waiting: there is nothing to answer any more.
+            answer.skip(&sent.before);
+            if !is_waiting(task.status.state) {
+                // It was answered on the other side, or expired: there is nothing left to answer.
                 sent.arrived = true;
                 note.sent = Some(sent);
-                self.shared.write(note).await?;
-                return Ok(Begun::Known);
+                self.inner.write(note).await?;
+                return Ok(SendOutcome::TaskKnown);
             }
         } else if note.sent.is_some()
-            && let Some(task) = self.client.find(self.at, &note.context).await.ok().flatten()
+            && let Some(task) = self.client.find(self.agent, &note.context).await.ok().flatten()
         {
-            // The message that was taken for lost is there after all.
+            // The message that seemed to be lost did arrive.
             sent.arrived = true;
             note.sent = Some(sent);
-            self.adopt(note, &task).await?;
-            return Ok(Begun::Known);
+            self.record_found(note, &task).await?;
+            return Ok(SendOutcome::TaskKnown);
         }
         note.sent = Some(sent);
-        self.shared.write(note).await?;
+        self.inner.write(note).await?;
         failpoint("a2a.noted");
-        self.send(note, turn, story).await
+        self.send(note, turn, answer).await
     }
 
     async fn send(
         &self,
         note: &mut TaskNote,
         turn: &Turn,
-        story: &mut Story,
-    ) -> Result<Begun, ExchangeError> {
+        answer: &mut AnswerStream,
+    ) -> Result<SendOutcome, ExchangeError> {
         let request = A2aSendRequest {
             message: A2aMessage {
                 message_id: turn.id.clone(),
@@ -386,46 +388,46 @@ impl Place<'_> {
         };
         let mut tries = 0;
         let reply = loop {
-            match self.client.send(self.at, &request).await {
+            match self.client.send(self.agent, &request).await {
                 Ok(reply) => break reply,
-                Err(error) if error.may_be_sent_again() && tries < SENDS => {
-                    self.shared.pace.wait(tries).await;
+                Err(error) if error.is_safe_to_resend() && tries < MAX_RETRIES => {
+                    self.inner.delay.wait(tries).await;
                     tries += 1;
                 }
-                Err(error) if error.leaves_open() => {
-                    tracing::warn!(agent = %self.shared.who(), %error, "a message was lost from sight");
-                    return self.look_for(note, turn, story).await;
+                Err(error) if error.is_outcome_unknown() => {
+                    tracing::warn!(agent = %self.inner.label(), %error, "it is not known whether a message arrived");
+                    return self.recover(note, turn, answer).await;
                 }
-                Err(A2aClientError::Refused { words, .. }) if turn.answers && note.task.is_some() => {
-                    // Most likely the answer does not fit the question, which is asked again.
+                Err(A2aClientError::Refused { message, .. }) if turn.answers && note.task.is_some() => {
+                    // Most likely the answer does not fit the question, so ask again.
                     if let Some(sent) = &mut note.sent {
-                        sent.refused = Some(shortened(&words, 300).into_owned());
+                        sent.refused = Some(shortened(&message, 300).into_owned());
                     }
-                    self.shared.write(note).await?;
-                    return Ok(Begun::Known);
+                    self.inner.write(note).await?;
+                    return Ok(SendOutcome::TaskKnown);
                 }
                 Err(error) => return Err(error.into()),
             }
         };
         failpoint("a2a.sent");
         match reply {
-            SendReply::One(one) => self.first(note, *one, story, None).await,
+            SendReply::One(one) => self.take_first(note, *one, answer, None).await,
             SendReply::Stream(mut updates) => match updates.next().await {
-                Some(Ok(one)) => self.first(note, one, story, Some(updates)).await,
-                Some(Err(error)) if !error.leaves_open() => Err(error.into()),
-                Some(Err(_)) | None => self.look_for(note, turn, story).await,
+                Some(Ok(one)) => self.take_first(note, one, answer, Some(updates)).await,
+                Some(Err(error)) if !error.is_outcome_unknown() => Err(error.into()),
+                Some(Err(_)) | None => self.recover(note, turn, answer).await,
             },
         }
     }
 
-    /// Takes the first thing that came of a message.
-    async fn first(
+    /// Applies the first response to a message.
+    async fn take_first(
         &self,
         note: &mut TaskNote,
         one: A2aResponse,
-        story: &mut Story,
+        answer: &mut AnswerStream,
         updates: Option<Updates>,
-    ) -> Result<Begun, ExchangeError> {
+    ) -> Result<SendOutcome, ExchangeError> {
         let (task, context) = match &one {
             A2aResponse::Message(message) => {
                 let text = text_of(&message.parts);
@@ -434,34 +436,34 @@ impl Place<'_> {
                     sent.reply = Some(shortened(&text, MAX_TEXT).into_owned());
                 }
                 note.is_over = true;
-                self.shared.write(note).await?;
-                story.say(&text);
-                return Ok(Begun::Ended(Outcome::Done));
+                self.inner.write(note).await?;
+                answer.push_text(&text);
+                return Ok(SendOutcome::Ended(ExchangeOutcome::Done));
             }
             A2aResponse::Task(task) => (task.id.as_str(), task.context_id.as_str()),
             A2aResponse::StatusUpdate(update) => (update.task_id.as_str(), update.context_id.as_str()),
             A2aResponse::ArtifactUpdate(update) => (update.task_id.as_str(), update.context_id.as_str()),
         };
-        self.name(note, task, context).await?;
+        self.record_task(note, task, context).await?;
         failpoint("a2a.named");
-        if let Some(status) = story.take(one)
-            && let Some(outcome) = self.settle(note, &status, story).await?
+        if let Some(status) = answer.apply(one)
+            && let Some(outcome) = self.apply_status(note, &status, answer).await?
         {
-            return Ok(Begun::Ended(outcome));
+            return Ok(SendOutcome::Ended(outcome));
         }
-        Ok(updates.map_or(Begun::Known, Begun::Updates))
+        Ok(updates.map_or(SendOutcome::TaskKnown, SendOutcome::Updates))
     }
 
-    /// Writes down which task a message made.
-    async fn name(&self, note: &mut TaskNote, task: &str, context: &str) -> Result<(), ExchangeError> {
+    /// Records in the notes which task the message started.
+    async fn record_task(&self, note: &mut TaskNote, task: &str, context: &str) -> Result<(), ExchangeError> {
         let is_id = |id: &str| {
             (1..=256).contains(&id.len()) && !id.chars().any(char::is_control) && id != "." && id != ".."
         };
         if !is_id(task) || !context.is_empty() && !is_id(context) {
-            return Err(ExchangeError::Failed("it named its task in a way that cannot be used".into()));
+            return Err(ExchangeError::BadTaskId);
         }
         if note.task.as_deref().is_some_and(|known| known != task) {
-            return Err(ExchangeError::Failed("it answered about another task".into()));
+            return Err(ExchangeError::OtherTask);
         }
         task.clone_into(note.task.get_or_insert_default());
         if !context.is_empty() {
@@ -470,93 +472,94 @@ impl Place<'_> {
         if let Some(sent) = &mut note.sent {
             sent.arrived = true;
         }
-        self.shared.write(note).await
+        self.inner.write(note).await
     }
 
-    async fn adopt(&self, note: &mut TaskNote, task: &A2aTask) -> Result<(), ExchangeError> {
-        self.name(note, &task.id, &task.context_id).await
+    async fn record_found(&self, note: &mut TaskNote, task: &A2aTask) -> Result<(), ExchangeError> {
+        self.record_task(note, &task.id, &task.context_id).await
     }
 
-    /// Looks whether a message arrived that was sent before a crash, or over a connection that broke.
-    async fn look_for(
+    /// Finds out whether a message arrived that was sent before a crash, or before the connection was lost.
+    async fn recover(
         &self,
         note: &mut TaskNote,
         turn: &Turn,
-        story: &mut Story,
-    ) -> Result<Begun, ExchangeError> {
+        answer: &mut AnswerStream,
+    ) -> Result<SendOutcome, ExchangeError> {
         if let Some(id) = note.task.clone() {
             let task = self.task(&id).await?;
             let before = note.sent.as_ref().and_then(|sent| sent.status.clone());
-            let is_same = waits(task.status.state) && before.is_some() && task.status.timestamp == before;
+            let is_same =
+                is_waiting(task.status.state) && before.is_some() && task.status.timestamp == before;
             if !is_same {
-                self.adopt(note, &task).await?;
-                return Ok(Begun::Known);
+                self.record_found(note, &task).await?;
+                return Ok(SendOutcome::TaskKnown);
             }
-            // It still waits as it did before the answer: the answer did not arrive.
-            return Box::pin(self.send(note, turn, story)).await;
+            // It waits for the same answer as before: the answer did not arrive.
+            return Box::pin(self.send(note, turn, answer)).await;
         }
-        for tries in 0..LOOKS {
-            match self.client.find(self.at, &note.context).await {
+        for tries in 0..MAX_LOOKUPS {
+            match self.client.find(self.agent, &note.context).await {
                 Ok(Some(task)) => {
-                    self.adopt(note, &task).await?;
-                    return Ok(Begun::Known);
+                    self.record_found(note, &task).await?;
+                    return Ok(SendOutcome::TaskKnown);
                 }
                 Ok(None) => {}
-                Err(error) if error.is_passing() => {}
+                Err(error) if error.is_transient() => {}
                 Err(A2aClientError::Refused { .. } | A2aClientError::Unusable { .. }) => break,
                 Err(error) => return Err(error.into()),
             }
-            self.shared.pace.wait(tries).await;
+            self.inner.delay.wait(tries).await;
         }
-        let call = lost(&self.shared.who(), format!("{}-lost", turn.id));
-        Ok(Begun::Ended(Outcome::Asks(vec![call])))
+        let call = lost_message(&self.inner.label(), format!("{}-lost", turn.id));
+        Ok(SendOutcome::Ended(ExchangeOutcome::Asks(vec![call])))
     }
 
-    /// The task as it is now. Waits until the other side is there again.
+    /// The current task. Waits until the other side can be reached again.
     async fn task(&self, id: &str) -> Result<A2aTask, ExchangeError> {
         let mut tries = 0;
         loop {
-            match self.client.task(self.at, id).await {
+            match self.client.task(self.agent, id).await {
                 Ok(task) if task.id == id => return Ok(task),
-                Ok(_) => return Err(ExchangeError::Failed("it answered about another task".into())),
-                Err(error) if error.is_passing() => {
-                    self.shared.pace.wait(tries).await;
+                Ok(_) => return Err(ExchangeError::OtherTask),
+                Err(error) if error.is_transient() => {
+                    self.inner.delay.wait(tries).await;
                     tries += 1;
                 }
                 Err(A2aClientError::Refused { status: 404, .. }) => {
-                    return Err(ExchangeError::Failed("it does not know the task any more".into()));
+                    return Err(ExchangeError::TaskGone);
                 }
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Stays with a task until it is over or asks something.
+    /// Follows a task until it is over or asks something.
     async fn follow(
         &self,
         note: &mut TaskNote,
-        story: &mut Story,
+        answer: &mut AnswerStream,
         updates: Option<Updates>,
-    ) -> Result<Outcome, ExchangeError> {
+    ) -> Result<ExchangeOutcome, ExchangeError> {
         let mut stream = updates;
         let mut pause = self.client.address.poll;
         loop {
             if let Some(updates) = stream.take() {
-                match self.listen(note, story, updates).await? {
+                match self.read_updates(note, answer, updates).await? {
                     Some(outcome) => return Ok(outcome),
-                    // It ended before the task did: the connection broke, or the other side was restarted.
-                    None => self.shared.pace.wait(0).await,
+                    // It ended before the task did: the connection was lost, or the other side was restarted.
+                    None => self.inner.delay.wait(0).await,
                 }
             }
             let id = note.task.clone().unwrap_or_default();
             let task = self.task(&id).await?;
-            if let Some(status) = story.take(A2aResponse::Task(task))
-                && let Some(outcome) = self.settle(note, &status, story).await?
+            if let Some(status) = answer.apply(A2aResponse::Task(task))
+                && let Some(outcome) = self.apply_status(note, &status, answer).await?
             {
                 return Ok(outcome);
             }
-            if self.at.streams
-                && let Ok(updates) = self.client.subscribe(self.at, &id).await
+            if self.agent.streams
+                && let Ok(updates) = self.client.subscribe(self.agent, &id).await
             {
                 stream = Some(updates);
                 continue;
@@ -566,20 +569,20 @@ impl Place<'_> {
         }
     }
 
-    async fn listen(
+    async fn read_updates(
         &self,
         note: &mut TaskNote,
-        story: &mut Story,
+        answer: &mut AnswerStream,
         mut updates: Updates,
-    ) -> Result<Option<Outcome>, ExchangeError> {
+    ) -> Result<Option<ExchangeOutcome>, ExchangeError> {
         while let Some(update) = updates.next().await {
             let update = match update {
                 Ok(update) => update,
-                Err(error) if error.is_passing() => return Ok(None),
+                Err(error) if error.is_transient() => return Ok(None),
                 Err(error) => return Err(error.into()),
             };
-            if let Some(status) = story.take(update)
-                && let Some(outcome) = self.settle(note, &status, story).await?
+            if let Some(status) = answer.apply(update)
+                && let Some(outcome) = self.apply_status(note, &status, answer).await?
             {
                 return Ok(Some(outcome));
             }
@@ -587,14 +590,14 @@ impl Place<'_> {
         Ok(None)
     }
 
-    /// What a status means for the exchange; `None`: the task is at work.
-    async fn settle(
+    /// Returns how a status ends the exchange; `None` if the task is still running.
+    async fn apply_status(
         &self,
         note: &mut TaskNote,
         status: &A2aTaskStatus,
-        story: &mut Story,
-    ) -> Result<Option<Outcome>, ExchangeError> {
-        let said = || {
+        answer: &mut AnswerStream,
+    ) -> Result<Option<ExchangeOutcome>, ExchangeError> {
+        let status_text = || {
             let parts = status.message.as_ref().map(|message| message.parts.as_slice()).unwrap_or_default();
             shortened(text_of(parts).trim(), 2000).into_owned()
         };
@@ -604,171 +607,30 @@ impl Place<'_> {
                 let sent = note.sent.as_ref();
                 let refused = sent.and_then(|sent| sent.refused.as_deref());
                 let prefix = sent.map_or("question", |sent| &sent.id);
-                return Ok(Some(Outcome::Asks(questions(&self.shared.who(), status, refused, prefix))));
+                return Ok(Some(ExchangeOutcome::Asks(questions(
+                    &self.inner.label(),
+                    status,
+                    refused,
+                    prefix,
+                ))));
             }
             A2aTaskState::Completed => {
-                if !story.has_text() {
-                    story.say(&said());
+                if !answer.has_text() {
+                    answer.push_text(&status_text());
                 }
-                Ok(Outcome::Done)
+                Ok(ExchangeOutcome::Done)
             }
-            A2aTaskState::Rejected => Ok(Outcome::Rejected(said())),
-            A2aTaskState::Failed => Err(ExchangeError::Failed(format!("its task failed: {}", said()))),
-            A2aTaskState::Canceled => Err(ExchangeError::Failed("its task was cancelled there".into())),
+            A2aTaskState::Rejected => Ok(ExchangeOutcome::Rejected(status_text())),
+            A2aTaskState::Failed => Err(ExchangeError::TaskFailed(status_text())),
+            A2aTaskState::Canceled => Err(ExchangeError::TaskCancelled),
         };
         note.is_over = true;
-        self.shared.write(note).await?;
+        self.inner.write(note).await?;
         outcome.map(Some)
     }
 }
 
-/// Whether a task in this state waits for a message.
-fn waits(state: A2aTaskState) -> bool {
+/// Whether a task in this state waits for input.
+fn is_waiting(state: A2aTaskState) -> bool {
     matches!(state, A2aTaskState::InputRequired | A2aTaskState::AuthRequired)
-}
-
-/// The text of a message or an artifact. Files are named and not fetched.
-fn text_of(parts: &[A2aPart]) -> String {
-    let mut out = String::new();
-    for part in parts {
-        match part {
-            A2aPart { text: Some(text), .. } => out.push_str(&cleaned(text)),
-            A2aPart { data: Some(data), .. } => out.push_str(&cleaned(&data.to_string())),
-            A2aPart { filename, .. } => {
-                let name = shortened(&visible_line(filename), 100).into_owned();
-                let _ = write!(out, "[a file that was not fetched: {name}]");
-            }
-        }
-        if out.len() > MAX_TEXT {
-            break;
-        }
-    }
-    out
-}
-
-/// The text of an exchange as it comes in.
-struct Story {
-    out: UnboundedSender<Told>,
-    model: String,
-    /// Artifacts that an earlier exchange told.
-    known: HashSet<String>,
-    artifacts: Vec<(String, String)>,
-    told: String,
-}
-
-impl Story {
-    fn new(out: UnboundedSender<Told>, model: String) -> Self {
-        Self { out, model, known: HashSet::new(), artifacts: Vec::new(), told: String::new() }
-    }
-
-    fn forget(&mut self, before: &[String]) {
-        self.known.extend(before.iter().cloned());
-    }
-
-    fn has_text(&self) -> bool {
-        !self.told.trim().is_empty()
-    }
-
-    /// Adds text that belongs to no artifact.
-    fn say(&mut self, text: &str) {
-        self.artifacts.push((String::new(), text.to_owned()));
-        self.tell();
-    }
-
-    /// Takes an update; gives the status that it brings.
-    fn take(&mut self, update: A2aResponse) -> Option<A2aTaskStatus> {
-        match update {
-            A2aResponse::Task(task) => {
-                // The task as a whole replaces what was pieced together.
-                let new =
-                    task.artifacts.iter().filter(|artifact| !self.known.contains(&artifact.artifact_id));
-                let new: Vec<_> =
-                    new.map(|artifact| (artifact.artifact_id.clone(), text_of(&artifact.parts))).collect();
-                if !new.is_empty() {
-                    self.artifacts = new;
-                }
-                self.tell();
-                Some(task.status)
-            }
-            A2aResponse::StatusUpdate(update) => Some(update.status),
-            A2aResponse::ArtifactUpdate(update) => {
-                let (id, text) = (update.artifact.artifact_id, text_of(&update.artifact.parts));
-                if !self.known.contains(&id) {
-                    match self.artifacts.iter_mut().find(|(known, _)| *known == id) {
-                        Some((_, whole)) if update.append => {
-                            if whole.len() <= MAX_TEXT {
-                                whole.push_str(&text);
-                            }
-                        }
-                        Some((_, whole)) => *whole = text,
-                        None => self.artifacts.push((id, text)),
-                    }
-                    self.tell();
-                }
-                None
-            }
-            A2aResponse::Message(message) => {
-                self.say(&text_of(&message.parts));
-                None
-            }
-        }
-    }
-
-    fn tell(&mut self) {
-        let texts: Vec<&str> =
-            self.artifacts.iter().map(|(_, text)| text.as_str()).filter(|text| !text.is_empty()).collect();
-        let mut whole = texts.join("\n\n");
-        if whole.len() > MAX_TEXT {
-            let end = (0..=MAX_TEXT).rev().find(|at| whole.is_char_boundary(*at)).unwrap_or_default();
-            whole.truncate(end);
-            whole.push_str("\n[the rest was left out]");
-        }
-        let delta = match whole.strip_prefix(self.told.as_str()) {
-            Some("") => return,
-            Some(more) => more.to_owned(),
-            None => {
-                let again = LlmStreamEvent::Retrying {
-                    attempt: 1,
-                    max: 1,
-                    delay: Duration::ZERO,
-                    model: self.model.clone(),
-                    reason: "the agent tells its answer anew".into(),
-                    reset: true,
-                };
-                let _ = self.out.send(Ok(again));
-                whole.clone()
-            }
-        };
-        self.told = whole;
-        let _ = self.out.send(Ok(LlmStreamEvent::TextDelta(delta)));
-    }
-
-    fn end(mut self, outcome: Outcome) -> Vec<Told> {
-        let mut last = Vec::new();
-        let (tool_calls, stop_reason) = match outcome {
-            Outcome::Done => {
-                if !self.has_text() {
-                    self.say("(The agent finished without a text.)");
-                }
-                (Vec::new(), StopReason::EndTurn)
-            }
-            Outcome::Rejected(why) => {
-                if !why.is_empty() {
-                    last.push(Ok(LlmStreamEvent::StopDetail(why)));
-                }
-                (Vec::new(), StopReason::Refusal)
-            }
-            Outcome::Asks(calls) => (calls, StopReason::ToolUse),
-        };
-        for call in &tool_calls {
-            last.push(Ok(LlmStreamEvent::ToolCallStart { id: call.id.clone(), name: call.name.clone() }));
-            let args_delta = call.arguments.to_string();
-            last.push(Ok(LlmStreamEvent::ToolCallDelta { id: call.id.clone(), args_delta }));
-        }
-        let content = if self.told.is_empty() { Vec::new() } else { vec![ContentBlock::text(self.told)] };
-        let result =
-            StreamResult { content, tool_calls, stop_reason: Some(stop_reason), ..StreamResult::default() };
-        last.push(Ok(LlmStreamEvent::Finish { result, model: self.model }));
-        last
-    }
 }

@@ -1,10 +1,12 @@
-//! Agents that run elsewhere, reached over A2A v1.0 by HTTP and JSON.
+//! Remote agents over A2A v1.0, with HTTP and JSON.
 //!
-//! A call of such an agent is served by a child run whose inferences are exchanges with the agent (`exchange.rs`). What
-//! was sent and which task it made is written down before and after each request (`note.rs`), so that a crash on either
-//! side loses nothing and sends nothing twice. Everything that the other side says is bounded, and marked as its words.
+//! A call of a remote agent is served by a child run whose inferences are exchanges with the agent (`exchange.rs`). What
+//! was sent, and which task it started, is recorded before and after each request (`note.rs`), so that a crash on either
+//! side loses nothing and sends nothing twice. Everything that the other side says is limited in size, and marked as its
+//! words.
 
 mod address;
+mod answer;
 mod client;
 mod exchange;
 mod note;
@@ -37,49 +39,49 @@ use client::A2aClient;
 use exchange::Exchanges;
 use note::TaskNotes;
 
-/// What fills variables such as `${TOKEN}` into a text; the error says what is missing.
+/// Replaces variables such as `${TOKEN}` in a text; the error says what is missing.
 pub type FillVariables = Arc<dyn Fn(&str) -> Result<String, EndpointError> + Send + Sync>;
 
-/// Characters of a description that a card gives.
+/// Maximum characters of the description in a card.
 const MAX_DESCRIPTION: usize = 300;
 
-/// Reaches agents over A2A. Register it as `a2a`.
+/// Delegates to agents over A2A. Register it as `a2a`.
 #[derive(Clone)]
 pub struct A2aBackend {
     fill: FillVariables,
-    pace: Pace,
+    delay: RetryDelay,
 }
 
-/// How long to wait between two tries.
+/// The delay between two attempts.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+struct RetryDelay {
     first: Duration,
-    most: Duration,
+    max: Duration,
 }
 
-impl Pace {
-    const USUAL: Self = Self { first: Duration::from_millis(250), most: Duration::from_secs(8) };
+impl RetryDelay {
+    const DEFAULT: Self = Self { first: Duration::from_millis(250), max: Duration::from_secs(8) };
 
-    /// Waits, each time longer.
+    /// Waits before another attempt, longer after each one.
     async fn wait(&self, tries: u32) {
-        let delay = self.first.saturating_mul(1 << tries.min(10)).min(self.most);
+        let delay = self.first.saturating_mul(1 << tries.min(10)).min(self.max);
         tokio::time::sleep(delay).await;
     }
 }
 
 impl Default for A2aBackend {
     fn default() -> Self {
-        Self { fill: Arc::new(|text| Ok(text.to_owned())), pace: Pace::USUAL }
+        Self { fill: Arc::new(|text| Ok(text.to_owned())), delay: RetryDelay::DEFAULT }
     }
 }
 
 impl A2aBackend {
-    /// Takes keys as they stand in the endpoints.
+    /// Creates a backend that uses keys as they are written in the endpoints.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Fills variables into keys and headers right before they are sent.
+    /// Replaces variables in keys and headers right before they are sent.
     #[must_use]
     pub fn with_variables(mut self, fill: FillVariables) -> Self {
         self.fill = fill;
@@ -88,13 +90,13 @@ impl A2aBackend {
 
     fn exchanges(&self, spec: &AgentSpec, notes: TaskNotes) -> Option<Exchanges> {
         let endpoint = spec.endpoint.clone()?;
-        Some(Exchanges::new(spec.id.clone(), endpoint, Arc::clone(&self.fill), notes, self.pace))
+        Some(Exchanges::new(spec.id.clone(), endpoint, Arc::clone(&self.fill), notes, self.delay))
     }
 }
 
 #[async_trait]
 impl AgentBackend for A2aBackend {
-    /// Runs the agent of an endpoint only in a child run: without the specification there is no address.
+    /// Fails: only a child run knows the endpoint.
     async fn execute(
         &self,
         agent_id: &str,
@@ -117,11 +119,11 @@ impl AgentBackend for A2aBackend {
         thread: &ThreadId,
         notes: Arc<dyn ProfileStore>,
     ) -> Option<Arc<dyn RemoteConversation>> {
-        Some(Arc::new(self.exchanges(spec, TaskNotes::kept(notes, thread))?))
+        Some(Arc::new(self.exchanges(spec, TaskNotes::stored(notes, thread))?))
     }
 
     async fn discover(&self, agent: &str, endpoint: &RemoteEndpoint) -> Result<AgentSpec, DiscoveryError> {
-        // Without what should not stand before the host.
+        // Without a user name or key before the host.
         let scheme = endpoint.base_url.split_once("://").map_or("", |(scheme, _)| scheme);
         let failed = |message: String| DiscoveryError {
             agent: agent.to_owned(),
@@ -129,13 +131,13 @@ impl AgentBackend for A2aBackend {
             message,
         };
         let client = A2aClient::new(endpoint, &self.fill).map_err(|error| failed(error.to_string()))?;
-        let reached = client.reach().await.map_err(|error| failed(error.to_string()))?;
-        let Some(card) = reached.card else { return Err(failed("it has no agent card".into())) };
+        let found = client.discover().await.map_err(|error| failed(error.to_string()))?;
+        let Some(card) = found.card else { return Err(failed("it has no agent card".into())) };
         let about = client::cleaned(&card.description).replace('\n', " ");
         let about = shortened(about.trim(), MAX_DESCRIPTION).into_owned();
         let mut spec = AgentSpec::new(agent).with_endpoint(endpoint.clone());
         if !about.is_empty() {
-            // What a stranger's card says reaches the model as a quotation.
+            // A description from outside reaches the model as a quotation.
             spec.description =
                 Some(format!("an agent at {}, in its own words: \"{about}\"", endpoint.host()));
         }
@@ -143,15 +145,14 @@ impl AgentBackend for A2aBackend {
     }
 }
 
-/// One agent at an endpoint as an [`AgentBackend`] of its own, for programs that call it without a runtime. A question of
-/// the agent ends the call: only a run can ask it.
+/// Calls one agent at an endpoint without a runtime. A question of the agent ends the call, because only a run can ask it.
 pub struct A2aAgent {
     backend: A2aBackend,
     endpoint: RemoteEndpoint,
 }
 
 impl A2aAgent {
-    /// The agent at this endpoint.
+    /// Creates the backend of the agent at this endpoint.
     pub fn new(backend: A2aBackend, endpoint: RemoteEndpoint) -> Self {
         Self { backend, endpoint }
     }
@@ -169,7 +170,7 @@ impl AgentBackend for A2aAgent {
     ) -> Result<DelegateRunResult, AgentBackendError> {
         let failed = |error: String| AgentBackendError::ExecutionFailed(error);
         let spec = AgentSpec::new(agent_id).with_endpoint(self.endpoint.clone());
-        let Some(exchanges) = self.backend.exchanges(&spec, TaskNotes::passing()) else {
+        let Some(exchanges) = self.backend.exchanges(&spec, TaskNotes::in_memory()) else {
             return Err(failed("it has no endpoint".into()));
         };
         let messages = messages.into_iter().map(Arc::new).collect();
@@ -187,12 +188,12 @@ impl AgentBackend for A2aAgent {
                     if let Some(call) = result.tool_calls.first() {
                         let asked = call.arguments["question"].as_str().unwrap_or_default();
                         status = DelegateRunStatus::Failed(format!("it asks: {asked}"));
-                        exchanges.leave().await;
+                        exchanges.cancel().await;
                     }
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    exchanges.leave().await;
+                    exchanges.cancel().await;
                     status = DelegateRunStatus::Failed(error.to_string());
                 }
             }

@@ -1,33 +1,33 @@
-//! What must outlive the process: what was sent, and which task it made.
+//! The notes about a remote task, which outlive the process: what was sent, and which task it started.
 
 use std::sync::{Arc, Mutex};
 
 use aye_core::contract::ids::ThreadId;
-use aye_core::contract::profile::ProfileStore;
+use aye_core::contract::profile::{ProfileStore, StorageError};
 use serde::{Deserialize, Serialize};
 
 /// The namespace of the notes; their key is the thread of the child run.
 const NAMESPACE: &str = "a2a-task";
 
-/// What is known of the work of one agent elsewhere.
+/// What is known about the task of one remote agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct TaskNote {
-    /// The conversation there: one that was made up here, until the other side names its own.
+    /// The id of the conversation there: chosen here, until the other side names its own.
     pub(crate) context: String,
-    /// The address of the endpoint that it was sent to.
+    /// The URL of the endpoint that the task was sent to.
     pub(crate) endpoint: String,
-    /// What the ids of its messages are made of.
+    /// Keeps the ids of its messages apart from those of other conversations.
     pub(crate) salt: String,
     /// The task, once it is known.
     pub(crate) task: Option<String>,
     /// The newest message.
     pub(crate) sent: Option<SentMessage>,
-    /// Nothing more comes.
+    /// The task is over.
     pub(crate) is_over: bool,
 }
 
-/// A message that was sent, or that may have been.
+/// A message that was or may have been sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct SentMessage {
@@ -37,64 +37,75 @@ pub(crate) struct SentMessage {
     pub(crate) arrived: bool,
     /// Whether the other side refused it, and why.
     pub(crate) refused: Option<String>,
-    /// The results of the task that were there before it.
+    /// The artifacts that the task had before it.
     pub(crate) before: Vec<String>,
-    /// When the status of the task was written that it answers.
+    /// The timestamp of the status that it answers.
     pub(crate) status: Option<String>,
-    /// The answer, when it was a message and no task.
+    /// The answer, if it was a message and not a task.
     pub(crate) reply: Option<String>,
 }
 
-/// Where the note of one child run is kept.
-pub(crate) struct TaskNotes {
-    place: Place,
+/// Why a note cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoteError {
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error("unreadable: {0}")]
+    Unreadable(#[source] serde_json::Error),
+    #[error("not valid JSON: {0}")]
+    Unwritable(#[source] serde_json::Error),
 }
 
-enum Place {
+/// The storage for the note of one child run.
+pub(crate) struct TaskNotes {
+    storage: NoteStorage,
+}
+
+enum NoteStorage {
     Store(Arc<dyn ProfileStore>, String),
     Memory(Mutex<Option<TaskNote>>),
 }
 
 impl TaskNotes {
-    /// Kept with the conversations.
-    pub(crate) fn kept(store: Arc<dyn ProfileStore>, thread: &ThreadId) -> Self {
-        Self { place: Place::Store(store, thread.to_string()) }
+    /// Stores the note with the conversations.
+    pub(crate) fn stored(store: Arc<dyn ProfileStore>, thread: &ThreadId) -> Self {
+        Self { storage: NoteStorage::Store(store, thread.to_string()) }
     }
 
-    /// Kept as long as the value lives.
-    pub(crate) fn passing() -> Self {
-        Self { place: Place::Memory(Mutex::default()) }
+    /// Keeps the note in memory, until the value is dropped.
+    pub(crate) fn in_memory() -> Self {
+        Self { storage: NoteStorage::Memory(Mutex::default()) }
     }
 
-    pub(crate) async fn read(&self) -> Result<Option<TaskNote>, String> {
-        match &self.place {
-            Place::Store(store, key) => {
-                let entry = store.get(NAMESPACE, key).await.map_err(|error| error.to_string())?;
+    pub(crate) async fn read(&self) -> Result<Option<TaskNote>, NoteError> {
+        match &self.storage {
+            NoteStorage::Store(store, key) => {
+                let entry = store.get(NAMESPACE, key).await?;
                 let note = entry.map(|entry| serde_json::from_value(entry.value)).transpose();
-                note.map_err(|error| format!("what is kept of its task cannot be read: {error}"))
+                note.map_err(NoteError::Unreadable)
             }
-            Place::Memory(note) => Ok(note.lock().expect("no panic while it is held").clone()),
+            NoteStorage::Memory(note) => Ok(note.lock().expect("no panic while it is locked").clone()),
         }
     }
 
-    pub(crate) async fn write(&self, note: &TaskNote) -> Result<(), String> {
-        match &self.place {
-            Place::Store(store, key) => {
-                let value = serde_json::to_value(note).map_err(|error| error.to_string())?;
-                store.put(NAMESPACE, key, value, None).await.map_err(|error| error.to_string()).map(drop)
+    pub(crate) async fn write(&self, note: &TaskNote) -> Result<(), NoteError> {
+        match &self.storage {
+            NoteStorage::Store(store, key) => {
+                let value = serde_json::to_value(note).map_err(NoteError::Unwritable)?;
+                Ok(store.put(NAMESPACE, key, value, None).await.map(drop)?)
             }
-            Place::Memory(kept) => {
-                *kept.lock().expect("no panic while it is held") = Some(note.clone());
+            NoteStorage::Memory(kept) => {
+                *kept.lock().expect("no panic while it is locked") = Some(note.clone());
                 Ok(())
             }
         }
     }
 
     pub(crate) async fn forget(&self) {
-        if let Place::Store(store, key) = &self.place
+        if let NoteStorage::Store(store, key) = &self.storage
             && let Err(error) = store.remove(NAMESPACE, key).await
         {
-            tracing::warn!(%error, "the note of a remote task stays");
+            tracing::warn!(%error, "the note about a remote task was not deleted");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What an agent elsewhere asks, as calls of a tool that asks the user, and the answers as it wants them.
+//! The questions of a remote agent as calls of a tool that asks the user, and the answers in the form it expects.
 
 use std::fmt::Write as _;
 
@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 
 use super::client::cleaned;
 
-/// The tool that asks the user is known by this name to rules and front ends.
+/// The name by which rules and front ends know the tool that asks the user.
 pub(crate) const ASK_USER: &str = "AskUser";
-/// Sends a message again of which nobody knows whether it arrived.
-pub(crate) const LOST_AGAIN: &str = "send it again";
-const LOST_STOP: &str = "stop";
+/// The choice that sends a message again that may have arrived.
+pub(crate) const SEND_AGAIN: &str = "send it again";
+const STOP: &str = "stop";
 const APPROVE: &str = "approve";
 const DENY: &str = "deny";
 /// Characters of a question, of a call that it shows, and of one choice.
@@ -31,7 +31,7 @@ const MAX_LABEL: usize = 200;
 const MAX_QUESTIONS: usize = 8;
 const MAX_CHOICES: usize = 12;
 
-/// What a call asks for; stands in its arguments, so that the answer finds back.
+/// What a call asks for. It is part of the arguments, so that the answer can be matched to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RemoteAsk {
     /// Text.
@@ -55,7 +55,7 @@ impl RemoteAsk {
         }
     }
 
-    /// The part that answers; `None` is a question that was declined or expired.
+    /// The part of a message that answers; `None` means that the question was declined or expired.
     pub(crate) fn answer(&self, answer: Option<Value>) -> A2aPart {
         const UNANSWERED: &str = "The user did not answer this question.";
         let text = answer.as_ref().map(|answer| match answer {
@@ -86,13 +86,13 @@ impl RemoteAsk {
     }
 }
 
-fn line(text: &str, most: usize) -> String {
-    shortened(cleaned(text).trim(), most).into_owned()
+fn trimmed(text: &str, limit: usize) -> String {
+    shortened(cleaned(text).trim(), limit).into_owned()
 }
 
-/// The calls that ask the user what a task wants to know. `who`: the agent and its host.
+/// The calls that ask the user what a task needs. `label` names the agent and its host.
 pub(crate) fn questions(
-    who: &str,
+    label: &str,
     status: &A2aTaskStatus,
     refused: Option<&str>,
     prefix: &str,
@@ -102,7 +102,7 @@ pub(crate) fn questions(
     let known = parts.iter().filter_map(|part| part.data.as_ref()).filter_map(known_question);
     let mut asked: Vec<Value> = known.take(MAX_QUESTIONS).collect();
     if asked.is_empty() {
-        let text = line(&said.join("\n"), MAX_TEXT);
+        let text = trimmed(&said.join("\n"), MAX_TEXT);
         let text = if text.is_empty() { "(it does not say what it needs)".to_owned() } else { text };
         asked.push(json!({"question": text, "free_text": true}));
     }
@@ -121,24 +121,24 @@ pub(crate) fn questions(
         .map(|(at, mut args)| {
             let text = args["question"].as_str().unwrap_or_default();
             args["question"] =
-                format!("The remote agent {who} asks, in its own words:\n{before}{text}").into();
+                format!("The remote agent {label} asks, in its own words:\n{before}{text}").into();
             args["header"] = "remote agent".into();
             ToolCall::new(format!("{prefix}-{at}"), ASK_USER, args)
         })
         .collect()
 }
 
-/// A question as aye's own server puts it.
+/// A question in the form of aye's own server.
 fn known_question(data: &Value) -> Option<Value> {
     let text = |key: &str| data.get(key).and_then(Value::as_str);
     let (id, action) = (text("id")?, text("action")?);
     if id.is_empty() || id.len() > 256 {
         return None;
     }
-    let mut message = line(text("message").unwrap_or_default(), MAX_TEXT);
+    let mut message = trimmed(text("message").unwrap_or_default(), MAX_TEXT);
     if action == ACTION_PERMISSION {
-        let tool = line(text("tool").unwrap_or_default(), MAX_LABEL);
-        let call = line(&call_text(&data["arguments"]), MAX_CALL);
+        let tool = trimmed(text("tool").unwrap_or_default(), MAX_LABEL);
+        let call = trimmed(&call_text(&data["arguments"]), MAX_CALL);
         let _ = write!(message, "\n\n{tool}:\n{call}");
         return Some(json!({
             "question": message, "kind": "approval", "id": id, "choices": [APPROVE, DENY], "free_text": true,
@@ -147,8 +147,8 @@ fn known_question(data: &Value) -> Option<Value> {
     let parameters = &data["parameters"];
     let label = |choice: &Value| {
         let label = choice.as_str().or_else(|| choice.get("label")?.as_str())?;
-        // A label is sent back as it is: one that had to be changed cannot be chosen.
-        (line(label, MAX_LABEL) == label).then(|| json!(label))
+        // A label is sent back unchanged, so one that cannot be shown unchanged is left out.
+        (trimmed(label, MAX_LABEL) == label).then(|| json!(label))
     };
     let choices = parameters["choices"].as_array().into_iter().flatten();
     let choices: Vec<Value> = choices.filter_map(label).take(MAX_CHOICES).collect();
@@ -159,20 +159,20 @@ fn known_question(data: &Value) -> Option<Value> {
     }))
 }
 
-/// The call that asks what to do about a message of which nobody knows whether it arrived.
-pub(crate) fn lost(who: &str, id: String) -> ToolCall {
+/// The call that asks what to do about a message that may have arrived.
+pub(crate) fn lost_message(label: &str, id: String) -> ToolCall {
     let question = format!(
-        "It is not known whether the last message reached the remote agent {who}: the connection was lost before it \
+        "It is not known whether the last message reached the remote agent {label}: the connection was lost before it \
          answered, and it does not list the task. Sent again, it may be carried out twice."
     );
     let args = json!({
-        "question": question, "header": "outcome unknown", "kind": "lost", "choices": [LOST_AGAIN, LOST_STOP],
+        "question": question, "header": "outcome unknown", "kind": "lost", "choices": [SEND_AGAIN, STOP],
         "free_text": false,
     });
     ToolCall::new(id, ASK_USER, args)
 }
 
-/// Puts the questions of an agent elsewhere to the user. No model sees it.
+/// Asks the user the questions of a remote agent. No model sees this tool.
 pub(crate) struct RemoteQuestion;
 
 #[async_trait]

@@ -18,7 +18,7 @@ use crate::note::{SentMessage, TaskNote};
 use crate::turn::Turn;
 
 /// What the other side answers to one request.
-enum Says {
+enum Response {
     Json(u16, Value),
     Stream(Vec<Value>),
     To(String),
@@ -30,14 +30,14 @@ enum Says {
 type Asked = (String, Value);
 
 /// An agent that answers as a test wants.
-struct Elsewhere {
+struct MockAgent {
     url: String,
     asked: Arc<Mutex<Vec<Asked>>>,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
-impl Elsewhere {
-    async fn new(mut says: impl FnMut(&str, &Value, usize) -> Says + Send + 'static) -> Self {
+impl MockAgent {
+    async fn new(mut says: impl FnMut(&str, &Value, usize) -> Response + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (asked, heads) = (Arc::<Mutex<Vec<Asked>>>::default(), Arc::<Mutex<Vec<String>>>::default());
@@ -80,24 +80,28 @@ impl Elsewhere {
                     )
                 };
                 let said = if what.ends_with("agent-card.json")
-                    && !matches!(says(&what, &body, nth), Says::To(_))
+                    && !matches!(says(&what, &body, nth), Response::To(_))
                 {
                     match says(&what, &body, nth) {
-                        Says::Json(status, card) => plain(status, "application/json", "", &card.to_string()),
+                        Response::Json(status, card) => {
+                            plain(status, "application/json", "", &card.to_string())
+                        }
                         _ => plain(200, "application/json", "", &card(&own).to_string()),
                     }
                 } else {
                     match says(&what, &body, nth) {
-                        Says::Json(status, body) => plain(status, "application/json", "", &body.to_string()),
-                        Says::To(to) => plain(302, "text/plain", &format!("Location: {to}\r\n"), ""),
-                        Says::Bytes(body) => plain(200, "application/json", "", &body),
-                        Says::Stream(events) => {
+                        Response::Json(status, body) => {
+                            plain(status, "application/json", "", &body.to_string())
+                        }
+                        Response::To(to) => plain(302, "text/plain", &format!("Location: {to}\r\n"), ""),
+                        Response::Bytes(body) => plain(200, "application/json", "", &body),
+                        Response::Stream(events) => {
                             let events: Vec<_> =
                                 events.iter().map(|event| format!("data: {event}\n\n")).collect();
                             let events = events.concat();
                             plain(200, "text/event-stream", "", &events)
                         }
-                        Says::Nothing => String::new(),
+                        Response::Nothing => String::new(),
                     }
                 };
                 let _ = stream.write_all(said.as_bytes()).await;
@@ -130,8 +134,8 @@ impl Elsewhere {
         change(&mut endpoint);
         let spec = AgentSpec::new("far").with_endpoint(endpoint);
         let mut backend = A2aBackend::new();
-        backend.pace = Pace { first: Duration::from_millis(1), most: Duration::from_millis(5) };
-        backend.exchanges(&spec, TaskNotes::passing()).unwrap()
+        backend.delay = RetryDelay { first: Duration::from_millis(1), max: Duration::from_millis(5) };
+        backend.exchanges(&spec, TaskNotes::in_memory()).unwrap()
     }
 }
 
@@ -194,13 +198,13 @@ async fn wrong(exchanges: &Exchanges) -> String {
 
 #[tokio::test]
 async fn a_task_is_sent_once_polled_and_followed_to_its_end() {
-    let far = Elsewhere::new(|what, _, nth| match what {
-        "POST /v1/a2a/message:send" => Says::Json(200, json!({"task": task("TASK_STATE_WORKING", "")})),
-        "GET /v1/a2a/tasks/t1" if nth < 3 => Says::Json(503, json!({})),
+    let far = MockAgent::new(|what, _, nth| match what {
+        "POST /v1/a2a/message:send" => Response::Json(200, json!({"task": task("TASK_STATE_WORKING", "")})),
+        "GET /v1/a2a/tasks/t1" if nth < 3 => Response::Json(503, json!({})),
         "GET /v1/a2a/tasks/t1" => {
-            Says::Json(200, task("TASK_STATE_COMPLETED", "All\u{1b}[2J clear.\u{202e}"))
+            Response::Json(200, task("TASK_STATE_COMPLETED", "All\u{1b}[2J clear.\u{202e}"))
         }
-        _ => Says::Nothing,
+        _ => Response::Nothing,
     })
     .await;
     let exchanges = far.with(|endpoint| endpoint.auth = Some(json!({"type": "bearer", "token": "k3y"})));
@@ -217,28 +221,28 @@ async fn a_task_is_sent_once_polled_and_followed_to_its_end() {
     assert_eq!(said(&exchanges, &prompt()).await, "All[2J clear.");
     assert_eq!(far.sent().len(), 1);
     // It is over, so nobody is told that nobody waits.
-    exchanges.leave().await;
+    exchanges.cancel().await;
     assert_eq!(far.count("cancel"), 0);
 }
 
 #[tokio::test]
 async fn a_stream_that_breaks_is_gone_on_with_and_tells_nothing_twice() {
-    let far = Elsewhere::new(|what, _, nth| match what {
-        "GET /.well-known/agent-card.json" => Says::Json(200, {
+    let far = MockAgent::new(|what, _, nth| match what {
+        "GET /.well-known/agent-card.json" => Response::Json(200, {
             json!({"capabilities": {"streaming": true}})
         }),
-        "POST /x/message:stream" => Says::Stream(vec![
+        "POST /x/message:stream" => Response::Stream(vec![
             json!({"task": task("TASK_STATE_WORKING", "")}),
             json!({"artifactUpdate": {"taskId": "t1", "contextId": "c1", "artifact": {"artifactId": "a1", "parts": [{"text": "One "}]}}}),
         ]),
-        "GET /x/tasks/t1" => Says::Json(200, task("TASK_STATE_WORKING", "One ")),
-        "POST /x/tasks/t1:subscribe" if nth == 1 => Says::Json(500, json!({})),
-        "POST /x/tasks/t1:subscribe" => Says::Stream(vec![
+        "GET /x/tasks/t1" => Response::Json(200, task("TASK_STATE_WORKING", "One ")),
+        "POST /x/tasks/t1:subscribe" if nth == 1 => Response::Json(500, json!({})),
+        "POST /x/tasks/t1:subscribe" => Response::Stream(vec![
             json!({"task": task("TASK_STATE_WORKING", "One ")}),
             json!({"artifactUpdate": {"taskId": "t1", "artifact": {"artifactId": "a1", "parts": [{"text": "two."}]}, "append": true}}),
             json!({"statusUpdate": {"taskId": "t1", "status": {"state": "TASK_STATE_COMPLETED"}}}),
         ]),
-        _ => Says::Json(404, json!({})),
+        _ => Response::Json(404, json!({})),
     })
     .await;
     let (events, result) = exchange(&far.with(|endpoint| endpoint.base_url.push_str("/x")), &prompt()).await;
@@ -256,18 +260,18 @@ async fn a_stream_that_breaks_is_gone_on_with_and_tells_nothing_twice() {
 
 #[tokio::test]
 async fn a_question_of_the_task_is_asked_and_its_answer_goes_to_the_same_task() {
-    let far = Elsewhere::new(|what, _, nth| match (what, nth) {
+    let far = MockAgent::new(|what, _, nth| match (what, nth) {
         ("POST /v1/a2a/message:send", 1) => {
-            Says::Json(200, json!({"task": task("TASK_STATE_INPUT_REQUIRED", "First.")}))
+            Response::Json(200, json!({"task": task("TASK_STATE_INPUT_REQUIRED", "First.")}))
         }
         ("POST /v1/a2a/message:send", _) => {
             let mut done = task("TASK_STATE_COMPLETED", "First.");
             let more = json!({"artifactId": "a2", "parts": [{"text": "Second."}]});
             done["artifacts"].as_array_mut().unwrap().push(more);
-            Says::Json(200, json!({"task": done}))
+            Response::Json(200, json!({"task": done}))
         }
-        ("GET /v1/a2a/tasks/t1", _) => Says::Json(200, task("TASK_STATE_INPUT_REQUIRED", "First.")),
-        _ => Says::Nothing,
+        ("GET /v1/a2a/tasks/t1", _) => Response::Json(200, task("TASK_STATE_INPUT_REQUIRED", "First.")),
+        _ => Response::Nothing,
     })
     .await;
     let exchanges = far.exchanges();
@@ -293,13 +297,13 @@ async fn a_question_of_the_task_is_asked_and_its_answer_goes_to_the_same_task() 
 
 #[tokio::test]
 async fn an_answer_that_does_not_fit_is_asked_for_again() {
-    let far = Elsewhere::new(|what, _, nth| match (what, nth) {
-        ("POST /v1/a2a/message:send", 2) => Says::Json(400, json!({"error": {"message": "one of a, b"}})),
+    let far = MockAgent::new(|what, _, nth| match (what, nth) {
+        ("POST /v1/a2a/message:send", 2) => Response::Json(400, json!({"error": {"message": "one of a, b"}})),
         ("POST /v1/a2a/message:send", _) => {
-            Says::Json(200, json!({"task": task("TASK_STATE_INPUT_REQUIRED", "")}))
+            Response::Json(200, json!({"task": task("TASK_STATE_INPUT_REQUIRED", "")}))
         }
-        ("GET /v1/a2a/tasks/t1", _) => Says::Json(200, task("TASK_STATE_AUTH_REQUIRED", "")),
-        _ => Says::Nothing,
+        ("GET /v1/a2a/tasks/t1", _) => Response::Json(200, task("TASK_STATE_AUTH_REQUIRED", "")),
+        _ => Response::Nothing,
     })
     .await;
     let exchanges = far.exchanges();
@@ -311,19 +315,19 @@ async fn an_answer_that_does_not_fit_is_asked_for_again() {
     assert!(question.contains("The answer was refused: one of a, b"), "{question}");
     assert_ne!(again.tool_calls[0].id, asks.tool_calls[0].id);
     // A task that waits is told when nobody waits for it any more.
-    exchanges.leave().await;
+    exchanges.cancel().await;
     assert_eq!(far.count("tasks/t1:cancel"), 1);
 }
 
 #[tokio::test]
 async fn a_message_that_was_lost_is_looked_for_and_sent_again_only_when_the_user_says_so() {
-    let far = Elsewhere::new(|what, _, nth| match (what, nth) {
-        ("POST /v1/a2a/message:send", 1) => Says::Nothing,
+    let far = MockAgent::new(|what, _, nth| match (what, nth) {
+        ("POST /v1/a2a/message:send", 1) => Response::Nothing,
         ("POST /v1/a2a/message:send", _) => {
-            Says::Json(200, json!({"task": task("TASK_STATE_COMPLETED", "Here.")}))
+            Response::Json(200, json!({"task": task("TASK_STATE_COMPLETED", "Here.")}))
         }
-        (what, _) if what.starts_with("GET /v1/a2a/tasks?") => Says::Json(200, json!({"tasks": []})),
-        _ => Says::Nothing,
+        (what, _) if what.starts_with("GET /v1/a2a/tasks?") => Response::Json(200, json!({"tasks": []})),
+        _ => Response::Nothing,
     })
     .await;
     let exchanges = far.exchanges();
@@ -344,18 +348,18 @@ async fn a_message_that_was_lost_is_looked_for_and_sent_again_only_when_the_user
 async fn a_message_that_arrived_although_its_answer_was_lost_is_not_sent_again() {
     let context = Arc::new(Mutex::new(Value::Null));
     let known = Arc::clone(&context);
-    let far = Elsewhere::new(move |what, body, _| match what {
+    let far = MockAgent::new(move |what, body, _| match what {
         "POST /v1/a2a/message:send" => {
             *known.lock().unwrap() = body["message"]["contextId"].clone();
-            Says::Nothing
+            Response::Nothing
         }
         what if what.starts_with("GET /v1/a2a/tasks?") => {
             let mut found = task("TASK_STATE_WORKING", "");
             found["contextId"] = known.lock().unwrap().clone();
-            Says::Json(200, json!({"tasks": [found]}))
+            Response::Json(200, json!({"tasks": [found]}))
         }
-        "GET /v1/a2a/tasks/t1" => Says::Json(200, task("TASK_STATE_COMPLETED", "Here.")),
-        _ => Says::Nothing,
+        "GET /v1/a2a/tasks/t1" => Response::Json(200, task("TASK_STATE_COMPLETED", "Here.")),
+        _ => Response::Nothing,
     })
     .await;
     assert_eq!(said(&far.exchanges(), &prompt()).await, "Here.");
@@ -365,59 +369,59 @@ async fn a_message_that_arrived_although_its_answer_was_lost_is_not_sent_again()
 
 #[tokio::test]
 async fn what_the_other_side_does_wrong_is_named_and_bounded() {
-    let sends = |reply: fn() -> Says| {
-        Elsewhere::new(move |what, _, _| if what.contains("message:") { reply() } else { Says::Nothing })
+    let sends = |reply: fn() -> Response| {
+        MockAgent::new(move |what, _, _| if what.contains("message:") { reply() } else { Response::Nothing })
     };
-    let there = sends(|| Says::To("https://evil.example/x".into())).await;
+    let there = sends(|| Response::To("https://evil.example/x".into())).await;
     let told = wrong(&there.exchanges()).await;
     assert!(told.contains("redirects to https://evil.example/"), "{told}");
-    let long = sends(|| Says::Bytes("x".repeat(5 << 20))).await;
+    let long = sends(|| Response::Bytes("x".repeat(5 << 20))).await;
     let told = exchange(&long.exchanges(), &prompt()).await.1.unwrap();
     assert_eq!(told.tool_calls[0].arguments["kind"], "lost", "nobody knows what it did");
-    let long = sends(|| Says::Stream(vec![json!("x".repeat(1 << 20))])).await;
+    let long = sends(|| Response::Stream(vec![json!("x".repeat(1 << 20))])).await;
     let told = exchange(&long.exchanges(), &prompt()).await.1.unwrap();
     assert_eq!(told.tool_calls[0].arguments["kind"], "lost", "nobody knows what it did");
-    let going_on = Elsewhere::new(|what, _, _| match what {
-        "GET /.well-known/agent-card.json" => Says::Json(200, json!({"capabilities": {"streaming": true}})),
-        "POST /x/message:stream" => Says::Stream(vec![
+    let endless = MockAgent::new(|what, _, _| match what {
+        "GET /.well-known/agent-card.json" => Response::Json(200, json!({"capabilities": {"streaming": true}})),
+        "POST /x/message:stream" => Response::Stream(vec![
             json!({"task": task("TASK_STATE_WORKING", "")}),
             json!({"artifactUpdate": {"taskId": "t1", "artifact": {"artifactId": "a1", "parts": [{"text": "x".repeat(1 << 20)}]}}}),
         ]),
-        _ => Says::Json(404, json!({})),
+        _ => Response::Json(404, json!({})),
     })
     .await;
-    let told = wrong(&going_on.with(|endpoint| endpoint.base_url.push_str("/x"))).await;
+    let told = wrong(&endless.with(|endpoint| endpoint.base_url.push_str("/x"))).await;
     assert!(told.contains("an event is longer than 1048576 bytes"), "{told}");
-    let strange = sends(|| Says::Json(200, json!({"task": {"id": "..", "contextId": "c"}}))).await;
+    let strange = sends(|| Response::Json(200, json!({"task": {"id": "..", "contextId": "c"}}))).await;
     let told = wrong(&strange.exchanges()).await;
-    assert!(told.contains("named its task in a way that cannot be used"), "{told}");
-    let refused = sends(|| Says::Json(403, json!({"error": {"message": "no\u{1b}]0;x\u{7} way"}}))).await;
+    assert!(told.contains("gave its task an id that cannot be used"), "{told}");
+    let refused = sends(|| Response::Json(403, json!({"error": {"message": "no\u{1b}]0;x\u{7} way"}}))).await;
     let told = wrong(&refused.exchanges()).await;
     assert!(told.contains("refused it (403): no]0;x way"), "{told}");
-    let failed = sends(|| Says::Json(200, json!({"task": task("TASK_STATE_FAILED", "")}))).await;
+    let failed = sends(|| Response::Json(200, json!({"task": task("TASK_STATE_FAILED", "")}))).await;
     let told = wrong(&failed.exchanges()).await;
     assert!(told.contains("its task failed: which one?"), "{told}");
-    let slow = sends(|| Says::Json(200, json!({"task": task("TASK_STATE_WORKING", "")}))).await;
+    let slow = sends(|| Response::Json(200, json!({"task": task("TASK_STATE_WORKING", "")}))).await;
     let exchanges = slow.with(|endpoint| endpoint.timeout_ms = 1);
     let told = wrong(&exchanges).await;
     assert!(told.contains("did not finish within 1 s"), "{told}");
-    exchanges.leave().await;
+    exchanges.cancel().await;
     assert_eq!(slow.count("tasks/t1:cancel"), 1);
 }
 
 #[tokio::test]
 async fn a_card_is_read_and_may_not_lead_elsewhere() {
-    let far = Elsewhere::new(|_, _, _| Says::Nothing).await;
+    let far = MockAgent::new(|_, _, _| Response::Nothing).await;
     let backend = A2aBackend::new();
     let endpoint = RemoteEndpoint::a2a(&far.url);
     let spec = backend.discover("far", &endpoint).await.unwrap();
     let about = spec.description.unwrap();
     assert!(about.ends_with("in its own words: \"Looks[31m around.\""), "{about}");
-    let away = Elsewhere::new(|_, _, _| Says::Json(200, card("https://evil.example"))).await;
+    let away = MockAgent::new(|_, _, _| Response::Json(200, card("https://evil.example"))).await;
     let error = backend.discover("far", &RemoteEndpoint::a2a(&away.url)).await.unwrap_err().to_string();
     assert!(error.contains(&away.url) && error.contains("evil.example"), "{error}");
-    let other = Elsewhere::new(|_, _, _| {
-        Says::Json(200, json!({"supportedInterfaces": [{"protocolBinding": "GRPC"}]}))
+    let other = MockAgent::new(|_, _, _| {
+        Response::Json(200, json!({"supportedInterfaces": [{"protocolBinding": "GRPC"}]}))
     })
     .await;
     let error = backend.discover("far", &RemoteEndpoint::a2a(&other.url)).await.unwrap_err().to_string();
@@ -425,7 +429,7 @@ async fn a_card_is_read_and_may_not_lead_elsewhere() {
 }
 
 #[test]
-fn an_endpoint_is_looked_at_before_it_is_asked() {
+fn an_endpoint_is_checked_before_a_request() {
     let fill: FillVariables = Arc::new(|text| {
         if text.contains("NOPE") {
             Err(EndpointError::NoVariable("NOPE is not set".into()))
@@ -444,7 +448,7 @@ fn an_endpoint_is_looked_at_before_it_is_asked() {
     let plain = "http://localhost.evil.example/";
     assert_eq!(of(plain, Value::Null), Err(EndpointError::NotEncrypted(plain.into())));
     for url in ["https://me@h/", "https://h/?key=1", "https://h/#x"] {
-        assert_eq!(of(url, Value::Null), Err(EndpointError::HoldsKey), "{url}");
+        assert_eq!(of(url, Value::Null), Err(EndpointError::ContainsKey), "{url}");
     }
     let headers = of("https://h", json!({"type": "header", "name": "X-Key", "value": "${KEY}"})).unwrap();
     assert_eq!(headers["x-key"], "k3y");
@@ -459,6 +463,13 @@ fn an_endpoint_is_looked_at_before_it_is_asked() {
         let endpoint = RemoteEndpoint { target: Some(target.into()), ..RemoteEndpoint::a2a("https://h") };
         assert_eq!(check_endpoint(&endpoint), Err(EndpointError::BadTarget));
     }
+    let with = |name: &str, value: Value| {
+        let options = BTreeMap::from([(name.to_owned(), value)]);
+        check_endpoint(&RemoteEndpoint { options, ..RemoteEndpoint::a2a("https://h") })
+    };
+    assert_eq!(with("poll_interval_ms", json!(500)), Ok(()));
+    assert_eq!(with("poll_interval_ms", json!("soon")), Err(EndpointError::BadPollInterval));
+    assert_eq!(with("poll", json!(500)), Err(EndpointError::UnknownOption("poll".into())));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What an exchange says: the task of a new conversation, or the user's answers to what the agent asked.
+//! The message of an exchange: the task of a new conversation, or the user's answers to the agent's questions.
 
 use std::sync::Arc;
 
@@ -7,22 +7,22 @@ use aye_core::contract::message::{Message, Role, ToolCall, Visibility};
 use aye_encode::a2a::A2aPart;
 use serde_json::{Value, json};
 
-use super::question::{LOST_AGAIN, RemoteAsk};
+use super::question::{RemoteAsk, SEND_AGAIN};
 
-/// What one exchange is to send.
+/// The message that one exchange sends.
 pub(crate) struct Turn {
-    /// The message's id: the same whenever the same place of the conversation is asked again.
+    /// Its id: always the same for the same position in the conversation.
     pub(crate) id: String,
-    /// What to say.
+    /// Its content.
     pub(crate) parts: Vec<A2aPart>,
     /// Whether it answers questions of the task.
     pub(crate) answers: bool,
-    /// The user does not want it sent again although nobody knows whether it arrived.
+    /// It may not have arrived, and the user chose not to send it again.
     pub(crate) is_given_up: bool,
 }
 
 impl Turn {
-    /// Reads the newest part of a conversation. `salt` keeps ids of different conversations apart.
+    /// Reads the end of a conversation. `salt` keeps the ids of different conversations apart.
     pub(crate) fn of(messages: &[Arc<Message>], salt: &str) -> Self {
         let said: Vec<&Message> = messages
             .iter()
@@ -32,18 +32,19 @@ impl Turn {
                     && (message.visibility == Visibility::All || message.role == Role::Tool)
             })
             .collect();
-        let (mut end, mut place, mut is_given_up) = (said.len(), None, false);
+        let (mut end, mut position, mut is_given_up) = (said.len(), None, false);
         loop {
             let asks = said[..end].iter().rposition(|message| message.role == Role::Assistant);
             let behind = &said[asks.map_or(0, |at| at + 1)..end];
             let calls = asks.map_or(&[][..], |at| said[at].tool_calls.as_slice());
             let key = calls.iter().map(|call| call.id.as_str()).collect::<Vec<_>>().join(" ");
-            let place = place.get_or_insert_with(|| if calls.is_empty() { "begin".to_owned() } else { key });
-            // What was asked about a lost message is answered here, and the message itself is the one before it.
+            let position =
+                position.get_or_insert_with(|| if calls.is_empty() { "begin".to_owned() } else { key });
+            // This answers the question about a lost message; the message itself is the one before.
             if let [call] = calls
                 && RemoteAsk::of(call) == RemoteAsk::Lost
             {
-                is_given_up |= answer_of(call, behind) != Some(json!(LOST_AGAIN));
+                is_given_up |= answer_of(call, behind) != Some(json!(SEND_AGAIN));
                 end = asks.unwrap_or_default();
                 continue;
             }
@@ -52,7 +53,7 @@ impl Turn {
             let texts =
                 behind.iter().filter(|message| message.role == Role::User).map(|message| message.text());
             parts.extend(texts.filter(|text| !text.trim().is_empty()).map(A2aPart::text));
-            let digest = sha256_hex(format!("{salt}\n{place}"));
+            let digest = sha256_hex(format!("{salt}\n{position}"));
             return Self {
                 id: format!("aye-{}", &digest[..32]),
                 parts,

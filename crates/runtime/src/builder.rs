@@ -48,7 +48,7 @@ pub enum BuildError {
     /// An agent cannot be resolved.
     #[error("{0}")]
     ValidationFailed(String),
-    /// An agent elsewhere could not be looked up.
+    /// The card of a remote agent could not be read.
     #[error(transparent)]
     DiscoveryFailed(DiscoveryError),
     /// The store could not be opened.
@@ -177,7 +177,7 @@ impl AgentRuntimeBuilder {
         self
     }
 
-    /// Registers an agent that runs elsewhere under this name. [`build_and_discover`](Self::build_and_discover) asks its
+    /// Registers a remote agent under this name. [`build_and_discover`](Self::build_and_discover) asks its
     /// endpoint what it is for; the other ways to build take it without a description.
     #[must_use]
     pub fn with_remote_agents(mut self, name: impl Into<String>, endpoint: RemoteEndpoint) -> Self {
@@ -328,7 +328,7 @@ impl AgentRuntimeBuilder {
     pub fn build(self) -> Result<AgentRuntime, BuildError> {
         let runtime = self.build_unchecked()?;
         let catalog = runtime.catalog();
-        // Agents that run elsewhere are not run here.
+        // Remote agents do not run here.
         for (id, _) in catalog.agents.iter().filter(|(_, spec)| spec.endpoint.is_none()) {
             // One that names no model has that of the agent that sets it to work.
             let any = catalog.models.keys().next().filter(|_| catalog.agents[id].model.is_empty());

@@ -118,7 +118,7 @@ pub trait AgentBackend: Send + Sync {
     }
 }
 
-/// The backend of an agent whose calls are served by runs although it runs elsewhere.
+/// The backend of a remote agent whose calls are served by runs here.
 pub(super) fn remote_backend<'a>(
     catalog: &'a Catalog,
     spec: &AgentSpec,
@@ -128,7 +128,7 @@ pub(super) fn remote_backend<'a>(
 }
 
 impl RuntimeCore {
-    /// What the child run in a thread asks an agent through, when that one runs elsewhere.
+    /// The conversation of the child run in a thread with its agent, if that is remote.
     pub(super) fn conversation(
         &self,
         spec: &AgentSpec,
@@ -138,7 +138,7 @@ impl RuntimeCore {
         backend.conversation(spec, thread, Arc::clone(&self.profiles))
     }
 
-    /// The host of an agent that runs elsewhere.
+    /// The host of a remote agent.
     pub(super) fn host_of(&self, agent: &str) -> Option<String> {
         let endpoint = self.catalog().agents.get(agent)?.endpoint.clone()?;
         Some(endpoint.host().to_owned())
@@ -244,7 +244,7 @@ pub(super) fn refused(agent: &str, why: &str) -> Value {
 enum Serves {
     /// An agent of this runtime, with the maximum number of runs above it.
     Here(Option<u32>),
-    /// One that runs elsewhere; how long it may take.
+    /// A remote agent; how long it may take.
     Elsewhere(Arc<dyn AgentBackend>, Duration),
 }
 
@@ -272,7 +272,7 @@ impl AgentTool {
         }
     }
 
-    /// A tool for an agent that runs elsewhere.
+    /// A tool for a remote agent.
     pub fn remote(spec: &AgentSpec, backend: Arc<dyn AgentBackend>) -> Self {
         let timeout = spec.endpoint.as_ref().map_or(300_000, |endpoint| endpoint.timeout_ms);
         let tool =

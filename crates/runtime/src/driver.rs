@@ -180,7 +180,7 @@ pub(super) struct Driver {
     /// The snapshot taken before the current step.
     pub(super) snapped: StepSnapshot,
     pub(super) children: Children,
-    /// What an agent elsewhere is asked through, when the run serves a call of one.
+    /// The conversation with the remote agent, if the run serves a call of one.
     pub(super) remote: Option<Arc<dyn RemoteConversation>>,
     /// The shared state as the sink knows it, when it wants it.
     pub(super) shared_state: Option<PersistedState>,
@@ -571,7 +571,7 @@ impl Driver {
             self.offer_client_tools();
         }
         if let (Phase::RunEnd, Some(remote)) = (phase, &self.remote) {
-            remote.leave().await;
+            remote.cancel().await;
         }
         let ctx = self.context(phase);
         let report: Result<PhaseReport, _> = self.phases.run_phase(&self.agent.env, ctx).await;

@@ -144,7 +144,7 @@ impl Driver {
     /// aside.
     fn model_of_step(&mut self, wanted: Option<&str>) -> (String, ModelEntry) {
         self.inference.executor = None;
-        // An agent elsewhere is no model that another one could stand in for.
+        // A model cannot replace a remote agent.
         let wanted = wanted.filter(|_| self.remote.is_none());
         if let Some(id) = wanted.filter(|id| *id != self.agent.model_id) {
             match executor_of(&self.shared.catalog(), &self.shared.breaker, &self.agent.spec, id) {

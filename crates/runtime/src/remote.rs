@@ -1,8 +1,8 @@
-//! Agents that run elsewhere, as the child runs that serve calls of them see them.
+//! Child runs that serve the calls of remote agents.
 //!
-//! A call of such an agent is served as a call of a local one is: by a run in a thread of its own, so that it outlives the
-//! process. The run's inferences are exchanges with the agent, and what the agent asks is a call of a tool that asks the
-//! user. How the agent is reached is known to its [`AgentBackend`](super::AgentBackend) alone.
+//! Like the call of a local agent, the call of a remote one is served by a run in a thread of its own, so that it outlives
+//! the process. The run sends a message to the agent where another run would ask a model, and each question of the agent
+//! becomes a call of a tool that asks the user. Only the agent's [`AgentBackend`](super::AgentBackend) knows the protocol.
 
 use std::sync::Arc;
 
@@ -15,48 +15,46 @@ use aye_core::contract::inference::StreamResult;
 use aye_core::contract::spec::{AgentSpec, ModelEntry};
 use aye_core::contract::tool::Tool;
 
-/// How the name begins that stands in place of a model for the answers of an agent elsewhere. What they cost is not known
-/// here.
+/// The prefix of the model id that is recorded for the answers of a remote agent. Their cost is not known.
 pub const REMOTE_MODEL: &str = "agent ";
 
-/// What a child run has to do with one agent elsewhere.
+/// The conversation of one child run with its remote agent.
 #[async_trait]
 pub trait RemoteConversation: Send + Sync {
-    /// Returns what the run asks in place of a model. An exchange that a crash cut off is picked up where it stood when
-    /// the run asks again; nothing is sent twice.
+    /// Returns the executor that the run uses in place of a model. After a crash, the repeated request continues the
+    /// exchange where it stopped; nothing is sent twice.
     fn executor(&self) -> Arc<dyn LlmExecutor>;
 
-    /// Returns the tools that the agent's questions call.
+    /// Returns the tools that the executor's answers call to ask the user.
     fn tools(&self) -> Vec<Arc<dyn Tool>>;
 
-    /// Tells the agent that nobody waits for its work any more, unless it is done. Called when the run ends, before that
-    /// is committed.
-    async fn leave(&self);
+    /// Cancels the agent's task unless it is over. Called when the run ends, before that is committed.
+    async fn cancel(&self);
 
-    /// Forgets what was kept of the work. Called when the end of the run is committed.
+    /// Deletes the stored notes about the task. Called when the end of the run is committed.
     async fn forget(&self);
 }
 
-/// Why an agent elsewhere could not be looked up.
+/// Why the card of a remote agent could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the agent `{agent}` at {url} could not be looked up: {message}")]
 pub struct DiscoveryError {
     /// The agent.
     pub agent: String,
-    /// The address of its endpoint.
+    /// The URL of its endpoint.
     pub url: String,
     /// What went wrong.
     pub message: String,
 }
 
-/// Stands where a run without its conversation would ask.
-struct Nowhere;
+/// Fails every request: a remote agent can only be called by a child run with its conversation.
+struct OutsideChildRun;
 
 #[async_trait]
-impl LlmExecutor for Nowhere {
+impl LlmExecutor for OutsideChildRun {
     async fn execute(&self, _: InferenceRequest) -> Result<StreamResult, InferenceExecutionError> {
         Err(InferenceExecutionError::InvalidRequest(
-            "the agent runs remotely and is asked in its own run only".into(),
+            "a remote agent can only be called by delegating to it".into(),
         ))
     }
 
@@ -65,11 +63,11 @@ impl LlmExecutor for Nowhere {
     }
 }
 
-/// Resolves an agent that runs elsewhere for a run that serves a call of it: the plugins of its specification watch over
-/// the run; model, prompt and tools are the agent's own affair.
+/// Resolves a remote agent for a run that serves a call of it. The plugins of its specification apply to the run; model,
+/// prompt and tools are the remote side's concern.
 pub(super) fn resolve_remote(catalog: &Catalog, spec: &AgentSpec) -> Result<ResolvedAgent, ResolveError> {
     let label = spec.endpoint.as_ref().map_or("remote", |endpoint| endpoint.backend.as_str());
-    // No model of a provider is called so.
+    // No model of a provider has such a name.
     let model_id = format!("{REMOTE_MODEL}{}", spec.id);
     let mut spec = spec.clone();
     spec.model.clone_from(&model_id);
@@ -80,7 +78,7 @@ pub(super) fn resolve_remote(catalog: &Catalog, spec: &AgentSpec) -> Result<Reso
     Ok(ResolvedAgent {
         model: ModelEntry { provider: label.to_owned(), model_name: spec.id.clone() },
         model_id,
-        executor: Arc::new(Nowhere),
+        executor: Arc::new(OutsideChildRun),
         env: Arc::new(env),
         tools: Arc::default(),
         descriptors: Arc::from([]),

@@ -44,7 +44,7 @@ pub enum ResolveError {
         /// What is wrong with the section.
         message: String,
     },
-    /// The agent runs elsewhere and can only be delegated to.
+    /// The agent is remote and can only be delegated to.
     #[error("the agent `{0}` runs remotely: delegate to it instead")]
     RemoteAgentNotDirectlyRunnable(String),
     /// Two tools with one id.
@@ -174,7 +174,7 @@ pub(super) fn resolve(
     resolve_spec(catalog, breaker, spec_of(catalog, agent_id)?, model)
 }
 
-/// Resolves an agent for a run that may serve a call: one that runs elsewhere, too.
+/// Resolves an agent for a run that may serve a call: the agent may be remote.
 pub(super) fn resolve_served(
     catalog: &Catalog,
     breaker: &Arc<CircuitBreaker>,
@@ -308,7 +308,7 @@ fn descriptors_of(tools: &IndexMap<String, Arc<dyn Tool>>) -> Arc<[ToolDescripto
 }
 
 impl ResolvedAgent {
-    /// Asks `remote` in place of a model and offers its tools, for a run that serves a call of an agent elsewhere.
+    /// Uses `remote` in place of a model and offers its tools, for a run that serves a call of a remote agent.
     pub(super) fn connect(&mut self, remote: &dyn RemoteConversation) {
         let tools: IndexMap<_, _> =
             remote.tools().into_iter().map(|tool| (tool.descriptor().id, tool)).collect();
