@@ -13,6 +13,7 @@ mod audit;
 mod change_feed;
 mod children;
 mod commands;
+mod config_entries;
 mod error;
 mod folders;
 mod grants;

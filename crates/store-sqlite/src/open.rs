@@ -26,6 +26,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0008_command.sql"),
     include_str!("migrations/0009_delivery.sql"),
     include_str!("migrations/0010_push.sql"),
+    include_str!("migrations/0011_config.sql"),
 ];
 /// Above this the write-ahead log is cut back after a checkpoint.
 const JOURNAL_LIMIT: i64 = 8 * 1024 * 1024;

@@ -82,6 +82,7 @@ pub(super) fn of(rows: &[AuditRow], known: &Names) -> String {
             | AuditKind::Spent
             | AuditKind::Lapsed
             | AuditKind::Deleted
+            | AuditKind::Configured
             | AuditKind::Other => say(&body.to_string()),
         }
     }
@@ -193,6 +194,11 @@ fn alone(row: &AuditRow, known: &Names) -> String {
                 "thread {thread} with {questions} questions and {executions} executions by {}",
                 who(&body["actor"])
             )
+        }
+        AuditKind::Configured => {
+            let what = if body["value"].is_null() { "deleted" } else { "published" };
+            let (namespace, revision) = (word(body, "namespace"), &body["revision"]);
+            format!("{namespace}/{id} {what} with revision {revision} by {}", who(&body["actor"]))
         }
         AuditKind::Hook => {
             let run = row.run_id.as_ref().map_or("?", AsRef::as_ref);

@@ -66,6 +66,7 @@ pub(super) fn of(rows: &[AuditRow], known: &Names) -> Value {
             | AuditKind::Spent
             | AuditKind::Lapsed
             | AuditKind::Deleted
+            | AuditKind::Configured
             | AuditKind::Other => {}
         }
     }

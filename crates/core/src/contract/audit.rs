@@ -41,13 +41,16 @@ pub enum AuditKind {
     Deleted,
     /// A hook ran its command: `name`, `origin`, `phase`, `exit`, `duration_ms`, `answer`.
     Hook,
+    /// An agent or a model was defined, changed or (without a value) deleted over the server's API: `namespace`, `id`,
+    /// `revision`, `replaces` (the revision before), `value`, `actor`.
+    Configured,
     /// A word that this version does not know. It is never written.
     Other,
 }
 
 impl AuditKind {
     /// All kinds that are written.
-    pub const ALL: [AuditKind; 14] = [
+    pub const ALL: [AuditKind; 15] = [
         AuditKind::Judged,
         AuditKind::Asked,
         AuditKind::Decided,
@@ -62,6 +65,7 @@ impl AuditKind {
         AuditKind::Lapsed,
         AuditKind::Deleted,
         AuditKind::Hook,
+        AuditKind::Configured,
     ];
 
     /// The word in the database and in JSON.
@@ -81,6 +85,7 @@ impl AuditKind {
             AuditKind::Lapsed => "lapsed",
             AuditKind::Deleted => "deleted",
             AuditKind::Hook => "hook",
+            AuditKind::Configured => "configured",
             AuditKind::Other => "other",
         }
     }

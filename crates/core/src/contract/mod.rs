@@ -7,6 +7,7 @@ pub mod audit_entry;
 pub mod child;
 pub mod clock;
 pub mod command;
+pub mod config_entry;
 pub mod content;
 pub mod context_message;
 pub mod digest;

@@ -257,6 +257,7 @@ impl Agree {
             | AuditKind::Revoked
             | AuditKind::Spent
             | AuditKind::Lapsed
+            | AuditKind::Configured
             | AuditKind::Other => {}
         }
     }
@@ -287,6 +288,7 @@ impl Agree {
             | AuditKind::Superseded
             | AuditKind::Applied
             | AuditKind::Deleted
+            | AuditKind::Configured
             | AuditKind::Other => {}
         }
     }

@@ -62,7 +62,7 @@ fn grant(id: &str, expires_at: Option<u64>, max_uses: Option<u64>) -> GrantRecor
     }
 }
 
-/// Something of every kind, in 23 rows.
+/// Something of every kind, in 24 rows.
 async fn story(store: &Store) {
     let (fence, run) = waiting(store, None).await;
     let mut stage = checkpoint(&fence, &run);
@@ -106,6 +106,17 @@ async fn story(store: &Store) {
         at: 302,
     }];
     store.checkpoint(Checkpoint { commands, ..checkpoint(&fence, &done) }).await.unwrap();
+    let entry = ("agents".to_owned(), "helper".to_owned());
+    store
+        .publish_entry(
+            entry,
+            Some(json!({})),
+            aye_core::contract::config_entry::EntryExpectation::Absent,
+            by(),
+        )
+        .await
+        .unwrap()
+        .unwrap();
     store.create_thread(thread("t2")).await.unwrap();
     let fence = store.acquire(&"t2".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
     let other = super::run("r2", "t2", RunStatus::Waiting);
@@ -114,7 +125,7 @@ async fn story(store: &Store) {
     assert!(store.delete_thread(&"t2".into(), &owner("me"), |_| true, by()).await.unwrap());
 }
 
-const ROWS: i64 = 23;
+const ROWS: i64 = 24;
 
 async fn verify(store: &Store) -> AuditReport {
     store.verify_audit().await.unwrap()
@@ -140,7 +151,7 @@ async fn every_change_is_told_and_agrees_with_the_tables() {
     assert_eq!(
         kinds.join(" "),
         "asked judged judged judged asked asked asked decided began ended ended decided applied expired granted \
-         granted spent lapsed revoked hook superseded asked deleted"
+         granted spent lapsed revoked hook superseded configured asked deleted"
     );
     assert_eq!(rows.len() as i64, ROWS);
     for kind in AuditKind::ALL {
@@ -533,6 +544,7 @@ async fn the_rows_of_a_call_stand_together() {
             "-: lapsed",
             "-: revoked",
             "-: hook",
+            "-: configured",
             "c1: asked",
             "-: deleted",
         ]

@@ -32,7 +32,10 @@ async fn a_store_from_before_has_no_commands() {
     let home = Home::new();
     home.make();
     let old = home.raw();
-    old.execute_batch("DROP TABLE command; DROP TABLE delivery; DROP TABLE push_target").unwrap();
+    old.execute_batch(
+        "DROP TABLE command; DROP TABLE delivery; DROP TABLE push_target; DROP TABLE config_entry",
+    )
+    .unwrap();
     old.pragma_update(None, "user_version", 7).unwrap();
     drop(old);
     let store = home.open();

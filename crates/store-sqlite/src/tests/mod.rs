@@ -2,6 +2,7 @@
 
 mod audit;
 mod commands;
+mod config_entries;
 mod crash;
 mod decisions;
 mod files;

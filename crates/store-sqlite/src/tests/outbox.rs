@@ -52,7 +52,7 @@ async fn a_store_from_before_has_sent_nothing() {
     let home = Home::new();
     home.make();
     let old = home.raw();
-    old.execute_batch("DROP TABLE delivery; DROP TABLE push_target").unwrap();
+    old.execute_batch("DROP TABLE delivery; DROP TABLE push_target; DROP TABLE config_entry").unwrap();
     old.pragma_update(None, "user_version", 8).unwrap();
     drop(old);
     let store = home.open();
