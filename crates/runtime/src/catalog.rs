@@ -1,13 +1,14 @@
 //! The registered agents, models, providers, tools and plugins.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, RwLockReadGuard};
 
 use indexmap::IndexMap;
 
-use super::AgentRuntime;
 use super::delegate::{AgentBackend, DELEGATION_DEPTH};
 use super::resolve::ResolveError;
+use super::{AgentRuntime, RuntimeCore};
 use aye_core::contract::executor::LlmExecutor;
 use aye_core::contract::near::or_these;
 use aye_core::contract::spec::{AgentSpec, ModelEntry};
@@ -16,6 +17,10 @@ use aye_core::phase::Plugin;
 
 /// A tool under its id.
 pub(crate) type NamedTool = (String, Arc<dyn Tool>);
+
+/// Agents by id, each with its versions by the revision that published them; `None` from the revision on that took the
+/// agent away.
+pub type PublishedAgents = BTreeMap<String, BTreeMap<u64, Option<Arc<AgentSpec>>>>;
 
 /// All registries of one runtime. Tools and plugins keep the order they were registered in, so that requests are
 /// byte-stable.
@@ -40,6 +45,10 @@ pub struct Catalog {
     pub delegation_depth: Option<u32>,
     /// Counts the changes of what is registered.
     pub revision: u64,
+    /// The versions of agents that were published while the program runs; the newest ones are also among the others.
+    pub published: PublishedAgents,
+    /// The newest revision of what was published; 0 if nothing was.
+    pub published_revision: u64,
     /// Plugins by id.
     pub plugins: IndexMap<String, Arc<dyn Plugin>>,
 }
@@ -56,6 +65,8 @@ impl Default for Catalog {
             backends: BTreeMap::new(),
             delegation_depth: Some(DELEGATION_DEPTH),
             revision: 0,
+            published: BTreeMap::new(),
+            published_revision: 0,
             plugins: IndexMap::new(),
         }
     }
@@ -75,6 +86,17 @@ impl std::fmt::Debug for Catalog {
 }
 
 impl Catalog {
+    /// Sets the published agents to those of a revision.
+    fn set_published(&mut self, revision: u64) {
+        for (id, versions) in &self.published {
+            match versions.range(..=revision).next_back() {
+                Some((_, Some(spec))) => self.agents.insert(id.clone(), Arc::clone(spec)),
+                Some((_, None)) | None => self.agents.remove(id),
+            };
+        }
+        self.published_revision = revision;
+    }
+
     /// Returns a tool, whatever its source.
     pub fn tool(&self, id: &str) -> Option<&Arc<dyn Tool>> {
         self.tools.get(id).or_else(|| {
@@ -126,6 +148,17 @@ impl AgentRuntime {
         });
     }
 
+    /// Replaces the published agents, for the runs that start from now on. A run that is active or waits finishes with
+    /// the agents of the revision that it started with, even after a restart if the versions are published again.
+    pub fn publish(&self, revision: u64, agents: PublishedAgents) {
+        self.inner.shared.change_catalog(|catalog| {
+            for id in std::mem::replace(&mut catalog.published, agents).into_keys() {
+                catalog.agents.remove(&id);
+            }
+            catalog.set_published(revision);
+        });
+    }
+
     /// Says which agent runs when a request names none, from now on.
     pub fn set_default_agent(&self, agent_id: &str) {
         self.inner.shared.change_catalog(|catalog| catalog.default_agent = Some(agent_id.to_owned()));
@@ -145,5 +178,36 @@ impl AgentRuntime {
         self.inner.shared.change_catalog(|catalog| {
             catalog.brought.insert(source.to_owned(), tools);
         });
+    }
+}
+
+/// The registries as a run sees them.
+pub(crate) enum CatalogView<'a> {
+    Current(RwLockReadGuard<'a, Catalog>),
+    /// With the published agents of an earlier revision.
+    Earlier(Box<Catalog>),
+}
+
+impl Deref for CatalogView<'_> {
+    type Target = Catalog;
+
+    fn deref(&self) -> &Catalog {
+        match self {
+            Self::Current(catalog) => catalog,
+            Self::Earlier(catalog) => catalog,
+        }
+    }
+}
+
+impl RuntimeCore {
+    /// The registries with the published agents of a revision.
+    pub(crate) fn catalog_at(&self, revision: u64) -> CatalogView<'_> {
+        let catalog = self.catalog();
+        if revision >= catalog.published_revision {
+            return CatalogView::Current(catalog);
+        }
+        let mut earlier = Box::new(catalog.clone());
+        earlier.set_published(revision);
+        CatalogView::Earlier(earlier)
     }
 }

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::announce::stop_reason_of;
+use super::document::RunDocument;
 use super::driver::Driver;
 use super::nested::ChildSink;
 use super::remote::RemoteConversation;
@@ -485,12 +486,15 @@ impl AgentRuntime {
                 Err(RuntimeError::ResolveFailed { message: "it was stopped before it started".into() })
             }
             None => {
-                let own = self.inner.shared.catalog().agents.get(&child.agent).map(|spec| spec.model.clone());
+                let shared = &self.inner.shared;
+                let parent = shared.store.load_run(&child.parent_run).await?;
+                // A run and its children see the same agents from its start to its end.
+                let revision = parent.as_ref().map_or(0, RunDocument::revision_of);
+                let own = shared.catalog_at(revision).agents.get(&child.agent).map(|spec| spec.model.clone());
                 let model = child.model.as_deref().filter(|_| own.is_some_and(|own| own.is_empty()));
-                let agent = self.resolve(&child.agent, model)?;
+                let agent = shared.resolve_at(revision, &child.agent, model)?;
                 let mut request = RunRequest::new(thread.clone(), vec![Message::user(&child.prompt)]);
                 request.parent_run_id = Some(child.parent_run.clone());
-                let parent = self.inner.shared.store.load_run(&child.parent_run).await?;
                 request.correlation_id = parent.and_then(|parent| parent.correlation_id);
                 Box::pin(self.run_fenced(request, agent, held, slot, lease, sink)).await
             }

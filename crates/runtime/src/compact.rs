@@ -111,7 +111,7 @@ impl Compaction {
         let asked = context::prompt(read, existing, hint, &config, room);
         let agent = match &config.summary_model {
             None => self.agent.clone(),
-            Some(model) => self.shared.resolve(&self.agent_id, Some(model))?,
+            Some(model) => self.shared.resolve_at(self.agent.revision, &self.agent_id, Some(model))?,
         };
         let request = InferenceRequest {
             model: agent.model_id.clone(),

@@ -32,9 +32,17 @@ pub struct RunDocument {
     pub format: u32,
     /// The machine.
     pub machine: Run,
+    /// The revision of the published agents that the run started with; 0 if none was published.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub revision: u64,
     /// The current step.
     #[serde(flatten)]
     pub step: CurrentStep,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// One answer of the model, and the results of its calls so far.
@@ -112,6 +120,11 @@ impl RunDocument {
         let document = Self::from_value(&run.machine).ok().filter(|_| run.status != RunStatus::Done);
         let open = document.filter(|document| !document.step.recorded);
         open.map(|document| document.step.tool_messages()).unwrap_or_default()
+    }
+
+    /// The revision of the published agents that a run started with, even if the rest cannot be read.
+    pub(crate) fn revision_of(run: &RunRecord) -> u64 {
+        run.machine.get("revision").and_then(Value::as_u64).unwrap_or(0)
     }
 
     /// Writes it.

@@ -115,7 +115,7 @@ impl LoadedRun {
 
     /// A run from the store.
     pub(super) fn stored(record: RunRecord, document: RunDocument, held: StoredThread) -> Self {
-        let RunDocument { format: _, machine, step } = document;
+        let RunDocument { format: _, machine, revision: _, step } = document;
         Self { record, machine, step, messages: Vec::new(), takes: None, begins: false, held }
     }
 }
@@ -537,10 +537,10 @@ impl Driver {
             return;
         }
         let shared = Arc::clone(&self.shared);
-        let catalog = shared.catalog();
-        if catalog.revision == self.handoff.catalog_revision {
+        if shared.catalog().revision == self.handoff.catalog_revision {
             return;
         }
+        let catalog = shared.catalog_at(self.handoff.base().revision);
         self.handoff.catalog_revision = catalog.revision;
         if let Err(error) = self.agent.refresh_tools(&catalog) {
             tracing::warn!(run = %self.record.id, %error, "the tools stay unchanged");

@@ -50,7 +50,7 @@ impl Handoff {
             .and_then(|state| state.active_agent)
             .filter(|id| *id != base.spec.id && known.is_none_or(|known| known == base.spec.id));
         let resolved = active.as_deref().and_then(|id| {
-            variant(&shared.catalog(), &shared.breaker, &base, id)
+            variant(&shared.catalog_at(base.revision), &shared.breaker, &base, id)
                 .inspect_err(|error| tracing::warn!(run = %record.id, agent = id, %error, "not handed off"))
                 .ok()
         });
@@ -83,7 +83,7 @@ impl Driver {
     async fn hand_over(&mut self, wanted: Option<String>) -> Result<(), RuntimeError> {
         let shared = Arc::clone(&self.shared);
         let (resolved, revision) = {
-            let catalog = shared.catalog();
+            let catalog = shared.catalog_at(self.handoff.base.revision);
             let resolved = match &wanted {
                 None => Ok(self.handoff.base.clone()),
                 Some(id) => variant(&catalog, &shared.breaker, &self.handoff.base, id)

@@ -340,8 +340,13 @@ impl Driver {
         self.record.status = self.machine.status();
         self.record.termination = self.machine.termination().cloned();
         self.record.state = self.phases.store().export(Some(KeyScope::Run))?.values;
-        self.record.machine =
-            RunDocument { format: FORMAT, machine: self.machine.clone(), step: self.step.clone() }.to_value();
+        self.record.machine = RunDocument {
+            format: FORMAT,
+            machine: self.machine.clone(),
+            revision: self.handoff.base().revision,
+            step: self.step.clone(),
+        }
+        .to_value();
         Ok(self.record.clone())
     }
 

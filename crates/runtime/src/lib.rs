@@ -70,6 +70,7 @@ use aye_core::contract::profile::ProfileStore;
 use aye_core::contract::record::{LeaseRecord, Owner, RunRecord, ThreadRecord};
 use aye_core::contract::renderer::Renderer;
 use aye_core::contract::snapshot::Snapshots;
+use aye_core::contract::spec::AgentSpec;
 use aye_core::contract::storage::{AcquireError, StoreError, ThreadRunStore};
 use aye_core::contract::terms::Terms;
 use aye_core::phase::PhaseRuntime;
@@ -80,7 +81,7 @@ pub use announce::stop_reason_of;
 pub use background::NoTerminal;
 pub use breaker::{CircuitBreaker, CircuitBreakerConfig, CircuitOpen};
 pub use builder::{AgentRuntimeBuilder, BuildError};
-pub use catalog::Catalog;
+pub use catalog::{Catalog, PublishedAgents};
 pub use compact::CompactError;
 pub use delegate::{
     AgentBackend, AgentBackendError, AgentTool, DELEGATION_DEPTH, DelegateRunResult, DelegateRunStatus,
@@ -165,7 +166,17 @@ impl RuntimeCore {
     }
 
     fn resolve(&self, agent_id: &str, model: Option<&str>) -> Result<ResolvedAgent, RuntimeError> {
-        let catalog = self.catalog();
+        self.resolve_at(u64::MAX, agent_id, model)
+    }
+
+    /// Resolves an agent as it was published with a revision.
+    fn resolve_at(
+        &self,
+        revision: u64,
+        agent_id: &str,
+        model: Option<&str>,
+    ) -> Result<ResolvedAgent, RuntimeError> {
+        let catalog = self.catalog_at(revision);
         resolve::resolve_served(&catalog, &self.breaker, agent_id, model).map_err(|e| unresolved(&catalog, e))
     }
 
@@ -217,6 +228,16 @@ impl AgentRuntime {
         self.inner.shared.resolve(agent_id, model)
     }
 
+    /// Resolves the agent of a stored run as it was when the run started, with the run's model if that is still there.
+    fn resolve_again(&self, run: &RunRecord) -> Result<ResolvedAgent, RuntimeError> {
+        let (shared, revision) = (&self.inner.shared, RunDocument::revision_of(run));
+        let agent = shared
+            .resolve_at(revision, &run.agent_id, Some(&run.model))
+            .or_else(|_| shared.resolve_at(revision, &run.agent_id, None))?;
+        // A process that does not know the revision yet must not take the run back to an older one.
+        Ok(ResolvedAgent { revision, ..agent })
+    }
+
     /// An agent with everything that a run of it would have now.
     ///
     /// # Errors
@@ -232,6 +253,18 @@ impl AgentRuntime {
     /// [`ResolveError`].
     pub fn try_resolve(&self, agent_id: &str) -> Result<ResolvedAgent, ResolveError> {
         resolve::resolve(&self.inner.shared.catalog(), self.breaker(), agent_id, None)
+    }
+
+    /// The same for an agent that is not registered, with a model that is.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    pub fn try_resolve_spec(
+        &self,
+        spec: &Arc<AgentSpec>,
+        model: &str,
+    ) -> Result<ResolvedAgent, ResolveError> {
+        resolve::resolve_spec(&self.inner.shared.catalog(), self.breaker(), spec, Some(model))
     }
 
     /// Starts a run and drives it until it is done or waits. An active run of the thread in this process is
@@ -303,9 +336,7 @@ impl AgentRuntime {
                 return Err(RuntimeError::NotFree { thread_id: request.thread_id });
             }
             parent_run_id = Some(old.id.clone());
-            let own = self
-                .resolve(&old.agent_id, Some(&old.model))
-                .or_else(|_| self.resolve(&agent.spec.id, None))?;
+            let own = self.resolve_again(&old).or_else(|_| self.resolve(&agent.spec.id, None))?;
             let mut driver = self.load(old, held, own, slot, lease, &sink)?;
             let directives = driver.end_abandoned(true).await?;
             driver.drive(directives).await?;
@@ -381,10 +412,7 @@ impl AgentRuntime {
         let Some(record) = held.take_unfinished() else {
             return Err(RuntimeError::NothingToResume { thread_id: lease.thread_id().clone() });
         };
-        let agent = self
-            .resolve(&record.agent_id, Some(&record.model))
-            .or_else(|_| self.resolve(&record.agent_id, None))
-            .map_err(|error| self.missing_agent(error))?;
+        let agent = self.resolve_again(&record).map_err(|error| self.missing_agent(error))?;
         let mut driver = self.load(record, held, agent, slot, lease, &sink)?;
         let directives = driver.recover(unknown).await?;
         driver.expire().await?;
@@ -545,8 +573,7 @@ impl AgentRuntime {
         let mut held = self.held(thread_id).await?;
         let Some(record) = held.take_unfinished() else { return Ok(false) };
         let agent = self
-            .resolve(&record.agent_id, Some(&record.model))
-            .or_else(|_| self.resolve(&record.agent_id, None))
+            .resolve_again(&record)
             // Any agent can end the run.
             .or_else(|error| {
                 self.default_agent().and_then(|any| self.resolve(&any, None)).map_err(|_| error)

@@ -84,6 +84,7 @@ pub(super) fn resolve_remote(catalog: &Catalog, spec: &AgentSpec) -> Result<Reso
         descriptors: Arc::from([]),
         delegates: Arc::default(),
         warnings,
+        revision: catalog.published_revision,
         spec: Arc::new(spec),
     })
 }

@@ -101,6 +101,8 @@ pub struct ResolvedAgent {
     pub delegates: Arc<BTreeMap<String, String>>,
     /// Sections that no plugin claims: probably typing errors.
     pub warnings: Vec<String>,
+    /// The revision of the published agents that it was resolved at.
+    pub revision: u64,
 }
 
 /// Gives agents by their id.
@@ -133,6 +135,7 @@ impl ResolvedAgent {
             tools: Arc::default(),
             descriptors: Arc::from([]),
             warnings: Vec::new(),
+            revision: 0,
         }
     }
 
@@ -223,6 +226,7 @@ pub(super) fn resolve_spec(
         descriptors,
         delegates: Arc::new(delegate::local_delegates(catalog, spec).collect()),
         warnings,
+        revision: catalog.published_revision,
     })
 }
 

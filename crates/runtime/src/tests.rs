@@ -3,6 +3,7 @@ mod edited;
 mod handoff;
 mod mailbox;
 mod profile;
+mod published;
 mod queue;
 mod resolving;
 mod shared_state;
