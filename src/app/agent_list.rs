@@ -59,7 +59,9 @@ fn row(app: &AppContext, agent: Option<&WrittenAgent>) -> Value {
 
 pub(super) fn rows(app: &AppContext) -> Vec<Value> {
     let written = app.agents.written.found.iter().map(|agent| row(app, Some(agent)));
-    std::iter::once(row(app, None)).chain(written).collect()
+    let published = app.agents.published();
+    let published = published.used().map(|agent| row(app, Some(agent)));
+    std::iter::once(row(app, None)).chain(written).chain(published).collect()
 }
 
 /// One line for each agent, the one that is talked to marked.
@@ -80,13 +82,13 @@ fn list(app: &AppContext) -> String {
 
 /// Returns the definition of an agent and the agent as it resolves here.
 fn show(app: &AppContext, name: &str) -> Result<Value, AppError> {
-    if !app.agents.names().contains(&name) {
+    if !app.agents.names().iter().any(|known| known == name) {
         return Err(app.agents.no_such(name).into());
     }
     let catalog = app.runtime.catalog();
-    let written = app.agents.written.get(name);
+    let written = app.agents.get(name);
     let spec = catalog.agents.get(name).ok_or_else(|| app.agents.no_such(name))?;
-    let mut shown = row(app, written);
+    let mut shown = row(app, written.as_ref());
     // One that runs elsewhere has no tools here.
     if let Ok(resolved) = app.runtime.try_resolve(name) {
         shown["tools"] = json!(resolved.tools.keys().collect::<Vec<_>>());

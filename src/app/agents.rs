@@ -1,7 +1,7 @@
 //! The agents a user can talk to: the built-in one, and those of files and settings, ready to run.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use serde_json::{Value, json};
 
@@ -10,6 +10,7 @@ use super::budget::PriceList;
 use super::context::policy_of;
 use super::foundation::Foundation;
 use super::prompt::Common;
+use super::published::Published;
 use super::{Failure, models, sections};
 use crate::agents::{
     AgentDialect, AgentIssue, AgentScope, HitlMode, Severity, SourceLocator, WrittenAgent, WrittenAgents,
@@ -37,6 +38,8 @@ pub(super) struct Agents {
     pub(super) written: WrittenAgents,
     /// The models of agents that name one.
     models: BTreeMap<String, ModelSelection>,
+    /// Those that were defined over the server's API, and their models.
+    pub(super) published: RwLock<Published>,
     chosen: RwLock<Chosen>,
     is_ephemeral: bool,
 }
@@ -159,17 +162,30 @@ impl Agents {
         let agents = Self {
             models: by_agent.collect(),
             written,
+            published: RwLock::default(),
             chosen: RwLock::new(Chosen { agent: AGENT.to_owned(), model: selection.clone() }),
             is_ephemeral: foundation.is_ephemeral,
         };
         runtime.set_default_agent(AGENT);
-        if let Some(name) = &foundation.loaded.settings.agent {
-            agents.choose(runtime, name).map_err(|why| {
-                let origin = foundation.loaded.provenance.origin("agent").map(Origin::to_string);
-                Failure::usage(format!("{}: {why}", origin.unwrap_or_default()))
-            })?;
+        let wanted = foundation.loaded.settings.agent.as_deref();
+        if wanted.is_some_and(|name| agents.written.get(name).is_some()) {
+            agents.choose_first(runtime, foundation)?;
         }
         Ok(agents)
+    }
+
+    /// Chooses the agent of the settings and flags.
+    pub(super) fn choose_first(
+        &self,
+        runtime: &AgentRuntime,
+        foundation: &Foundation,
+    ) -> Result<(), Failure> {
+        let Some(name) = &foundation.loaded.settings.agent else { return Ok(()) };
+        let chosen = self.choose(runtime, name).map_err(|why| {
+            let origin = foundation.loaded.provenance.origin("agent").map(Origin::to_string);
+            Failure::usage(format!("{}: {why}", origin.unwrap_or_default()))
+        });
+        chosen.map(drop)
     }
 
     /// The agent that is talked to.
@@ -184,8 +200,23 @@ impl Agents {
 
     /// The model that an agent uses.
     pub(super) fn model(&self, agent: &str) -> ModelSelection {
-        let chosen = self.chosen.read().expect("no panic while the choice is held");
-        self.models.get(agent).unwrap_or(&chosen.model).clone()
+        let published = || self.published().model_of(agent).cloned();
+        self.models.get(agent).cloned().or_else(published).unwrap_or_else(|| self.default_model())
+    }
+
+    /// The model of the agents that name none.
+    pub(super) fn default_model(&self) -> ModelSelection {
+        self.chosen.read().expect("no panic while the choice is held").model.clone()
+    }
+
+    /// What was defined over the server's API.
+    pub(super) fn published(&self) -> RwLockReadGuard<'_, Published> {
+        self.published.read().expect("no panic while it is held")
+    }
+
+    /// An agent of a file, of the settings, or of the server's API.
+    pub(super) fn get(&self, name: &str) -> Option<WrittenAgent> {
+        self.written.get(name).cloned().or_else(|| self.published().agent(name).cloned())
     }
 
     /// Returns whether the current agent names its model.
@@ -194,8 +225,11 @@ impl Agents {
     }
 
     /// The names of all agents, the built-in one first.
-    pub(super) fn names(&self) -> Vec<&str> {
-        std::iter::once(AGENT).chain(self.written.used().map(|agent| agent.spec.id.as_str())).collect()
+    pub(super) fn names(&self) -> Vec<String> {
+        let written = self.written.used().map(|agent| agent.spec.id.clone());
+        let published = self.published();
+        let published = published.used().map(|agent| agent.spec.id.clone());
+        std::iter::once(AGENT.to_owned()).chain(written).chain(published).collect()
     }
 
     /// Chooses the agent for the messages from now on, and gives its model.
@@ -204,7 +238,7 @@ impl Agents {
         if runs_elsewhere {
             return Err(ResolveError::RemoteAgentNotDirectlyRunnable(name.to_owned()).to_string().into());
         }
-        if !self.names().contains(&name) {
+        if !self.names().iter().any(|known| known == name) {
             return Err(self.no_such(name).into());
         }
         if self.is_ephemeral && self.hitl(name) == Some(HitlMode::Async) {
@@ -233,7 +267,8 @@ impl Agents {
 
     /// Returns the error that an agent is unknown, with similar names.
     pub(super) fn no_such(&self, name: &str) -> String {
-        let known = or_these(name, self.names());
+        let names = self.names();
+        let known = or_these(name, names.iter().map(String::as_str));
         let wrong = self.written.issues.iter().find(|issue| {
             issue.severity == Severity::Error
                 && std::path::Path::new(&issue.place).file_stem().is_some_and(|stem| stem == name)
@@ -284,7 +319,7 @@ async fn models_of(written: &mut WrittenAgents, foundation: &Foundation) -> BTre
 }
 
 /// Resolves each model name here, to a model or to the reason why there is none.
-async fn choices(
+pub(super) async fn choices(
     mut names: Vec<String>,
     foundation: &Foundation,
 ) -> Vec<(String, Result<ModelSelection, AppError>)> {
@@ -301,10 +336,14 @@ async fn choices(
     names.into_iter().map(choose).collect()
 }
 
-fn no_model(written: &mut WrittenAgents, model: &str, why: &str) {
-    // The error starts with the origin of the user's own model, not of this one.
+/// Says why a model cannot be used. An error of choosing starts with the origin of the user's own model, not of this one.
+pub(super) fn unavailable(model: &str, why: &str) -> String {
     let why = why.split_once(": ").map_or(why, |(_, rest)| rest);
-    let why = format!("the model `{}` is unavailable: {why}", visible_line(model));
+    format!("the model `{}` is unavailable: {why}", visible_line(model))
+}
+
+fn no_model(written: &mut WrittenAgents, model: &str, why: &str) {
+    let why = unavailable(model, why);
     loop {
         let Some(agent) = written.used().find(|agent| agent.spec.model == model).cloned() else { break };
         let id = agent.spec.id.clone();
@@ -323,7 +362,7 @@ fn no_model(written: &mut WrittenAgents, model: &str, why: &str) {
 }
 
 /// The agent as it runs here.
-fn spec_of(
+pub(super) fn spec_of(
     agent: &WrittenAgent,
     model: &ModelSelection,
     foundation: &Foundation,
@@ -442,7 +481,13 @@ fn unusable(runtime: &AgentRuntime, agent: &WrittenAgent) -> Option<(String, Age
         Ok(_) => return None,
         Err(error) => error,
     };
-    let pointer = match &error {
+    let message = format!("the agent `{id}` cannot run: {}", runtime.catalog().advice(&error));
+    Some((id.clone(), agent.issue(Severity::Error, pointer_of(&error, agent).trim_end_matches('/'), message)))
+}
+
+/// The part of an agent that an error of resolving it is about.
+pub(super) fn pointer_of(error: &ResolveError, agent: &WrittenAgent) -> String {
+    match error {
         ResolveError::InvalidPluginConfig { key, message, .. } => {
             let field = if agent.says(key) { format!("/{key}") } else { format!("/sections/{key}") };
             format!("{field}{}", sections::pointer_of(message))
@@ -458,9 +503,7 @@ fn unusable(runtime: &AgentRuntime, agent: &WrittenAgent) -> Option<(String, Age
         | ResolveError::RemoteAgentNotDirectlyRunnable(_)
         | ResolveError::ToolIdConflict { .. }
         | ResolveError::EnvBuild(_) => String::new(),
-    };
-    let message = format!("the agent `{id}` cannot run: {}", runtime.catalog().advice(&error));
-    Some((id.clone(), agent.issue(Severity::Error, pointer.trim_end_matches('/'), message)))
+    }
 }
 
 /// Returns warnings about an agent: things that are valid but most likely not intended.

@@ -165,7 +165,7 @@ impl AppContext {
             &mut warnings,
         );
         let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));
-        let app = Self {
+        let mut app = Self {
             _grants: grants,
             foundation,
             store,
@@ -187,7 +187,22 @@ impl AppContext {
             warnings,
         };
         app.load_grants().await;
+        let problems = app.load_published().await.map_err(Failure::failed)?;
+        app.warnings.extend(problems);
+        // One of the server's API is only known now.
+        let wanted = app.foundation.loaded.settings.agent.as_ref();
+        if wanted.is_some_and(|name| *name != app.agents.current()) {
+            app.agents.choose_first(&app.runtime, &app.foundation)?;
+            let selection = app.agents.model(&app.agents.current());
+            app.begun_with = (app.agents.current(), selection.full_name());
+            app.selection = RwLock::new(selection);
+        }
         Ok(app)
+    }
+
+    /// Says whether the budget knows a model's price.
+    pub(super) fn admit(&self, selection: &ModelSelection) -> Result<(), String> {
+        self.purse.admit(&selection.full_name(), selection)
     }
 
     /// The model that answers next.

@@ -47,6 +47,7 @@ mod plugins;
 mod print;
 mod programs;
 mod prompt;
+mod published;
 mod queue;
 mod reminders;
 mod rewind;

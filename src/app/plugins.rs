@@ -88,7 +88,7 @@ fn section(app: &AppContext, agent: &ResolvedAgent, key: &str) -> SectionRow {
             .then(|| if written.says(key) { format!("/{key}") } else { format!("/sections/{key}") });
         field.map(|field| written.place(&field))
     };
-    let own = app.agents.written.get(&agent.spec.id).and_then(place);
+    let own = app.agents.get(&agent.spec.id).as_ref().and_then(place);
     let origin = match (settings, own) {
         // Those that hold for all agents are joined with the agent's own.
         (Some(all), Some(own)) if sections::holds_for_all(key) => Some(format!("{all} and {own}")),
@@ -142,7 +142,7 @@ pub(super) fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> 
         "" => app.agents.current(),
         name => name.to_owned(),
     };
-    if !app.agents.names().contains(&name.as_str()) {
+    if !app.agents.names().contains(&name) {
         return Err(app.agents.no_such(&name).into());
     }
     let agent = app.runtime.resolved(&name)?;

@@ -1,5 +1,6 @@
 //! `aye serve`: conversations and questions over HTTP.
 
+mod config;
 mod inside;
 mod program;
 mod tokens;

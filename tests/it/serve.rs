@@ -1,6 +1,7 @@
 //! `aye serve`: conversations and questions over HTTP, with the real program on a port of loopback.
 
 mod clients;
+mod config;
 
 use std::collections::BTreeSet;
 
@@ -371,7 +372,7 @@ fn the_document_says_what_the_server_does() {
             let name = about["operationId"].as_str().expect("a name").to_owned();
             assert!(names.insert(name.clone()), "{name} is there twice");
             assert_ne!(about["summary"], "", "{name}");
-            let real = path.replace("{id}", "none-of-these");
+            let real = path.replace("{id}", "none-of-these").replace("{namespace}", "agents");
             let body = if method == "get" { Value::Null } else { json!({}) };
             let reply = if path.ends_with("/watch") || path == "/v1/mcp" {
                 continue;
@@ -418,6 +419,11 @@ fn the_document_says_what_the_server_does() {
     ] {
         fits(&format!("/v1/{path}"), &format!("/v1/{path}"));
     }
+    for namespace in ["agents", "models", "providers", "mcp-servers"] {
+        fits("/v1/config/{namespace}", &format!("/v1/config/{namespace}"));
+        fits("/v1/config/{namespace}/$schema", &format!("/v1/config/{namespace}/$schema"));
+    }
+    fits("/v1/config/{namespace}/{id}", "/v1/config/agents/aye");
     for path in ["", "/messages", "/runs", "/runs/latest", "/mailbox"] {
         fits(&format!("/v1/threads/{{id}}{path}"), &format!("/v1/threads/{thread}{path}"));
     }

@@ -33,7 +33,7 @@ pub enum TokenScope {
     Chat,
     /// Answer questions.
     Decide,
-    /// Delete conversations.
+    /// Delete conversations, define agents and models.
     Admin,
 }
 

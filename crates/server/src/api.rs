@@ -190,7 +190,7 @@ macro_rules! methods {
     };
 }
 
-methods!(get GET "get", post POST "post", patch PATCH "patch", delete DELETE "delete");
+methods!(get GET "get", post POST "post", put PUT "put", patch PATCH "patch", delete DELETE "delete");
 
 /// The document, written when it is first asked for.
 pub(super) struct ApiDocument {

@@ -38,6 +38,11 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "not_found", format!("there is no {what} `{shown}`"))
     }
 
+    /// Something that stands in the way of a request: 409.
+    pub fn conflict(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, code, message)
+    }
+
     /// A failure of aye: 500. The reason goes to the log, because it may name files.
     pub fn internal(reason: impl std::fmt::Display) -> Self {
         tracing::error!(%reason, "a request failed");

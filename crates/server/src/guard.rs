@@ -218,7 +218,7 @@ fn with_cors(mut response: Response, origin: Option<&HeaderValue>) -> Response {
         let pairs = [
             (
                 header::ACCESS_CONTROL_ALLOW_HEADERS,
-                "Authorization, Content-Type, Last-Event-ID, A2A-Version, X-Correlation-Id",
+                "Authorization, Content-Type, Last-Event-ID, A2A-Version, X-Correlation-Id, If-Match",
             ),
             (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PATCH, PUT, DELETE"),
             (header::ACCESS_CONTROL_MAX_AGE, "600"),

@@ -18,6 +18,7 @@ use aye_runtime::AgentRuntime;
 use serde_json::Value;
 
 use super::access::Access;
+use super::config::ConfigHost;
 use super::error::ApiError;
 use super::routes::A2aPushConfig;
 
@@ -156,6 +157,11 @@ pub trait ServerHost: Send + Sync + 'static {
     /// # Errors
     /// [`ApiError`].
     async fn push(&self, to: &WaitingPush, stop: &str, body: Value) -> Result<(), ApiError>;
+
+    /// The configuration, if clients can read it and admins can change it.
+    fn config(&self) -> Option<&dyn ConfigHost> {
+        None
+    }
 
     /// Returns the capabilities of this program, for `/v1/capabilities`.
     ///

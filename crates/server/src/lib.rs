@@ -6,6 +6,7 @@
 mod access;
 mod api;
 mod card;
+mod config;
 mod error;
 mod follow;
 mod guard;
@@ -22,6 +23,10 @@ mod sse;
 
 pub use access::{Access, Caller, TokenRecord, TokenScope, TokenStore, fresh_token};
 pub use card::{CardActor, CardDecision, CardFile, ProposedGrant, QuestionCard, QuestionKind};
+pub use config::{
+    AgentDefinition, ConfigChange, ConfigEntry, ConfigHost, ConfigNamespace, EntryOrigin, ModelDefinition,
+    ProviderView, ServerEntry,
+};
 pub use error::ApiError;
 pub use guard::Names;
 pub use host::{ServerHost, Slice, WaitingPush, Workshop};

@@ -5,6 +5,7 @@ mod a2a_push;
 mod ag_ui;
 mod ai_sdk;
 mod approvals;
+mod config;
 mod health;
 mod me;
 mod others;
@@ -66,6 +67,7 @@ fn api(hub: &Arc<Hub>) -> Api {
         threads::routes,
         runs::routes,
         approvals::routes,
+        config::routes,
         ai_sdk::routes,
         ag_ui::routes,
         a2a::routes,
@@ -103,6 +105,7 @@ trait Need: Send + Sync {
 struct Read;
 struct Chat;
 struct Decide;
+struct Admin;
 
 impl Need for Read {
     const SCOPE: TokenScope = TokenScope::Read;
@@ -114,6 +117,10 @@ impl Need for Chat {
 
 impl Need for Decide {
     const SCOPE: TokenScope = TokenScope::Decide;
+}
+
+impl Need for Admin {
+    const SCOPE: TokenScope = TokenScope::Admin;
 }
 
 /// A caller that may do what the route needs.

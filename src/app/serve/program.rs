@@ -24,7 +24,9 @@ use crate::contract::record::{
 use crate::contract::storage::{AuditFilter, SuspensionFilter, ThreadRunStore};
 use crate::contract::suspension::Actor;
 use crate::runtime::AgentRuntime;
-use crate::server::{A2aPushConfig, Access, ApiError, ServerHost, Slice, WaitingPush, Workshop};
+use crate::server::{
+    A2aPushConfig, Access, ApiError, ConfigHost, ConfigNamespace, ServerHost, Slice, WaitingPush, Workshop,
+};
 use crate::store::{InboxFilter, JobFilter, Page, PushTarget, PushTargetsOf, Store};
 use crate::tools::public_client;
 
@@ -33,11 +35,11 @@ const CHANNEL: &str = "http";
 
 /// The program that the server serves.
 pub(super) struct Served {
-    here: Arc<AppContext>,
+    pub(super) here: Arc<AppContext>,
     cli: Cli,
     env: Env,
     /// A separate handle: its change feed reports what the apps commit.
-    store: Store,
+    pub(super) store: Store,
     shared: Arc<dyn ThreadRunStore>,
     access: Access,
     folders: Vec<PathBuf>,
@@ -45,7 +47,9 @@ pub(super) struct Served {
     /// The URL of the page.
     url: Option<String>,
     /// Those of other folders, made when they are first asked for.
-    apps: tokio::sync::Mutex<HashMap<PathBuf, Arc<AppContext>>>,
+    pub(super) apps: tokio::sync::Mutex<HashMap<PathBuf, Arc<AppContext>>>,
+    /// Changes of the configuration come one after the other.
+    pub(super) publishing: tokio::sync::Mutex<()>,
 }
 
 impl Served {
@@ -60,7 +64,8 @@ impl Served {
     ) -> Self {
         let shared = Arc::new(store.clone());
         let apps = tokio::sync::Mutex::default();
-        let served = Self { here, cli, env, store, shared, access, folders, complain, url, apps };
+        let publishing = tokio::sync::Mutex::default();
+        let served = Self { here, cli, env, store, shared, access, folders, complain, url, apps, publishing };
         served.listen_to(&served.here);
         served.here.notifier.take_up();
         served
@@ -247,6 +252,10 @@ impl ServerHost for Served {
         Ok(())
     }
 
+    fn config(&self) -> Option<&dyn ConfigHost> {
+        Some(self)
+    }
+
     async fn capabilities(&self) -> Result<Value, ApiError> {
         let mut agents = agent_list::rows(&self.here);
         for agent in &mut agents {
@@ -265,7 +274,7 @@ impl ServerHost for Served {
             "tools": tools,
             "models": [self.here.selection().full_name()],
             "mode": self.here.permission.mode().as_str(),
-            "namespaces": ["agents"],
+            "namespaces": ConfigNamespace::ALL.map(ConfigNamespace::as_str),
         }))
     }
 }

@@ -34,6 +34,8 @@ pub enum AgentScope {
     Project,
     /// The user's.
     User,
+    /// The agent was defined over the server's API.
+    Api,
 }
 
 impl fmt::Display for AgentScope {
@@ -42,6 +44,7 @@ impl fmt::Display for AgentScope {
             Self::Settings => "settings",
             Self::Project => "project",
             Self::User => "user",
+            Self::Api => "api",
         })
     }
 }

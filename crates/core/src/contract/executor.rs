@@ -14,7 +14,7 @@ use super::message::Message;
 use super::tool::ToolDescriptor;
 
 /// The order in which the calls of one step run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolExecutionMode {
     /// One at a time, in order; the calls after a question wait for it.

@@ -11,8 +11,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::config::{self, InNamespace, Tagged};
 use super::{Allowed, Asked, Chat, ListPage, Paging, Read, now_ms, page};
 use crate::api::Api;
+use crate::config::ConfigEntry;
 use crate::error::ApiError;
 
 pub(super) fn routes(api: Api) -> Api {
@@ -28,16 +30,16 @@ async fn capabilities(Allowed { hub, .. }: Allowed<Read>) -> Result<Json<Value>,
     Ok(Json(hub.program.capabilities().await?))
 }
 
-async fn agents(Allowed { hub, .. }: Allowed<Read>) -> Result<Json<ListPage<Value>>, ApiError> {
-    let all = hub.program.capabilities().await?;
-    let items = all["agents"].as_array().cloned().unwrap_or_default();
-    Ok(Json(ListPage { items, next_offset: None }))
+/// The same as `/v1/config/agents`.
+async fn agents(
+    place: InNamespace<Read>,
+    paging: Asked<Paging>,
+) -> Result<Json<ListPage<ConfigEntry>>, ApiError> {
+    config::list(place, paging).await
 }
 
-async fn agent(Allowed { hub, .. }: Allowed<Read>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
-    let all = hub.program.capabilities().await?;
-    let found = all["agents"].as_array().into_iter().flatten().find(|agent| agent["id"] == id.as_str());
-    found.cloned().map(Json).ok_or_else(|| ApiError::not_found("agent", &id))
+async fn agent(place: InNamespace<Read>) -> Result<Tagged, ApiError> {
+    config::show(place).await
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
