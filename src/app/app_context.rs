@@ -79,7 +79,8 @@ impl AppContext {
     /// Puts the parts together.
     pub(super) async fn build(foundation: Foundation, cli: &Cli) -> Result<Self, Failure> {
         let store = foundation.open_store()?;
-        Self::build_on(store, foundation, cli).await
+        // On the heap: this future is part of those of most commands.
+        Box::pin(Self::build_on(store, foundation, cli)).await
     }
 
     /// Builds the program again with what the folder grants now. Choices the user made in the meantime are

@@ -230,9 +230,8 @@ fn usable_agent(
 /// Reads a definition as the same fields of an agent file are read.
 fn read(definition: AgentDefinition) -> Result<WrittenAgent, DefinitionProblem> {
     let id = definition.id.clone();
-    let mut fields = match serde_json::to_value(definition) {
-        Ok(Value::Object(fields)) => fields,
-        Ok(_) | Err(_) => return Err(problem("", "the definition cannot be read")),
+    let Ok(Value::Object(mut fields)) = serde_json::to_value(definition) else {
+        return Err(problem("", "the definition cannot be read"));
     };
     fields.remove("id");
     let places: SourceLocator = Arc::new(|pointer| pointer.trim_matches('/').to_owned());
