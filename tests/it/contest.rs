@@ -290,7 +290,9 @@ fn judge(store: &Connection, log: &str, calls: usize, tally: &Tally) -> (Vec<Str
         let fits = match started.first() {
             None => lines == 0,
             // It was too late for its start, and nothing was started.
-            Some((_, _, Some(kind), outcome)) if kind == "returned" && outcome.contains("came too late") => {
+            Some((_, _, Some(kind), outcome))
+                if kind == "returned" && outcome.contains("too late: another") =>
+            {
                 lines == 0
             }
             Some((_, _, Some(kind), _)) if kind == "returned" => lines == 1,
@@ -318,7 +320,7 @@ fn judge(store: &Connection, log: &str, calls: usize, tally: &Tally) -> (Vec<Str
         wrong.push(format!("epoch {epoch} had several owners: {pids:?}"));
     }
     let unknown = intents.iter().filter(|(_, _, kind, _)| kind.as_deref() == Some("unknown")).count();
-    let late = intents.iter().filter(|(.., outcome)| outcome.contains("came too late")).count();
+    let late = intents.iter().filter(|(.., outcome)| outcome.contains("too late: another")).count();
     let said = format!(
         "{calls} calls: {} decided ({} acknowledged), {yes} allowed, {} lines in the file, {unknown} with an unknown \
          outcome, {late} too late to start; {} answers too late, {} kills, {} pauses, {} wake-ups, {} busy, \

@@ -85,7 +85,7 @@ async fn a_command_that_comes_too_late_is_not_started() {
     let on_behalf = |start_before| SpawnContext { run: "r1".into(), start_before: Some(start_before) };
     let too_late = ExecRequest { on_behalf: on_behalf(uptime_ms()), ..request(dir.path(), "touch ran") };
     let error = run(&config(), too_late, |_| {}, &CancellationToken::new()).await.expect_err("refused");
-    assert!(error.to_string().contains("came too late"), "{error}");
+    assert!(error.to_string().contains("too late: another"), "{error}");
     assert!(!dir.path().join("ran").exists());
     let in_time =
         ExecRequest { on_behalf: on_behalf(uptime_ms() + 60_000), ..request(dir.path(), "touch ran") };

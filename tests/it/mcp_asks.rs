@@ -59,7 +59,7 @@ fn asked(home: &Home, columns: u16, rows: u16) -> Pty {
 fn a_form_of_a_server_is_filled_in_and_sent() {
     let (llm, home) = world("ask");
     let mut tty = asked(&home, 120, 40);
-    tty.card("The server shed asks during mcp__shed__ask");
+    tty.card("The server shed has a question during mcp__shed__ask");
     tty.card("no passwords, no keys");
     tty.card("Shelf (needed: top, low)");
     // What is needed and not there is not sent, what the server does not want neither.

@@ -212,7 +212,7 @@ mod names {
             "curl -sS --noproxy '*' http://docs.example.org/",
         ]);
         let sentence = "the sandbox (workspace) refused a connection: evil.example.net is not listed in sandbox.domains; \
-                        the user can list it there, or, if the command needs it, call Bash again with `outside: true`";
+                        the user can list it there; or, if the command needs it, call Bash again with `outside: true`";
         assert!(unlisted.contains(sentence), "{unlisted}");
         // A command that hides its failure.
         assert!(quiet.contains(sentence) && quiet.contains("other.example.net is not listed"), "{quiet}");

@@ -103,8 +103,8 @@ fn very_many_denied_files_hide_their_folder() {
     let result = llm.last().result("c1");
     assert!(result.contains("other words") && result.contains("mixed"), "{result}");
     assert!(!result.contains("canary") && !result.contains("plain words"), "{result}");
-    assert!(result.contains("hidden from the command with all that is in them: mixed"), "{result}");
-    assert!(!result.contains("all that is in them: keys"), "nothing else is in it: {result}");
+    assert!(result.contains("hidden from the command as a whole: mixed"), "{result}");
+    assert!(!result.contains("as a whole: keys"), "nothing else is in it: {result}");
 }
 
 /// Mode auto asks nothing about a command that stays in the sandbox, and asks when it wants out.
@@ -187,7 +187,7 @@ fn a_folder_is_opened_where_a_command_wanted_out() {
     assert!(shown.contains(&format!("Sandbox(writable = \"{folder}\")")), "{shown}");
     let counted = ["approve", "perm_c2", "--grant", "1", "--for", "5uses"];
     let refused = home.aye(&counted).run().exits(2);
-    assert!(refused.stderr.contains("for a time or until revoked"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("ends at a time or when revoked"), "{}", refused.stderr);
     home.ok(&["approve", "perm_c2", "--grant", "1", "--scope", "thread", "--resume"]);
     assert!(builds.join("new/x").exists() && !std::path::Path::new(&format!("{folder}-other")).exists());
     let audit = home.ok(&["audit", "--json"]).stdout;
@@ -222,7 +222,8 @@ fn protected_files_below_the_root_stay_as_they_were() {
     assert_eq!(read("sub/set-aside-1-AGENTS.md"), "obey\n");
     assert!(!home.work().join("sub/.vscode").exists());
     let result = llm.last().result("c1");
-    let told = "sub/AGENTS.md is protected: what the command wrote is in sub/set-aside-1-AGENTS.md; the file is as it was";
+    let told =
+        "sub/AGENTS.md is protected: the command's version is in sub/set-aside-1-AGENTS.md; the original is";
     assert!(result.contains(told), "{result}");
     let shown = home.ok(&["approvals", "show", "perm_c2"]).stdout;
     assert!(shown.contains("`git checkout -q other` would change CLAUDE.md"), "{shown}");

@@ -40,7 +40,7 @@ fn part(block: acp::ContentBlock) -> Result<PromptPart, Error> {
             }
             _ => Err(invalid("the prompt has a resource of an unknown kind")),
         },
-        acp::ContentBlock::Audio(_) => Err(invalid("aye does not take audio")),
+        acp::ContentBlock::Audio(_) => Err(invalid("aye does not accept audio")),
         _ => Err(invalid("the prompt has a part of an unknown kind")),
     }
 }
@@ -70,12 +70,12 @@ fn server(server: acp::McpServer, cwd: &Path) -> Result<ClientServer, Error> {
             Ok(ClientServer { name: http.name, transport })
         }
         acp::McpServer::Sse(sse) => Err(invalid(format!(
-            "the MCP server `{}` uses the HTTP+SSE transport of 2024, which aye does not speak; it probably speaks \
-             streamable HTTP at {}",
+            "the MCP server `{}` uses the HTTP+SSE transport of 2024, which aye does not support; its streamable HTTP \
+             URL is probably {}",
             visible_line(&sse.name),
             visible_line(&streamable_url(&sse.url))
         ))),
-        _ => Err(invalid("an MCP server has an unknown transport; aye speaks stdio and streamable HTTP")),
+        _ => Err(invalid("an MCP server has an unknown transport; aye supports stdio and streamable HTTP")),
     }
 }
 

@@ -241,7 +241,7 @@ impl AcpServer {
 
     #[expect(clippy::unused_self, reason = "it is called as the others are")]
     fn authenticate(&self, _request: acp::AuthenticateRequest) -> Result<acp::AuthenticateResponse, Error> {
-        Err(invalid("aye has no login over the protocol; run `aye login` in a terminal"))
+        Err(invalid("aye does not support login over the protocol; run `aye login` in a terminal"))
     }
 
     async fn open(&self, cwd: PathBuf, servers: Vec<acp::McpServer>) -> Result<Arc<dyn FolderHost>, Error> {

@@ -195,7 +195,7 @@ impl AcpSession {
         let mut changes = match self.runtime().store().watch() {
             Ok(changes) => changes,
             Err(error) => {
-                tracing::warn!(%error, "answers from elsewhere are noticed late");
+                tracing::warn!(%error, "decisions from other processes are noticed late");
                 return;
             }
         };

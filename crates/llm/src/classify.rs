@@ -61,7 +61,7 @@ impl ModelEndpoint {
         if status.is_redirection() {
             let to = headers.get("location").and_then(|to| to.to_str().ok()).unwrap_or("another URL");
             return InferenceExecutionError::InvalidRequest(format!(
-                "{}: {} sends requests on to {}; keys are not sent to another host, so set base_url to the right one",
+                "{}: {} redirects requests to {}; keys are not sent to another host, so set base_url to the right one",
                 self.provider,
                 self.base_url,
                 self.shown(to)
@@ -99,7 +99,7 @@ impl ModelEndpoint {
         let has = |words: &[&str]| words.iter().any(|word| code.contains(word));
         if is_overflow(code, &said_lower) {
             return InferenceExecutionError::ContextOverflow(format!(
-                "{who}: the conversation is longer than {} can take: {shown}",
+                "{who}: the conversation is too long for {}: {shown}",
                 self.model
             ));
         }
@@ -107,11 +107,11 @@ impl ModelEndpoint {
         match status {
             // A quota that is used up does not come back by waiting some seconds.
             _ if has(&["insufficient_quota", "billing", "credit_balance", "payment"]) => {
-                InferenceExecutionError::Unauthorized(format!("{who} refuses this account{number}: {shown}"))
+                InferenceExecutionError::Unauthorized(format!("{who} rejected this account{number}: {shown}"))
             }
-            Some(401..=403) => InferenceExecutionError::Unauthorized(format!(
-                "{who} does not accept the key{number}: {shown}"
-            )),
+            Some(401..=403) => {
+                InferenceExecutionError::Unauthorized(format!("{who} rejected the key{number}: {shown}"))
+            }
             Some(404 | 410) => InferenceExecutionError::InvalidRequest(format!(
                 "{who}{HAS_NO_MODEL}{} at {}{number}: {shown}",
                 self.model, self.base_url
@@ -128,7 +128,9 @@ impl ModelEndpoint {
             },
             Some(409 | 425) => InferenceExecutionError::Provider(format!("{who}{number}: {shown}")),
             Some(400..=499) if !has(&["overloaded", "rate_limit"]) => {
-                InferenceExecutionError::InvalidRequest(format!("{who} refuses the request{number}: {shown}"))
+                InferenceExecutionError::InvalidRequest(format!(
+                    "{who} rejected the request{number}: {shown}"
+                ))
             }
             Some(500..) => InferenceExecutionError::Unavailable {
                 message: format!("{who} is overloaded or down{number}: {shown}"),
@@ -147,17 +149,15 @@ impl ModelEndpoint {
                 }
             }
             _ if has(&["authentication", "permission", "invalid_api_key", "unauthenticated"]) => {
-                InferenceExecutionError::Unauthorized(format!(
-                    "{who} does not accept the key{number}: {shown}"
-                ))
+                InferenceExecutionError::Unauthorized(format!("{who} rejected the key{number}: {shown}"))
             }
             _ if has(&["not_found"]) => InferenceExecutionError::InvalidRequest(format!(
                 "{who}{HAS_NO_MODEL}{} at {}{number}: {shown}",
                 self.model, self.base_url
             )),
-            _ if has(&["invalid_request", "invalid_argument"]) => {
-                InferenceExecutionError::InvalidRequest(format!("{who} refuses the request{number}: {shown}"))
-            }
+            _ if has(&["invalid_request", "invalid_argument"]) => InferenceExecutionError::InvalidRequest(
+                format!("{who} rejected the request{number}: {shown}"),
+            ),
             _ => InferenceExecutionError::Provider(format!("{who} reports an error{number}: {shown}")),
         }
     }
@@ -186,7 +186,7 @@ impl ModelEndpoint {
     /// A frame without end.
     pub(super) fn too_long(&self) -> InferenceExecutionError {
         InferenceExecutionError::InvalidRequest(format!(
-            "{} sent one chunk of more than 10 MiB; the maximum is exceeded",
+            "{} sent a chunk of more than 10 MiB, the maximum",
             self.provider
         ))
     }

@@ -96,11 +96,7 @@ async fn get(config: &ProviderConfig, base: &reqwest::Url, url: reqwest::Url) ->
     // Gemini answers a wrong key with 400.
     let is_key = status.as_u16() == 400 && String::from_utf8_lossy(&body).contains("API key");
     if is_key || matches!(status.as_u16(), 401 | 403) {
-        return Err(OffersError::Refused(format!(
-            "{} does not accept the key ({})",
-            config.name,
-            status.as_u16()
-        )));
+        return Err(OffersError::Refused(format!("{} rejected the key ({})", config.name, status.as_u16())));
     }
     if !status.is_success() {
         return Err(failed(config, &format!("its model list request returned {}", status.as_u16())));

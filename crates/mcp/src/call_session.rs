@@ -122,7 +122,7 @@ impl CallSession {
     fn take_wanted(&mut self, wanted: InputRequiredResult) -> Result<(), CallError> {
         self.rounds += 1;
         if self.rounds > MAX_ROUNDS {
-            return Err(CallError::Refused("it keeps asking".to_owned()));
+            return Err(CallError::Refused("it asked too many times".to_owned()));
         }
         self.params.request_state = wanted.request_state;
         for (key, request) in wanted.input_requests.into_iter().flatten() {

@@ -146,12 +146,12 @@ impl BackgroundHost for CallBackground {
             return refuse(format!("{} {}", record.id(), end.words()));
         }
         let Some(kept) = self.shared.commands.get(record.number) else {
-            return refuse(format!("{} runs in another process of aye", record.id()));
+            return refuse(format!("{} runs in another aye process", record.id()));
         };
         match &kept.terminal {
             None => refuse(format!("{} runs without a terminal; start it with `tty: true`", record.id())),
             Some(terminal) if terminal.write(keys) => Ok(record),
-            Some(_) => refuse(format!("{} does not read what is typed", record.id())),
+            Some(_) => refuse(format!("{} does not read its input", record.id())),
         }
     }
 

@@ -371,8 +371,8 @@ pub(super) fn is_background(args: &Value) -> bool {
 /// Returns the result shown to the model for a child that works in the background.
 pub(super) fn begun(tool: &str, agent: &str, task: &str) -> ToolResult {
     let text = format!(
-        "The subagent `{agent}` works in the background as task {task}. Its result comes as a message. \
-         Continue without it and do not guess the result."
+        "The subagent `{agent}` works in the background as task {task}. A message brings its result. Continue without \
+         it and do not guess the result."
     );
     ToolResult::text(tool, text).with_details(json!({"task": task, "agent": agent}))
 }

@@ -166,7 +166,7 @@ async fn execute_call(
     let output = async {
         let tool = tools
             .get(&call.name)
-            .ok_or_else(|| ToolError::NotFound(format!("there is no tool `{}`", call.name)))?;
+            .ok_or_else(|| ToolError::NotFound(format!("unknown tool `{}`", call.name)))?;
         if let Some(why) = &call.invalid {
             return Err(ToolError::InvalidArguments(why.clone()));
         }
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(outcomes(&results), [Succeeded, Failed, Failed, Failed, Suspended]);
         assert_eq!(results[0].result.data, json!("c0"));
         assert!(results[2].result.model_text().contains("as is missing"));
-        assert!(results[3].result.model_text().contains("there is no tool `other`"));
+        assert!(results[3].result.model_text().contains("unknown tool `other`"));
         assert!(executor.requires_incremental_state() && !executor.requires_conflict_check());
         assert_eq!(executor.name(), "sequential");
     }

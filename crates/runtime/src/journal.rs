@@ -255,7 +255,7 @@ impl Driver {
                 Ok(Some(record)) if !record.ticket.is_served() => record,
                 Ok(_) => continue,
                 Err(error) => {
-                    tracing::warn!(%error, question = %id, "what became of it is not told");
+                    tracing::warn!(%error, question = %id, "the outcome of a question cannot be reported");
                     continue;
                 }
             };

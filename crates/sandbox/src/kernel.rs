@@ -27,7 +27,7 @@ const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random",
 /// Restricts this process, for itself and for everything it starts.
 pub(crate) fn restrict(orders: &Orders) -> io::Result<()> {
     if orders.policy.profile == Profile::Outside {
-        return Err(io::Error::other("the profile is outside, which is not one of the sandbox"));
+        return Err(io::Error::other("the profile `outside` has no sandbox"));
     }
     rustix::thread::set_no_new_privs(true)?;
     drop_capabilities()?;

@@ -103,7 +103,7 @@ impl Launch {
 /// Runs the launcher: `args` follow [`LAUNCH_ARG`]. Restricts this process and becomes the program. Returns only if
 /// that fails, or with the program's exit status if a relay for its network runs beside it.
 #[cfg(target_os = "linux")]
-#[expect(clippy::disallowed_methods, reason = "a process of its own, whose error output is the command's")]
+#[expect(clippy::disallowed_methods, reason = "a separate process, whose stderr is the command's")]
 pub fn launch_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     use std::io::Write as _;
     use std::os::unix::process::CommandExt as _;

@@ -129,7 +129,7 @@ impl Layers {
 /// bubblewrap in a folder of `path`, if it can make all namespaces here.
 fn bwrap(path: &OsStr) -> Result<PathBuf, String> {
     if !cfg!(target_os = "linux") {
-        return Err("they exist on Linux only".into());
+        return Err("supported on Linux only".into());
     }
     works(find(path)?)
 }

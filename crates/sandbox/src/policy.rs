@@ -72,10 +72,7 @@ impl fmt::Display for Unusable {
                 write!(f, "the workspace contains {}; start aye in a project folder", path.display())
             }
             Unusable::TooManyMasks(count) => {
-                write!(
-                    f,
-                    "the rules keep {count} files from being read, and at most {MAX_MASKS} can be masked"
-                )
+                write!(f, "the rules hide {count} files, and at most {MAX_MASKS} can be hidden")
             }
             Unusable::NotText(path) => write!(f, "the path {} is not UTF-8", path.display()),
             Unusable::Relative(path) => write!(f, "the path {} is not absolute", path.display()),

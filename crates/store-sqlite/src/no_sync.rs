@@ -66,7 +66,7 @@ impl std::ops::DerefMut for Relaxed<'_> {
 impl Drop for Relaxed<'_> {
     fn drop(&mut self) {
         if let Err(error) = self.0.execute_batch("PRAGMA synchronous = FULL") {
-            tracing::error!("the store no longer waits for the disk: {error}");
+            tracing::error!("writes no longer wait for the disk: {error}");
         }
     }
 }

@@ -49,7 +49,7 @@ impl<'a> Overwriting<'a> {
 impl Drop for Overwriting<'_> {
     fn drop(&mut self) {
         if let Err(error) = self.0.query_row("PRAGMA secure_delete = FAST", (), |_| Ok(())) {
-            tracing::warn!(%error, "the store overwrites more than it has to");
+            tracing::warn!(%error, "the store still overwrites all deleted data");
         }
     }
 }

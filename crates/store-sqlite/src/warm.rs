@@ -30,7 +30,7 @@ impl Store {
             rehearse(&tx)
         });
         if let Err(error) = rehearsed.await {
-            tracing::debug!(%error, "a first message could not be rehearsed");
+            tracing::debug!(%error, "the first commit could not be warmed up");
         }
     }
 }

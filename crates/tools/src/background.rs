@@ -171,7 +171,8 @@ pub(super) fn host(ctx: &ToolCallContext) -> Result<&Arc<dyn BackgroundHost>, To
 
 /// Returns the result of a call whose command continues in the background.
 pub(super) fn started(tool: &str, id: &str, words: &str) -> ToolResult {
-    let text = format!("{words} {id}. Its end comes as a message; BashOutput reads it, KillShell stops it.");
+    let text =
+        format!("{words} {id}. A message reports its end; BashOutput reads its output, KillShell stops it.");
     ToolResult::text(tool, text).with_details(json!({ "background": id }))
 }
 
@@ -218,7 +219,7 @@ impl Tool for BashInput {
         let (id, text) = input_args(&args)?;
         let record = host(ctx)?.write(id, &keys_of(text)).await?;
         let details = json!({"background": record.id(), "state": record.word()});
-        let text = format!("typed into {}; BashOutput shows what it answers", record.id());
+        let text = format!("typed into {}; read the response with BashOutput", record.id());
         Ok(ToolResult::text(INPUT, text).with_details(details).into())
     }
 }

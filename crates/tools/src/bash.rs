@@ -98,7 +98,7 @@ impl Bash {
         let known = network.map(NetSession::refusals).unwrap_or_default().into_iter();
         let known = known.map(|(refusal, sentence)| {
             let listed = match &refusal {
-                SandboxRefusal::Domain(_) => "; the user can list it there, or, ",
+                SandboxRefusal::Domain(_) => "; the user can list it there; or, ",
                 SandboxRefusal::Path(_) | SandboxRefusal::Other(_) => "; ",
             };
             (refusal, format!("the sandbox ({profile}) refused a connection: {sentence}{listed}{again}"))
@@ -158,9 +158,11 @@ impl Tool for Bash {
                     "timeout": {"type": "integer", "description": "ms, default 120000, max 600000"},
                     "description": {"type": "string", "description": "what the command does, in a few words"},
                     "run_in_background": {"type": "boolean", "description": "for servers and long jobs: returns an id at once"},
-                    "tty": {"type": "boolean", "description": "in the background with a terminal, for programs that ask: see BashInput"},
-                    "outside": {"type": "boolean", "description": "run outside the sandbox, after it stopped this command; the user is asked"},
-                    "reason": {"type": "string", "description": "why it has to run outside"}
+                    "tty": {"type": "boolean", "description": "in the background with a terminal, for interactive \
+                                                               programs: see BashInput"},
+                    "outside": {"type": "boolean", "description": "run outside the sandbox, after it refused this \
+                                                                   command; asks the user"},
+                    "reason": {"type": "string", "description": "why it must run outside"}
                 },
                 "required": ["command"]
             }))
@@ -202,7 +204,7 @@ impl Tool for Bash {
         let mut program = if call.in_terminal {
             let made = Program::in_terminal(config, request, kept);
             made.map_err(|error| {
-                ToolError::ExecutionFailed(format!("not run: it gets no terminal: {error}"))
+                ToolError::ExecutionFailed(format!("not run: no terminal available: {error}"))
             })?
         } else {
             Program::new(config, request, kept)
@@ -338,7 +340,7 @@ pub fn refused_line(profile: Profile, output: &str, workspace: &Path) -> Option<
     let (line, _) = refused(output, workspace).filter(|_| profile != Profile::Outside)?;
     let line = visible_line(line).chars().take(MAX_REFUSAL).collect::<String>();
     Some(format!(
-        "the sandbox ({profile}) may have refused this: {line}; only the user can let it run outside"
+        "the sandbox ({profile}) may have refused this: {line}; only the user can allow it outside the sandbox"
     ))
 }
 

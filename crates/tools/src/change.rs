@@ -46,7 +46,7 @@ impl PlannedFile {
         let name = shown(&env.workspace, &path);
         if real.starts_with("/proc") || real.starts_with("/sys") || real.starts_with("/dev") {
             return Err(ToolError::ExecutionFailed(format!(
-                "{name} belongs to the system and is not a file"
+                "{name} is a device or system file, not a regular file"
             )));
         }
         // Folders are created when the change is made, not when it is only previewed.
@@ -93,7 +93,7 @@ fn still_agreed(change: &PlannedChange, ctx: &ToolCallContext) -> Result<(), Too
     match agreed {
         Some(file) if file.before == change.subject.before.as_deref().map(hash) => Ok(()),
         Some(_) => Err(ToolError::Moved(format!("{name} changed since the question"))),
-        None => Err(ToolError::Moved(format!("{name} leads to another file since the question"))),
+        None => Err(ToolError::Moved(format!("{name} now leads to another file than in the question"))),
     }
 }
 

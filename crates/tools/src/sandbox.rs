@@ -77,23 +77,23 @@ impl Unchanged {
         };
         if beside {
             let changed = self.before.changed(&self.protected);
-            let say = |path: &PathBuf| format!("changed while it ran, and protected: {}", shown(path));
+            let say = |path: &PathBuf| format!("protected, but changed during the command: {}", shown(path));
             return changed.iter().map(say).collect();
         }
         match self.before.set_aside(&self.protected) {
             Ok(moved) => {
                 let say = |it: SetAside| match it.to {
                     Some(to) => {
-                        let back = if it.restored { "; the file is as it was before" } else { "" };
+                        let back = if it.restored { "; the original is restored" } else { "" };
                         let (path, to) = (shown(&it.path), shown(&to));
-                        format!("{path} is protected: what the command wrote is in {to}{back}")
+                        format!("{path} is protected: the command's version is in {to}{back}")
                     }
                     None => format!("{} is protected, and the command changed it", shown(&it.path)),
                 };
                 moved.into_iter().map(say).collect()
             }
             Err(error) => {
-                vec![format!("a protected file that the command changed cannot be set aside: {error}")]
+                vec![format!("cannot undo the command's change to a protected file: {error}")]
             }
         }
     }
@@ -174,19 +174,19 @@ impl Drop for ReportedChanges {
 #[derive(Debug, thiserror::Error)]
 pub enum NotConfined {
     /// A terminal needs a supervisor.
-    #[error("there is no supervisor to give it a terminal")]
+    #[error("no supervisor can give it a terminal")]
     NoSupervisor,
     /// The machine lacks a layer: which one, and what to do.
     #[error("{0}")]
     Missing(String),
     /// The file that starts sandboxed programs is gone, as after an update.
-    #[error("aye's program {} is gone; start aye again", .0.display())]
+    #[error("aye's program file {} no longer exists; start aye again", .0.display())]
     OwnProgram(PathBuf),
     /// No sandbox can be made of what is to be reached.
     #[error(transparent)]
     Unusable(#[from] Unusable),
     /// There is no way to the domains.
-    #[error("its way to the network cannot be opened: {0}")]
+    #[error("the sandbox's network proxy cannot be started: {0}")]
     Network(io::Error),
     /// A private folder cannot be made.
     #[error("cannot create {}: {error}", path.display())]
@@ -452,8 +452,8 @@ fn hidden_folders(hidden: &[PathBuf], workspace: &Path) -> Option<String> {
     let more = if hidden.len() > MAX_NAMED { ", …" } else { "" };
     (!hidden.is_empty()).then(|| {
         format!(
-            "the rules keep more than {MAX_MASKS} files from being read, so these folders are hidden from the \
-             command with all that is in them: {}{more}",
+            "the rules hide more than {MAX_MASKS} files, so these folders are hidden from the command as a whole: \
+             {}{more}",
             named.join(", ")
         )
     })

@@ -88,19 +88,19 @@ impl FromStr for DomainPattern {
             None => (false, text),
         };
         if name.contains('*') {
-            return Err("`*` stands only for the first part, as in \"*.example.com\"");
+            return Err("`*` can only be the first part, as in \"*.example.com\"");
         }
         if name.contains("://") || name.contains(['/', ':', '@']) {
-            return Err("only the name belongs here: no scheme, port or path");
+            return Err("write only the name, without scheme, port or path");
         }
         if !name.is_ascii() {
-            return Err("a name with other letters is written in its ASCII form, which starts with xn--");
+            return Err("write the name in its ASCII form, which starts with xn--");
         }
         if name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() {
-            return Err("an address is not a name, and commands reach no addresses");
+            return Err("commands reach names only, not IP addresses");
         }
         if is_this_machine(name) {
-            return Err("a command's localhost is its own, without a setting");
+            return Err("a sandboxed command has its own localhost; no setting is needed");
         }
         match domain_name(name) {
             Some(name) => Ok(DomainPattern { name, is_below }),

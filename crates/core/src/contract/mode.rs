@@ -24,7 +24,7 @@ pub enum Mode {
 
 /// A word that is not a mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` is not a permission mode (ask, accept-edits, auto, plan or yolo)", .0.escape_debug())]
+#[error("invalid permission mode `{}`; expected ask, accept-edits, auto, plan or yolo", .0.escape_debug())]
 pub struct UnknownMode(String);
 
 impl Mode {

@@ -28,8 +28,7 @@ fn query_of(args: &Value) -> Result<Query, ToolError> {
     if text.len() > MAX_QUERY {
         return Err(wrong("`query` is too long; a few words are enough"));
     }
-    Query::parse(text)
-        .ok_or_else(|| wrong("`query` is empty; write search search words, or `select:` and names"))
+    Query::parse(text).ok_or_else(|| wrong("`query` is empty; write search words, or `select:` and names"))
 }
 
 fn limit_of(args: &Value) -> Result<usize, ToolError> {
@@ -77,7 +76,7 @@ impl Tool for ToolSearchTool {
         if found.tools.is_empty() {
             let _ = write!(
                 text,
-                "no tool matches; {} are deferred. Search with other words, or load one by its name with `select:`.",
+                "no tool matches; {} are deferred. Search for other words, or load a tool by name with `select:`.",
                 view.index.deferrable.len()
             );
         } else {

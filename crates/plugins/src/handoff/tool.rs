@@ -77,7 +77,7 @@ impl Tool for HandoffTool {
             }
             None => format!("You are `{agent}` from here on; continue the conversation."),
         };
-        let result = ToolResult::text(HANDOFF_TOOL, text).with_shown(format!("{agent} goes on from here"));
+        let result = ToolResult::text(HANDOFF_TOOL, text).with_shown(format!("handed off to {agent}"));
         Ok(ToolOutput::with_command(result, command))
     }
 }

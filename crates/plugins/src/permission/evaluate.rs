@@ -375,7 +375,7 @@ impl<'a> PreparedCall<'a> {
                 Verdict::new(VerdictKind::Ask(AskKind::Default), why)
             }
             Reached::History => {
-                let why = "git does not say, or has not said yet, which files it would print, to check them against the rules";
+                let why = "git does not say, or has not said yet, which files this prints, so they cannot be checked against the rules";
                 Verdict::new(VerdictKind::Ask(AskKind::Default), why)
             }
             Reached::TooMuch(folder) => {

@@ -69,7 +69,7 @@ pub fn propose_grants(question: &CallRequest<'_>) -> Vec<GrantProposal> {
     if question.tool == INPUT_TOOL {
         let typed = |id: &str| {
             let pattern = Pattern::literal(INPUT_TOOL, "bash_id", id);
-            vec![proposal(&pattern, format!("everything that is typed into {}", visible(id)))]
+            vec![proposal(&pattern, format!("all input to {}", visible(id)))]
         };
         return text("bash_id").map(typed).unwrap_or_default();
     }

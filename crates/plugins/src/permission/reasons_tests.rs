@@ -214,7 +214,7 @@ fn a_reason_names_the_part_and_what_would_allow_it_and_never_a_regular_expressio
         ),
         (
             "git $X",
-            "only the shell knows all arguments of `git $X`, so rule `Bash(git push *)` (given for this run) \
+            "the shell expands arguments of `git $X`, so rule `Bash(git push *)` (given for this run) \
              may match; write them out",
         ),
         (

@@ -444,11 +444,11 @@ impl<'r> Walk<'_, 'r> {
             _ => return Err("`cd` without a folder leaves the workspace".into()),
         };
         if !target.is_literal() || target.text.starts_with(['-', '~']) || target.text.is_empty() {
-            return Err(format!("where `cd {}` leads is not certain", target.text));
+            return Err(format!("cannot tell where `cd {}` leads", target.text));
         }
         // The shell takes `..` by the letters, programs by the links: after a link the two are different folders.
         if target.text.split('/').any(|part| part == "..") {
-            return Err(format!("where `cd {}` leads is not certain", target.text));
+            return Err(format!("cannot tell where `cd {}` leads", target.text));
         }
         let places = PathRoots { cwd: &self.at, ..self.question.places() };
         let seen = path::look(&target.text, &places).map_err(|why| why.to_string())?;
@@ -469,7 +469,7 @@ impl<'r> Walk<'_, 'r> {
         let program = words.first().map(|word| word.text.as_str()).unwrap_or_default();
         let doubt = |word: &Word| {
             let what =
-                if word.is_glob { "an unquoted pattern" } else { "an argument that only the shell knows" };
+                if word.is_glob { "an unquoted pattern" } else { "an argument that the shell expands" };
             let why = format!("`{}` is {what}, and `{program}` may take it for an option", word.text);
             not_by_itself(&why.replace('\u{fffc}', "…"), self.question)
         };
@@ -558,7 +558,7 @@ impl<'r> Walk<'_, 'r> {
             };
             if !self.is_held {
                 if is_awk(texts[0]) {
-                    return Err(add(format!("the code of `{}` may read any file", texts[0])));
+                    return Err(add(format!("a program in `{}` may read any file", texts[0])));
                 }
                 only_named(words).map_err(|more| add(more.to_string()))?;
             }
@@ -583,14 +583,14 @@ impl<'r> Walk<'_, 'r> {
                 continue;
             }
             if !self.is_held && program == "git" && names_files_by_pattern(words, &word.text) {
-                return Err(format!("which files `{}` names is not certain", word.text));
+                return Err(format!("cannot tell which files `{}` names", word.text));
             }
             let names_only = matches!(
                 program,
                 "ls" | "echo" | "stat" | "du" | "basename" | "dirname" | "which" | "wc" | "true"
             );
             if word.is_glob && !names_only && !self.is_held {
-                return Err("which files the glob names is not certain".into());
+                return Err("cannot tell which files the glob names".into());
             }
             let mut candidates = vec![word.text.as_str()];
             if let Some((_, value)) = word.text.split_once('=') {

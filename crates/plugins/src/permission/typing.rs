@@ -60,7 +60,7 @@ pub(super) fn typed(
         VerdictKind::Allow
             if mode == Mode::Yolo && verdict.rule.is_none() && rules.restricts_own(SHELL_TOOL) =>
         {
-            let why = "what is typed may be a command that a rule denies or asks about";
+            let why = "the input may be a command that a rule denies or asks about";
             return Verdict::new(VerdictKind::Ask(AskKind::Undecided), why);
         }
         VerdictKind::Allow | VerdictKind::Deny | VerdictKind::Error => return verdict,
@@ -71,7 +71,7 @@ pub(super) fn typed(
     let place = match profile {
         Some(Profile::Outside) => format!("{id} runs outside the sandbox"),
         Some(profile) => format!("{id} runs in the sandbox ({profile})"),
-        None => format!("nobody knows whether {id} runs in the sandbox"),
+        None => format!("it is unknown whether {id} runs in the sandbox"),
     };
     let is_kept = matches!(profile, Some(Profile::Read | Profile::Workspace));
     if mode == Mode::Auto && kind == AskKind::Default && is_kept && !rules.restricts_own(SHELL_TOOL) {
@@ -110,7 +110,7 @@ mod tests {
         for (id, place) in [
             ("b1", "b1 runs in the sandbox (workspace)"),
             ("b2", "b2 runs outside the sandbox"),
-            ("b3", "nobody knows whether b3 runs in the sandbox"),
+            ("b3", "it is unknown whether b3 runs in the sandbox"),
         ] {
             let verdict = judge("rules: []", Mode::Ask, id);
             assert_eq!(verdict.decision, VerdictKind::Ask(AskKind::Default));

@@ -288,7 +288,7 @@ impl SkillReader<'_> {
 
     fn name(&mut self, name: Option<&str>, line: usize, folder: Option<&str>) -> Option<String> {
         let Some(name) = name.map(str::trim).filter(|name| !name.is_empty()) else {
-            self.say(Severity::Error, line, "has no name; add `name: ` with the name of its folder");
+            self.say(Severity::Error, line, "has no name; add `name: ` with the folder's name");
             return None;
         };
         let name: String = name.nfkc().collect();

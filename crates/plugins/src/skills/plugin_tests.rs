@@ -399,7 +399,7 @@ async fn a_forked_skill_is_a_run_of_its_own() {
 async fn a_skill_names_the_model_for_the_rest_of_the_run() {
     let world = World::new(&[("m/SKILL.md", b"---\nname: m\ndescription: d\nmodel: small\n---\nx")]);
     let said = world.text("skill", json!({"skill": "m"})).await;
-    assert!(said.contains("asks for the model `small`, which is not available here"), "{said}");
+    assert!(said.contains("requests the model `small`, which is not available here"), "{said}");
     world.context().await;
     assert_eq!(world.shape().overrides.model, None);
     world.targets.write().expect("lock").models.insert("small".to_owned(), "mock/small".to_owned());

@@ -116,7 +116,7 @@ impl SkillTool {
         let Some(name) = &meta.model else { return Ok(None) };
         let targets = self.targets.read().unwrap_or_else(PoisonError::into_inner);
         targets.models.get(name).cloned().map(Some).ok_or_else(|| {
-            format!("It asks for the model `{}`, which is not available here.", visible_line(name))
+            format!("It requests the model `{}`, which is not available here.", visible_line(name))
         })
     }
 
@@ -227,7 +227,7 @@ impl Tool for SkillTool {
         let mut notes = Vec::new();
         // Without a hash nothing can be agreed to, and the skill works without the tools it asks for.
         if let (Err(error), false) = (&hash, meta.allowed_tools.is_empty()) {
-            notes.push(format!("It does not allow the tools it asks for: {error}."));
+            notes.push(format!("Its `allowed-tools` are not allowed: {error}."));
         }
         let hash = hash.unwrap_or_default();
         if !meta.allowed_tools.is_empty() && !hash.is_empty() {

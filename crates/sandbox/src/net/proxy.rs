@@ -98,7 +98,7 @@ impl DomainProxy {
         let connected = async {
             let (request, rest) = timeout(HEAD_TIME, read_head(&mut client))
                 .await
-                .unwrap_or(Err(Rejection::Bad("the request did not come in time")))?;
+                .unwrap_or(Err(Rejection::Bad("the request did not arrive in time")))?;
             let server = self.dial(&request).await?;
             Ok::<_, Rejection>((request, rest, server))
         };
@@ -127,7 +127,7 @@ impl DomainProxy {
         let ProxyRequest { host, port, .. } = request;
         let Some(name) = domain_name(host) else {
             let sentence =
-                format!("{host} is not a name; commands reach only names that sandbox.domains lists");
+                format!("{host} is not a name; commands can reach only names listed in sandbox.domains");
             return Err(Rejection::Refused(SandboxRefusal::Other(sentence.clone()), sentence));
         };
         if !self.domains.iter().any(|domain| domain.matches(&name)) {
@@ -139,10 +139,10 @@ impl DomainProxy {
         let found = found.map_err(|_| failed(&"no name server answered"))?.map_err(|error| failed(&error))?;
         let public: Vec<_> = found.into_iter().filter(|address| is_public(address.ip())).collect();
         if public.is_empty() {
-            let sentence = format!("{name} has no public address, and sandboxed commands reach no others");
+            let sentence = format!("{name} has no public address; sandboxed commands can reach only those");
             return Err(Rejection::Refused(SandboxRefusal::Other(sentence.clone()), sentence));
         }
-        let mut last = failed(&"nothing answers");
+        let mut last = failed(&"nothing listens there");
         for address in public.into_iter().take(MAX_ADDRESSES) {
             match timeout(CONNECT_TIME, self.dialler.connect(address)).await {
                 Ok(Ok(stream)) => return Ok(stream),

@@ -153,7 +153,7 @@ pub async fn end_of_run(owner: u32, run: String) {
             return;
         }
         if now >= end {
-            tracing::warn!(%run, ?supervisors, "commands of a run that was taken over do not end");
+            tracing::warn!(%run, ?supervisors, "commands of a run that was taken over keep running");
             return;
         }
         for supervisor in supervisors {

@@ -225,7 +225,7 @@ fn start(
 ) -> std::io::Result<(i32, Option<Said>)> {
     let input = input(duty)?;
     if is_alone() {
-        return Err(std::io::Error::other("the process that started it is gone"));
+        return Err(std::io::Error::other("its parent process is gone"));
     }
     // Refused only when it leads a group already, which a plainly spawned process does not.
     let _ = rustix::process::setsid();
@@ -234,7 +234,7 @@ fn start(
     // This is the last check before the start: the process that requested the command may have been stopped,
     // and another process may have resumed the run.
     if duty.start_before.is_some_and(|end| uptime_ms() >= end) {
-        return Err(std::io::Error::other("it came too late: another process may resume the run"));
+        return Err(std::io::Error::other("too late: another process may have resumed the run"));
     }
     shed_ptrace();
     let converses = input.is_some();

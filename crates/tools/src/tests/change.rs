@@ -151,7 +151,7 @@ async fn edit_refuses_what_it_cannot_do_right() {
         (edit("dir", "x", "y"), "is a folder"),
         (edit("dangling", "x", "y"), "a link to a missing file"),
         (edit("etc/passwd", "root", "y"), "leads out of the workspace"),
-        (edit("/dev/null", "x", "y"), "belongs to the system"),
+        (edit("/dev/null", "x", "y"), "device or system file"),
         (
             json!({"file_path": "a", "old_string": 1, "new_string": ""}),
             "`old_string` must be a string, not 1",

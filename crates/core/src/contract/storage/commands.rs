@@ -26,7 +26,7 @@ pub trait CommandStore: Send + Sync {
         _owner: Owner,
         _now_ms: u64,
     ) -> Result<CommandRecord, StoreError> {
-        let why = "this store keeps none".to_owned();
+        let why = "this store does not support background commands".to_owned();
         Err(StoreError::Unwritable { what: "a background command", why })
     }
 

@@ -41,7 +41,7 @@ pub enum StoreError {
         thread: ThreadId,
     },
     /// The decision that a call wanted to use does not exist, is a cancellation, or was already used.
-    #[error("question {suspension} has no unspent decision; the call must not start")]
+    #[error("question {suspension} has no unused decision; the call must not start")]
     NotDecided {
         /// The question.
         suspension: SuspensionId,

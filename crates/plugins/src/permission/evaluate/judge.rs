@@ -150,7 +150,7 @@ impl<'a> Judge<'a> {
                     let part =
                         self.part(|command, matcher| shell::against(matcher, command) == Hit::Maybe, rule);
                     let why = format!(
-                        "only the shell knows all arguments of `{}`, so {} may match; write them out",
+                        "the shell expands arguments of `{}`, so {} may match; write them out",
                         part.unwrap_or_default(),
                         named(rule)
                     );
