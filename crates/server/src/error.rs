@@ -35,7 +35,7 @@ impl ApiError {
     /// Something that does not exist: 404.
     pub fn not_found(what: &str, id: &str) -> Self {
         let shown: String = id.chars().take(80).collect();
-        Self::new(StatusCode::NOT_FOUND, "not_found", format!("there is no {what} `{shown}`"))
+        Self::new(StatusCode::NOT_FOUND, "not_found", format!("unknown {what} `{shown}`"))
     }
 
     /// Something that stands in the way of a request: 409.
@@ -46,7 +46,7 @@ impl ApiError {
     /// A failure of aye: 500. The reason goes to the log, because it may name files.
     pub fn internal(reason: impl std::fmt::Display) -> Self {
         tracing::error!(%reason, "a request failed");
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "aye failed; its log says why")
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "internal error; see aye's log")
     }
 
     /// The same error with another member in its body.

@@ -143,7 +143,7 @@ impl Follower {
                     };
                     if concerns && !self.joined.channel.is_driven() && self.joined.events.is_empty() {
                         self.catch_up().await.unwrap_or_else(|error| {
-                            tracing::warn!(%error, "a reader cannot be told what was committed");
+                            tracing::warn!(%error, "committed messages cannot be sent to a reader");
                             self.is_over = true;
                         });
                     }
@@ -168,7 +168,7 @@ impl Follower {
             match self.messages(Some(committed)).await {
                 Ok(messages) => self.ready.extend(messages.into_iter().filter(is_said).map(message)),
                 Err(error) => {
-                    tracing::warn!(%error, "a reader cannot be told what was committed");
+                    tracing::warn!(%error, "committed messages cannot be sent to a reader");
                     self.is_over = true;
                     return;
                 }

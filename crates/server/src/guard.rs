@@ -79,7 +79,7 @@ pub(super) async fn guard(State(guard): State<Guard>, mut request: Request, next
             guard.hub.metrics.refused();
             let from = request.extensions().get::<ConnectInfo<Peer>>().map(|info| info.0.0.ip());
             tokio::time::sleep(guard.hub.program.access().mistake(from)).await;
-            let message = "send `Authorization: Bearer TOKEN`; `aye serve token add NAME` makes one";
+            let message = "send `Authorization: Bearer TOKEN`; `aye serve token add NAME` creates one";
             let mut refused =
                 ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message).into_response();
             refused.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -106,7 +106,7 @@ fn check(
         return Err(ApiError::new(
             StatusCode::BAD_REQUEST,
             "token_in_url",
-            "a token does not belong in a URL; send it in the Authorization header",
+            "tokens are not accepted in URLs; send it in the Authorization header",
         ));
     }
     let host = headers
@@ -117,7 +117,7 @@ fn check(
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "unknown_host",
-            "this server is not known under that name; see [serve] public_url and hosts",
+            "unknown host name; add it to [serve] hosts or set public_url",
         ));
     }
     let origin = headers.get(header::ORIGIN);
@@ -127,7 +127,7 @@ fn check(
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "unknown_origin",
-            "pages of that origin may not use this server; see [serve] origins",
+            "this origin is not allowed; add it to [serve] origins",
         ));
     }
     let has_body = matches!(*method, Method::POST | Method::PUT | Method::PATCH | Method::DELETE)
@@ -137,7 +137,7 @@ fn check(
         return Err(ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "not_json",
-            "send the body as application/json",
+            "the content type must be application/json",
         ));
     }
     let length =
@@ -146,7 +146,7 @@ fn check(
         return Err(ApiError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "too_large",
-            format!("a body has at most {} MiB", MAX_BODY >> 20),
+            format!("the body is larger than {} MiB", MAX_BODY >> 20),
         ));
     }
     let is_foreign = |origin: &&HeaderValue| origin.to_str().is_ok_and(|origin| guard.is_foreign(origin));

@@ -197,7 +197,7 @@ impl Hub {
             return Err(ApiError::new(
                 StatusCode::FORBIDDEN,
                 "folder_not_served",
-                format!("{} is not a folder that this server serves; see [serve] folders", folder.display()),
+                format!("this server does not serve the folder {}; see [serve] folders", folder.display()),
             ));
         }
         self.program.workshop(folder).await

@@ -68,7 +68,7 @@ impl Tls {
             .and_then(Iterator::collect)
             .map_err(|error| wrong(cert)(error.to_string()))?;
         if chain.is_empty() {
-            return Err(wrong(cert)("it holds no certificate".to_owned()));
+            return Err(wrong(cert)("it contains no certificate".to_owned()));
         }
         let key_der = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key)(error.to_string()))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -134,7 +134,7 @@ impl EventSink for ChannelSink {
             match self.store.message_count(&self.thread).await {
                 Ok(count) => Some(count),
                 Err(error) => {
-                    tracing::warn!(%error, "how much is committed is not known");
+                    tracing::warn!(%error, "the number of committed messages cannot be read");
                     None
                 }
             }

@@ -34,8 +34,8 @@ use super::reading::RunReader;
 use super::routes::{decide, now_ms, thread_of};
 
 /// The description of this server for clients.
-const INSTRUCTIONS: &str = "Each tool is an agent that works in a project folder. Calls of an agent that its rules do \
-                            not allow wait for a user. Pass the thread_id of a result to go on in the same conversation.";
+const INSTRUCTIONS: &str = "Each tool is an agent that works in a project folder. An agent's calls that its rules do \
+                            not allow wait for a user. Pass the thread_id of a result to continue that conversation.";
 
 /// The arguments of an agent's tool.
 #[derive(Debug, Deserialize)]
@@ -142,7 +142,10 @@ impl AgentTools {
         let hub = &self.hub;
         let thread = thread_of(hub, call.thread_id.as_deref()).await?;
         if hub.is_busy(&thread.id).await? {
-            return Ok(failed(format!("the conversation {} is at work or waits for an answer", thread.id)));
+            return Ok(failed(format!(
+                "the conversation {} has an active run or a pending question",
+                thread.id
+            )));
         }
         let mut reader = RunReader::new(hub, &thread.id).await?;
         let mut request = RunRequest::new(thread.id.clone(), vec![Message::user(call.message)]);
@@ -161,7 +164,7 @@ impl AgentTools {
                     }
                 };
                 let Some(Frame::Event { event, .. }) = frame else {
-                    return Ok(failed("the run was read too slowly; it goes on in its conversation"));
+                    return Ok(failed("the client read too slowly; the run continues in its conversation"));
                 };
                 match &*event {
                     AgentEvent::ToolCallReady { name, .. } => {
@@ -220,7 +223,7 @@ impl AgentTools {
         let elsewhere = || {
             failed(format!(
                 "waiting for a decision: {} ({}). Answer it with `aye approve {id}` or `aye deny {id}`, or POST \
-                 /v1/approvals/{id}/approve; the run goes on then.",
+                 /v1/approvals/{id}/approve; the run then resumes.",
                 card.title,
                 card.summary,
                 id = question.id,
@@ -269,15 +272,15 @@ impl ServerHandler for AgentTools {
         let schema = json!({
             "type": "object",
             "properties": {
-                "message": { "type": "string", "description": "What the agent is to do" },
-                "thread_id": { "type": "string", "description": "A conversation to go on with" },
+                "message": { "type": "string", "description": "The task for the agent" },
+                "thread_id": { "type": "string", "description": "A conversation to continue" },
             },
             "required": ["message"],
             "additionalProperties": false,
         });
         let schema: Arc<JsonObject> = Arc::new(schema.as_object().cloned().unwrap_or_default());
         let tool = |agent: &Value| {
-            let about = agent["description"].as_str().unwrap_or("An agent of aye").to_owned();
+            let about = agent["description"].as_str().unwrap_or("An aye agent").to_owned();
             Some(Tool::new(agent["id"].as_str()?.to_owned(), about, Arc::clone(&schema)))
         };
         Ok(ListToolsResult::with_all_items(self.agents().await?.iter().filter_map(tool).collect()))
@@ -290,7 +293,7 @@ impl ServerHandler for AgentTools {
     ) -> Result<CallToolResponse, ErrorData> {
         let caller = self.caller(&context)?;
         if !self.agents().await?.iter().any(|agent| agent["id"] == *request.name) {
-            return Err(ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None));
+            return Err(ErrorData::invalid_params(format!("unknown tool `{}`", request.name), None));
         }
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let call = match serde_json::from_value::<AgentCall>(arguments) {

@@ -76,17 +76,17 @@ impl Metrics {
                 "Requests without a valid token or with a wrong host.",
                 of(&counts.refused),
             ),
-            ("aye_decisions_total", "counter", "Answers that were accepted.", of(&counts.decisions)),
-            ("aye_sse_frames_total", "counter", "Frames that were sent.", of(&counts.frames)),
+            ("aye_decisions_total", "counter", "Accepted decisions.", of(&counts.decisions)),
+            ("aye_sse_frames_total", "counter", "Event stream frames sent.", of(&counts.frames)),
             (
                 "aye_sse_readers_dropped_total",
                 "counter",
-                "Readers that were too slow.",
+                "Event stream readers dropped for being too slow.",
                 of(&counts.dropped_readers),
             ),
             ("aye_sse_readers", "gauge", "Open event streams.", of(&counts.readers)),
-            ("aye_runs_total", "counter", "Times that a run began or went on here.", of(&counts.runs)),
-            ("aye_runs_active", "gauge", "Runs that are driven here.", of(&counts.runs_active)),
+            ("aye_runs_total", "counter", "Runs started or resumed by this server.", of(&counts.runs)),
+            ("aye_runs_active", "gauge", "Runs active in this server.", of(&counts.runs_active)),
             ("aye_questions_pending", "gauge", "Pending questions of all conversations.", waiting),
         ];
         rows.iter().fold(String::new(), |mut text, (name, kind, help, value)| {

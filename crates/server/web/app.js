@@ -625,9 +625,9 @@ function showConnection() {
     const next = Math.min(...lost.map((stream) => stream.next ?? 0));
     const seconds = Math.ceil((next - Date.now()) / 1000);
     const how = navigator.onLine === false ? "This device is offline." : "The server is not reachable.";
-    const when = seconds > 0 && lost.every((stream) => stream.state === "waiting") ? `Next try in ${seconds} s.` : "Trying again…";
+    const when = seconds > 0 && lost.every((stream) => stream.state === "waiting") ? `Retrying in ${seconds} s.` : "Retrying…";
     notice.className = "lost";
-    fill(notice, `${how} Questions keep waiting and drafts are kept. ${when} `, button("Try now", "link", retryNow));
+    fill(notice, `${how} Questions stay pending and drafts are kept. ${when} `, button("Retry now", "link", retryNow));
     noticeTimer = setTimeout(showConnection, 1000);
   } else if (refused) {
     notice.className = "lost";
@@ -744,7 +744,7 @@ class Card {
 
   guard() {
     for (const node of this.node.querySelectorAll(".guarded")) node.setAttribute("aria-disabled", String(!this.isReady));
-    fill(this.hint, this.isOpen && !this.isRead && this.needsReading ? "Scroll to the end of it before you approve." : "");
+    fill(this.hint, this.isOpen && !this.isRead && this.needsReading ? "Scroll to its end before you approve." : "");
   }
 
   take(data) {
@@ -794,7 +794,7 @@ class Card {
 
     fill(this.body, this.content(), this.end);
     this.body.hidden = this.body.childElementCount < 2;
-    this.body.setAttribute("aria-label", "What is asked");
+    this.body.setAttribute("aria-label", "The question");
     if (this.body.hidden) this.isRead = true;
 
     const facts = [
@@ -817,7 +817,7 @@ class Card {
     for (const file of data.files ?? []) {
       parts.push(el("p", { class: "path" }, el("span", {}, file.path), el("span", { class: "dim" }, file.exists === false ? " new file" : "")));
       if (typeof file.diff === "string") parts.push(renderDiff(file.diff));
-      else parts.push(el("p", { class: "unshown warn" }, "This change cannot be shown: the file is no text, or too long."));
+      else parts.push(el("p", { class: "unshown warn" }, "This change cannot be shown: the file is binary, or too long."));
     }
     if (typeof data.command === "string") {
       const { command: _, ...rest } = data.arguments ?? {};
@@ -846,7 +846,7 @@ class Card {
     const { data } = this;
     fill(this.actions);
     if (!may("decide")) {
-      add(this.actions, el("p", { class: "dim" }, "This sign-in may read, not answer."));
+      add(this.actions, el("p", { class: "dim" }, "This sign-in can read but not answer."));
       return;
     }
     const guarded = (text, style, run) =>
@@ -868,10 +868,10 @@ class Card {
         this.showPanel("form");
         break;
       case "child":
-        add(this.actions, el("p", { class: "dim" }, "A subagent works on this; it answers by itself."));
+        add(this.actions, el("p", { class: "dim" }, "A subagent is working on this; no answer is needed."));
         break;
       case "client":
-        add(this.actions, el("p", { class: "dim" }, "This waits for the program that offers the tool."), open("Answer for it", "form"), open("Deny", "deny", "secondary"));
+        add(this.actions, el("p", { class: "dim" }, "The program that offers this tool has to answer."), open("Answer for it", "form"), open("Deny", "deny", "secondary"));
         break;
       default: {
         const approve = () => this.decide("approve", this.approval(), "Approving");
@@ -952,7 +952,7 @@ class Card {
     const send = (event) => {
       event.preventDefault();
       if (isNeeded && !text.value.trim()) {
-        fill(error, "Write what should be different.");
+        fill(error, "Write what should change.");
         text.focus();
         return;
       }
@@ -983,7 +983,7 @@ class Card {
 
   changesPanel(back) {
     return this.textPanel({
-      label: "What should be different? The call does not run.",
+      label: "What should change? The call does not run.",
       action: "Request changes",
       rows: "3",
       isNeeded: true,
@@ -1140,7 +1140,7 @@ class Card {
 
   async refused(error) {
     if (error instanceof Unreachable) {
-      this.say("It is not known whether your answer arrived: the server is not reachable. The card is up to date once it is back.", "error");
+      this.say("The server is not reachable, so it is unknown whether your answer arrived. The card updates once the server is back.", "error");
       return;
     }
     const card = error.body?.card ?? error.body?.error?.card;
@@ -1465,7 +1465,7 @@ function updateCounts() {
   const empty = $("cards-empty");
   empty.hidden = $("cards").childElementCount > 0 || !hasInbox;
   const isBeside = open > 0;
-  fill(empty, isBeside ? "" : "Nothing waits for you. New questions appear here by themselves.");
+  fill(empty, isBeside ? "" : "No pending questions. New ones appear here.");
 }
 
 function showCard(id) {
@@ -1684,7 +1684,7 @@ class Talk {
     this.text.value = keep.get(this.draftKey) ?? "";
     if (!may("chat")) {
       this.text.disabled = this.send.disabled = true;
-      this.text.placeholder = "This sign-in may read, not write.";
+      this.text.placeholder = "This sign-in can read but not write.";
     }
     this.text.addEventListener("input", () => {
       keep.set(this.draftKey, this.text.value);
@@ -2322,7 +2322,7 @@ async function openLinked(id) {
   if (showCard(id)) return;
   const data = await fetchCard(id);
   if (!data) {
-    announceNotice("That question does not exist any more.");
+    announceNotice("That question no longer exists.");
   } else if (data.status === "open") {
     takeCard(data, false);
     showCard(id);
@@ -2400,14 +2400,14 @@ async function signIn(kind, value) {
     token = before;
     if (before) {
       await enter();
-      announceNotice("The code in the address is not valid any more; you are still signed in as before.");
+      announceNotice("The code in the URL is no longer valid; you are still signed in.");
       return;
     }
     showSignIn();
     error.hidden = false;
     let text = sentence(problem.message);
     if (problem instanceof Unreachable) text = "The server is not reachable. Try again in a moment.";
-    else if (problem.status === 401 && kind === "code") text = "This code is used up or older than five minutes. Scan a new one, or paste a token.";
+    else if (problem.status === 401 && kind === "code") text = "This code was used or is older than five minutes. Scan a new one, or paste a token.";
     else if (problem.status === 401) text = "This token is not valid. Check that it is complete.";
     fill(error, text);
   } finally {
@@ -2439,7 +2439,7 @@ async function enter(attempt = 0) {
     if (error instanceof Unreachable) {
       const notice = $("notice");
       notice.className = "lost";
-      fill(notice, "The server is not reachable. Trying again…");
+      fill(notice, "The server is not reachable. Retrying…");
       wasLost ||= Date.now();
       setTimeout(() => token && enter(attempt + 1), Math.min(10_000, 500 * 2 ** attempt));
       return;
