@@ -117,7 +117,7 @@ impl EditorHost for Host {
             .map(|ClientServer { name, transport }| {
                 let shown = match &transport {
                     ServerTransport::Stdio { command, .. } => command.clone(),
-                    ServerTransport::Http { .. } => "a URL of the editor".to_owned(),
+                    ServerTransport::Http { .. } => "a URL given by the editor".to_owned(),
                 };
                 ServerConfig {
                     scope: ServerScope::Client,

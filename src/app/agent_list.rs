@@ -150,6 +150,6 @@ pub(super) fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> 
         return Ok(TextPage { title: "agents".to_owned(), text });
     }
     app.set_agent(name)?;
-    let text = format!("{name} answers from now on, with {}.\n", app.selection().full_name());
+    let text = format!("now using {name}, with {}.\n", app.selection().full_name());
     Ok(TextPage { title: format!("agent {name}"), text })
 }

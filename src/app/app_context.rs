@@ -246,7 +246,7 @@ impl AppContext {
         let run = self.store.latest_run(thread).await?;
         let Some(run) = run.filter(|run| run.agent_id != self.agents.current()) else { return Ok(None) };
         let lost = self.set_agent(&run.agent_id).err();
-        Ok(lost.map(|why| format!("{why}; {} goes on with this conversation", self.agents.current())))
+        Ok(lost.map(|why| format!("{why}; {} continues this conversation", self.agents.current())))
     }
 
     /// Returns the user of this process, as recorded in a decision.

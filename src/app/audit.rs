@@ -163,7 +163,7 @@ fn verified(report: &AuditReport, json: bool) -> Result<u8, Failure> {
     };
     if report.is_whole() {
         let lists = count(report.rules, "list of rules", "lists of rules");
-        let _ = writeln!(out, "whole: {rows}{times}; {lists}; the tables agree");
+        let _ = writeln!(out, "intact: {rows}{times}; {lists}; the tables match");
     } else {
         let wrong = report.faults.len() as u64 + report.unlisted;
         let listed = match report.unlisted {

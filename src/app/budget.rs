@@ -39,7 +39,7 @@ impl PriceList {
             let name = selection.model.escape_debug();
             return Err(format!(
                 "the budget is ${most} ({origin}), but {id} has no price; add price = {{ input = …, output = \
-                 … }} (for a million tokens; 0 for one that is free) below [models.\"{name}\"] in your \
+                 … }} (per million tokens; 0 if it is free) below [models.\"{name}\"] in your \
                  config.toml, or remove the budget"
             ));
         };

@@ -88,7 +88,7 @@ pub(super) async fn compact(
     text.push_str("The messages stay in the conversation; the model reads this summary instead:\n\n");
     text.push_str(&summary.text);
     if let Some(over) = over {
-        let _ = write!(text, "\n\nThe next message would not fit all the same: {over}");
+        let _ = write!(text, "\n\nEven so, the next message would not fit: {over}");
     }
     Ok(TextPage { title: summary.words(), text })
 }
@@ -103,8 +103,8 @@ async fn too_large(app: &AppContext, thread: &ThreadId) -> Result<Option<String>
         return Ok(None);
     }
     Ok(Some(format!(
-        "the newest messages alone are about {} tokens, {} takes {} at once, and no summary can stand for them; go back \
-         to before them with /rewind or /fork, or choose a model with a larger window with /model",
+        "the newest messages alone are about {} tokens, {} accepts {} at once, and a summary cannot replace them; go \
+         back with /rewind or /fork, or choose a model with a larger window with /model",
         short_number(newest as u64),
         app.selection().full_name(),
         short_number(room as u64)
@@ -271,9 +271,10 @@ fn notes(text: &mut String, report: &ContextReport) {
         (None, _) => {}
     }
     if (report.factor - 1.0).abs() >= 0.01 {
-        let _ = writeln!(text, "Estimates, times {:.2} by what the provider counted.", report.factor);
+        let _ =
+            writeln!(text, "Estimates, multiplied by {:.2} to match the provider's counts.", report.factor);
     } else {
-        text.push_str("Estimates: four bytes are about a token.\n");
+        text.push_str("Estimates: about four bytes per token.\n");
     }
 }
 
@@ -318,7 +319,7 @@ mod tests {
             "12 older ones are left out to fit the window.",
             "1 large tool result is shown as a preview.",
             "Older messages are summarised at 64k tokens of messages (context.compact_at).",
-            "Estimates, times 1.25 by what the provider counted.",
+            "Estimates, multiplied by 1.25 to match the provider's counts.",
         ] {
             assert!(lines.iter().any(|l| l.trim_end() == line), "{line:?} is not in\n{}", page.text);
         }

@@ -68,7 +68,7 @@ pub(crate) enum GitError {
     #[error("git wrote more than {} MiB", .0 >> 20)]
     TooMuch(usize),
     /// Another folder is the root for it.
-    #[error("git takes another folder for the root")]
+    #[error("git reports another root folder")]
     OtherRoot,
     /// It failed with these words.
     #[error("{0}")]
@@ -377,7 +377,7 @@ async fn find(foundation: &Foundation, wanted: &str) -> Result<Changes, GitError
     };
     if head.is_ok {
         let at = crate::runtime::head_of(&git.root).unwrap_or_else(|| commit.chars().take(8).collect());
-        notes.push(format!("against git: {at}; staged, unstaged and untracked files"));
+        notes.push(format!("compared with git: {at}; staged, unstaged and untracked files"));
     }
     let mut files = Candidates::new();
     let raw = ["diff-index", "--raw", "-z", "--no-renames", "--no-ext-diff", "--no-textconv"];

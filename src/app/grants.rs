@@ -157,7 +157,10 @@ pub(super) fn check_pattern(
 pub(super) fn check_opening(paths: &Paths, request: &GrantRequest) -> Result<(), AppError> {
     let Some(opened) = SandboxGrant::of(&request.pattern) else { return Ok(()) };
     if matches!(request.end, GrantEnd::Uses(_)) {
-        return Err("the sandbox is opened for a time or until revoked, not for a number of calls".into());
+        return Err(
+            "a grant that opens the sandbox ends at a time or when revoked, not after a number of calls"
+                .into(),
+        );
     }
     let SandboxGrant::Writable(folder) = opened else { return Ok(()) };
     for own in [&paths.config_dir, &paths.data_dir, &paths.cache_dir, &paths.state_dir] {
@@ -208,7 +211,7 @@ fn ends_at(
     zone: &jiff::tz::TimeZone,
 ) -> Result<(Option<u64>, Option<u64>), AppError> {
     let now = i64::try_from(now_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    let now = now.ok_or("the clock of this machine is wrong")?.to_zoned(zone.clone());
+    let now = now.ok_or("this machine's clock is wrong")?.to_zoned(zone.clone());
     let midnight_after = |date: jiff::civil::Date| {
         date.tomorrow().and_then(|next| next.to_zoned(zone.clone())).map_err(|error| error.to_string())
     };

@@ -71,7 +71,9 @@ impl Keyring {
         let key = match self.act(name, Entry::get_password).await? {
             Ok(key) => key,
             Err(Error::NoEntry) => return Ok(None),
-            Err(error) => return Err(format!("the system keyring does not give the key: {}", cause(&error))),
+            Err(error) => {
+                return Err(format!("the system keyring did not return the key: {}", cause(&error)));
+            }
         };
         if let Some(version) = version {
             let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +86,7 @@ impl Keyring {
     pub(super) async fn store(&self, name: &str, key: &str) -> Result<(), String> {
         let key = key.to_owned();
         let stored = self.act(name, move |entry| entry.set_password(&key)).await?;
-        stored.map_err(|error| format!("the system keyring does not take the key: {}", cause(&error)))
+        stored.map_err(|error| format!("the system keyring did not store the key: {}", cause(&error)))
     }
 
     /// Removes a key, if it exists.
@@ -92,7 +94,7 @@ impl Keyring {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         match self.act(name, Entry::delete_credential).await? {
             Ok(()) | Err(Error::NoEntry) => Ok(()),
-            Err(error) => Err(format!("the system keyring does not remove the key: {}", cause(&error))),
+            Err(error) => Err(format!("the system keyring did not remove the key: {}", cause(&error))),
         }
     }
 
@@ -100,7 +102,7 @@ impl Keyring {
     pub(super) async fn reach(&self) -> Result<(), String> {
         match tokio::time::timeout(PROMPT, self.act("", |_| Ok(()))).await {
             Ok(reached) => reached.map(|_| ()),
-            Err(_) => Err("the system keyring does not answer".to_owned()),
+            Err(_) => Err("the system keyring does not respond".to_owned()),
         }
     }
 
@@ -114,11 +116,11 @@ impl Keyring {
         let (send, done) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             let outcome = open()
-                .map_err(|error| format!("no system keyring answers: {}", cause(&error)))
+                .map_err(|error| format!("no system keyring responds: {}", cause(&error)))
                 .map(|store| store.build(SERVICE, &name, None).and_then(|entry| act(&entry)));
             let _ = send.send(outcome);
         });
-        done.await.unwrap_or_else(|_| Err("no system keyring answers".to_owned()))
+        done.await.unwrap_or_else(|_| Err("no system keyring responds".to_owned()))
     }
 }
 
@@ -186,11 +188,11 @@ pub(super) mod tests {
         let cred: &mock::Cred = entry.as_any().downcast_ref().expect("a mock");
         cred.set_error(Error::NoStorageAccess("the user dismissed the prompt".into()));
         let why = keyring.read("box", Path::new("/none")).await.expect_err("locked");
-        assert_eq!(why, "the system keyring does not give the key: the user dismissed the prompt");
+        assert_eq!(why, "the system keyring did not return the key: the user dismissed the prompt");
         entry.set_secret(b"\xffcanary").expect("stored");
         let why = keyring.read("box", Path::new("/none")).await.expect_err("no text");
         assert!(!why.contains("canary") && why.ends_with("it is not text"), "{why}");
-        assert_eq!(without_service().reach().await, Err("no system keyring answers: no session bus".into()));
+        assert_eq!(without_service().reach().await, Err("no system keyring responds: no session bus".into()));
         assert_eq!(keyring.reach().await, Ok(()));
     }
 }

@@ -145,7 +145,7 @@ async fn forget(file: &Path, keyring: &Keyring) -> Result<(), String> {
     let Some(name) = stored.map(|stored| stored.name(file)) else { return Ok(()) };
     keyring.remove(&name).await.map_err(|why| {
         format!(
-            "{why}; aye does not use the key any more, but the keyring may still have it as `{name}` of `aye`"
+            "{why}; aye no longer uses the key, but the keyring may still contain it as `{name}` of `aye`"
         )
     })
 }
@@ -467,14 +467,17 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("openai");
         let why = keep(&file, OPENAI, "sk-canary", Some(&without_service())).await.expect_err("no keyring");
-        assert_eq!(why, "no system keyring answers: no session bus");
+        assert_eq!(why, "no system keyring responds: no session bus");
         assert!(!file.exists());
         let (keyring, ..) = mocked();
         keep(&file, OPENAI, "sk-canary", Some(&keyring)).await.expect("kept");
         let why = read_file(&file, OPENAI, &without_service()).await.expect_err("no keyring");
-        assert_eq!(why, "no system keyring answers: no session bus");
+        assert_eq!(why, "no system keyring responds: no session bus");
         let why = forget(&file, &without_service()).await.expect_err("no keyring");
-        assert!(why.contains("may still have it as `openai https://api.openai.com/v1/` of `aye`"), "{why}");
+        assert!(
+            why.contains("may still contain it as `openai https://api.openai.com/v1/` of `aye`"),
+            "{why}"
+        );
         assert!(!file.exists(), "aye does not use it any more");
     }
 }

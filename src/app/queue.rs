@@ -242,7 +242,7 @@ pub(super) async fn page(store: &Store) -> Result<TextPage, AppError> {
     };
     let waiting = store.outbox(false).await?.len();
     if waiting > 0 {
-        let _ = write!(text, "\n{waiting} messages to webhooks were not taken yet: aye queue outbox");
+        let _ = write!(text, "\n{waiting} messages to webhooks are not delivered yet: aye queue outbox");
     }
     Ok(TextPage { title: "queue".to_owned(), text })
 }
@@ -291,7 +291,7 @@ async fn outbox(args: &QueueOutboxArgs, store: &Store, foundation: &Foundation) 
     if let Some(number) = args.retry {
         if !store.retry_in_outbox(number, SystemClock.now_ms()).await.map_err(Failure::failed)? {
             return Err(Failure::usage(format!(
-                "there is no dead message {number}; `aye queue outbox` shows those there are"
+                "no dead message has the number {number}; `aye queue outbox` lists messages"
             )));
         }
         Webhooks::new(foundation, store.clone()).send_due().await;

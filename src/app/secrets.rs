@@ -73,7 +73,7 @@ fn looks_like_key(value: &OsStr) -> bool {
 fn start_again(args: &[OsString], secret: &Variables, public: Variables) -> std::io::Result<()> {
     let text = encode(secret);
     if text.len() > MAX_BYTES {
-        return Err(std::io::Error::other("too many to hand over"));
+        return Err(std::io::Error::other("too many keys to hand over to the new process"));
     }
     let (ours, theirs) = UnixDatagram::pair()?;
     ours.set_nonblocking(true)?;

@@ -88,8 +88,8 @@ impl RunningServer {
             && !args.insecure_bind
         {
             return Err(Failure::usage(format!(
-                "{address} can be reached from other machines, and without TLS whoever sees the traffic can use its \
-                 token; give --tls-cert and --tls-key, bind to 127.0.0.1 behind a proxy that has TLS, or say \
+                "{address} can be reached from other machines, and without TLS anyone who sees the traffic can use \
+                 its token; pass --tls-cert and --tls-key, bind to 127.0.0.1 behind a proxy with TLS, or pass \
                  --insecure-bind"
             )));
         }
@@ -117,7 +117,7 @@ impl RunningServer {
             Arc::new(Served::new(here, others, env, store, access, folders, (complain, url.clone())));
         let closing = CancellationToken::new();
         let hub = Hub::start(Arc::<Served>::clone(&served), url.clone(), closing.clone())
-            .map_err(|_| Failure::failed("the store cannot be watched; the log says why"))?;
+            .map_err(|_| Failure::failed("cannot follow changes of the store; see the log"))?;
         let task = tokio::spawn(listening.serve(hub, names));
         Ok(Self {
             place,
@@ -142,7 +142,7 @@ impl RunningServer {
         let _ = write!(text, "  token   {}", self.token_file);
         if let Some(url) = &self.url {
             let link = format!("{url}/#code={}", self.served.access().new_code());
-            let _ = write!(text, "\n  sign in {link}\n          once, within five minutes");
+            let _ = write!(text, "\n  sign in {link}\n          works once, within five minutes");
             if has_picture
                 && !self.is_read_aloud
                 && let Ok(picture) = qrcode::QrCode::new(&link)
@@ -183,7 +183,7 @@ pub(super) async fn mcp(foundation: Foundation, cli: &Cli) -> Result<u8, Failure
     ));
     let closing = CancellationToken::new();
     let hub = Hub::start(Arc::<Served>::clone(&served), None, closing.clone())
-        .map_err(|_| Failure::failed("the store cannot be watched; the log says why"))?;
+        .map_err(|_| Failure::failed("cannot follow changes of the store; see the log"))?;
     let status = tokio::spawn(stopped(signals(), closing.clone()));
     let done = serve_mcp(Arc::clone(&hub)).await;
     closing.cancel();
@@ -208,7 +208,7 @@ async fn stopped(mut signals: Vec<Signal>, closing: CancellationToken) -> u8 {
     let waits = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
     tokio::select! {
         _ = futures::future::select_all(waits) => {
-            say("stopping; what waits keeps waiting");
+            say("stopping; pending questions stay in the inbox");
             closing.cancel();
         }
         () = closing.cancelled() => {}
@@ -226,9 +226,7 @@ fn address(text: &str) -> Result<Address, Failure> {
     let text =
         text.strip_prefix("localhost:").map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
     text.parse().map(Address::Tcp).map_err(|_| {
-        Failure::usage(format!(
-            "`{text}` is not an address and a port; for example 127.0.0.1:7400 or unix:PATH"
-        ))
+        Failure::usage(format!("invalid address `{text}`; expected for example 127.0.0.1:7400 or unix:PATH"))
     })
 }
 

@@ -44,7 +44,7 @@ async fn past(foundation: &Foundation, since: Option<u64>) -> Result<Past, Failu
             n => format!(" and {} more", n - 1),
         };
         let first = visible_line(&first.cwd.to_string_lossy()).into_owned();
-        say(&format!("{first}{more} no longer exists; paths in it are compared by their text alone"));
+        say(&format!("{first}{more} no longer exists; paths in it are compared as text"));
     }
     Ok(past)
 }

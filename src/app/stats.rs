@@ -245,7 +245,7 @@ fn text(stats: &Stats, by: Option<StatsBy>) -> String {
     if total.cost > 0.0 && total.unpriced_answers > 0 {
         let _ = writeln!(
             out,
-            "+ the cost leaves out {} answers of models without a price",
+            "+ the cost excludes {} answers from models without a price",
             total.unpriced_answers
         );
     }
@@ -363,7 +363,7 @@ mod tests {
         assert!((stats.total.cost - (1.2 + 0.2 + 5.0)).abs() < 1e-9, "{}", stats.total.cost);
         assert_eq!(stats.total.unpriced_answers, 1);
         let shown = text(&stats, None);
-        assert!(shown.contains("6.40+") && shown.contains("leaves out 1 answers"), "{shown}");
+        assert!(shown.contains("6.40+") && shown.contains("excludes 1 answers"), "{shown}");
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines[0], "model         answers  failed    in  cached     out  cost   time");
         assert_eq!(lines[1], "srv/up/m1           3       1  1.0M  400.0k  500.0k  6.40  1m 1s");

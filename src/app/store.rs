@@ -46,7 +46,7 @@ async fn faults(store: &Store) -> Result<Vec<String>, Failure> {
     let audit = store.verify_audit().await.map_err(Failure::failed)?;
     let wrong = audit.faults.len() as u64 + audit.unlisted;
     if wrong > 0 {
-        found.push(format!("the audit is not whole ({wrong} faults); `aye audit --verify` lists them"));
+        found.push(format!("the audit is damaged ({wrong} faults); `aye audit --verify` lists them"));
     }
     Ok(found)
 }

@@ -170,7 +170,7 @@ pub(super) async fn edited(
     };
     if arguments == *original {
         return Err(Failure::failed(
-            "the arguments did not change; nothing was decided (approve without an edit allows them)",
+            "the arguments did not change; nothing was decided (approve without an edit to allow the call)",
         ));
     }
     let reviewed = review_elsewhere(suspension, &arguments, store, foundation, cli).await;

@@ -10,10 +10,10 @@ use super::JsonFlag;
     after_help = "Examples:\n  aye mcp add files -- npx -y @modelcontextprotocol/server-filesystem .\n  aye mcp add remote --url https://example.org/mcp --header 'Authorization=Bearer ${TOKEN}'\n  aye mcp test files\n  aye mcp login remote"
 )]
 pub enum McpCommand {
-    /// Be a server: offer the agents of this folder as tools over stdin and stdout
+    /// Serve the agents of this folder as tools over stdin and stdout
     ///
-    /// A question goes to the user of the client where it can ask one; otherwise the call ends with an error that says
-    /// how to answer it. `aye serve` offers the same at /v1/mcp.
+    /// Questions go to the client's user if the client supports that; otherwise the call fails, and the error says how
+    /// to answer. `aye serve` offers the same at /v1/mcp.
     Serve,
     /// List the configured servers without starting them
     List(JsonFlag),

@@ -18,7 +18,7 @@ pub enum QueueCommand {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
-    /// List messages to webhooks that were not taken, or send them again
+    /// List undelivered messages to webhooks, or send them again
     Outbox(QueueOutboxArgs),
     /// Retry dead jobs
     Retry {
@@ -83,7 +83,7 @@ pub struct QueueListArgs {
 /// `aye queue outbox`
 #[derive(Args, Clone, Debug)]
 pub struct QueueOutboxArgs {
-    /// Include messages that were taken
+    /// Include delivered messages
     #[arg(long)]
     pub all: bool,
 

@@ -15,7 +15,7 @@ pub struct ServeArgs {
     /// Address and port, or unix:PATH
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7400")]
     pub bind: String,
-    /// File with the first token; without it, one is made beside the store
+    /// File with the first token; without it, one is created beside the store
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Certificate chain, PEM
@@ -40,7 +40,7 @@ pub enum ServeCommand {
 /// `aye serve token ...`
 #[derive(Clone, Debug, Subcommand)]
 pub enum TokenCommand {
-    /// Make a token and print it once
+    /// Create a token and print it once
     Add {
         /// Name of the token
         name: String,
@@ -62,7 +62,7 @@ pub enum TokenCommand {
 pub enum ScopeArg {
     /// See conversations, questions and the audit
     Read,
-    /// Say something, stop runs, start conversations
+    /// Send messages, stop runs, start conversations
     Chat,
     /// Answer questions
     Decide,

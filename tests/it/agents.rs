@@ -108,7 +108,7 @@ fn a_conversation_goes_on_with_its_agent_unless_another_one_is_named() {
     let (system, said) = answers(&["-r", thread, "-p", "again"]);
     assert!(system.starts_with("You are aye"), "{system}");
     assert!(said.contains("unknown agent `two`"), "{said}");
-    assert!(said.contains("; aye goes on with this conversation"), "{said}");
+    assert!(said.contains("; aye continues this conversation"), "{said}");
 }
 
 #[test]

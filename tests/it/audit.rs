@@ -101,7 +101,7 @@ fn a_story_is_told_and_verified() {
     home.aye(&["audit", "--thread", "nope"]).run().exits(2).says("has no thread `nope`");
     home.aye(&["audit", "--since", "yesterday"]).run().exits(2).says("invalid time `yesterday`");
     let whole = home.ok(&["audit", "--verify"]).stdout;
-    assert!(whole.starts_with("whole: ") && whole.contains("the tables agree"), "{whole}");
+    assert!(whole.starts_with("intact: ") && whole.contains("the tables match"), "{whole}");
 
     // A deleted conversation stays in the record.
     home.ok(&["threads", "delete", &thread]);

@@ -30,7 +30,7 @@ fn gate(line: &str) -> String {
 
 /// The rows of hooks in the audit; and the audit is whole.
 fn rows(home: &Home) -> Vec<Value> {
-    assert!(home.ok(&["audit", "--verify"]).stdout.starts_with("whole: "));
+    assert!(home.ok(&["audit", "--verify"]).stdout.starts_with("intact: "));
     let rows = home.ok(&["audit", "--rows"]).lines();
     rows.into_iter().filter(|row| row["kind"] == "hook").collect()
 }

@@ -134,11 +134,7 @@ fn a_login_tries_a_key_keeps_it_private_and_a_logout_removes_it() {
     home.config(&server.settings());
     let file = home.root().join("aye/state/keys/box");
     let out = home.aye(&["login", "box"]).stdin("sk-bad-canary\n").run().exits(1);
-    assert!(
-        out.stderr.contains("box does not accept the key") && !out.stderr.contains("canary"),
-        "{}",
-        out.stderr
-    );
+    assert!(out.stderr.contains("box rejected the key") && !out.stderr.contains("canary"), "{}", out.stderr);
     assert!(!file.exists());
     home.aye(&["login", "boxx"]).stdin("k\n").run().exits(2).says("did you mean `box`?");
     let out = home.aye(&["login", "box"]).stdin("sk-good-canary\n").run().exits(0);
@@ -173,7 +169,7 @@ fn a_login_without_a_keyring_service_says_so_and_stores_nothing() {
     let aye = |args: &[&str]| home.aye(args).env("DBUS_SESSION_BUS_ADDRESS", &nowhere);
     let file = home.root().join("aye/state/keys/box");
     let out = aye(&["login", "box", "--keyring"]).stdin("sk-good-canary\n").run().exits(1);
-    assert!(out.stderr.contains("no system keyring answers"), "{}", out.stderr);
+    assert!(out.stderr.contains("no system keyring responds"), "{}", out.stderr);
     assert!(out.stderr.contains("nothing is stored; without --keyring"), "{}", out.stderr);
     assert!(!out.stderr.contains("canary") && !file.exists(), "{}", out.stderr);
     // The key was stored on another day.
@@ -182,14 +178,14 @@ fn a_login_without_a_keyring_service_says_so_and_stores_nothing() {
     std::fs::write(&file, note).expect("written");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("mode");
     let told = aye(&["doctor", "--json"]).run().stdout;
-    assert!(told.contains("box: `aye login` (system keyring; no system keyring answers"), "{told}");
+    assert!(told.contains("box: `aye login` (system keyring; no system keyring responds"), "{told}");
     let out = aye(&["-p", "--model", "box/m", "hi"]).run();
-    assert!(!out.status.success() && out.stderr.contains("no system keyring answers"), "{}", out.stderr);
+    assert!(!out.status.success() && out.stderr.contains("no system keyring responds"), "{}", out.stderr);
     assert_eq!(server.keys("/chat/completions"), [""; 0]);
     // The environment wins, and the keyring is not asked.
     aye(&["-p", "--model", "box/m", "hi"]).env("BOX_KEY", "sk-good-canary").run().exits(0);
     let out = aye(&["logout", "box"]).run().exits(1);
-    assert!(out.stderr.contains("may still have it as `box "), "{}", out.stderr);
+    assert!(out.stderr.contains("may still contain it as `box "), "{}", out.stderr);
     assert!(!file.exists());
 }
 
@@ -206,7 +202,7 @@ fn what_is_pasted_as_a_key_is_not_shown_and_connects_the_provider() {
     tty.shows("••••••••••••••");
     tty.send("\r");
     tty.shows("logged in to box (1 model)");
-    tty.shows("box/m answers");
+    tty.shows("now using box/m");
     tty.say("hi");
     tty.shows("hello from the box");
     tty.send("/model\r");
@@ -246,15 +242,12 @@ fn what_is_chosen_with_model_and_effort_stays_chosen() {
         tty.quit();
     };
     let config = || std::fs::read_to_string(home.root().join("aye/config/config.toml")).expect("it is there");
-    chooses(
-        &[],
-        &[("/model box/n", "box/n answers from now on; saved"), ("/effort high", "effort: high; saved")],
-    );
+    chooses(&[], &[("/model box/n", "now using box/n; saved"), ("/effort high", "effort: high; saved")]);
     assert!(config().starts_with("model = \"box/n\" # mine\n"), "{}", config());
     chooses(&[], &[("/effort default", "effort: the model's default; saved"), ("hi", "hello from the box")]);
     assert!(!config().contains("effort"), "{}", config());
     // What nothing is kept of does not change the settings, and neither does a flag.
-    chooses(&["--ephemeral"], &[("/model box/m", "box/m answers from now on, in this session")]);
+    chooses(&["--ephemeral"], &[("/model box/m", "now using box/m, in this session")]);
     chooses(&["--model", "box/m"], &[("hi", "hello from the box")]);
     assert!(config().starts_with("model = \"box/n\" # mine\n"), "{}", config());
 }

@@ -203,7 +203,7 @@ fn changes_against_git_run_nothing_of_the_repository() {
     pty.ready();
     pty.say("/diff git");
     pty.shows("4 files differ");
-    pty.shows("against git: ");
+    pty.shows("compared with git: ");
     pty.shows("file.txt +1 −1");
     pty.shows("deleted gone.txt +0 −1");
     pty.shows("new new 漢字.txt +1 −0");

@@ -570,7 +570,7 @@ fn a_terminal_serves_until_it_is_told_to_stop() {
     let mut tty = Pty::start(&home, &[], 100, 60);
     tty.ready();
     tty.say("/serve stop");
-    tty.shows("nothing is served");
+    tty.shows("not serving");
     tty.say("/serve --bind 0.0.0.0:0");
     tty.shows("--insecure-bind");
     tty.say("/serve --bind 127.0.0.1:0");
@@ -586,9 +586,9 @@ fn a_terminal_serves_until_it_is_told_to_stop() {
     tty.shows("It is done.");
     assert_eq!(home.read("log.txt"), "ran\n");
     tty.say("/serve --bind 127.0.0.1:0");
-    tty.shows("serves on");
+    tty.shows("already serving on");
     tty.say("/serve stop");
-    tty.shows("no longer served");
+    tty.shows("stopped serving");
     assert!(std::net::TcpStream::connect(&server.address).is_err());
     tty.quit();
 }
@@ -598,7 +598,7 @@ fn a_public_address_wants_tls() {
     let home = Home::new();
     let refused = home.aye(&["serve", "--bind", "0.0.0.0:0"]).run().exits(2);
     refused.says("--insecure-bind").says("--tls-cert");
-    home.aye(&["serve", "--bind", "nonsense"]).run().exits(2).says("is not an address and a port");
+    home.aye(&["serve", "--bind", "nonsense"]).run().exits(2).says("invalid address");
     home.aye(&["serve", "--ephemeral"]).run().exits(2).says("needs a store");
 }
 

@@ -212,9 +212,9 @@ pub(crate) const ROOT: Fields = &[
             (
                 "price",
                 SchemaNode::Table(&[
-                    ("input", leaf(Number, Never, "price of a million prompt tokens")),
-                    ("output", leaf(Number, Never, "price of a million answer tokens")),
-                    ("cache_read", leaf(Number, Never, "price of a million cached prompt tokens")),
+                    ("input", leaf(Number, Never, "price per million prompt tokens")),
+                    ("output", leaf(Number, Never, "price per million answer tokens")),
+                    ("cache_read", leaf(Number, Never, "price per million cached prompt tokens")),
                 ]),
             ),
         ]),
@@ -278,7 +278,7 @@ pub(crate) const ROOT: Fields = &[
                 leaf(
                     OneOf(ON_LIMIT),
                     Set,
-                    "a limit of cost, inferences, tokens, errors or repeats ends the run, or asks whether it goes on",
+                    "whether a limit of cost, inferences, tokens, errors or repeats ends the run or asks you",
                 ),
             ),
             ("stop_on_tool", leaf(TextList, Set, "tools whose success ends a run")),
@@ -406,8 +406,8 @@ pub(crate) const ROOT: Fields = &[
     (
         "sandbox",
         SchemaNode::Table(&[
-            ("enabled", leaf(Flag, Never, "let the kernel keep commands to their profile")),
-            ("readable", leaf(TextList, Never, "files and folders that sandboxed commands may read as well")),
+            ("enabled", leaf(Flag, Never, "let the kernel enforce the profile of each command")),
+            ("readable", leaf(TextList, Never, "more files and folders that sandboxed commands may read")),
             (
                 "writable",
                 leaf(TextList, Never, "folders that sandboxed commands may change besides the project"),
@@ -430,13 +430,10 @@ pub(crate) const ROOT: Fields = &[
         "serve",
         SchemaNode::Table(&[
             ("public_url", leaf(Url, Never, "address under which other devices reach `aye serve`")),
-            ("hosts", leaf(TextList, Never, "further names of the server, as a Host header has them")),
-            ("origins", leaf(TextList, Never, "origins of other pages that may use the server")),
+            ("hosts", leaf(TextList, Never, "other host names of the server")),
+            ("origins", leaf(TextList, Never, "other web origins that may use the server")),
             ("folders", leaf(TextList, Never, "folders that remote conversations may work in")),
-            (
-                "push_hosts",
-                leaf(TextList, Never, "hosts that push notifications may go to although they are not public"),
-            ),
+            ("push_hosts", leaf(TextList, Never, "private hosts that push notifications may be sent to")),
         ]),
     ),
     (

@@ -92,7 +92,7 @@ impl TrustAssessment {
             missing.iter().map(|item| visible_line(&item.path.to_string_lossy()).into_owned()).collect();
         (!names.is_empty()).then(|| {
             format!(
-                "not used, because this folder is not trusted (--trust accepts them for once): {}",
+                "not used, because this folder is not trusted (--trust accepts them once): {}",
                 names.join(", ")
             )
         })
@@ -155,7 +155,7 @@ fn hooks_item(folder: &Path, repository: &Path) -> Option<TrustItem> {
     let path = folder.join(".aye/hooks.toml");
     let text_hash = hash_file(&path)?;
     let text = text_of(&path);
-    let mut summary = "runs commands by itself (hooks):".to_owned();
+    let mut summary = "runs commands automatically (hooks):".to_owned();
     let mut hash = Sha256::new();
     hash.update(text_hash);
     let mut is_readable = false;
@@ -360,7 +360,7 @@ fn skill_item(dir: &Path) -> Option<TrustItem> {
         text.lines().take(200).find_map(|line| line.trim_start().strip_prefix("allowed-tools:"))
     {
         let tools: String = tools.trim().chars().take(120).collect();
-        let _ = write!(summary, ", asks to be allowed: {}", visible_line(&tools));
+        let _ = write!(summary, ", requests permission for: {}", visible_line(&tools));
     }
     let hash = hash_folder(dir).unwrap_or_default();
     Some(TrustItem { path: dir.to_path_buf(), summary, starts: false, hash })

@@ -66,9 +66,9 @@ fn hooks_are_shown_whole_and_trusted_with_the_files_they_name() {
     assert_eq!(
         summaries,
         [
-            "runs commands by itself (hooks):\n  run_start  sh tools/check.sh a^[b\n  \
+            "runs commands automatically (hooks):\n  run_start  sh tools/check.sh a^[b\n  \
              before_tool_execute Bash ./x (network: a.example, *.b^[.example)",
-            "runs commands by itself (hooks): not toml at all",
+            "runs commands automatically (hooks): not toml at all",
         ]
     );
     assert!(items.iter().all(|item| item.starts));
@@ -111,7 +111,7 @@ fn what_grants_or_runs_is_listed_with_its_content() {
     assert_eq!(summaries[1], "adds reminders for the model after tool calls: {\"rules\": []}");
     assert_eq!(summaries[2], "settings: mcp_servers.x.command = \"sh\", max_turns = 0, model = \"big\"");
     assert_eq!(summaries[3], "starts programs or connects to servers (MCP):\n  x: starts sh");
-    assert_eq!(summaries[4], "skill s, with 1 script, asks to be allowed: Bash(rm *)");
+    assert_eq!(summaries[4], "skill s, with 1 script, requests permission for: Bash(rm *)");
     assert_eq!(world.assess("r/sub").items.len(), 6);
 }
 

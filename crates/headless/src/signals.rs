@@ -77,7 +77,7 @@ pub(super) async fn reader_gone() {
 #[expect(clippy::disallowed_methods, reason = "this front end prints")]
 #[expect(
     deprecated,
-    reason = "what replaces it is unsafe for types that give their descriptor away; an owned one cannot"
+    reason = "the replacement is unsafe for types that give their descriptor away; an owned one cannot"
 )]
 fn watched_stdout() -> Option<AsyncFd<std::fs::File>> {
     let stdout = std::fs::File::from(std::io::stdout().as_fd().try_clone_to_owned().ok()?);

@@ -128,10 +128,10 @@ macro_rules! actions {
 
 actions! {
     Send = "send", "send the message; during a run the model reads it after the current calls";
-    SendBehind = "queue", "queue the message for the next turn; pending questions stay";
+    SendBehind = "queue", "queue the message for the next run; pending questions stay";
     Newline = "newline", "insert a new line (also \\ and Enter)";
     Interrupt = "interrupt", "interrupt; twice in an empty composer: rewind";
-    FocusCard = "focus-card", "go to the pending question; during a run: queue the message for the next turn";
+    FocusCard = "focus-card", "go to the pending question; during a run: queue the message for the next run";
     DeleteOrQuit = "delete-or-quit", "delete to the right; quit from an empty composer";
     CancelOrQuit = "cancel-or-quit", "clear the text, else interrupt; twice: quit";
     Redraw = "redraw", "redraw the screen";

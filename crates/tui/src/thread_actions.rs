@@ -144,7 +144,7 @@ impl RewindCmd {
 #[derive(Clone, Debug, Default)]
 pub struct RewindState {
     /// The place that was chosen; `Some(None)` is the last going back.
-    #[expect(clippy::option_option, reason = "nothing is chosen, or the last going back, or a place")]
+    #[expect(clippy::option_option, reason = "nothing, the undo row, or a point")]
     pub(super) chosen: Option<Option<u64>>,
     /// The effects of a rewind to the selected point.
     pub(super) preview: Option<RewindPreview>,

@@ -45,7 +45,7 @@ impl ModelHost for TerminalHost {
     async fn set_model(&self, name: &str) -> Result<String, ForeignError> {
         self.app.set_model(name).await?;
         let model = self.app.selection().full_name();
-        let answers = format!("{model} answers from now on");
+        let answers = format!("now using {model}");
         if self.app.agents.has_own_model() {
             // The setting is for agents that name none.
             return Ok(format!("{answers}, in this session"));
@@ -88,7 +88,7 @@ impl ModelHost for TerminalHost {
         // A user who connects a provider wants to use it.
         let name = keys::provider(foundation, provider)?.name;
         match self.app.set_model(&format!("{name}/")).await {
-            Ok(()) => Ok(format!("{words}; {} answers from now on", self.app.selection().full_name())),
+            Ok(()) => Ok(format!("{words}; now using {}", self.app.selection().full_name())),
             Err(why) => Ok(format!("{words}; choose a model with /model ({why})")),
         }
     }

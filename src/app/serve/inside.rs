@@ -42,12 +42,12 @@ impl ServerInside {
         if let Some(mut ended) = running.take_if(|server| server.task.is_finished())
             && let Err(error) = ended.ended().await
         {
-            tracing::warn!(%error, "the server of the terminal ended");
+            tracing::warn!(%error, "the terminal's server ended");
         }
         let page = |text: String| TextPage { title: "Server".to_owned(), text };
         if words == STOP {
             let Some(server) = running.take() else {
-                return Err("nothing is served; /serve starts it".into());
+                return Err("not serving; /serve starts the server".into());
             };
             return Ok(page(stop(server, events).await));
         }
@@ -56,7 +56,7 @@ impl ServerInside {
             (Some(server), true) => server.told(has_room()),
             (Some(server), false) => {
                 return Err(
-                    format!("it serves on {} already; /serve stop ends that first", server.place).into()
+                    format!("already serving on {}; stop that first with /serve stop", server.place).into()
                 );
             }
             (None, _) => {
@@ -66,7 +66,7 @@ impl ServerInside {
                 told
             }
         };
-        Ok(page(format!("{told}\n\n/serve shows another code, /serve stop ends it; so does leaving aye")))
+        Ok(page(format!("{told}\n\n/serve shows a new code; /serve stop or quitting aye stops the server")))
     }
 
     /// Ends it with the terminal. A run that is still active then is left as a kill would leave it.
@@ -95,14 +95,17 @@ async fn stop(mut server: RunningServer, events: &Events) -> String {
     let place = server.place.clone();
     let mut ending = tokio::spawn(async move { server.ended().await });
     if tokio::time::timeout(SHORT_WAIT, &mut ending).await.is_ok() {
-        return format!("{place} is no longer served; what waits keeps waiting");
+        return format!("stopped serving on {place}; pending questions stay in the inbox");
     }
     let (events, gone) = (events.clone(), place.clone());
     tokio::spawn(async move {
         let _ = ending.await;
-        let _ = events.send(HostEvent::Note(format!("{gone} is no longer served")));
+        let _ = events.send(HostEvent::Note(format!("stopped serving on {gone}")));
     });
-    format!("{place} takes no more requests; its runs have 30 seconds to end, and what waits keeps waiting")
+    format!(
+        "{place} accepts no more requests; its runs have 30 seconds to finish, and pending questions stay in the \
+             inbox"
+    )
 }
 
 /// The flags of `aye serve`.
@@ -119,7 +122,7 @@ fn arguments(words: &str) -> Result<ServeArgs, AppError> {
         visible_line(first.trim_start_matches("error: ")).into_owned()
     })?;
     if args.command.is_some() {
-        return Err("tokens are made in a shell: aye serve token add NAME".into());
+        return Err("create tokens in a shell: aye serve token add NAME".into());
     }
     Ok(args)
 }

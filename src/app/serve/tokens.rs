@@ -34,7 +34,7 @@ pub(super) enum TokenFileError {
     Unreadable { path: PathBuf, why: ForeignError },
     /// The file of the first token has another content.
     #[error(
-        "{} must hold one token: {} to {} letters, digits or signs without blanks",
+        "{} must contain one token: {} to {} printable characters without spaces",
         .0.display(), TOKEN_LENGTH.start(), TOKEN_LENGTH.end()
     )]
     NoToken(PathBuf),
@@ -61,7 +61,10 @@ impl TokenFiles {
     pub(super) fn ensure(&self, is_given: bool) -> Result<&Path, Failure> {
         if self.first.symlink_metadata().is_err() {
             if is_given {
-                return Err(Failure::usage(format!("there is no token file {}", self.first.display())));
+                return Err(Failure::usage(format!(
+                    "the token file {} does not exist",
+                    self.first.display()
+                )));
             }
             write_private(&self.first, format!("{}\n", fresh_token()).as_bytes()).map_err(Failure::failed)?;
         }
@@ -121,13 +124,13 @@ pub(super) fn run(command: TokenCommand, files: &TokenFiles) -> Result<u8, Failu
             let is_name = !name.trim().is_empty() && !name.chars().any(char::is_control) && name != FIRST;
             if !is_name || name.chars().count() > 64 {
                 return Err(Failure::usage(format!(
-                    "`{}` cannot be the name of a token; use 1 to 64 characters, and not `{FIRST}`",
+                    "invalid token name `{}`; use 1 to 64 characters, not `{FIRST}`",
                     visible_line(&name)
                 )));
             }
             if files.kept().map_err(Failure::failed)?.tokens.iter().any(|token| token.name == name) {
                 return Err(Failure::usage(format!(
-                    "there is a token `{}` already; revoke it first",
+                    "the token `{}` already exists; revoke it first",
                     visible_line(&name)
                 )));
             }
@@ -137,7 +140,7 @@ pub(super) fn run(command: TokenCommand, files: &TokenFiles) -> Result<u8, Failu
             scopes.dedup();
             let record = TokenRecord::of(&token, name, &scopes, SystemClock.now_ms());
             files.add(record).map_err(Failure::failed)?;
-            say("the token is shown only now:");
+            say("the token, shown only once:");
             put(&format!("{token}\n"))?;
         }
         TokenCommand::List(json) => {
@@ -159,7 +162,7 @@ pub(super) fn run(command: TokenCommand, files: &TokenFiles) -> Result<u8, Failu
         TokenCommand::Revoke { name } => {
             if name == FIRST {
                 return Err(Failure::usage(format!(
-                    "the token `{FIRST}` stands in {}; remove that file, and the next start makes another one",
+                    "the token `{FIRST}` is stored in {}; remove that file, and the next start creates a new one",
                     files.first.display()
                 )));
             }
@@ -168,7 +171,7 @@ pub(super) fn run(command: TokenCommand, files: &TokenFiles) -> Result<u8, Failu
             kept.tokens.retain(|token| token.name != name);
             if kept.tokens.len() == before {
                 return Err(Failure::usage(format!(
-                    "there is no token `{}`; `aye serve token list` shows all",
+                    "unknown token `{}`; `aye serve token list` shows all",
                     visible_line(&name)
                 )));
             }

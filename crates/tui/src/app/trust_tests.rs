@@ -28,7 +28,7 @@ fn untrusted(height: u16, rows: Vec<UntrustedRow>) -> TestApp {
 }
 
 fn one() -> TestApp {
-    let hooks = "runs commands by itself (hooks):\n  before_tool make";
+    let hooks = "runs commands automatically (hooks):\n  before_tool make";
     untrusted(30, vec![row("/home/me/proj/.aye/hooks.toml", hooks), row("/home/me/x.json", "a server")])
 }
 
@@ -163,7 +163,7 @@ fn trust_that_is_given_during_a_run_applies_when_the_run_ends() {
     test.wait(1000);
     test.keys("1");
     test.send(Msg::Program(ProgramMsg::Trusted(Ok(()))));
-    assert!(test.screen().contains("it applies when the run ends"), "{}", test.screen());
+    assert!(test.screen().contains("its files apply after this run"), "{}", test.screen());
     let renewals = |test: &TestApp| test.cmds.iter().filter(|cmd| **cmd == Cmd::Renew).count();
     assert_eq!(renewals(&test), 0);
     test.keys("half written");

@@ -170,7 +170,7 @@ fn cards(width: u16) -> String {
     test.keys("h");
     shown(&mut all, "its pieces", &test);
     let test = asked("Bash", json!({"command": ODD}), ACTION_UNKNOWN_OUTCOME, json!({"output": ODD}));
-    shown(&mut all, "nobody knows", &test);
+    shown(&mut all, "it is unknown", &test);
     let choices = json!([{"label": "漢字", "description": ODD}, {"label": ODD}]);
     let parameters = json!({"question": ODD, "header": "Wéite", "choices": choices, "free_text": true});
     let mut test = asked("AskUser", json!({"question": ODD}), ACTION_ASK_USER, parameters.clone());

@@ -269,11 +269,11 @@ impl App {
             ..PickRow::default()
         };
         let rows = vec![
-            row(Mode::Ask, "the rules decide; anything else is asked"),
+            row(Mode::Ask, "the rules decide; aye asks about anything else"),
             row(Mode::AcceptEdits, "file changes in the project are allowed"),
             row(Mode::Auto, "commands run in the sandbox, without a question"),
             row(Mode::Plan, "read only; nothing changes"),
-            row(Mode::Yolo, "nothing is asked; deny rules still hold"),
+            row(Mode::Yolo, "no questions; deny rules still apply"),
         ];
         self.picker = Some(Picker::new(PickerKind::Modes, rows));
     }

@@ -50,7 +50,8 @@ impl App {
                 self.end_trust();
                 self.renews = Some(self.now);
                 if !self.is_at_rest() {
-                    self.transcript.note(Level::Info, "this folder is trusted; it applies when the run ends");
+                    self.transcript
+                        .note(Level::Info, "this folder is trusted; its files apply after this run");
                 }
             }
             Err(error) => {

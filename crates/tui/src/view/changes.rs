@@ -55,7 +55,7 @@ fn one(file: &FileChange, most: usize, page: EntryLayout<'_>) -> Vec<Line<'stati
     };
     let width = page.width.saturating_sub(INDENT).max(1);
     let Some(preview) = &file.preview else {
-        let text = format!("{word}{path}: no text, or too long to show");
+        let text = format!("{word}{path}: binary, or too long to show");
         return vec![Line::styled(truncate(&text, page.width), theme.style(Role::CardTitle))];
     };
     let text = |text: &Option<String>| visible(text.as_deref().unwrap_or_default()).into_owned();

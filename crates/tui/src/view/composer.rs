@@ -212,7 +212,7 @@ fn placeholder(app: &App) -> Cow<'static, str> {
             return Cow::Owned(format!("{up}: edit the last queued message"));
         }
         return Cow::Owned(format!(
-            "{}: after the current calls · {}: in the next turn",
+            "{}: after the current calls · {}: in the next run",
             chord(Action::Send),
             chord(Action::FocusCard)
         ));

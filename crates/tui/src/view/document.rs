@@ -33,7 +33,7 @@ pub(super) fn file(file: &FileLeaf, page: EntryLayout<'_>) -> Line<'static> {
             Span::styled(format!(" +{added}"), theme.style(Role::DiffAdd)),
             Span::styled(format!(" −{removed}"), theme.style(Role::DiffDel)),
         ],
-        None => vec![Span::styled(": no text, or too long to show", theme.style(Role::Dim))],
+        None => vec![Span::styled(": binary, or too long to show", theme.style(Role::Dim))],
     };
     let used = width(word) + counts.iter().map(Span::width).sum::<usize>();
     let room = usize::from(page.width).saturating_sub(used).max(8);

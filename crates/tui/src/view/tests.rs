@@ -141,7 +141,7 @@ fn an_answer_that_streams() {
       And
 
     ────────────────────────────────────────────────────────────
-    ❯ Enter: after the current calls · Tab: in the next turn
+    ❯ Enter: after the current calls · Tab: in the next run
       ⠸ answering 1.2s · Esc interrupts · demo · ask · ~/proj
     ");
 }
@@ -196,7 +196,7 @@ fn all_states_of_a_call() {
     · Write arriving  7 bytes …
 
     ────────────────────────────────────────────────────────────────────────
-    ❯ Enter: after the current calls · Tab: in the next turn
+    ❯ Enter: after the current calls · Tab: in the next run
     ────────────────────────────────────────────────────────────────────────
       ⠋ running Bash 3.0s · Esc interrupts · demo · ask · ~/proj
     ");

@@ -97,7 +97,7 @@ fn changes_of(changes: &Changes) -> String {
     for file in &changes.files {
         let path = &file.about.path;
         let Some(preview) = &file.preview else {
-            all.extend(["\n", path, ": no text, or too long to show"]);
+            all.extend(["\n", path, ": binary, or too long to show"]);
             continue;
         };
         let before = preview.old_text.as_deref().unwrap_or_default();

@@ -46,7 +46,7 @@ pub(super) fn call(
         for (at, preview) in previews.iter().enumerate() {
             let path = short_path(&preview.path, app.info.home.as_deref());
             let Some((old, new)) = texts(preview) else {
-                let text = format!("{path}: not text, or too long to show");
+                let text = format!("{path}: binary, or too long to show");
                 lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Warning)));
                 continue;
             };
