@@ -29,9 +29,9 @@ use crate::contract::suspension::Answer;
 use crate::plugins::skills::list_rows;
 use crate::runtime::{AgentRuntime, DecideError};
 
-/// Bytes of one message of the client: an image is the largest thing in it.
+/// The maximum size of a client's message, in bytes: images are the largest.
 const MAX_LINE: u64 = 64 << 20;
-/// Messages of the client that wait to be read.
+/// The maximum number of unread messages from the client.
 const WAITING: usize = 16;
 
 pub(super) async fn run(foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
@@ -60,7 +60,7 @@ pub(super) async fn run(foundation: Foundation, cli: &Cli) -> Result<u8, Failure
     Ok(signals.first().unwrap_or(0))
 }
 
-/// The lines of stdin, read by a thread of its own: nothing waits for it when the program ends.
+/// Returns the lines of stdin, read by a separate thread: nothing waits for it when the program ends.
 fn lines() -> mpsc::Receiver<std::io::Result<String>> {
     let (sender, lines) = mpsc::channel(WAITING);
     std::thread::spawn(move || {
@@ -88,7 +88,7 @@ fn lines() -> mpsc::Receiver<std::io::Result<String>> {
     lines
 }
 
-/// The program, before it is known for which folder.
+/// The program before its folder is known.
 struct Host {
     env: Env,
     /// The flags of this start.

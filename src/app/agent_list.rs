@@ -64,7 +64,7 @@ pub(super) fn rows(app: &AppContext) -> Vec<Value> {
     std::iter::once(row(app, None)).chain(written).chain(published).collect()
 }
 
-/// One line for each agent, the one that is talked to marked.
+/// Renders one line for each agent; the current one is marked.
 fn list(app: &AppContext) -> String {
     let text = |row: &Value, key: &str| visible_line(row[key].as_str().unwrap_or_default()).into_owned();
     rows(app).iter().fold(String::new(), |mut out, row| {
@@ -89,14 +89,14 @@ fn show(app: &AppContext, name: &str) -> Result<Value, AppError> {
     let written = app.agents.get(name);
     let spec = catalog.agents.get(name).ok_or_else(|| app.agents.no_such(name))?;
     let mut shown = row(app, written.as_ref());
-    // One that runs elsewhere has no tools here.
+    // A remote agent has no tools here.
     if let Ok(resolved) = app.runtime.try_resolve(name) {
         shown["tools"] = json!(resolved.tools.keys().collect::<Vec<_>>());
         let active = resolved.env.active_plugins(&resolved.spec);
         shown["plugins"] = json!(active.map(|plugin| plugin.descriptor().name).collect::<Vec<_>>());
     }
     shown["spec"] = json!(spec);
-    // A key that stands in the file is for its endpoint alone.
+    // A key in the file is for its endpoint alone.
     if let Some(auth) = shown["spec"]["endpoint"].get_mut("auth") {
         *auth = json!({ "type": auth["type"].as_str().unwrap_or_default() });
     }
@@ -142,7 +142,7 @@ fn text_of(shown: &Value) -> String {
     out
 }
 
-/// `/agent` lists the agents, `/agent NAME` chooses one for the messages from now on.
+/// `/agent` lists the agents; `/agent NAME` selects one for the next messages.
 pub(super) fn page(app: &AppContext, words: &str) -> Result<TextPage, AppError> {
     let name = words.trim();
     if name.is_empty() {

@@ -32,9 +32,9 @@ pub(super) const A2A: &str = "a2a";
 /// The description of the built-in agent.
 pub(super) const AYE_IS_FOR: &str = "reads, edits and runs things in your project; built in";
 
-/// All that is known about the agents of a start.
+/// The agents known at a start.
 pub(super) struct Agents {
-    /// Those of files and settings that can be used, and what is wrong with the others.
+    /// The usable agents of files and settings, and the problems of the others.
     pub(super) written: WrittenAgents,
     /// The models of agents that name one.
     models: BTreeMap<String, ModelSelection>,
@@ -44,7 +44,7 @@ pub(super) struct Agents {
     is_ephemeral: bool,
 }
 
-/// The agents there are with what they are for, shared with the tool that hands over to them.
+/// The agents and their descriptions, shared with the handoff tool.
 pub(super) type AgentDescriptions = Arc<RwLock<BTreeMap<String, Option<String>>>>;
 
 /// The names of all agents.
@@ -77,7 +77,7 @@ pub(super) async fn skill_models(
     found
 }
 
-/// The plugin that lets agents hand over to those that are known.
+/// Creates the plugin for handoffs to known agents.
 pub(super) fn handoff(known: &AgentDescriptions) -> HandoffPlugin {
     let known = Arc::clone(known);
     HandoffPlugin::default()
@@ -90,7 +90,7 @@ struct Chosen {
     model: ModelSelection,
 }
 
-/// The agents that are written down for a place.
+/// Returns the agents configured for a folder.
 pub(super) fn written(foundation: &Foundation) -> WrittenAgents {
     let mut agents = WrittenAgents::default();
     for (name, tree) in &foundation.loaded.settings.agents {
@@ -121,7 +121,7 @@ pub(super) fn written(foundation: &Foundation) -> WrittenAgents {
 }
 
 impl Agents {
-    /// Registers all agents with the runtime, which has the built-in one already. One that cannot run is left out.
+    /// Registers all agents except the built-in one with the runtime. Agents that cannot run are left out.
     pub(super) async fn register(
         runtime: &AgentRuntime,
         foundation: &Foundation,
@@ -141,7 +141,7 @@ impl Agents {
         for agent in written.used() {
             runtime.set_agent(make(agent));
         }
-        // Leaving one out may uncover another one of its name, and is seen by those that delegate to it.
+        // Leaving one out may reveal another one with its name, and affects agents that delegate to it.
         loop {
             let of_written =
                 written.used().map(|agent| (agent.spec.id.clone(), agent.spec.description.clone()));
@@ -174,7 +174,7 @@ impl Agents {
         Ok(agents)
     }
 
-    /// Chooses the agent of the settings and flags.
+    /// Selects the agent that the settings and flags name.
     pub(super) fn choose_first(
         &self,
         runtime: &AgentRuntime,
@@ -188,7 +188,7 @@ impl Agents {
         chosen.map(drop)
     }
 
-    /// The agent that is talked to.
+    /// Returns the current agent.
     pub(super) fn current(&self) -> String {
         self.chosen.read().expect("no panic while the choice is held").agent.clone()
     }
@@ -232,7 +232,7 @@ impl Agents {
         std::iter::once(AGENT.to_owned()).chain(written).chain(published).collect()
     }
 
-    /// Chooses the agent for the messages from now on, and gives its model.
+    /// Selects the agent for the next messages, and returns its model.
     pub(super) fn choose(&self, runtime: &AgentRuntime, name: &str) -> Result<ModelSelection, AppError> {
         let runs_elsewhere = self.written.get(name).is_some_and(|agent| agent.spec.endpoint.is_some());
         if runs_elsewhere {
@@ -277,7 +277,7 @@ impl Agents {
         format!("unknown agent `{}`{known}{wrong}", visible_line(name))
     }
 
-    /// Uses another model from now on: for the agent that is talked to, and when that one names none, for all such.
+    /// Switches the model: for the current agent, and if that agent names no model, for all agents that name none.
     pub(super) fn use_model(
         &self,
         runtime: &AgentRuntime,
@@ -419,7 +419,7 @@ pub(super) fn spec_of(
     spec
 }
 
-/// Patterns with arguments among the excluded tools take no tool away: they are rules that deny such calls.
+/// Patterns with arguments among the excluded tools remove no tool: they are rules that deny such calls.
 fn deny_excluded_calls(spec: &mut AgentSpec) {
     let is_of_calls = |pattern: &&String| Pattern::parse(pattern).is_ok_and(|p| !p.is_unconditional());
     let rules: Vec<Value> = spec
@@ -436,8 +436,8 @@ fn deny_excluded_calls(spec: &mut AgentSpec) {
     }
 }
 
-/// Everyone's section and an agent's own: the entries of both lists, and of everything else the agent's word, except that
-/// it never makes a default looser.
+/// Merges the section of all agents with an agent's own: lists are joined, and for anything else the agent's value
+/// wins, except that it never loosens a default.
 fn joined(everyones: &Value, own: Option<Value>, list: &str) -> Value {
     let (Value::Object(everyones), Some(Value::Object(mut own))) = (everyones, own.clone()) else {
         // A value that is not a map is rejected when the agent is resolved.
@@ -471,7 +471,7 @@ fn joined(everyones: &Value, own: Option<Value>, list: &str) -> Value {
 fn unusable(runtime: &AgentRuntime, agent: &WrittenAgent) -> Option<(String, AgentIssue)> {
     let id = &agent.spec.id;
     let error = match runtime.try_resolve(id) {
-        // One that runs elsewhere can be delegated to.
+        // Other agents can delegate to a remote agent.
         Err(ResolveError::RemoteAgentNotDirectlyRunnable(_)) => {
             let endpoint = agent.spec.endpoint.as_ref().filter(|endpoint| endpoint.backend == A2A)?;
             let error = crate::a2a::check_endpoint(endpoint).err()?;

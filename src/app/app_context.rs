@@ -47,7 +47,7 @@ use crate::tools::{self, ToolEnv};
 /// The name of the agent that users talk to.
 pub(super) const AGENT: &str = "aye";
 
-/// A whole program, ready for a front end.
+/// The assembled program, ready for a front end.
 pub struct AppContext {
     pub(super) foundation: Foundation,
     pub(super) store: Store,
@@ -62,7 +62,7 @@ pub struct AppContext {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notifier: Notifier,
     pub(super) telemetry: Telemetry,
-    /// The files of the folder as they were; `None` when they are not kept.
+    /// Snapshots of the folder; `None` if they are off.
     pub(super) snapshots: Option<FolderSnapshots>,
     /// The sandbox that restricts commands to their profile; `None` if it is turned off.
     pub(super) sandbox: Option<Arc<tools::Sandbox>>,
@@ -206,12 +206,12 @@ impl AppContext {
         self.purse.admit(&selection.full_name(), selection)
     }
 
-    /// The model that answers next.
+    /// Returns the current model.
     pub(super) fn selection(&self) -> ModelSelection {
         self.selection.read().expect("no panic while the choice is held").clone()
     }
 
-    /// Chooses another model for the runs from now on.
+    /// Selects the model of later runs.
     pub(super) async fn set_model(&self, name: &str) -> Result<(), AppError> {
         let selection = models::choose_named(&self.foundation, name).await?;
         let executor = models::executor(&selection, &self.foundation);
@@ -224,7 +224,7 @@ impl AppContext {
         Ok(())
     }
 
-    /// Chooses another agent for the runs from now on, and with it its model.
+    /// Selects the agent of later runs, and with it its model.
     pub(super) fn set_agent(&self, name: &str) -> Result<(), AppError> {
         let selection = self.agents.choose(&self.runtime, name)?;
         *self.selection.write().expect("no panic while the choice is held") = selection;
@@ -260,7 +260,7 @@ pub(super) fn actor(foundation: &Foundation, channel: &str) -> Actor {
     let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| foundation.env.var(name));
     let user = named.filter(|name| !name.is_empty()).map(str::to_owned).next();
     let uid = rustix::process::getuid().as_raw();
-    // The terminal, whichever of the three still is one: an answer may be piped in or its words piped out.
+    // Any of the three that is still a terminal: stdin or stdout may be a pipe.
     let stdio = [rustix::stdio::stdin(), rustix::stdio::stderr(), rustix::stdio::stdout()];
     let tty = stdio.into_iter().find_map(|fd| rustix::termios::ttyname(fd, Vec::new()).ok());
     Actor {
@@ -543,7 +543,7 @@ pub(super) fn enforcement(foundation: &Foundation, sandbox: Option<&Arc<tools::S
 pub(super) fn owner() -> Owner {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let stat = read("/proc/self/stat");
-    // Field 22 of stat(5); the name in field 2 may hold blanks and brackets.
+    // Field 22 of stat(5); the name in field 2 may contain spaces and brackets.
     let started = stat
         .rsplit_once(')')
         .and_then(|(_, rest)| rest.split_whitespace().nth(19))
@@ -557,7 +557,7 @@ pub(super) fn owner() -> Owner {
     }
 }
 
-/// Scripts of skills run as commands of the Bash tool do.
+/// Runs scripts of skills as the Bash tool runs commands.
 struct Scripts {
     env: ToolEnv,
 }
@@ -609,7 +609,7 @@ impl ScriptRunner for Scripts {
     }
 }
 
-/// Reaches agents that run elsewhere; their keys may stand in variables, as those of MCP servers do.
+/// Connects to remote agents; as with MCP servers, variables can provide their keys.
 fn remote_agents(foundation: &Foundation) -> A2aBackend {
     let env = foundation.env.clone();
     A2aBackend::new().with_variables(Arc::new(move |text| {

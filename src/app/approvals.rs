@@ -138,7 +138,7 @@ pub(super) async fn answer(args: AnswerArgs, cli: &Cli, foundation: &Foundation)
     answer_all(&store, std::slice::from_ref(&args.id), &data, args.then, cli, foundation).await
 }
 
-/// The questions that wait and that the filter leaves, oldest first. One whose time is over does not wait.
+/// Returns the pending questions that match the filter, oldest first. Expired ones are not pending.
 pub(super) async fn waiting(store: &Store, filter: InboxFilter, now: u64) -> Result<Vec<InboxRow>, Failure> {
     store.inbox(InboxFilter { valid_at: Some(now), ..filter }).await.map_err(Failure::failed)
 }
@@ -191,7 +191,7 @@ fn check(suspension: &SuspensionRecord, answer: &CommandAnswer, now: u64) -> Res
         .map_err(|error| errors::unfit(suspension, answer, &error))
 }
 
-/// Gives one answer to all of these questions, or to none when it cannot be given to one of them.
+/// Gives one answer to all of these questions, or to none if one of them cannot take it.
 async fn answer_all(
     store: &Store,
     ids: &[String],
@@ -222,8 +222,7 @@ async fn answer_all(
     Ok(code)
 }
 
-/// Gives one answer to each of these questions separately: if somebody else decides one in the meantime,
-/// their decision stays.
+/// Answers each of these questions separately: decisions that others make in the meantime stay.
 async fn answer_each(
     store: &Store,
     found: Vec<SuspensionRecord>,
@@ -261,8 +260,7 @@ fn several_conversations(found: &[SuspensionRecord], then: ThenArgs) -> Result<(
     Ok(())
 }
 
-/// Stores the answers and has their runs resumed. Returns the exit status, and why some answers were not
-/// accepted.
+/// Stores the answers and resumes their runs. Returns the exit status, and why some answers were not accepted.
 async fn settle(
     store: &Store,
     found: Vec<SuspensionRecord>,
@@ -285,7 +283,7 @@ async fn settle(
                 say(&format!("{}: {}", answer.done, summary(&record)));
                 answered.push(*record);
             }
-            // Somebody else decided first.
+            // Another user or process decided first.
             DecideOutcome::AlreadyDecided(record)
             | DecideOutcome::Closed(record)
             | DecideOutcome::Expired(record) => lost.extend(errors::look(store, &record).await?),

@@ -177,7 +177,7 @@ fn verified(report: &AuditReport, json: bool) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// One thing that is wrong, on one line.
+/// Describes one fault on one line.
 fn told(fault: &AuditFault) -> String {
     let rows = match (fault.n, fault.last) {
         (Some(first), Some(last)) => format!("rows {first} to {last}"),

@@ -43,7 +43,7 @@ pub(super) fn for_other_folders(cli: &Cli) -> Cli {
     cli
 }
 
-/// A whole program that works in that folder.
+/// Assembles the program for that folder.
 pub(super) async fn app_in(cli: &Cli, env: Env, folder: PathBuf) -> Result<AppContext, AppError> {
     let mut cli = cli.clone();
     cli.global.cd = Some(folder);
@@ -58,7 +58,7 @@ pub(super) struct BackgroundRuns {
     cli: Cli,
     env: Env,
     events: Events,
-    /// One for each folder, made when its first question is answered here.
+    /// The apps of other folders, each built when its first question is answered here.
     apps: tokio::sync::Mutex<HashMap<PathBuf, Arc<AppContext>>>,
     running: Mutex<Vec<Running>>,
     server: ServerInside,

@@ -63,7 +63,7 @@ impl PriceList {
         plugin.with_budget(
             *most,
             Arc::new(move |id| {
-                // Whoever runs an agent elsewhere pays for it.
+                // A remote agent's model is paid for by whoever runs it.
                 if id.starts_with(REMOTE_MODEL) {
                     return Some(Price::default());
                 }
@@ -73,7 +73,7 @@ impl PriceList {
     }
 }
 
-/// The models that cost less than this one, the dearest first: as many as a question has room for.
+/// Returns the models that cost less than this one, most expensive first, as many as fit into a question.
 fn cheaper(known: &HashMap<String, Price>, model: &str) -> Vec<String> {
     const OFFERED: usize = 3;
     let worth = |price: &Price| price.input + price.output;

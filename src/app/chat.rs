@@ -116,11 +116,11 @@ fn first_start(foundation: &Foundation, cli: &Cli) -> bool {
     if !is_plain || paths.config_file().exists() || marker.exists() {
         return false;
     }
-    // Once; where that cannot be kept, never.
+    // Shown once; never if that cannot be recorded.
     crate::config::write_private(&marker, b"").is_ok()
 }
 
-/// The keys: the built-in table, the user's `keymap.toml` over it.
+/// Returns the built-in keys, overridden by the user's `keymap.toml`.
 fn keymap_of(foundation: &Foundation) -> Result<Keymap, Failure> {
     let file = foundation.paths.config_dir.join("keymap.toml");
     if file.metadata().is_ok_and(|about| !about.is_file()) {
@@ -142,7 +142,7 @@ fn ask_for_empty_store(foundation: &Foundation) -> Result<bool, Failure> {
     ))
 }
 
-/// Asks before the terminal is drawn; only a yes is one.
+/// Asks before the terminal is drawn; anything but yes means no.
 fn ask(text: &str) -> Result<bool, Failure> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::failed)?;

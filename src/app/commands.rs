@@ -109,7 +109,7 @@ fn lines<T: Display>(rows: &[T]) -> String {
     })
 }
 
-/// Characters of a description that a list shows: what the specification of skills allows.
+/// The maximum characters of a description in a list: what the skill specification allows.
 const SHOWN: usize = 1024;
 
 fn skills(command: SkillsCommand, foundation: &Foundation) -> Result<u8, Failure> {
@@ -176,7 +176,7 @@ async fn permissions(rules: Option<&Path>, foundation: &mut Foundation, cli: &Cl
         home: foundation.env.home(),
         domains: &foundation.loaded.settings.sandbox.domains,
         held: enforcement(foundation, tool_env(foundation).sandbox.as_ref()).held(),
-        // Only the one that was asked for: what the rules say is not what a mode makes of it.
+        // Only the requested one: a mode can change the verdict of the rules.
         mode: cli.global.permission_mode().unwrap_or(Mode::Ask),
         git: git.as_ref().map(|git| git as &dyn AskGit),
     };

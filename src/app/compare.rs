@@ -5,7 +5,7 @@ use crate::contract::ids::ThreadId;
 use crate::store::Store;
 use crate::tui::viewer::Document;
 
-/// Both, to be read in the viewer.
+/// Returns both as a document for the viewer.
 pub(super) async fn book(store: &Store, one: &ThreadId, other: &ThreadId) -> Result<Document, AppError> {
     let load = async |id: &ThreadId| {
         let record = store.thread(id).await?;

@@ -8,7 +8,7 @@ use crate::contract::content::ContentBlock;
 use crate::contract::message::Message;
 use crate::plugins::skills::invocation;
 
-/// A prompt with what is piped in as its context.
+/// Returns a prompt with piped input as its context.
 pub(super) fn with_piped(prompt: Option<&str>, piped: Option<String>) -> Option<String> {
     match (prompt.filter(|prompt| !prompt.trim().is_empty()), piped) {
         (Some(prompt), Some(piped)) => Some(format!("{prompt}\n\n<stdin>\n{piped}\n</stdin>")),
@@ -28,8 +28,8 @@ pub(super) async fn command(app: &AppContext, line: &str) -> Result<Option<Vec<C
     Ok(skill.map(|text| vec![ContentBlock::text(text)]))
 }
 
-/// The message of a text and of what goes with it. Only what the user typed can mention something: what was piped in
-/// may contain anything.
+/// Returns the message for a text and its attachments. Only typed text can mention something: piped input may contain
+/// anything.
 pub(super) async fn message(
     app: &AppContext,
     text: &str,
@@ -46,7 +46,7 @@ pub(super) async fn message(
     Ok(joined(mcp::with_resources(app, text).await?, goes_with, is_more.then_some(text)))
 }
 
-/// One message of all that goes to the model; `written` is what the user wrote, when that is something else.
+/// Joins everything for the model into one message; `written` is the user's text if it differs.
 pub(super) fn joined(
     mut content: Vec<ContentBlock>,
     goes_with: Vec<ContentBlock>,

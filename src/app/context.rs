@@ -18,9 +18,9 @@ use crate::state::StateKey as _;
 use crate::tools::{RESULT_FILES, keep_result};
 use crate::tui::host::TextPage;
 
-/// Cells of the bar over the whole window.
+/// The width in cells of the bar for the whole window.
 const BAR: usize = 40;
-/// Cells of the bar of one row.
+/// The width in cells of the bar in a row.
 const SMALL_BAR: usize = 20;
 
 /// Returns the limits of a conversation's context, from what is known of the model.
@@ -38,7 +38,7 @@ pub(super) fn policy_of(selection: &ModelSelection, settings: &Settings) -> Cont
     }
 }
 
-/// Keeps large results in the folder for long output.
+/// Stores large results in the folder for long output.
 pub(super) fn artifacts(dir: &Path) -> Artifacts {
     let dir = dir.to_owned();
     Arc::new(move |artifact: &Artifact| {
@@ -55,8 +55,8 @@ pub(super) fn artifacts(dir: &Path) -> Artifacts {
     })
 }
 
-/// Lets the model read what it was given before, without a question. Nothing when the folder's name means something
-/// in a pattern.
+/// Returns rules that let the model read results it already received, without a question; none if the folder's name
+/// has a special meaning in a pattern.
 pub(super) fn readable(dir: &Path) -> Vec<String> {
     let dir = dir.to_string_lossy();
     if dir.contains(['*', '?', '[', ']', '{', '}', '\\', '"', '!']) || dir.chars().any(char::is_control) {
@@ -225,7 +225,7 @@ fn small_bar(tokens: usize, whole: usize, mark: char) -> String {
     mark.to_string().repeat(cells(tokens, whole, SMALL_BAR).min(SMALL_BAR)).trim_end().to_owned()
 }
 
-/// All rows in one bar, in their order.
+/// Draws all rows in one bar, in their order.
 fn bar(rows: &[ContextRow], window: usize, answer: usize) -> String {
     let (mut text, mut sum, mut drawn) = (String::from("▕"), 0, 0);
     for row in rows {

@@ -212,7 +212,7 @@ fn sandbox(settings: &crate::config::SandboxSettings, path: &std::ffi::OsStr) ->
     }
 }
 
-/// The tool servers that are written down; none of them is started or asked.
+/// Lists the configured MCP servers; none of them is started or contacted.
 fn servers(foundation: &Foundation) -> Check {
     let rows = mcp::rows(foundation);
     let needs = rows.iter().filter(|row| row.needs_somebody()).count();

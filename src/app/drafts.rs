@@ -16,7 +16,7 @@ use crate::contract::ids::ThreadId;
 use crate::tui::composer::paste::Draft;
 use crate::tui::host::KeepDraft;
 
-/// A longer file is left alone.
+/// The maximum size of a draft that is read.
 const MAX: u64 = 16 << 20;
 
 /// The files of a folder.
@@ -24,7 +24,7 @@ const MAX: u64 = 16 << 20;
 pub(super) struct Drafts {
     dir: Option<PathBuf>,
     cwd: PathBuf,
-    /// The number of the last draft that was kept, by conversation.
+    /// The number of the last draft stored, by conversation.
     kept: Arc<Mutex<HashMap<ThreadId, u64>>>,
 }
 
@@ -57,7 +57,7 @@ impl Drafts {
         Some(self.dir.as_ref()?.join(format!("{name}.json")))
     }
 
-    /// Keeps a draft, or forgets it when it is empty. Blocks.
+    /// Stores a draft, or deletes it if it is empty. Blocks.
     pub(super) fn keep(&self, keep: &KeepDraft) {
         let Some(file) = self.file(&keep.thread) else { return };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +101,7 @@ impl Drafts {
         files.sort();
         files.into_iter().rev().find_map(|(_, path)| {
             let kept = read(&path).filter(|kept| kept.is_new && kept.cwd == self.cwd && !kept.is_held())?;
-            // Of two processes one gets it.
+            // If two processes try, only one gets it.
             fs::remove_file(&path).ok().map(|()| kept.draft)
         })
     }
@@ -119,7 +119,7 @@ fn forget(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Readers see the old text or the new one.
+/// Replaces the file atomically: readers see the old text or the new one.
 fn write(path: &Path, kept: &Kept) -> io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
     create_private_dir(dir).map_err(io::Error::other)?;

@@ -8,19 +8,19 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::app::AppError;
 use crate::config::Env;
 
-/// More than this is not read back.
+/// The maximum size of an edited text.
 const MAX_TEXT: u64 = 16 << 20;
 
 /// The text that the editor saved. Its file is removed with this value, unless it is kept.
 pub(super) struct EditorText {
-    /// The text as it is now.
+    /// The current text.
     pub(super) text: String,
     folder: tempfile::TempDir,
     file: PathBuf,
 }
 
 impl EditorText {
-    /// Leaves the file where it is and says where.
+    /// Keeps the file and returns its path.
     pub(super) fn keep(self) -> PathBuf {
         let _ = self.folder.keep();
         self.file
@@ -52,10 +52,10 @@ pub(super) async fn edit(env: &Env, text: &str, name: &str) -> Result<EditorText
         .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
         .map_err(wrong)?;
 
-    // Ctrl-C in the editor is the editor's; it must not end this program beside it.
+    // Ctrl-C is for the editor; it must not end this program.
     let _interrupts = signal(SignalKind::interrupt())?;
     let _quits = signal(SignalKind::quit())?;
-    // By a shell, because the variable may hold arguments: `code --wait`.
+    // A shell, because the variable may contain arguments: `code --wait`.
     let status = tokio::process::Command::new("sh")
         .args(["-c", &format!("{editor} \"$@\""), "sh"])
         .arg(&file)

@@ -11,7 +11,7 @@ use crate::tools::NotConfined;
 use super::Failure;
 use super::git::GitError;
 
-/// Why something was not done. Only the last one has words of its own; the others have those of the part that failed.
+/// Why something was not done. Only the last variant has its own text; the others pass on the error of a part.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AppError {
     /// The store could not read or write it.
@@ -20,7 +20,7 @@ pub(crate) enum AppError {
     /// The runtime refused it.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// The files as they were cannot be read or kept.
+    /// A snapshot cannot be read or stored.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     /// An MCP server did not do it.
@@ -29,7 +29,7 @@ pub(crate) enum AppError {
     /// Git did not answer.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// The kernel cannot keep a program to its profile.
+    /// The kernel cannot enforce a program's profile.
     #[error(transparent)]
     NotConfined(#[from] NotConfined),
     /// The folder cannot be trusted.

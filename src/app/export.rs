@@ -9,7 +9,7 @@ use crate::contract::message::{Message, Role};
 use crate::contract::record::{StoredMessage, ThreadRecord};
 use crate::store::ThreadRest;
 
-/// A form that a conversation is written in, message by message: a long one is never in memory as a whole.
+/// A format for conversations, written message by message: a long conversation is never in memory as a whole.
 #[derive(Clone, Copy)]
 pub(super) enum ExportEncoder {
     /// For programs.
@@ -69,7 +69,7 @@ impl ExportEncoder {
     }
 }
 
-/// A conversation as one text.
+/// Renders a conversation as one text.
 pub(super) fn whole(
     form: ExportEncoder,
     thread: &ThreadRecord,
@@ -80,7 +80,7 @@ pub(super) fn whole(
     form.start(thread) + &said + &form.end(rest)
 }
 
-/// One line of JSON with nothing in it that a terminal would obey.
+/// Returns one line of JSON without anything that a terminal would interpret.
 fn json_of<T: Serialize>(value: &T) -> String {
     escape_json(&serde_json::to_string(value).unwrap_or_default())
 }
@@ -151,7 +151,7 @@ fn folded(out: &mut String, head: &str, text: &str) {
     );
 }
 
-/// Text that is seen as it is and means nothing else.
+/// Escapes text so that it has no special meaning.
 fn escaped(text: &str) -> String {
     escape_markup(&visible(text))
 }
@@ -160,7 +160,7 @@ fn section(out: &mut String, who: &str, text: &str) {
     let _ = write!(out, "\n## {who}\n\n{}\n", visible(text.trim_end()));
 }
 
-/// The tool, and what the kernel kept its programs to.
+/// Names the tool, and the profile that the kernel enforced.
 fn tool(message: &Message) -> String {
     let about = |place: &str| message.metadata.as_ref().and_then(|m| m.pointer(place)?.as_str());
     let mut text = visible(about("/tool_result/tool_name").unwrap_or("result")).into_owned();

@@ -20,14 +20,14 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// All of them. Blocks: it may walk the folder.
+    /// Returns all files. Blocks: it may walk the folder.
     pub(super) fn all(&self, cwd: &Path) -> Vec<String> {
         self.complete(cwd, "");
         let list = self.list.lock().expect("no panic while files are held");
         list.as_ref().map(|(_, files)| files.clone()).unwrap_or_default()
     }
 
-    /// The paths that fit, best first. Blocks: it may walk the folder.
+    /// Returns the matching paths, best first. Blocks: it may walk the folder.
     pub(super) fn complete(&self, cwd: &Path, query: &str) -> Vec<String> {
         let mut list = self.list.lock().expect("no panic while files are held");
         let stale = list.as_ref().is_none_or(|(read, _)| read.elapsed() > FRESH);

@@ -37,7 +37,7 @@ use crate::tui::host::{HostEvent, QueuedRow, ThreadOwner, ThreadSync, UserInput}
 const BULK: usize = 64;
 /// How long to wait for a run that has just ended to be cleaned up.
 const REST: Duration = Duration::from_millis(100);
-/// A position that no message comes after.
+/// A position after every message.
 const NOTHING: u64 = i64::MAX as u64;
 
 #[derive(Clone)]
@@ -151,7 +151,7 @@ impl ThreadFollower {
         Arc::new(ThreadSink { thread: thread.clone(), viewer: self.clone(), begins: Mutex::new(row) })
     }
 
-    /// The terminal shows this conversation from now on, and has its messages up to there.
+    /// Follows another conversation, which the terminal shows up to this message.
     pub(super) fn show(&self, thread: &ThreadId, seen: u64) {
         self.state(|state| {
             state.thread = Some(thread.clone());
@@ -164,12 +164,12 @@ impl ThreadFollower {
         self.shown.poke.notify_one();
     }
 
-    /// There may be something new in the store.
+    /// Requests a read of the store, which may contain something new.
     pub(super) fn poke(&self) {
         self.shown.poke.notify_one();
     }
 
-    /// Waits a moment until this process drives nothing. `false`: it still does.
+    /// Waits briefly until this process drives nothing. Returns `false` if it still does.
     pub(super) async fn rests(&self) -> bool {
         let rest = async {
             while !self.state(|state| state.driving.is_empty()) {
@@ -179,7 +179,7 @@ impl ThreadFollower {
         tokio::time::timeout(REST, rest).await.is_ok()
     }
 
-    /// Another viewer sees to the conversation from now on, and what was shown so far was shown by it.
+    /// Hands the conversation over to another follower, with what was shown so far.
     pub(super) fn hand_over(&self, heir: &ThreadFollower) {
         let (thread, seen) = self.state(|state| {
             state.heir = Some(heir.clone());
@@ -340,7 +340,7 @@ impl ThreadFollower {
                 self.told_up_to(thread, result.messages);
                 went_well(&result.termination)
             }
-            // Another process was quicker: this one looks on, and tries again should that one do nothing.
+            // Another process was faster: this one follows, and tries again if that one does nothing.
             Err(RuntimeError::ThreadAlreadyRunning { .. }) => {
                 self.state(|state| state.tried = None);
                 false
@@ -393,7 +393,7 @@ impl ThreadFollower {
         self.send(HostEvent::Agent(thread.clone(), finish));
     }
 
-    /// Looks until the program ends.
+    /// Runs until the program ends.
     pub(super) async fn watch(self) {
         let mut bell = match self.app.store.watch() {
             Ok(bell) => Some(bell),
@@ -612,7 +612,7 @@ pub(super) fn row_of(message: &QueuedMessage) -> QueuedRow {
     }
 }
 
-/// The commands that really run: one whose process died does not.
+/// Returns the commands that are really running: one whose process died is not.
 pub(super) fn running_of(runtime: &AgentRuntime, commands: &[CommandRecord]) -> Vec<CommandRecord> {
     let commands = commands.iter().cloned().map(|record| runtime.as_it_stands(record));
     commands.filter(|record| record.end.is_none()).collect()

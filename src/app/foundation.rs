@@ -195,7 +195,7 @@ impl Foundation {
         if self.is_ephemeral {
             return Store::in_memory().map_err(|error| Closed::from(&error));
         }
-        // Folders that cannot be created, and files that cannot be written, are a read-only home.
+        // If folders cannot be created and files cannot be written, the home is read-only.
         self.make_folders().map_err(|failure| Closed { failure, is_read_only: true })?;
         let path = self.paths.database();
         if self.store_is_gone() {
@@ -220,7 +220,7 @@ impl Foundation {
             && self.stores().iter().any(|known| *known == path.to_string_lossy())
     }
 
-    /// The stores that were used with these settings, one a line.
+    /// Returns the stores that were used with these settings, one per line.
     fn stores(&self) -> Vec<String> {
         let text = read_private(&self.paths.store_marker(), MAX_MARKER).ok().flatten().unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -241,7 +241,7 @@ impl Foundation {
         }
     }
 
-    /// Forgets a missing store: the next one starts empty.
+    /// Removes a missing store from the list: the next one starts empty.
     pub(super) fn forget_store(&self) -> Result<(), Failure> {
         let path = self.paths.database().to_string_lossy().into_owned();
         let mut known = self.stores();
@@ -258,7 +258,7 @@ impl Foundation {
     }
 }
 
-/// Bytes of the list of stores that are read.
+/// The maximum bytes read of the list of stores.
 const MAX_MARKER: u64 = 64 << 10;
 
 /// Why the store could not be opened.

@@ -24,19 +24,19 @@ use crate::contract::tool::FilePreview;
 use crate::plugins::permission::{AskGit, GitChange, NamesInHistory};
 use crate::tools::exec::{GIT_SETTINGS, GIT_VARIABLES, GitGuardError, harmless};
 
-/// Everything takes no longer.
+/// The maximum time for everything.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Before a command starts, git is not asked for longer.
+/// The maximum time that git may delay the start of a command.
 const QUICK_LIMIT: Duration = Duration::from_secs(3);
-/// The history of a repository is not listed for longer.
+/// The maximum time for listing a repository's history.
 const HISTORY_LIMIT: Duration = Duration::from_mins(10);
-/// A longer list of files is not read.
+/// The maximum bytes of a list of files.
 const MAX_LIST: usize = 16 << 20;
 /// The maximum bytes of git's error output kept.
 const MAX_WORDS: usize = 4 << 10;
-/// A longer file is not shown.
+/// The maximum size of a file that is shown.
 const MAX_TEXT: usize = 1 << 20;
-/// All texts together.
+/// The maximum size of all texts together.
 const MAX_ALL: usize = 48 << 20;
 /// The maximum number of files shown.
 const SHOWN: usize = 200;
@@ -55,7 +55,7 @@ struct Git {
 /// Why git did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GitError {
-    /// No folder of PATH outside of the project has it.
+    /// No folder of PATH outside the project contains git.
     #[error("git is not in PATH")]
     NotFound,
     /// It cannot be started.
@@ -67,7 +67,7 @@ pub(crate) enum GitError {
     /// It wrote more bytes than this.
     #[error("git wrote more than {} MiB", .0 >> 20)]
     TooMuch(usize),
-    /// Another folder is the root for it.
+    /// It reports another root folder.
     #[error("git reports another root folder")]
     OtherRoot,
     /// It failed with these words.
@@ -98,7 +98,7 @@ impl Git {
     fn of(foundation: &Foundation) -> Result<Git, GitError> {
         let mut env = super::app_context::tool_env(foundation).child_env(None::<(&str, &str)>);
         let path = env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
-        // A folder of the project in PATH would be as good as a hook.
+        // A project folder in PATH could run a program like a hook.
         let program = std::env::split_paths(&path)
             .filter(|dir| dir.is_absolute() && !dir.starts_with(&foundation.workspace.root))
             .map(|dir| dir.join("git"))
@@ -131,7 +131,7 @@ impl Git {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let write = async {
             if let Some(mut stdin) = stdin {
-                // It may end before it read all.
+                // Git may exit before it has read everything.
                 let _ = stdin.write_all(input).await;
             }
         };
@@ -158,13 +158,13 @@ impl Git {
         Ok(GitOutput { is_ok: status.success(), out, words })
     }
 
-    /// The same where anything but success is an error.
+    /// Does the same, and treats anything but success as an error.
     async fn list(&self, args: &[&str], input: &[u8], most: usize) -> Result<Vec<u8>, GitError> {
         let told = self.ask(args, input, most).await?;
         if told.is_ok { Ok(told.out) } else { Err(GitError::Said(why(&told.words))) }
     }
 
-    /// Filters of any name do nothing from now on.
+    /// Disables filters of any name.
     async fn without_filters(&mut self) -> Result<(), GitError> {
         let told = self.ask(&["config", "-z", "--name-only", "--list"], b"", MAX_LIST).await?;
         self.settings.extend(harmless(&told.out)?);
@@ -188,7 +188,7 @@ struct KnownHistory {
 }
 
 impl GitQuestions {
-    /// Without git there are none.
+    /// Returns no files without git.
     pub(super) fn of(foundation: &Foundation) -> Option<GitQuestions> {
         let git = Arc::new(Git::of(foundation).ok()?);
         Some(GitQuestions { git, histories: Mutex::default() })
@@ -208,7 +208,7 @@ impl AskGit for GitQuestions {
         };
         let git = self.git.in_folder(root);
         let named = objects_in(words);
-        // A long history is listed to its end for the next question.
+        // The rest of a long history is listed for the next question.
         let listing = tokio::spawn(async move {
             let mut known = known.lock().await;
             tokio::time::timeout(HISTORY_LIMIT, git.list_history(&mut known, &named)).await.ok()?.ok()?;
@@ -338,7 +338,7 @@ fn read_raw(raw: &[u8], into: &mut Candidates) {
         let mut words = head.trim_start_matches(':').split(' ');
         let (Some(mode), Some(id)) = (words.next(), words.nth(1)) else { continue };
         let was_there = id.bytes().any(|b| b != b'0') && mode != "000000";
-        // A path that is in conflict comes twice.
+        // A path with a conflict is listed twice.
         let known = into.entry(path.to_vec()).or_default();
         if was_there && known.is_none() {
             *known = Some(id.to_owned());
@@ -352,7 +352,7 @@ pub(super) async fn first_commit(foundation: &Foundation) -> Option<String> {
     let args = ["rev-list", "--max-parents=0", "HEAD"];
     let roots = tokio::time::timeout(LIMIT, git.list(&args, b"", MAX_WORDS)).await.ok()?.ok()?;
     let roots = String::from_utf8_lossy(&roots).into_owned();
-    // Histories that were joined have several.
+    // Merged histories have several.
     roots.lines().map(str::trim).filter(|line| !line.is_empty()).min().map(str::to_owned)
 }
 
@@ -438,11 +438,11 @@ enum Found {
     Nothing,
     /// These bytes.
     Bytes(Vec<u8>),
-    /// Something else, or too much.
+    /// Something else, or too long.
     Other,
 }
 
-/// Reads a file below a folder; of a link, where it leads. No link on the way is followed.
+/// Reads a file below a folder, or the target of a link. Links in its path are not followed.
 fn read(root: &Path, path: &[u8]) -> Found {
     let path = Path::new(OsStr::from_bytes(path));
     let mut parts: Vec<&OsStr> = Vec::new();
@@ -488,7 +488,7 @@ fn text(bytes: Option<&[u8]>) -> Option<String> {
     if bytes.contains(&0) { None } else { String::from_utf8(bytes.to_vec()).ok() }
 }
 
-/// The files that do differ.
+/// Returns the files that actually differ.
 fn compare(
     root: &Path,
     files: Candidates,

@@ -15,7 +15,7 @@ use crate::contract::suspension::ACTION_PERMISSION;
 use crate::plugins::permission::Permissions;
 use crate::store::Store;
 
-/// The rule that the flags name, when they name one, and the line that says that it was granted.
+/// Grants the rule that the flags name, if any, and returns the line that reports it.
 pub(super) async fn give(
     flags: GrantFlags,
     found: &SuspensionRecord,

@@ -155,7 +155,7 @@ pub(super) async fn run(command: GrantsCommand, foundation: &Foundation) -> Resu
         }
         GrantsCommand::Revoke { ids } => {
             let rows = rows(&store, now, true).await.map_err(Failure::failed)?;
-            // All are looked up first, so that a typing error takes nothing back.
+            // All are looked up first, so that a typing error revokes nothing.
             let found: Vec<&GrantStatus> =
                 ids.iter().map(|id| by_prefix(&rows, id)).collect::<Result<_, _>>()?;
             for row in found {

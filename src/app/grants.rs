@@ -22,13 +22,12 @@ use crate::store::{ChangeKind, RecentCall, Store, StoreChange};
 const HISTORY: u64 = 5_000;
 /// The maximum number of distinct calls that a pattern is compared with.
 const CALLS: usize = 400;
-/// Matches that are shown.
+/// The maximum number of matches shown.
 const SHOWN: usize = 8;
-/// Grants that do not hold any more and that a card may name.
+/// The maximum number of ended grants that a card names.
 const ENDED: u64 = 200;
 
-/// Brings the grants of a store into force as other processes change them, as long as it lives. It sleeps until one
-/// does.
+/// Applies changes of grants by other processes until the store is closed. Sleeps until one makes a change.
 pub(super) struct GrantWatch(tokio::task::JoinHandle<()>);
 
 impl GrantWatch {
@@ -57,7 +56,7 @@ impl Drop for GrantWatch {
     }
 }
 
-/// Brings the grants of a store into force.
+/// Loads the grants of a store.
 pub(super) async fn load(store: &Store, permission: &Permissions, now_ms: u64) {
     let (grants, ended) = tokio::join!(store.grants(now_ms), store.ended_grants(ENDED));
     match grants {
@@ -71,12 +70,12 @@ pub(super) async fn load(store: &Store, permission: &Permissions, now_ms: u64) {
 }
 
 impl AppContext {
-    /// Brings the grants of the store into force: another process may have added or revoked some.
+    /// Reloads the grants of the store: another process may have added or revoked some.
     pub(super) async fn load_grants(&self) {
         load(&self.store, &self.permission, self.clock.now_ms()).await;
     }
 
-    /// A grant as it is stored, when it may be given with its question.
+    /// Returns the grant to store, if it may be granted with its question.
     pub(super) async fn checked_grant(
         &self,
         request: GrantRequest,
@@ -121,7 +120,7 @@ impl AppContext {
     }
 }
 
-/// The question, when it still can be answered.
+/// Returns the question if it is still pending.
 pub(super) async fn open_question(store: &Store, id: &SuspensionId) -> Result<SuspensionRecord, AppError> {
     let found = store.suspension(id).await?;
     found
@@ -174,13 +173,13 @@ pub(super) fn check_opening(paths: &Paths, request: &GrantRequest) -> Result<(),
     Ok(())
 }
 
-/// The profile that a grant at a question names: a yes for good to running outside is one for running outside.
+/// Returns the profile of a grant made with a question: always allowing a call outside the sandbox names that profile.
 fn profile_of(asked: &SuspensionRecord) -> Option<Profile> {
     let is_out = asked.ticket.pending.arguments.get("outside") == Some(&serde_json::Value::Bool(true));
     is_out.then_some(Profile::Outside).filter(|_| asked.ticket.suspension.profile() == Some(Profile::Outside))
 }
 
-/// The row of a grant that was given now.
+/// Returns the row of a new grant.
 pub(super) fn record(
     request: GrantRequest,
     asked: &SuspensionRecord,
@@ -204,7 +203,7 @@ pub(super) fn record(
     })
 }
 
-/// The time at which an end comes, or the number of uses.
+/// Returns the time of an expiry, or the number of uses.
 fn ends_at(
     end: &GrantEnd,
     now_ms: u64,
@@ -277,7 +276,7 @@ fn is_of(asked: &SuspensionRecord, call: &RecentCall) -> bool {
     call.id.0 == asked.run_id && call.id.1 == asked.call_id
 }
 
-/// Equal calls as one, the newest first.
+/// Groups equal calls, newest first.
 fn distinct(calls: Vec<RecentCall>) -> Vec<Distinct> {
     let mut places: HashMap<(String, std::path::PathBuf), usize> = HashMap::new();
     let mut found: Vec<Distinct> = Vec::new();

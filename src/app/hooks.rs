@@ -29,7 +29,7 @@ use crate::tools;
 /// The maximum size of an event, in bytes.
 const MAX_EVENT: u64 = 10 << 20;
 
-/// The plugin with all hooks that hold here.
+/// Creates the plugin with all hooks in force here.
 pub(super) fn plugin(
     foundation: &Foundation,
     programs: ProjectPrograms,
@@ -45,8 +45,8 @@ pub(super) fn plugin(
     Ok(HooksPlugin::new(in_force(foundation)?, runner, workplace))
 }
 
-/// The hooks that hold here: the user's, then the project's when it is trusted. A file that cannot be read keeps aye
-/// from starting: what was to be watched over would not be.
+/// Returns the hooks in force: the user's, then the project's if it is trusted. An unreadable file is an error, because
+/// its hooks would be skipped silently.
 fn in_force(foundation: &Foundation) -> Result<Vec<HookSpec>, Failure> {
     let mut hooks = users(foundation)?;
     if foundation.is_trusted {
@@ -77,7 +77,7 @@ fn projects(foundation: &Foundation) -> Result<Vec<HookSpec>, Failure> {
     Ok(hooks)
 }
 
-/// The folders whose `.aye` counts: from the repository's root down to the one that is opened.
+/// Returns the folders whose `.aye` applies: from the repository's root down to the open one.
 fn folders(foundation: &Foundation) -> Vec<PathBuf> {
     let workspace = &foundation.workspace;
     let inside = workspace.cwd.ancestors().take_while(|folder| folder.starts_with(&workspace.root));
@@ -86,7 +86,7 @@ fn folders(foundation: &Foundation) -> Vec<PathBuf> {
     folders
 }
 
-/// Commands of hooks run as those of the Bash tool do, with a stdin and a stdout of their own.
+/// Runs commands of hooks as the Bash tool does, but with their own stdin and stdout.
 struct Commands {
     programs: ProjectPrograms,
 }
@@ -195,7 +195,7 @@ fn domains(hook: &HookSpec) -> Vec<String> {
     hook.domains.iter().map(ToString::to_string).collect()
 }
 
-/// The words of a command, those in quotes that need them.
+/// Returns the words of a command, quoted where needed.
 fn words(command: &[String]) -> String {
     command.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
 }
@@ -243,7 +243,7 @@ async fn test(
     let mut ctx = PhaseContext::test_default().with_phase(hook.phase);
     ctx.tool = call;
     let cwd = &foundation.workspace.cwd;
-    // Members that are not given are as in an event of this phase.
+    // Missing members are taken from an example event of this phase.
     let mut told = event(hook, &ctx, &cwd.to_string_lossy());
     if let Some(object) = told.as_object_mut() {
         object.extend(given);

@@ -20,9 +20,9 @@ use crate::tui::host::{Attach, Attached};
 
 mod clipboard;
 
-/// A picture on a terminal has no more pixels than these.
+/// The maximum pixels of an image in half blocks.
 const SHOWN: (u32, u32) = (160, 96);
-/// And on one that draws pixels.
+/// The maximum pixels of an image on a terminal that draws pixels.
 const SHARP: (u32, u32) = (960, 640);
 
 /// Why a file is not attached.
@@ -30,9 +30,9 @@ const SHARP: (u32, u32) = (960, 640);
 pub(super) enum NotAttached {
     /// The file does not exist.
     Missing,
-    /// It is something else than a picture.
+    /// It is not an image.
     NoImage,
-    /// It is one that cannot be sent, or may not; a sentence.
+    /// It is an image that cannot or may not be sent; a sentence.
     Refused(String),
 }
 
@@ -99,7 +99,7 @@ fn read(place: &Path, name: &str) -> Result<(ImageRef, Vec<u8>), NotAttached> {
     if !meta.is_file() || real.starts_with("/proc") {
         return Err(NotAttached::NoImage);
     }
-    // A file may be replaced by a FIFO after the look: then opening must not wait for a writer.
+    // A FIFO may have replaced the file after the check: opening it must not wait for a writer.
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file = std::fs::File::options().read(true).custom_flags(flags).open(&real);
     let mut bytes = Vec::new();
@@ -151,7 +151,7 @@ pub(super) async fn mentioned(app: &AppContext, text: &str) -> Result<Vec<Conten
     Ok(blocks)
 }
 
-/// An image that came in base64.
+/// Stores an image given in base64.
 pub(super) async fn given(app: &AppContext, data: &str) -> Result<ContentBlock, AppError> {
     let wrong = |why: &dyn std::fmt::Display| format!("the image is not attached: {why}");
     let bytes = STANDARD.decode(data.as_bytes()).map_err(|_| wrong(&"it is not base64"))?;
@@ -179,8 +179,8 @@ pub(super) async fn of_flags(app: &AppContext, files: &[PathBuf]) -> Result<Vec<
     Ok(blocks)
 }
 
-/// Keeps the pictures that a tool returned before its step is written down, and names them: what shows them asks the
-/// store for them.
+/// Stores the images that a tool returned before its step is committed, and returns their names: front ends read them
+/// from the store.
 pub(super) async fn name(app: &AppContext, blocks: &mut [ContentBlock]) {
     for block in blocks {
         let ContentBlock::Image { data, .. } = block else { continue };
@@ -198,12 +198,12 @@ pub(super) async fn name(app: &AppContext, blocks: &mut [ContentBlock]) {
     }
 }
 
-/// A kept picture, as small as a terminal shows it.
+/// Returns a stored image, scaled down to what a terminal shows.
 pub(super) async fn pixels(app: &AppContext, image: &ImageRef) -> Result<Pixels, AppError> {
     made(app, image, |bytes| crate::picture::decode(bytes, SHOWN)).await
 }
 
-/// A kept picture for a terminal that places pixels.
+/// Returns a stored image for a terminal that draws pixels.
 pub(super) async fn packed(app: &AppContext, image: &ImageRef) -> Result<Packed, AppError> {
     made(app, image, |bytes| crate::picture::pack(bytes, SHARP)).await
 }
@@ -220,7 +220,7 @@ async fn made<T: Send + 'static>(
 ) -> Result<T, AppError> {
     let found = app.store.image(&image.hash).await?;
     let bytes = found.ok_or("its bytes are no longer stored")?;
-    // One after another: each may take much memory for a moment.
+    // One at a time: each may need much memory for a moment.
     let turn = Arc::clone(&app.decoding).acquire_owned().await;
     let made = tokio::task::spawn_blocking(move || {
         let made = make(&bytes);

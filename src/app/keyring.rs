@@ -30,7 +30,7 @@ pub(super) struct Keyring {
     read: Arc<Mutex<HashMap<String, (FileVersion, String)>>>,
 }
 
-/// The version of the file that says that a key is in the keyring: another one means another login.
+/// The version of the file that refers to the keyring: a new version means a new login.
 #[derive(Clone, PartialEq, Eq)]
 struct FileVersion(u64, Option<SystemTime>);
 
@@ -60,7 +60,7 @@ impl Keyring {
         Self { open: Arc::new(open), read: Arc::default() }
     }
 
-    /// Reads a key; `None` when the keyring has none. `file` says that it has one: the same file is not asked for twice.
+    /// Reads a key; returns `None` if the keyring has none. `file` refers to the key: it is read once per version.
     pub(super) async fn read(&self, name: &str, file: &Path) -> Result<Option<String>, String> {
         let version = FileVersion::of(file);
         if let Some((known, key)) = self.read.lock().unwrap_or_else(PoisonError::into_inner).get(name)
@@ -82,7 +82,7 @@ impl Keyring {
         Ok(Some(key))
     }
 
-    /// Stores a key, in place of one of the same name.
+    /// Stores a key, replacing one with the same name.
     pub(super) async fn store(&self, name: &str, key: &str) -> Result<(), String> {
         let key = key.to_owned();
         let stored = self.act(name, move |entry| entry.set_password(&key)).await?;
@@ -124,7 +124,7 @@ impl Keyring {
     }
 }
 
-/// The innermost words of an error. None of them quotes a key.
+/// Returns the innermost cause of an error. None of them quotes a key.
 fn cause(error: &Error) -> String {
     match error {
         Error::PlatformFailure(why) | Error::NoStorageAccess(why) => {

@@ -22,14 +22,14 @@ use crate::contract::display::visible_line;
 use crate::contract::near::or_these;
 use crate::llm::OffersError;
 
-/// No key is longer.
+/// The maximum length of a key.
 const MAX_KEY: usize = 8 << 10;
 
 /// The content of a key's file.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct StoredKey {
-    /// The address that the key was tried at.
+    /// The URL at which the key was checked.
     base_url: String,
     /// The key, unless the keyring has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ impl StoredKey {
         let Some(text) = read_private(file, 2 * MAX_KEY as u64).map_err(|error| error.to_string())? else {
             return Ok(None);
         };
-        // The error of the parser would quote what it read.
+        // The parser's error would quote the file's content.
         let stored: Option<Self> = serde_json::from_str(&text).ok();
         stored
             .filter(|stored| stored.key.is_some() != stored.keyring)
@@ -85,7 +85,7 @@ pub(super) fn file(paths: &Paths, provider: &str) -> PathBuf {
     paths.keys_dir().join(provider)
 }
 
-/// Looks which providers have a stored key. No key is read.
+/// Lists the providers with a stored key. No key is read.
 pub(super) fn look(foundation: &Foundation) {
     let rows = std::fs::read_dir(foundation.paths.keys_dir()).into_iter().flatten().flatten();
     let names =
@@ -93,7 +93,7 @@ pub(super) fn look(foundation: &Foundation) {
     foundation.env.set_stored_keys(names.collect::<BTreeSet<_>>());
 }
 
-/// The stored key of a provider, when it belongs to that address.
+/// Returns the stored key of a provider, if it belongs to that URL.
 pub(super) async fn read(
     foundation: &Foundation,
     provider: &str,
@@ -102,7 +102,7 @@ pub(super) async fn read(
     read_file(&file(&foundation.paths, provider), base_url, &foundation.keyring).await
 }
 
-/// The same, by its file.
+/// Does the same, given the file.
 pub(super) async fn read_file(
     file: &Path,
     base_url: &str,
@@ -258,7 +258,7 @@ fn wins(foundation: &Foundation, provider: &ResolvedProvider) -> String {
     set.map(|name| format!("; {name} is set and wins over it")).unwrap_or_default()
 }
 
-/// Forgets a stored key; with no name, the only one.
+/// Removes a stored key; without a name, the only one.
 pub(super) async fn log_out(foundation: &Foundation, name: Option<&str>) -> Result<String, String> {
     look(foundation);
     let stored: Vec<String> = takers(foundation)
@@ -335,11 +335,11 @@ pub(super) async fn logout_command(name: Option<&str>, foundation: &Foundation) 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Echo {
     Plain,
-    /// A star for each.
+    /// A star for each character.
     Masked,
 }
 
-/// The terminal in its own mode again, however the reading ends.
+/// Restores the terminal's mode, however the reading ends.
 struct Restored(Option<Termios>);
 
 impl Drop for Restored {
@@ -350,7 +350,7 @@ impl Drop for Restored {
     }
 }
 
-/// Reads one line of standard input; `None` when Ctrl-C or the end of a terminal's input came first.
+/// Reads one line of standard input; returns `None` on Ctrl-C or the end of the input.
 async fn ask(prompt: &str, echo: Echo) -> Result<Option<String>, Failure> {
     let _ = write!(std::io::stderr(), "{prompt}");
     let before = tcgetattr(rustix::stdio::stdin()).ok();
@@ -398,7 +398,7 @@ fn read_line(echo: Echo) -> Option<String> {
                 return None;
             }
             (8 | 127, Echo::Masked) => show(if line.pop().is_some() { "\u{8} \u{8}" } else { "" }),
-            // The marks of a bracketed paste, and other controls, are no part of a key.
+            // Marks of a bracketed paste and other control characters are not part of a key.
             (0..=31, Echo::Masked) => {}
             (other, _) if line.len() < 2 * MAX_KEY => {
                 line.push(other);

@@ -81,7 +81,7 @@ impl PendingNotices {
 }
 
 impl Mcp {
-    /// Knows the servers that may be used here. Nothing is started.
+    /// Creates the list of usable servers. Nothing is started.
     pub(super) fn new(
         foundation: &Foundation,
         cli: &Cli,
@@ -147,7 +147,7 @@ impl Mcp {
         }
     }
 
-    /// Starts the servers, and says from now on what they have to say.
+    /// Starts the servers and forwards their messages.
     pub(super) fn start(&self, listener: impl Fn(String) + Send + Sync + 'static) {
         if self.manager.is_empty() {
             return;
@@ -156,12 +156,12 @@ impl Mcp {
         self.manager.start();
     }
 
-    /// Says who is to know that the prompts of servers are others.
+    /// Sets the callback for changes to the prompts of servers.
     pub(super) fn on_prompts(&self, listener: impl Fn() + Send + Sync + 'static) {
         *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(listener));
     }
 
-    /// Starts the servers and waits for them, a moment at most: a headless run has no second chance.
+    /// Starts the servers and waits briefly for them: a headless run cannot use them later.
     pub(super) async fn ready(&self) {
         self.start(|text| super::say(&format!("aye: {text}")));
         let late = self.manager.ready(self.wait).await;
@@ -174,7 +174,7 @@ impl Mcp {
         }
     }
 
-    /// Waits for servers that are being started, a moment at most; where none is, not at all.
+    /// Waits briefly for servers that are being started.
     pub(super) async fn settled(&self) {
         let _ = self.manager.ready(self.wait).await;
     }
@@ -202,8 +202,8 @@ fn servers(foundation: &Foundation, with_project: bool) -> Servers {
     )
 }
 
-/// Servers are started as commands are: below a supervisor, without the keys of models, a project's in the sandbox.
-/// `tell` takes what they changed of protected files, when they end.
+/// Starts servers as commands are started: below a supervisor, without the keys of models, those of a project in the
+/// sandbox. `tell` receives their changes to protected files when they end.
 fn spawn(
     programs: &ProjectPrograms,
     tell: impl Fn(String) + Clone + Send + Sync + 'static,
@@ -249,7 +249,7 @@ struct AgreedTools {
 #[serde(deny_unknown_fields)]
 struct AgreedFile {
     format: u32,
-    /// By who wrote the server down, then by its name.
+    /// The key: who configured the server, then its name.
     servers: BTreeMap<String, BTreeMap<String, Pinned>>,
 }
 

@@ -108,7 +108,7 @@ fn failed(error: MemoryError) -> Failure {
     }
 }
 
-/// A text of the command line, or all of stdin.
+/// Returns a text of the command line, or all of stdin.
 fn given(text: String) -> Result<String, Failure> {
     if text != "-" {
         return Ok(text);
@@ -195,7 +195,7 @@ fn text(places: &[(String, String, Memory)]) -> String {
     out
 }
 
-/// When, by whom and where a note was written, on one line.
+/// Describes when, by whom and where a note was written, on one line.
 fn origin(note: &Note) -> String {
     let of = |stamp: &Authorship| {
         let by = match &stamp.by {

@@ -18,14 +18,14 @@ const OFFERED: usize = 20;
 const SHORT: usize = 8;
 /// The maximum number of messages read from the end of a conversation.
 const MESSAGES: usize = 2_000;
-/// More of a conversation than this does not go with a message: its end counts most.
+/// The maximum text of a conversation attached to a message: its end is kept.
 const MOST: usize = 24 << 10;
 
 fn short(id: &str) -> &str {
     id.get(id.len().saturating_sub(SHORT)..).unwrap_or(id)
 }
 
-/// Skills and conversations that fit what was typed.
+/// Returns the skills and conversations that match what was typed.
 pub(super) async fn complete(app: &AppContext, query: &str) -> Vec<MentionRow> {
     let mut rows = Vec::new();
     let kinds = [(SKILL, "a skill"), (THREAD, "another conversation")];

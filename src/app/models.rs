@@ -32,18 +32,18 @@ use crate::llm::{
 const PROBE: Duration = Duration::from_millis(200);
 /// How long a start waits for a server's list if no model was named.
 const START: Duration = Duration::from_secs(3);
-/// How long a list may take that nothing waits for.
+/// How long a list may take in the background.
 pub(super) const PATIENT: Duration = Duration::from_secs(8);
 /// The maximum bytes read of a local server's answer.
 const MAX_LIST: usize = 1 << 20;
-/// A list that is younger is not fetched again in the background.
+/// The age up to which a list is not fetched again in the background.
 const FRESH_MS: u64 = 10 * 60_000;
-/// A start uses a list that is younger without asking.
+/// The age up to which a start uses a cached list.
 const START_FRESH_MS: u64 = 24 * 3_600_000;
-/// The file of kept lists is never larger.
+/// The maximum size of the file of cached lists.
 const MAX_KEPT: u64 = 16 << 20;
 
-/// Chooses the model; asks servers only when that could change the choice.
+/// Selects the model; queries servers only if that could change the selection.
 pub(super) async fn choose(foundation: &Foundation) -> Result<ModelSelection, Failure> {
     choose_by(foundation, &foundation.loaded.settings).await.map_err(Failure::usage)
 }
@@ -61,7 +61,7 @@ pub(super) async fn needs_login(foundation: &Foundation) -> Option<String> {
     }
 }
 
-/// Chooses a model by name, as if `--model` said it.
+/// Selects a model by name, as `--model` does.
 pub(super) async fn choose_named(foundation: &Foundation, name: &str) -> Result<ModelSelection, AppError> {
     let mut settings = foundation.loaded.settings.clone();
     settings.model = Some(name.to_owned());
@@ -79,7 +79,7 @@ async fn choose_by(foundation: &Foundation, settings: &Settings) -> Result<Model
     if !selection.is_guess || selection.is_demo() {
         return Ok(selection);
     }
-    // Its server may have said before how much fits into a request.
+    // Its server may have reported its context window before.
     let kept = Kept::load(foundation).hit(&candidate_of(&selection));
     match kept.map(|(_, hit)| hit) {
         Some(hit) => select_model(settings, provenance, env, &[hit]),
@@ -87,7 +87,7 @@ async fn choose_by(foundation: &Foundation, settings: &Settings) -> Result<Model
     }
 }
 
-/// The server of a model, as one that can be asked for its list.
+/// Returns the server of a model as one that can list its models.
 fn candidate_of(selection: &ModelSelection) -> ProbeCandidate {
     ProbeCandidate {
         provider: selection.provider.clone(),
@@ -119,7 +119,7 @@ async fn listed_for_start(foundation: &Foundation, provider: &ResolvedProvider) 
     }
 }
 
-/// Asks a provider for its models, with its key.
+/// Queries a provider for its models, with its key.
 async fn list(
     foundation: &Foundation,
     provider: &ResolvedProvider,
@@ -146,7 +146,7 @@ fn offered(offer: ProviderModel) -> OfferedModel {
 
 fn adapter_of(wire: Wire) -> WireFormat {
     match wire {
-        // The demo model is never asked over HTTP.
+        // The demo model is never queried over HTTP.
         Wire::OpenAi | Wire::Demo => WireFormat::OpenAi,
         Wire::OpenAiResponses => WireFormat::OpenAiResponses,
         Wire::Anthropic => WireFormat::Anthropic,
@@ -159,7 +159,7 @@ fn adapter_of(wire: Wire) -> WireFormat {
 #[derive(Default)]
 pub(super) struct AllOffers {
     pub(super) hits: Vec<ProbeHit>,
-    /// Keys that were refused, in words.
+    /// The rejected keys, with the reasons.
     pub(super) refused: Vec<String>,
 }
 
@@ -171,8 +171,8 @@ pub(super) fn kept_offers(foundation: &Foundation) -> Vec<ProbeHit> {
     usable.filter_map(|provider| Some(kept.hit(&provider.candidate())?.1)).collect()
 }
 
-/// Asks all servers at once: those on this machine, and each provider that can be used. With `is_patient` kept lists
-/// that are fresh will do.
+/// Queries all servers at once: those on this machine, and each usable provider. With `is_patient`, fresh cached lists
+/// are enough.
 pub(super) async fn all_offers(foundation: &Foundation, is_patient: bool) -> AllOffers {
     let mut kept = Kept::load(foundation);
     let providers = resolve_providers(&foundation.loaded.settings, &foundation.env);
@@ -233,7 +233,7 @@ impl Kept {
         text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
     }
 
-    /// The list of a server, and how old it is in milliseconds.
+    /// Returns the list of a server, and its age in milliseconds.
     fn hit(&self, candidate: &ProbeCandidate) -> Option<(u64, ProbeHit)> {
         let list = self.lists.get(&sha256_hex(&candidate.base_url))?;
         let hit = ProbeHit { candidate: candidate.clone(), models: list.models.clone() };
@@ -250,7 +250,7 @@ impl Kept {
         self.is_changed |= self.lists.remove(&sha256_hex(&candidate.base_url)).is_some();
     }
 
-    /// A cache: what cannot be written is fetched again.
+    /// Saves the cache: lists that cannot be written are fetched again.
     fn save(&self, foundation: &Foundation) {
         if self.is_changed && !foundation.is_ephemeral {
             let text = serde_json::to_vec(self).unwrap_or_default();
@@ -270,7 +270,7 @@ pub(super) async fn probe(env: &Env) -> Vec<ProbeHit> {
     futures::future::join_all(asked).await.into_iter().flatten().collect()
 }
 
-/// One small HTTP request by hand: a client with TLS costs more time than the answer.
+/// Sends one small HTTP request by hand: creating a TLS client takes longer than the request.
 async fn models_of(candidate: &ProbeCandidate) -> Option<Vec<OfferedModel>> {
     let url = reqwest::Url::parse(&candidate.models_url).ok()?;
     let host = url.host_str()?;
@@ -438,7 +438,7 @@ pub(super) fn listing(rows: &[ListedModel]) -> String {
     format!("{}{gap}{}", lines(&usable), lines(&rest))
 }
 
-/// Tries a key at a provider's address: what it lists, or why that cannot be known.
+/// Tries a key at a provider's URL. Returns the list of models, or why there is none.
 pub(super) async fn try_key(
     provider: &ResolvedProvider,
     key: &str,

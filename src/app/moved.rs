@@ -7,7 +7,7 @@ use super::{Failure, git, say};
 use crate::contract::display::visible_line;
 use crate::contract::record::ThreadRecord;
 
-/// Notes the first commit of this folder's repository, once for each folder.
+/// Records the first commit of this folder's repository, once for each folder.
 pub(super) async fn note(app: &AppContext) {
     let cwd = &app.foundation.workspace.cwd;
     if app.foundation.is_ephemeral || !matches!(app.store.knows_folder(cwd).await, Ok(false)) {
@@ -28,8 +28,8 @@ async fn identity(app: &AppContext) -> Option<(String, PathBuf)> {
     Some((commit, below))
 }
 
-/// The latest conversation of this folder; else of the folder that it was before it was moved, which must be gone. Trust
-/// and grants stay with the old path.
+/// Returns the latest conversation of this folder; else of its path before a move, which must no longer exist. Trust and
+/// grants stay with the old path.
 pub(super) async fn latest_thread(app: &AppContext) -> Result<Option<ThreadRecord>, Failure> {
     let cwd = &app.foundation.workspace.cwd;
     let latest = app.store.latest_thread(cwd).await.map_err(Failure::failed)?;

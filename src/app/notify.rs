@@ -35,7 +35,7 @@ const AYE_HOME: &str = "AYE_HOME";
 /// The callback for the first failure.
 type Complain = Box<dyn Fn(String) + Send + Sync>;
 
-/// Clones are the same.
+/// Clones share everything.
 #[derive(Clone)]
 pub(super) struct Notifier {
     shared: Arc<NotifierState>,
@@ -55,7 +55,7 @@ struct NotifierState {
 impl Notifier {
     pub(super) fn new(foundation: &Foundation, webhooks: Webhooks) -> Self {
         let env = super::app_context::tool_env(foundation);
-        // Commands do not learn where this store is; a program that may answer has to.
+        // Commands do not know where this store is; a program that may answer must.
         let variables = env.child_env(foundation.env.var(AYE_HOME).map(|home| (AYE_HOME, home)));
         Self {
             shared: Arc::new(NotifierState {
@@ -134,7 +134,7 @@ impl Notifier {
         tasks.shutdown().await;
     }
 
-    /// As [`Notifier::settle`], for a run that has nothing else to do: each program may take its time.
+    /// Does the same as [`Notifier::settle`] without a limit, for a run that has nothing else to do.
     pub(super) async fn finish(&self) {
         self.settle(LIMIT + Duration::from_secs(1)).await;
     }
@@ -166,7 +166,7 @@ impl NotifierState {
         let mut command = Command::new(program);
         command.args(args).current_dir(&self.cwd).env_clear().envs(&self.variables);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        // A group of its own: Ctrl-C is not for it, and what it starts is stopped with it.
+        // A separate process group: Ctrl-C does not reach it, and its children are stopped with it.
         command.process_group(0).kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| format!("it did not start: {error}"))?;
         let group = Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
@@ -198,7 +198,7 @@ impl NotifierState {
     }
 }
 
-/// Writes the question, reads the words, and waits for the end.
+/// Writes the question, reads stderr, and waits for the exit.
 async fn converse(
     child: &mut Child,
     json: Vec<u8>,
@@ -241,7 +241,7 @@ async fn converse(
     }
 }
 
-/// A program and the processes it started: none of them is left running.
+/// Kills a program and the processes it started.
 struct Group(Option<Pid>);
 
 impl Drop for Group {

@@ -26,7 +26,7 @@ pub(super) struct Pager {
 
 struct Started {
     child: Child,
-    /// Ctrl-C is the pager's as long as it runs.
+    /// Ignores Ctrl-C while the pager runs: the key is the pager's.
     _interrupts: Option<Signal>,
 }
 

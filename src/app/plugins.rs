@@ -50,7 +50,7 @@ pub(super) struct PluginRow {
 pub(super) fn rows(app: &AppContext, agent: &ResolvedAgent) -> Vec<PluginRow> {
     let row = |plugin: &std::sync::Arc<dyn Plugin>| {
         let name = plugin.descriptor().name;
-        // Alone, so that what it registers is known to be its own; that it can was seen when the agent was resolved.
+        // Installed alone, so that everything registered is its own; resolving the agent has shown that this works.
         let mut registrar = PluginRegistrar::new(name);
         let _ = plugin.register_for(&mut registrar, &agent.spec);
         let own = registrar.registered();

@@ -17,7 +17,7 @@ use crate::contract::tool::ToolDescriptor;
 use crate::headless::{self, AnswerSchema, AskPolicy, Job, Options, OutputFormat, TypedAnswers};
 use crate::runtime::{RunRequest, UnknownPolicy};
 
-/// More than this is not read from a pipe.
+/// The maximum bytes read from a pipe.
 const MAX_STDIN: u64 = 10 << 20;
 /// How long deleting old conversations may delay the end.
 const MAX_PRUNE: Duration = Duration::from_secs(1);

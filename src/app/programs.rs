@@ -29,7 +29,7 @@ impl ProjectPrograms {
         Self { env, allows_missing: foundation.loaded.settings.sandbox.allows_missing }
     }
 
-    /// For a command that needs nothing else of the program.
+    /// Creates it for a command that needs nothing else of the program.
     pub(super) fn alone(foundation: &mut Foundation, cli: &Cli) -> Result<Self, Failure> {
         let rules = foundation.rules(cli)?;
         let place = foundation.workspace.clone();
@@ -39,7 +39,7 @@ impl ProjectPrograms {
         Ok(Self::new(foundation, env))
     }
 
-    /// The request as the kernel is to enforce its profile.
+    /// Returns the request with the profile that the kernel must enforce.
     ///
     /// # Errors
     /// A sentence when this machine cannot: nothing may be started then.

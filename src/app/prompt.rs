@@ -16,7 +16,7 @@ pub(super) struct Common {
 }
 
 impl Common {
-    /// For a workspace with these instructions.
+    /// Creates the prompt for a workspace with these instructions.
     pub(super) fn new(workspace: &Workspace, instructions: &str, date: &str) -> Self {
         let repository = if workspace.root.join(".git").symlink_metadata().is_ok() {
             format!("git repository at {}", workspace.root.display())
@@ -36,7 +36,7 @@ impl Common {
         Self { text }
     }
 
-    /// The system prompt of an agent with these words about itself; without any it is aye.
+    /// Returns the system prompt of an agent with its own text, or with aye's if it has none.
     pub(super) fn prompt(&self, own: &str) -> String {
         match own.trim() {
             "" => format!("{}\n{}", AYE.trim_end(), self.text),

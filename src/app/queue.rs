@@ -42,7 +42,7 @@ pub(super) async fn run(command: QueueCommand, foundation: &Foundation, cli: &Cl
     Ok(0)
 }
 
-/// The queue is in the store.
+/// Refuses a start without a store, which contains the queue.
 pub(super) fn refuse_ephemeral(foundation: &Foundation) -> Result<(), Failure> {
     if foundation.is_ephemeral {
         return Err(Failure::usage(
@@ -85,8 +85,7 @@ async fn add(args: QueueAddArgs, store: &Store, foundation: &Foundation, cli: &C
     put(&format!("{}  queued in conversation {}{when}\n", job.sequence, job.mailbox_id))
 }
 
-/// Refuses a message that the worker would refuse, in the same words. Without a model that can be used it is left to the
-/// worker.
+/// Refuses a message that the worker would refuse, with the same error. Without a usable model, the worker decides.
 async fn check_size(
     message: &Message,
     agent_id: Option<String>,
@@ -190,7 +189,7 @@ impl JobState {
             MailboxJobStatus::Accepted => ("done", String::new()),
             MailboxJobStatus::Cancelled => ("cancelled", String::new()),
             MailboxJobStatus::Superseded => ("superseded", error.to_owned()),
-            // No other try would have helped.
+            // A retry would not have helped.
             MailboxJobStatus::DeadLetter if job.attempt_count < job.max_attempts => {
                 ("dead", error.to_owned())
             }
@@ -199,7 +198,7 @@ impl JobState {
     }
 }
 
-/// A job for programs: as it is stored, but for the secret of its claim.
+/// Returns a job for programs: as it is stored, without the secret of its claim.
 fn object(job: &MailboxJob, standing: &JobState) -> Value {
     let mut object = json!(job);
     if let Some(fields) = object.as_object_mut() {
@@ -263,7 +262,7 @@ async fn lines(jobs: &[MailboxJob], store: &Store) -> Result<String, Failure> {
     Ok(out)
 }
 
-/// The jobs that were named. All are looked up before anything is done, so that a typing error changes nothing.
+/// Returns the named jobs. All are looked up before anything is done, so that a typing error changes nothing.
 async fn named(ids: &[String], store: &Store) -> Result<Vec<MailboxJob>, Failure> {
     let mut found = Vec::new();
     for id in ids {

@@ -12,7 +12,7 @@ use crate::cli::RemindersCommand;
 use crate::contract::display::visible_line;
 use crate::plugins::reminder::{ReminderConfigError, ReminderRule, load_rules};
 
-/// The files of reminders that count here: the user's, then the project's from its root down, in trusted folders.
+/// Returns the reminder files in force: the user's, then those of the trusted project from its root down.
 fn files(foundation: &Foundation) -> Vec<PathBuf> {
     let mut files = vec![foundation.paths.reminders_file()];
     if foundation.is_trusted {
@@ -26,7 +26,7 @@ fn files(foundation: &Foundation) -> Vec<PathBuf> {
     files
 }
 
-/// The reminders in force. A file that cannot be used is left out, with a warning; nothing else changes.
+/// Returns the reminders in force. An unusable file is left out with a warning.
 pub(super) fn in_force(foundation: &mut Foundation) -> Vec<ReminderRule> {
     let mut rules = Vec::new();
     for file in files(foundation) {

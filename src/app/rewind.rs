@@ -19,12 +19,12 @@ use crate::store::objects::Objects;
 use crate::store::{ForkAt, Store};
 use crate::tui::thread_actions::{RewindPoint, RewindPoints, RewindPreview, Rewound};
 
-/// Characters of a message that are named in sentences.
+/// The maximum characters of a message quoted in a sentence.
 const NAMED: usize = 40;
 /// The maximum number of files shown with their changes.
 const SHOWN_FILES: usize = 200;
 
-/// As many of the latest messages of a conversation are places to go back to.
+/// The maximum number of rewind points of a conversation.
 const LISTED: usize = 10_000;
 
 /// Returns the snapshots of the folder, unless none are stored.
@@ -98,11 +98,11 @@ fn count(n: usize, what: &str) -> String {
 
 /// The effect of a rewind on files.
 enum Files {
-    /// Nothing was changed since.
+    /// Nothing has changed since.
     Same,
-    /// To this tree.
+    /// They can be restored to this tree.
     To(TreeId, Vec<String>),
-    /// They cannot, with why.
+    /// They cannot be restored, for this reason.
     Not(String),
 }
 
@@ -363,7 +363,7 @@ impl AppContext {
         let kept = self.store.snapshots(thread).await?;
         let own = self.own_snapshots()?;
         let first = match kept.iter().find(|snapshot| snapshot.tree.is_some()) {
-            // With what was kept later, where it knows some files only.
+            // Merged with later snapshots if it contains only some files.
             Some(first) => self.store.snapshot_behind(thread, first.seq.saturating_sub(1)).await?,
             None => None,
         };
@@ -412,7 +412,7 @@ async fn fork_at(
     let keep = if let Some(keep) = keep {
         keep
     } else {
-        // All of it, without a step that is not over.
+        // All of it, without an unfinished step.
         let place = |messages: &[StoredMessage]| {
             points_of(messages).last().map(|point| point.keep + u64::from(point.is_message))
         };

@@ -17,20 +17,20 @@ use std::process::Command;
 
 use crate::tools::exec::{holds_password, is_secret};
 
-/// The name of the descriptor that is handed over.
+/// The name of the descriptor passed to the new process.
 const NAME: &str = "aye-secrets";
 const NAMES: &str = "LISTEN_FDNAMES";
-/// The variables that say where the descriptor is, in systemd's words.
+/// The variables that name the descriptor, as systemd defines them.
 const HANDOVER: &[&str] = &[NAMES, "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDS_FIRST_FD"];
-/// Bytes that fit into the socket on every system; with more, everything stays where it is.
+/// The bytes that fit into the socket on every system; if there are more, nothing is moved.
 const MAX_BYTES: usize = 128 << 10;
 /// Values of at least this many characters may be keys, whatever their variable is called.
 const KEY_LENGTH: usize = 24;
 
 type Variables = BTreeMap<OsString, OsString>;
 
-/// The variables that the program was started with. Does not return when the program has to start again without some of
-/// them; when that fails, they stay where they are.
+/// Returns the variables that the program was started with. Does not return if the program restarts without some of
+/// them; if that fails, they stay in place.
 pub(super) fn variables(args: &[OsString]) -> Variables {
     let mut all: Variables = std::env::vars_os().collect();
     if all.get(OsStr::new(NAMES)).is_some_and(|name| name == NAME) {
@@ -58,7 +58,7 @@ fn is_to_hide(name: &OsStr, value: &OsStr) -> bool {
     is_secret(name, &[]) || holds_password(value) || looks_like_key(value)
 }
 
-/// One long word of letters and digits, as keys are, under a name that only the settings know.
+/// Returns whether the value looks like a key: one long word of letters and digits.
 fn looks_like_key(value: &OsStr) -> bool {
     let bytes = value.as_bytes();
     let is_of_keys =
@@ -106,7 +106,7 @@ fn received() -> Variables {
     socket.and_then(|socket| read(socket).ok()).map(|bytes| decode(&bytes)).unwrap_or_default()
 }
 
-/// As an environment is written: `NAME=VALUE`, with a NUL after each.
+/// Encodes variables as an environment: `NAME=VALUE`, with a NUL after each.
 fn encode(variables: &Variables) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, value) in variables {

@@ -18,7 +18,7 @@ pub(super) fn holds_for_all(key: &str) -> bool {
     FOR_ALL.iter().any(|(known, _)| *known == key)
 }
 
-/// The agent with what the settings say to its plugins.
+/// Returns the agent with the settings for its plugins.
 pub(super) fn with_sections(spec: AgentSpec, foundation: &Foundation) -> AgentSpec {
     let sections = &foundation.loaded.settings.sections;
     sections.iter().fold(spec, |spec, (name, tree)| spec.with_section(name, tree.json.clone()))
@@ -38,7 +38,7 @@ pub(super) fn check(runtime: &AgentRuntime, foundation: &Foundation) -> Result<V
     Ok(agent.warnings.iter().map(warning).collect())
 }
 
-/// The error with the place in the settings that it speaks of.
+/// Returns the error with its place in the settings.
 fn placed(error: &ResolveError, provenance: &Provenance) -> String {
     let place = match error {
         ResolveError::InvalidPluginConfig { key, message, .. } => {

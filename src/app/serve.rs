@@ -64,7 +64,7 @@ struct RunningServer {
 }
 
 impl RunningServer {
-    /// Starts to serve; requests are answered when this returns.
+    /// Starts to serve; requests are accepted when this returns.
     async fn start(
         args: ServeArgs,
         foundation: Foundation,
@@ -199,7 +199,7 @@ fn signals() -> Vec<Signal> {
     kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect()
 }
 
-/// Waits for a signal and gives the exit status that goes with it: stopping is how a server ends, so it is 0.
+/// Waits for a signal and returns the exit status: 0, because a server is meant to be stopped.
 async fn stopped(mut signals: Vec<Signal>, closing: CancellationToken) -> u8 {
     if signals.is_empty() {
         closing.cancelled().await;
@@ -230,7 +230,7 @@ fn address(text: &str) -> Result<Address, Failure> {
     })
 }
 
-/// The folders that are served: those of the settings, or this one.
+/// Returns the served folders: those of the settings, or this one.
 fn folders(foundation: &Foundation) -> Result<Vec<PathBuf>, Failure> {
     let wanted = &foundation.loaded.settings.serve.folders;
     let own = foundation.workspace.cwd.clone();
@@ -258,7 +258,7 @@ fn folders(foundation: &Foundation) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// The names that requests may use for this server.
+/// Returns the host names that requests may use.
 fn names(foundation: &Foundation, address: &Address) -> Names {
     let settings = &foundation.loaded.settings.serve;
     let mut hosts: Vec<String> = settings.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
@@ -282,14 +282,14 @@ fn names(foundation: &Foundation, address: &Address) -> Names {
     Names { hosts, origins }
 }
 
-/// The host and port of a URL, as a Host header has them.
+/// Returns the host and port of a URL, as in a Host header.
 fn host_of(url: &str) -> Option<String> {
     let url = reqwest::Url::parse(url).ok()?;
     let host = url.host_str()?;
     Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
 }
 
-/// The address to open in a browser; `None` for a socket without a public address.
+/// Returns the URL to open in a browser; `None` for a socket without a public URL.
 fn own_url(foundation: &Foundation, address: &Address, with_tls: bool) -> Option<String> {
     if let Some(url) = &foundation.loaded.settings.serve.public_url {
         return Some(url.trim_end_matches('/').to_owned());

@@ -155,7 +155,7 @@ fn as_text(past: &Past, simulation: &Simulation) -> String {
          would ask and {} would be denied",
         simulation.saved, simulation.asked_more, simulation.denied_more
     );
-    // Equal calls together, where the first of them was.
+    // Equal calls are grouped at the position of the first one.
     let mut groups: BTreeMap<(Difference, usize), (usize, u64)> = BTreeMap::new();
     for (difference, at) in &simulation.differences {
         let call = &past.calls[*at];

@@ -35,9 +35,9 @@ struct StatsRow {
     input_tokens: u64,
     output_tokens: u64,
     cached_tokens: u64,
-    /// In the currency of the prices, for the models that have one.
+    /// In the currency of the prices, for models with a price.
     cost: f64,
-    /// Answers of models without a price: the cost is without them.
+    /// Answers of models without a price, which the cost excludes.
     unpriced_answers: u64,
     model_ms: u64,
     tool_ms: u64,
@@ -75,7 +75,7 @@ impl StatsRow {
     }
 }
 
-/// Prices are for a million tokens.
+/// Returns the cost at prices per million tokens.
 fn cost(tally: &Tally, price: Price) -> f64 {
     let fresh = tally.input.saturating_sub(tally.cached) as f64;
     let cached = tally.cached.min(tally.input) as f64;
@@ -289,7 +289,7 @@ fn of_day(row: &StatsRow) -> Vec<String> {
     ]
 }
 
-/// The first column to the left, the others to the right.
+/// Aligns the first column left and the others right.
 fn aligned(table: &[Vec<String>], out: &mut String) {
     let columns = table.first().map_or(0, Vec::len);
     let widths: Vec<usize> =

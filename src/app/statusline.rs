@@ -24,7 +24,7 @@ pub(super) fn segments(foundation: &Foundation) -> Option<Vec<Segment>> {
     Some(names.iter().filter_map(|name| Segment::from_name(name)).collect())
 }
 
-/// Runs the command as those of the Bash tool and of hooks run, and gives the first line that it wrote.
+/// Runs the command like those of the Bash tool and of hooks, and returns its first line.
 pub(super) async fn run(foundation: &Foundation, json: String) -> Result<String, AppError> {
     let words = &foundation.loaded.settings.tui.status_command;
     let (program, args) = words.split_first().ok_or("it does not name a program")?;
@@ -62,7 +62,7 @@ pub(super) async fn run(foundation: &Foundation, json: String) -> Result<String,
 
 /// Returns the branch checked out in a repository, or the start of the commit. Reads two small files.
 pub(super) fn branch(root: &Path) -> Option<String> {
-    // A repository from somebody else may have a FIFO there.
+    // A foreign repository may have a FIFO there.
     let read = |file: &Path| String::from_utf8(crate::walk::read_regular(file, 4096)?).ok();
     let git = root.join(".git");
     let folder = if git.is_dir() {

@@ -85,7 +85,7 @@ async fn prune(args: PruneArgs, foundation: &Foundation) -> Result<(), Failure> 
     let before = span.map(|span| now.saturating_sub(span));
     let bytes = store.used_bytes().await.map_err(Failure::failed)?;
     let gone = prune_store(&store, before, args.keep, foundation).await?;
-    // Also without a conversation less: what was deleted before leaves the file now.
+    // Even if nothing was deleted now: earlier deletions free space in the file.
     if !store.shrink(true).await.map_err(Failure::failed)? {
         say("another process has the store open; its log contains the deleted data until that process ends");
     }
@@ -177,12 +177,12 @@ pub(super) fn may_have_run(calls: u64, copy: &str) -> String {
     format!("{calls} may have run since the {copy}; each outcome is unknown and needs your decision")
 }
 
-/// Moves the store of now out of the way, with its log. A process that has it open writes nothing to it any more.
+/// Moves the current store and its log out of the way. A process that has it open can no longer write to it.
 async fn put_aside(target: &Path, own: &Owner, now: u64) -> Result<Option<PathBuf>, Failure> {
     if target.symlink_metadata().is_err() {
         return Ok(None);
     }
-    // One that cannot be opened is moved all the same: that may be why it is restored.
+    // A store that cannot be opened is moved too: that may be why a backup is restored.
     if let Ok(store) = Store::open(target) {
         for run in store.unfinished_runs().await.unwrap_or_default() {
             if let Ok(Some(owner)) = store.owner(&run.thread_id).await

@@ -23,9 +23,9 @@ const MAX_FILES: usize = 5_000;
 const MAX_TIME: Duration = Duration::from_millis(300);
 /// The maximum number of completions.
 const OFFERED: usize = 50;
-/// A shorter name fits too much of a project.
+/// The minimum length of a name: shorter ones match too much.
 const SHORTEST: usize = 2;
-/// Of one name in one file no more go with a message.
+/// The maximum definitions of a name in one file attached to a message.
 const ATTACHED: usize = 3;
 
 /// The symbols of a file as it was at a time.
@@ -83,7 +83,7 @@ impl Symbols {
         let file = place.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let found = find(&file, &text, || Instant::now() < end).unwrap_or_default();
         let found: Arc<[Symbol]> = found.into();
-        // A search that was cut short is done again the next time.
+        // An incomplete search is repeated the next time.
         if Instant::now() < end {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             if known.len() >= MAX_FILES {
@@ -103,7 +103,7 @@ fn changed(place: &Path) -> Option<SystemTime> {
 
 /// The text of such a file.
 fn read(place: &Path) -> Option<String> {
-    // A FIFO that has taken its place would wait for a writer.
+    // Opening a FIFO that replaced it would wait for a writer.
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file = std::fs::File::options().read(true).custom_flags(flags).open(place).ok()?;
     let mut text = String::new();

@@ -17,13 +17,13 @@ use crate::contract::display::visible_line;
 /// Ctrl-].
 const RETURN: u8 = 0x1d;
 
-/// Between two pictures.
+/// The time between two frames.
 const PICTURE: Duration = Duration::from_millis(20);
 
 /// The alternate screen, empty.
 const ENTER: &str = "\x1b[?1049h\x1b[2J\x1b[H";
 
-/// Every mode that a screen may have set, off, and back.
+/// Turns off every mode that a screen may have set, and leaves the alternate screen.
 const LEAVE: &str = "\x1b[?1l\x1b>\x1b[?9l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\x1b[?2004l\x1b[0m\x1b[?25h\x1b[?1049l";
 
 /// The user's terminal, as it was before when this is dropped.
@@ -34,7 +34,7 @@ struct Borrowed {
 
 impl Borrowed {
     fn new() -> std::io::Result<Self> {
-        // A description of its own: the flag that reading needs must not be the shell's.
+        // A separate open file description: the flag for reading must not affect the shell.
         let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
         let terminal = File::options().read(true).write(true).custom_flags(nonblocking).open("/dev/tty")?;
         let before = tcgetattr(&terminal)?;
@@ -85,7 +85,7 @@ pub(super) async fn take_over(command: &dyn CommandTerminal, id: &str) -> Result
                 let end = keys.iter().position(|key| *key == RETURN);
                 let keys = &keys[..end.unwrap_or(keys.len())];
                 if !keys.is_empty() && !command.write(keys) {
-                    // It does not read: what is typed is lost, and the user sees no echo.
+                    // The command does not read: the input is lost, and the user sees no echo.
                     write("\x07").map_err(fail)?;
                 }
                 if end.is_some() {

@@ -126,7 +126,7 @@ async fn stop(app: &AppContext, task: &TaskRecord) -> Result<String, AppError> {
     Ok(format!("stopped task {id} ({agent}); {goes_on}"))
 }
 
-/// Ends a command in the background.
+/// Stops a background command.
 async fn stop_command(app: &AppContext, command: &CommandRecord) -> Result<String, AppError> {
     let (id, line) = (command.id(), line_of(command));
     if !app.runtime.stop_command(command.number).await? {
@@ -135,7 +135,7 @@ async fn stop_command(app: &AppContext, command: &CommandRecord) -> Result<Strin
     Ok(format!("stopped task {id} ({line}); the conversation is notified with its next message"))
 }
 
-/// The command of exactly that id.
+/// Returns the command with exactly this id.
 async fn command_of(store: &Store, id: &str) -> Result<Option<CommandRecord>, Failure> {
     let commands = as_they_stand(store.all_commands(false).await.map_err(Failure::failed)?);
     Ok(commands.into_iter().find(|command| command.id() == id))
@@ -168,7 +168,7 @@ fn command_object(command: &CommandRecord) -> Value {
 
 fn about_command(command: &CommandRecord, now: u64) -> String {
     let seconds = command.ended_at.unwrap_or(now).saturating_sub(command.started_at) as f64 / 1000.0;
-    // When a command ended that died with its process is unknown.
+    // It is unknown when a command ended whose process died.
     let time =
         if command.end == Some(CommandEnd::Unknown) { String::new() } else { format!(" · {seconds:.1}s") };
     format!("command · {}{time}", command.word())
@@ -215,7 +215,7 @@ fn object(task: &TaskRecord) -> Value {
     value
 }
 
-/// One line for each.
+/// Renders one line for each task.
 fn lines(tasks: &[TaskRecord], commands: &[CommandRecord], now: u64) -> String {
     if tasks.is_empty() && commands.is_empty() {
         return "none\n".to_owned();

@@ -75,7 +75,7 @@ impl Telemetry {
         None
     }
 
-    /// Sends what is left; waits a moment for a collector that does not answer.
+    /// Sends what is left; waits briefly for a collector that does not respond.
     #[cfg(feature = "otel")]
     pub(super) async fn end(&self) {
         if let Some((otlp, _)) = &self.otlp {

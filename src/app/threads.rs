@@ -18,11 +18,11 @@ use crate::contract::record::{NamedBy, ThreadSummary};
 use crate::runtime::adopt;
 use crate::store::{Match, Store, StoreError, ThreadCopy};
 
-/// Rows that are read at a time.
+/// The number of rows read at a time.
 const PAGE: usize = 200;
-/// Messages that an export reads at a time.
+/// The number of messages that an export reads at a time.
 const MESSAGES: u64 = 500;
-/// More messages than these are worth a word before they are indexed.
+/// The number of messages from which indexing them is announced.
 const MANY: u64 = 5_000;
 
 pub(super) async fn run(command: ThreadsCommand, foundation: &Foundation) -> Result<u8, Failure> {
@@ -179,11 +179,11 @@ async fn bring_up_to_date(store: &Store) -> Result<(), Failure> {
 
 async fn export(store: &Store, id: &str, form: ExportEncoder, with_rest: bool) -> Result<(), Failure> {
     let thread = thread_by_prefix(store, id).await?;
-    // The places of all are checked before a word of it is written.
+    // All positions are checked before anything is written.
     let (mut count, _) = store.messages_tail(&thread.id, 0).await.map_err(Failure::failed)?;
     let rest =
         if with_rest { Some(store.thread_rest(&thread.id).await.map_err(Failure::failed)?) } else { None };
-    // A run may write meanwhile: messages and rest are of one moment.
+    // A run may write in the meantime: messages and the rest must be from the same read.
     if let Some(rest) = &rest {
         count = rest.message_count;
     }
@@ -199,7 +199,7 @@ async fn export(store: &Store, id: &str, form: ExportEncoder, with_rest: bool) -
     if goes_on { put(&form.end(rest.as_ref())) } else { Ok(()) }
 }
 
-/// Adds what `export --format json` wrote.
+/// Imports the output of `export --format json`.
 async fn import(store: &Store, file: &Path) -> Result<(), Failure> {
     let name = visible_line(&file.to_string_lossy()).into_owned();
     let text = if file.as_os_str() == "-" {
@@ -227,8 +227,8 @@ async fn import(store: &Store, file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lets the unfinished runs of a copy continue here. Returns how many questions are open, and how many calls may have run
-/// since the export.
+/// Prepares the unfinished runs of a copy to continue here. Returns the number of pending questions, and of calls that
+/// may have run since the export.
 fn adopt_runs(copy: &mut ThreadCopy) -> (usize, u64) {
     let (own, now) = (super::app_context::owner(), SystemClock.now_ms());
     let (mut open, mut unknown) = (0, 0);

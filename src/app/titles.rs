@@ -12,10 +12,10 @@ use crate::contract::message::Role;
 use crate::contract::record::NamedBy;
 use crate::tui::host::HostEvent;
 
-/// A name is not waited for any longer.
+/// The maximum time to wait for a title.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// Has a conversation named, when it has no name but its first line. Returns at once.
+/// Requests a title for a conversation that has none. Returns at once.
 pub(super) fn begin(app: &Arc<AppContext>, thread: &ThreadId, told: impl Fn(HostEvent) + Send + 'static) {
     if !app.foundation.loaded.settings.threads.titles || app.selection().is_demo() {
         return;
@@ -54,12 +54,12 @@ async fn name(app: &AppContext, thread: &ThreadId) -> Result<bool, AppError> {
     };
     let agent = app.agents.current();
     let title = app.runtime.propose_title(thread, &agent, model.as_deref()).await?;
-    // A model that gives no name is not asked again and again: the first line is the name.
+    // A model that returns no title is not asked again: the first line becomes the title.
     let title = title.unwrap_or(first);
     Ok(app.store.rename_thread(thread, &title, NamedBy::Model).await?)
 }
 
 /// The maximum bytes read from the start of a conversation, as they are stored.
 const BEGINNING: usize = 1 << 20;
-/// Characters of a first line that is a name.
+/// The maximum characters of a first line used as the title.
 const ENOUGH: usize = 50;

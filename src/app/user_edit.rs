@@ -108,7 +108,7 @@ fn only_reads(suspension: &SuspensionRecord) -> bool {
     suspension.ticket.suspension.risk() == Some(Risk::Reads)
 }
 
-/// The open questions whether a call may run, those that only read or the others.
+/// Returns the pending approval requests: the read-only ones, or the others.
 pub(super) async fn open_permissions(
     store: &Store,
     thread: Option<&str>,
@@ -220,7 +220,7 @@ fn load_at(cwd: &Path, foundation: &Foundation, cli: &Cli) -> Result<Foundation,
     Foundation::load(&cli, foundation.env.clone())
 }
 
-/// The words of serde without the place that was said already.
+/// Returns serde's message without the position, which is already shown.
 fn json_problem(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or(text.clone(), |(words, _)| words.to_owned())

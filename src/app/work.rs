@@ -62,11 +62,11 @@ pub(super) async fn run(args: WorkArgs, foundation: Foundation, cli: &Cli) -> Re
 
 /// The result of working on a job.
 enum Served {
-    /// Its worker did what it could with it.
+    /// The worker did all it could.
     Done,
     /// Another process was faster: the job is unchanged.
     Busy,
-    /// A second signal came.
+    /// A second signal arrived.
     BrokenOff,
 }
 
@@ -74,7 +74,7 @@ struct Worker {
     here: Arc<AppContext>,
     cli: Cli,
     env: Env,
-    /// One for each other folder.
+    /// The apps of other folders.
     apps: HashMap<PathBuf, Arc<AppContext>>,
     mailbox: Mailbox,
     config: MailboxConfig,
@@ -84,7 +84,7 @@ struct Worker {
     report: WorkReport,
     args: WorkArgs,
     served: u64,
-    /// When what is long over was removed last.
+    /// When old closed jobs were last removed.
     cleaned: Option<u64>,
 }
 
@@ -97,7 +97,7 @@ impl Worker {
             mailbox: here.store.mailbox(),
             config: here.foundation.loaded.settings.mailbox.clone(),
             me: Consumer::new(app_context::owner()),
-            // Before the first look, so that nothing is missed.
+            // Before the first read, so that nothing is missed.
             bell: here.store.watch().map_err(Failure::failed)?,
             signals: Signals::new(),
             report: WorkReport::new(args.json),
@@ -213,7 +213,7 @@ impl Worker {
         Ok(app)
     }
 
-    /// Works on a claimed job.
+    /// Runs a claimed job.
     async fn serve(&mut self, job: MailboxJob) -> Result<Served, Failure> {
         report::begins(&job);
         let result = match self.app_of(&job).await {
@@ -236,7 +236,7 @@ impl Worker {
         self.settle(&job, result).await
     }
 
-    /// Stays with a run and keeps the claim of its job up. `None`: a second signal came.
+    /// Follows a run and renews the claim of its job. Returns `None` after a second signal.
     async fn attend<T>(&mut self, job: &MailboxJob, run: impl Future<Output = T> + Unpin) -> Option<T> {
         let mut run = run;
         let token = job.claim_token.clone().unwrap_or_default();
@@ -296,12 +296,12 @@ impl Worker {
                 self.give_back(job).await?;
                 return Ok(Served::Done);
             }
-            // It is another worker's by now.
+            // Another worker has claimed it.
             Err(RuntimeError::NotQueued { .. } | RuntimeError::Fenced { .. }) => {
                 report::lost(job);
                 return Ok(Served::Done);
             }
-            // Another try would find the same.
+            // A retry would fail the same way.
             Err(
                 error @ (RuntimeError::AgentNotFound { .. }
                 | RuntimeError::ResolveFailed { .. }
@@ -314,7 +314,7 @@ impl Worker {
             }
         };
         let left = match &failed {
-            // The run's last transaction did it already.
+            // The run's last transaction has already done it.
             None => self.mailbox.ack(id, token, now).await,
             Some((why, true)) => {
                 let pause = self.config.retry_delay_ms(job.attempt_count.saturating_add(1));
@@ -335,7 +335,7 @@ impl Worker {
         Ok(Served::Done)
     }
 
-    /// Queues a job as it was. A job that ended with its run, or that another worker claimed, is left alone.
+    /// Returns a job to the queue unchanged. A job that ended with its run, or that another worker claimed, is left alone.
     async fn give_back(&self, job: &MailboxJob) -> Result<(), Failure> {
         let token = job.claim_token.as_deref().unwrap_or_default();
         match self.mailbox.give_back(&job.job_id, token, self.now()).await {
@@ -356,7 +356,7 @@ impl Worker {
     }
 }
 
-/// Something was committed that may concern jobs.
+/// Waits for a commit that may concern jobs.
 async fn heard(bell: &mut ChangeSubscription) {
     let matters = |change: &StoreChange| change.kind != ChangeKind::Grant;
     loop {

@@ -15,10 +15,10 @@ use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
 use crate::runtime::DecideError;
 use crate::store::{Store, SuspensionFilter};
 
-/// Characters of foreign text in a sentence.
+/// The maximum characters of foreign text in a sentence.
 const QUOTED: usize = 200;
 
-/// One failure of several: a line each. Wrong usage goes before the rest.
+/// Joins several failures, one line each. Usage errors determine the exit status.
 pub(super) fn all(refused: Vec<Failure>) -> Result<(), Failure> {
     let Some(exit) = refused.iter().map(|failure| failure.exit).max() else { return Ok(()) };
     let lines: Vec<String> = refused.into_iter().map(|failure| failure.message).collect();
@@ -152,7 +152,7 @@ pub(super) fn said(decision: &ToolCallResume) -> String {
     text
 }
 
-/// No answer was given to `aye answer`.
+/// Returns the error that `aye answer` got no answer.
 pub(super) fn no_answer(suspension: &SuspensionRecord) -> Failure {
     Failure::usage(format!("the answer is missing; expected: {}", right(suspension)))
 }
@@ -167,7 +167,7 @@ pub(super) fn wants_a_word(suspension: &SuspensionRecord) -> Failure {
     ))
 }
 
-/// The payload is not what the question asks for.
+/// Returns the error that the payload does not match the question.
 pub(super) fn unfit(suspension: &SuspensionRecord, answer: &CommandAnswer, error: &DecideError) -> Failure {
     let why = match error {
         DecideError::Schema { .. } if answer.answer.result.is_null() && answer.done == "approved" => {

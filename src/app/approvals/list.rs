@@ -51,7 +51,7 @@ pub(super) async fn run(args: &InboxArgs, store: &Store, foundation: &Foundation
     }
 }
 
-/// Rows that are read at a time for a pager.
+/// The number of rows read at a time for a pager.
 const PIECE: usize = 200;
 
 /// The pending questions, read in parts.
@@ -64,7 +64,7 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    /// The next rows: at most this many.
+    /// Returns the next rows, at most this many.
     async fn next(&mut self, piece: usize) -> Result<Vec<InboxRow>, Failure> {
         let wanted = self.left.map_or(piece, |left| left.min(piece));
         let limit = Some(wanted).filter(|wanted| *wanted < usize::MAX);
@@ -75,7 +75,7 @@ impl List<'_> {
         Ok(rows)
     }
 
-    /// The beginnings of their ids that are enough.
+    /// Returns the shortest unique prefixes of their ids.
     async fn short(&self, rows: &[InboxRow]) -> Result<Vec<String>, Failure> {
         let ids = rows.iter().map(|row| row.id.clone()).collect();
         self.store.short_ids(ids, LEAST).await.map_err(Failure::failed)
@@ -97,7 +97,7 @@ pub(super) async fn filter(args: &InboxArgs, store: &Store, now: u64) -> Result<
     })
 }
 
-/// Columns of the terminal; a pipe has no end.
+/// Returns the terminal's columns; a pipe has no limit.
 fn columns() -> u16 {
     rustix::termios::tcgetwinsize(rustix::stdio::stdout())
         .ok()

@@ -18,7 +18,7 @@ use crate::store::{ChangeKind, ChangeSubscription, Store};
 /// How long a process that received an answer may take to start acting on it.
 const TAKEN_UP: Duration = Duration::from_millis(400);
 
-/// Sees who takes an answer up.
+/// Detects which process acts on an answer.
 pub(super) struct Follow {
     own: Owner,
     /// The subscription from before the answer, so that nothing is missed. Without it no other process is

@@ -12,7 +12,7 @@ use crate::contract::record::{SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 use crate::contract::tool::FilePreview;
 
-/// Parameters with a place of their own, or that repeat the call.
+/// Parameters shown elsewhere, or that repeat the call.
 const ELSEWHERE: [&str; 10] = [
     "tool",
     "args",
@@ -25,7 +25,7 @@ const ELSEWHERE: [&str; 10] = [
     "started_at",
     "found_at",
 ];
-/// Lines of a file's change that are shown.
+/// The maximum lines shown of a file's change.
 const DIFF: usize = 200;
 
 /// Renders a question for users: who asks and why, the exact call, what the call would change, how it was

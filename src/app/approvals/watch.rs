@@ -35,10 +35,10 @@ pub(super) async fn run(args: &InboxArgs, store: &Store) -> Result<u8, Failure> 
                 return Ok(0);
             }
         }
-        // Until the next one has waited for as long as was asked.
+        // Until the next one has been pending for the requested time.
         let next = rows.iter().filter(|row| !is_due(row)).map(|row| row.created_at).min();
         let due = next.zip(filter.asked_before).map(|(asked, before)| asked - before + 1);
-        // An id that is gone never waits again.
+        // A closed question is never pending again.
         told = rows.into_iter().filter(|row| is_due(row)).map(|row| row.id).collect();
         tokio::select! {
             code = ends.came() => return Ok(code),
@@ -48,7 +48,7 @@ pub(super) async fn run(args: &InboxArgs, store: &Store) -> Result<u8, Failure> 
     }
 }
 
-/// Returns when a question may have come.
+/// Waits until there may be a new question.
 async fn a_change(changes: &mut ChangeSubscription) {
     loop {
         match changes.next_or_check().await.kind {
@@ -93,7 +93,7 @@ impl Ends {
         let signals =
             [(SignalKind::interrupt(), 130), (SignalKind::terminate(), 143), (SignalKind::hangup(), 129)];
         let (gone, no_reader) = tokio::sync::oneshot::channel();
-        // It sleeps in the kernel until a pipe's reader is gone; for a file it sleeps until the program ends.
+        // Sleeps in the kernel until the pipe's reader is gone; for a file, until the program ends.
         std::thread::spawn(move || {
             let out = std::io::stdout();
             let mut wanted = [PollFd::new(&out, PollFlags::empty())];
@@ -109,7 +109,7 @@ impl Ends {
         }
     }
 
-    /// The exit status that goes with the end.
+    /// Waits for the end and returns its exit status.
     async fn came(&mut self) -> u8 {
         let signals = self.signals.iter_mut().map(|(signal, code)| {
             Box::pin(async move {

@@ -11,11 +11,11 @@ use crate::contract::audit::{AuditKind, AuditRow};
 use crate::contract::display::{call_summary, visible_line};
 use crate::contract::record::{GrantRecord, GrantScope};
 
-/// Columns in all, and those in front of a text.
+/// The total width, and the width of the labels.
 const WIDTH: usize = 80;
 const INDENT: usize = 11;
 
-/// The rows of one call, or one row that is about none.
+/// Renders the rows of one call, or a row that belongs to none.
 pub(super) fn of(rows: &[AuditRow], known: &Names) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let mut out = String::new();
@@ -90,7 +90,7 @@ pub(super) fn of(rows: &[AuditRow], known: &Names) -> String {
     out
 }
 
-/// When, which tool, what it is about, where.
+/// Renders time, tool, subject and place.
 fn heading(out: &mut String, rows: &[AuditRow]) {
     let first = &rows[0];
     let (tool, summary) = rows
@@ -176,7 +176,7 @@ fn hook(body: &Value) -> String {
     format!("{name} at {phase} ({how}, {}, {origin}): {}", length(time), word(body, "answer"))
 }
 
-/// A row that is about no call.
+/// Renders a row that belongs to no call.
 fn alone(row: &AuditRow, known: &Names) -> String {
     let body = &row.body;
     let id = word(body, "id");
@@ -216,7 +216,7 @@ fn alone(row: &AuditRow, known: &Names) -> String {
     }
 }
 
-/// A grant: what, for what, how long.
+/// Renders a grant: pattern, scope and expiry.
 fn granted(grant: &GrantRecord) -> String {
     let scope = match &grant.scope {
         GrantScope::Run(_) => "for the run".to_owned(),
@@ -249,7 +249,7 @@ fn word(body: &Value, key: &str) -> String {
     }
 }
 
-/// A length of time in its two largest units.
+/// Renders a length of time in its two largest units.
 fn length(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {

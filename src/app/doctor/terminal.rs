@@ -9,7 +9,7 @@ use crate::tui::links::Links;
 use crate::tui::terminal::{Abilities, Multiplexer};
 use crate::tui::theme::{Background, Depth};
 
-/// A row for each thing that a terminal may be able to do.
+/// Returns a row for each feature of terminals.
 pub(super) fn checks(env: &Env, shown: Images) -> Vec<(&'static str, CheckStatus, String)> {
     let var = |name: &str| env.var(name).map(str::to_owned);
     let can = Abilities::of(var);

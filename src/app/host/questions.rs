@@ -150,7 +150,7 @@ impl QuestionHost for TerminalHost {
     }
 }
 
-/// Why an answer was not taken, where the card says already which question it is about.
+/// Describes why an answer was not accepted; the card already names the question.
 fn on_card(error: DecideError) -> String {
     match error {
         DecideError::Schema { message, .. } | DecideError::Unfit { message, .. } => {

@@ -19,16 +19,16 @@ use crate::tui::host::ExportFormat;
 use crate::tui::thread_actions::{Chooses, RewindCmd, RewindHost, RewindMsg};
 use crate::tui::viewer::Document;
 
-/// A search takes no longer.
+/// The maximum time of a search.
 const SEARCH: Duration = Duration::from_secs(5);
-/// More conversations than these are not found.
+/// The maximum number of conversations found.
 const FOUND: usize = 200;
 
 /// The number of the current search: older ones stop.
 #[derive(Debug, Default)]
 pub(super) struct Searching(AtomicU64);
 
-/// What is said of what could not be done.
+/// Reports a failed action.
 fn words<T>(result: Result<T, AppError>) -> Result<T, String> {
     result.map_err(|error| error.to_string())
 }
@@ -140,7 +140,7 @@ impl TerminalHost {
             ExportEncoder::Markdown | ExportEncoder::Html => None,
         };
         let mut messages = self.app.store.messages(thread).await?;
-        // A run may have written since: messages and rest are of one moment.
+        // A run may have written in the meantime: messages and the rest must be from the same read.
         if let Some(rest) = &rest {
             messages.retain(|stored| stored.seq <= rest.message_count);
         }

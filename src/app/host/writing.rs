@@ -13,7 +13,7 @@ use crate::plugins::skills::list_rows;
 use crate::tui::composer::paste::Draft;
 use crate::tui::host::{KeepDraft, MentionRow, SkillRow, WritingHost};
 
-/// So much of what was said can be searched.
+/// The maximum number of earlier messages that can be searched.
 const HISTORY: usize = 10_000;
 
 #[async_trait]

@@ -13,7 +13,7 @@ use crate::contract::image::{ImageError, ImageFormat, MAX_IMAGE_BYTES};
 
 /// How long each program may take.
 const LIMIT: Duration = Duration::from_secs(4);
-/// The text form of the largest picture is shorter than this.
+/// The maximum bytes of a program's output: more than the largest image encoded as text.
 const MOST: u64 = MAX_IMAGE_BYTES * 2 + 1024;
 /// The variables these programs need to find the clipboard.
 const NEEDED: [&str; 4] = ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR"];
@@ -62,11 +62,11 @@ impl System {
     }
 }
 
-/// Why a program gave nothing.
+/// Why a program returned nothing.
 enum Nothing {
     /// It is not installed.
     Missing,
-    /// It gave nothing, or failed.
+    /// It returned nothing, or failed.
     Empty,
     /// A sentence.
     Wrong(String),
@@ -148,7 +148,7 @@ async fn look(system: System, variables: &[(OsString, OsString)]) -> Result<Clip
     }
 }
 
-/// The picture among the forms that are offered.
+/// Returns the image among the offered formats.
 fn wanted_type(types: &[u8]) -> Option<&'static str> {
     use ImageFormat::{Gif, Jpeg, Png, Webp};
     let types = String::from_utf8_lossy(types);

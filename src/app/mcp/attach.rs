@@ -8,7 +8,7 @@ use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
 use crate::tui::host::SkillRow;
 
-/// Rows that are offered while a resource is being written.
+/// The maximum completions of a resource.
 const MAX_ROWS: usize = 50;
 /// How long a user who is typing waits for a list.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -39,7 +39,7 @@ pub(in crate::app) async fn prompt(
     Some(app.mcp.manager.prompt(server, prompt, words).await.map_err(AppError::from))
 }
 
-/// The resources that a text names.
+/// Returns the resources that a text mentions.
 async fn attached(app: &AppContext, text: &str) -> Result<Vec<ContentBlock>, AppError> {
     let mut blocks = Vec::new();
     for word in text.split_whitespace() {
@@ -59,7 +59,7 @@ async fn attached(app: &AppContext, text: &str) -> Result<Vec<ContentBlock>, App
 /// The prompts of all servers as commands.
 pub(in crate::app) fn commands(app: &AppContext) -> Vec<SkillRow> {
     let prompts = app.mcp.manager.prompts().into_iter();
-    // A name with a blank could not be typed.
+    // A name with a space could not be typed.
     let typable =
         prompts.filter(|prompt| !format!("{}{}", prompt.server, prompt.name).contains(char::is_whitespace));
     typable

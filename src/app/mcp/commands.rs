@@ -27,7 +27,7 @@ pub(in crate::app) async fn run(
     cli: &Cli,
 ) -> Result<u8, Failure> {
     match command {
-        // It needs more than the settings, so it is carried out before.
+        // It needs more than the settings, so it is handled earlier.
         McpCommand::Serve => Ok(0),
         McpCommand::List(JsonFlag { json }) => list(json, foundation),
         McpCommand::Add(args) => edit::add(args, foundation),
@@ -59,7 +59,7 @@ pub(super) fn login_words(login: Result<&Option<LoginState>, &String>) -> String
     }
 }
 
-/// The same for programs.
+/// Returns the same for programs.
 pub(super) fn login_name(login: LoginState) -> &'static str {
     match login {
         LoginState::None => "none",
@@ -124,7 +124,7 @@ fn list(is_json: bool, foundation: &Foundation) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The one server of this name that may be started here.
+/// Returns the server with this name that may be started here.
 pub(super) fn find(name: &str, foundation: &Foundation) -> Result<ServerConfig, Failure> {
     let all = servers(foundation, true);
     let named = |problem: &&String| problem.contains(&format!("`{}`", visible_line(name)));
@@ -147,7 +147,7 @@ pub(super) fn find(name: &str, foundation: &Foundation) -> Result<ServerConfig, 
     Ok(server)
 }
 
-/// The agreed tools, read-only: nothing that is found changes them.
+/// The trusted tools, read-only: results do not change them.
 struct OnlyRead(AgreedTools);
 
 impl PinStore for OnlyRead {

@@ -12,7 +12,7 @@ use crate::contract::judgement::Profile;
 use crate::contract::server::{ServerScope, ServerTransport};
 use crate::mcp::{LoginState, PinStore as _, login_command, login_state};
 
-/// A server that is written down.
+/// A configured server.
 #[derive(Debug, Serialize)]
 pub(in crate::app) struct ServerRow {
     pub(in crate::app) name: String,
@@ -20,21 +20,21 @@ pub(in crate::app) struct ServerRow {
     /// File and line.
     place: String,
     transport: &'static str,
-    /// Its command line or its address, as it was written.
+    /// Its command line or URL, as configured.
     runs: String,
     /// The profile that the kernel enforces for its program.
     #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<Profile>,
     /// Whether the server may be started here.
     trusted: bool,
-    /// The number of its tools that were agreed to; `None` if nobody was ever asked.
+    /// The number of its trusted tools; `None` if the user was never asked.
     agreed_tools: Option<usize>,
-    /// Whether its configuration differs from the one that was agreed to.
+    /// Whether its configuration differs from the trusted one.
     changed: bool,
     /// The state of its login; `None` if it cannot have one.
     login: Option<&'static str>,
     needs_login: bool,
-    /// The parts of this that could not be read.
+    /// The errors of what could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
     #[serde(skip)]
@@ -53,7 +53,7 @@ impl ServerRow {
     }
 }
 
-/// All of them, the project's too whether or not it is trusted.
+/// Lists all servers, including those of an untrusted project.
 pub(in crate::app) fn rows(foundation: &Foundation) -> Vec<ServerRow> {
     let (pins, logins) = (agreed(foundation), login::logins(foundation));
     servers(foundation, true)

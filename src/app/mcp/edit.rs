@@ -135,7 +135,8 @@ fn servers_of<'a>(
     servers.as_object_mut().ok_or_else(|| Failure::failed(why))
 }
 
-/// A file of the project: anybody who reads the project reads it. Written beside it first, so that no half file is left.
+/// Writes a file of the project, readable by anyone who can read the project. A temporary file is renamed, so that no
+/// partial file is left.
 fn write_project(file: &Path, root: &Map<String, Value>) -> Result<(), Failure> {
     let fail =
         |error: std::io::Error| Failure::failed(format!("{} cannot be written: {error}", file.display()));
@@ -163,7 +164,7 @@ fn names_server(table: &toml::Table, name: &str) -> bool {
         .is_some_and(|servers| servers.contains_key(name))
 }
 
-/// The settings with one more table at their end.
+/// Returns the settings with a table added at the end.
 fn with_table(text: &str, name: &str, server: &Map<String, Value>, file: &Path) -> Result<String, Failure> {
     if names_server(&parsed(text, file)?, name) {
         return Err(there_already(name, file));
@@ -191,7 +192,7 @@ fn with_table(text: &str, name: &str, server: &Map<String, Value>, file: &Path) 
     }
 }
 
-/// The settings without the tables of one server; `None` when it is not there.
+/// Returns the settings without a server's tables; `None` if it is not configured.
 fn without_table(text: &str, name: &str, file: &Path) -> Result<Option<String>, Failure> {
     let mut wanted = parsed(text, file)?;
     if !names_server(&wanted, name) {
@@ -208,7 +209,7 @@ fn without_table(text: &str, name: &str, file: &Path) -> Result<Option<String>, 
         if !header.starts_with('[') || header.starts_with("[[") {
             return header.starts_with("[[").then_some(false);
         }
-        // A header alone is a file of its own.
+        // A table header alone is a valid file.
         let table: toml::Table = header.parse().ok()?;
         Some(names_server(&table, name))
     };

@@ -26,7 +26,7 @@ fn begun(app: &AppContext) -> std::sync::MutexGuard<'_, HashMap<String, mpsc::Un
     app.mcp.begun.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The server of that name, as it may be used here.
+/// Returns the usable server with that name.
 fn find(app: &AppContext, name: &str) -> Result<ServerConfig, AppError> {
     // The name known to the manager, which a user can type.
     let name = app.mcp.manager.look(name)?.name;
@@ -62,7 +62,7 @@ pub(super) async fn login(app: &AppContext, words: &str) -> Result<TextPage, App
         ServerTransport::Http { login, .. } => login.port,
         ServerTransport::Stdio { .. } => None,
     };
-    // The one before may have the port.
+    // The previous login may still use the port.
     begun(app).remove(&server.name);
     let landing = CallbackServer::open(port).await.map_err(fail)?;
     let login = Login::begin(&server, &landing.address(), &[]).await.map_err(fail)?;
@@ -103,7 +103,7 @@ pub(super) async fn login(app: &AppContext, words: &str) -> Result<TextPage, App
     Ok(TextPage { title, text })
 }
 
-/// The address of this login, from the browser or from what is typed. `None`: it was given up.
+/// Waits for the URL that ends this login, from the browser or typed. Returns `None` if the login was cancelled.
 async fn came_back(
     login: &Login,
     landing: &CallbackServer,

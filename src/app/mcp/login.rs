@@ -83,7 +83,7 @@ fn open(address: &str) {
     }
 }
 
-/// The address of this login, from the browser or from what is pasted; whichever comes first.
+/// Waits for the URL that ends this login, from the browser or pasted, whichever comes first.
 async fn came_back(login: &Login, landing: &CallbackServer) -> String {
     let is_wanted = |address: &str| match login.is_this(address) {
         Ok(()) => true,
@@ -126,7 +126,7 @@ fn lines() -> mpsc::Receiver<String> {
     lines
 }
 
-/// Ends a login, also that at a server that is not written down any more.
+/// Ends a login, even at a server that is no longer configured.
 pub(super) async fn logout(name: &str, foundation: &Foundation) -> Result<u8, Failure> {
     let all = servers(foundation, true).usable;
     let server: Option<&ServerConfig> = all.iter().find(|server| server.name == name);

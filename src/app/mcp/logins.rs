@@ -21,7 +21,7 @@ impl FileLogins {
         Self { folder }
     }
 
-    /// Names of servers may hold anything.
+    /// Names of servers may contain anything.
     fn file(&self, scope: &str, server: &str, kind: &str) -> PathBuf {
         let name = sha256_hex(serde_json::json!([scope, server]).to_string());
         self.folder.join(format!("{}.{kind}", &name[..32]))
@@ -111,7 +111,7 @@ impl LoginStore for FileLogins {
             .custom_flags(nofollow)
             .open(&path)
             .map_err(fail)?;
-        // The umask may have taken our own right away, which the next one to lock it needs.
+        // The umask may have removed our own permission, which the next lock needs.
         file.set_permissions(Permissions::from_mode(0o600)).map_err(fail)?;
         file.lock().map_err(fail)?;
         Ok(Box::new(file))

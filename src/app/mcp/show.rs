@@ -111,7 +111,7 @@ fn overview(views: &[ServerView]) -> String {
     out
 }
 
-/// Everything about a server: what is run, what it says of itself, each tool with its whole description.
+/// Renders everything about a server: its command, its own claims, and each tool with its whole description.
 pub(super) fn details(view: &ServerView) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{} server, from {}", view.scope, view.place);
@@ -200,11 +200,11 @@ fn arguments(schema: &serde_json::Value) -> String {
     let mut out = String::new();
     for (name, property) in schema.get("properties").and_then(|p| p.as_object()).into_iter().flatten() {
         let _ = write!(out, "    {}", visible_line(name));
-        // As it is: what a schema can say beside a description is read by the model as well.
+        // Unchanged: the model also reads what a schema contains besides descriptions.
         let text = property.to_string();
         let _ = writeln!(out, "  {}", visible_line(&text));
     }
-    // A schema has other places for words that the model reads.
+    // A schema has other members with text for the model.
     let is_usual =
         |key: &str| ["type", "properties", "required", "additionalProperties", "$schema"].contains(&key);
     for (key, value) in schema.as_object().into_iter().flatten().filter(|(key, _)| !is_usual(key)) {

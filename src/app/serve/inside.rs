@@ -19,7 +19,7 @@ use crate::tui::host::{HostEvent, TextPage};
 /// How long requests and runs may take to end before the terminal reports that they are still active, or is
 /// left.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
-/// Columns that a code of the usual length takes, with its margin.
+/// The width of a code of the usual length, with its margin.
 const PICTURE_COLUMNS: u16 = 54;
 /// The argument that stops the server.
 const STOP: &str = "stop";
@@ -69,7 +69,7 @@ impl ServerInside {
         Ok(page(format!("{told}\n\n/serve shows a new code; /serve stop or quitting aye stops the server")))
     }
 
-    /// Ends it with the terminal. A run that is still active then is left as a kill would leave it.
+    /// Stops the server with the terminal. A run that is still active is left as after a kill.
     pub(in crate::app) async fn leave(&self) {
         let Some(mut server) = self.0.lock().await.take() else { return };
         server.closing.cancel();

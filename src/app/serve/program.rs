@@ -46,9 +46,9 @@ pub(super) struct Served {
     complain: Complain,
     /// The URL of the page.
     url: Option<String>,
-    /// Those of other folders, made when they are first asked for.
+    /// The apps of other folders, built when first requested.
     pub(super) apps: tokio::sync::Mutex<HashMap<PathBuf, Arc<AppContext>>>,
-    /// Changes of the configuration come one after the other.
+    /// Held while the configuration changes.
     pub(super) publishing: tokio::sync::Mutex<()>,
 }
 
@@ -152,7 +152,7 @@ impl ServerHost for Served {
     }
 
     async fn messages(&self, thread: &ThreadId, slice: Slice) -> Result<Vec<StoredMessage>, ApiError> {
-        // Places in the store count from 1.
+        // Positions in the store start at 1.
         let end = slice.offset.saturating_add(slice.limit).saturating_add(1);
         Ok(self.store.messages_before(thread, end as u64, slice.limit).await?)
     }
@@ -279,7 +279,7 @@ impl ServerHost for Served {
     }
 }
 
-/// An address as the server knows it; one that another version wrote is left out.
+/// Returns a push target; one that another version wrote is left out.
 fn waiting_push(target: PushTarget) -> Option<WaitingPush> {
     let config = serde_json::from_str(&target.config).ok()?;
     Some(WaitingPush { thread: target.thread_id, run: target.run_id, config })

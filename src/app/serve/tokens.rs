@@ -14,9 +14,9 @@ use crate::server::{TokenRecord, TokenScope, TokenStore, fresh_token};
 
 /// The name of the first token.
 const FIRST: &str = "owner";
-/// Bytes of a file of tokens that are read.
+/// The maximum bytes read of a token file.
 const MAX_FILE: u64 = 1 << 20;
-/// Bytes of a token that is read from a file.
+/// The length in bytes of a token read from a file.
 const TOKEN_LENGTH: std::ops::RangeInclusive<usize> = 16..=512;
 
 /// The files of the tokens. They are read for each request, so that a revoked token is refused at once.
@@ -32,13 +32,13 @@ pub(super) enum TokenFileError {
     /// A file cannot be read, or is something else.
     #[error("cannot read {}: {why}", path.display())]
     Unreadable { path: PathBuf, why: ForeignError },
-    /// The file of the first token has another content.
+    /// The file of the first token does not contain a token.
     #[error(
         "{} must contain one token: {} to {} printable characters without spaces",
         .0.display(), TOKEN_LENGTH.start(), TOKEN_LENGTH.end()
     )]
     NoToken(PathBuf),
-    /// They cannot be put into a file.
+    /// The tokens cannot be serialised.
     #[error(transparent)]
     Form(#[from] serde_json::Error),
     /// The file cannot be written.
