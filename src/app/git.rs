@@ -267,7 +267,7 @@ impl Git {
         if named.is_empty() {
             return Ok(Vec::new());
         }
-        let input: String = named.iter().map(|name| format!("{name}^{{}}\n")).collect();
+        let input: String = named.iter().flat_map(|name| [name.as_str(), "^{}\n"]).collect();
         let check = ["cat-file", "--batch-check=%(objecttype) %(objectname)"];
         let listed = self.list(&check, input.as_bytes(), MAX_LIST).await?;
         let text = String::from_utf8_lossy(&listed);

@@ -49,7 +49,7 @@ async fn listen(store: Arc<dyn ThreadRunStore>, live: Weak<ActiveDrivers>) {
         let Some(live) = live.upgrade() else { return };
         match change.kind {
             ChangeKind::Decision | ChangeKind::Anything => {
-                live.rows_changed(|thread| change.concerns(thread))
+                live.rows_changed(|thread| change.concerns(thread));
             }
             ChangeKind::Run | ChangeKind::Owner | ChangeKind::Queue | ChangeKind::Grant => {}
         }

@@ -336,8 +336,10 @@ async fn a_run_that_is_cancelled_while_its_driver_leaves_is_cancelled() {
         let first = if by_child { task(&[("c1", "scout", "one")]) } else { calls(&[("c1", "ask")]) };
         let scout = Script::of([calls(&[("x", "ask")])]);
         let runtime = family(&house, &Script::of([first]), &scout).build().unwrap();
-        let sink =
-            Arc::new(CancelsAtSuspension { runtime: runtime.clone().into(), receipt: Default::default() });
+        let sink = Arc::new(CancelsAtSuspension {
+            runtime: runtime.clone().into(),
+            receipt: std::sync::OnceLock::new(),
+        });
         let request = RunRequest::new("t", vec![Message::user("go")]).with_agent_id("top");
         runtime.run(request, sink.clone()).await.unwrap();
         // "No driver is active" is a true answer too: then the store is the one to turn to.
