@@ -134,7 +134,7 @@ impl Notifier {
         tasks.shutdown().await;
     }
 
-    /// Does the same as [`Notifier::settle`] without a limit, for a run that has nothing else to do.
+    /// Does the same as [`Notifier::settle`], but lets each program use its full time: the run has nothing else to do.
     pub(super) async fn finish(&self) {
         self.settle(LIMIT + Duration::from_secs(1)).await;
     }

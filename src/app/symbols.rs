@@ -38,8 +38,7 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// The definitions that fit what was typed, when it names one: `path#name`, or `#name` for the whole project.
-    /// Blocks.
+    /// Returns the definitions that match what was typed: `path#name`, or `#name` for the whole project. Blocks.
     pub(super) fn complete(&self, cwd: &Path, files: &[String], query: &str) -> Vec<MentionRow> {
         let Some((path, name)) = query.rsplit_once('#') else { return Vec::new() };
         let (end, name) = (Instant::now() + MAX_TIME, name.to_lowercase());

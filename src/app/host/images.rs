@@ -1,4 +1,4 @@
-//! Images, read and kept.
+//! Images: reading and storing them.
 
 use async_trait::async_trait;
 
