@@ -315,7 +315,8 @@ impl A2aClient {
             let to = shortened(&visible_line(to), 200).into_owned();
             return Err(A2aClientError::Redirects { host: self.host.clone(), to });
         }
-        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        // A 503 does not say that nothing was done: a proxy may send it for a request that its server took.
+        if status == StatusCode::TOO_MANY_REQUESTS {
             return Err(A2aClientError::Busy(self.host.clone()));
         }
         let body: Value = self.read(response, MAX_CARD).await.unwrap_or_default();

@@ -296,6 +296,23 @@ async fn a_question_of_the_task_is_asked_and_its_answer_goes_to_the_same_task() 
 }
 
 #[tokio::test]
+async fn only_a_message_that_was_certainly_not_taken_is_sent_again_unasked() {
+    for (status, times) in [(429, 2), (500, 1), (503, 1)] {
+        let far = MockAgent::new(move |what, _, nth| match what {
+            "POST /v1/a2a/message:send" if nth < 2 => Response::Json(status, json!({})),
+            "POST /v1/a2a/message:send" => {
+                Response::Json(200, json!({"task": task("TASK_STATE_COMPLETED", "Done.")}))
+            }
+            "GET /v1/a2a/tasks" => Response::Json(200, json!({"tasks": []})),
+            _ => Response::Nothing,
+        })
+        .await;
+        let _ = exchange(&far.exchanges(), &prompt()).await;
+        assert_eq!(far.sent().len(), times, "{status}");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_does_not_fit_is_asked_for_again() {
     let far = MockAgent::new(|what, _, nth| match (what, nth) {
         ("POST /v1/a2a/message:send", 2) => Response::Json(400, json!({"error": {"message": "one of a, b"}})),
