@@ -175,7 +175,7 @@ pub struct ServerEntry {
     pub id: String,
     /// Whose it is: `user` or `project`.
     pub scope: String,
-    /// Whether it is connected.
+    /// Whether aye is connected to the server.
     pub is_connected: bool,
     /// The tools of the server that agents can be offered.
     pub tools: Vec<String>,

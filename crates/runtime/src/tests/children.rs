@@ -314,7 +314,7 @@ async fn who_ends_the_parent_ends_its_children_and_closes_their_questions() {
     }
 }
 
-/// Cancels the run of `t` at the moment at which it reports that it waits, and keeps what it was told.
+/// Cancels the run of `t` as soon as it reports that it waits, and stores whether that was accepted.
 struct CancelsAtSuspension {
     runtime: std::sync::OnceLock<AgentRuntime>,
     receipt: std::sync::OnceLock<bool>,
