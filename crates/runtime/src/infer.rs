@@ -8,7 +8,6 @@ use futures::StreamExt;
 use serde_json::json;
 
 use super::driver::{Done, Driver};
-use super::images;
 use super::request::RuntimeError;
 use super::resolve::executor_of;
 use aye_core::contract::activity::{Activity, InferenceRetry, KnownActivity};
@@ -107,7 +106,6 @@ impl Driver {
         }
         let tools: Vec<ToolDescriptor> = self.inference.shape.ordered(&self.agent.descriptors);
         let mut messages = self.pack(&system, &tools).await.map_err(|error| error.to_string())?;
-        images::fill(&*self.shared.store, &mut messages).await;
         for context in &self.inference.shape.context_messages {
             match context.target {
                 ContextTarget::System => system.push(ContentBlock::text(context.content.clone())),

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use super::compact::Compaction;
 use super::driver::{Done, Driver};
+use super::images;
 use super::{AgentRuntime, RunRequest, RuntimeError, resolve};
 use aye_core::context::{self, Calibration, Fit, FitLimits, History, Marks, Sizes, estimate};
 use aye_core::contract::activity::{InferenceRetry, KnownActivity};
@@ -319,7 +320,13 @@ impl Driver {
             summary.as_ref().map(|summary| summary.text.as_str()),
             |at| self.packing.previews.get(&at).cloned(),
         );
-        messages.retain(|message| message.visibility != Visibility::Person);
+        // Reading all messages again would cost more with each turn.
+        if self.packing.sizes.has_user_only() {
+            messages.retain(|message| message.visibility != Visibility::Person);
+        }
+        if self.packing.sizes.has_images() {
+            images::fill(&*self.shared.store, &mut messages).await;
+        }
         if fit.marks.cut > self.history.base() + FORGOTTEN {
             self.history.forget_before(fit.marks.cut);
         }

@@ -8,7 +8,7 @@ use super::estimate::message_tokens;
 use super::fit::FitLimits;
 use super::history::History;
 use super::preview::{is_oversized, preview_tokens};
-use crate::contract::message::{Message, Role};
+use crate::contract::message::{Message, Role, Visibility};
 use crate::contract::outline::Outline;
 
 /// Sizes of messages in tokens.
@@ -29,6 +29,10 @@ pub struct Sizes {
     stray: Option<usize>,
     /// The sizes of individual messages before those that are measured in order.
     apart: BTreeMap<usize, (u32, u32)>,
+    /// Whether a measured message is only for the user.
+    has_user_only: bool,
+    /// Whether a measured message has an image whose bytes are in the store.
+    has_images: bool,
 }
 
 fn tokens(count: usize) -> u32 {
@@ -63,12 +67,19 @@ impl Sizes {
         for message in &history.tail()[self.whole.len()..] {
             self.push(message);
         }
+        history.apart().for_each(|(_, message)| self.note_content(message));
         self.apart = history.apart().map(|(at, message)| (at, measure(message))).collect();
         self.outline.clone_from(history.outline());
     }
 
+    fn note_content(&mut self, message: &Message) {
+        self.has_user_only |= message.visibility == Visibility::Person;
+        self.has_images |= message.content.iter().any(|block| block.as_stored_image().is_some());
+    }
+
     fn push(&mut self, message: &Message) {
         let at = self.end();
+        self.note_content(message);
         let (whole, short) = measure(message);
         self.whole.push(whole);
         self.short.push(short);
@@ -159,6 +170,16 @@ impl Sizes {
     /// The first message with a call that has no result.
     pub fn first_open(&self) -> Option<usize> {
         self.outline.open.keys().next().copied()
+    }
+
+    /// Returns whether a measured message may be one that the model never reads.
+    pub fn has_user_only(&self) -> bool {
+        self.has_user_only
+    }
+
+    /// Returns whether a measured message may have an image whose bytes are in the store.
+    pub fn has_images(&self) -> bool {
+        self.has_images
     }
 
     /// Returns whether each call has exactly one result.

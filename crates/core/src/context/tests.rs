@@ -370,6 +370,31 @@ fn the_newest_are_taken_while_they_fit() {
 }
 
 #[test]
+fn sizes_know_of_images_and_of_messages_for_the_user_alone() {
+    use crate::contract::image::{ImageFormat, ImageRef};
+    let hash = "0".repeat(64);
+    let image =
+        ImageRef { hash, format: ImageFormat::Png, width: 8, height: 8, bytes: 64, name: "a.png".into() };
+    let mut shown = Message::user("look");
+    shown.content.push(ContentBlock::StoredImage(image));
+    let mut own = Message::user("only on the screen");
+    own.visibility = Visibility::Person;
+    let flags = |sizes: &Sizes| (sizes.has_images(), sizes.has_user_only());
+
+    let mut history = History::from(vec![Message::user("a"), Message::assistant("b")]);
+    let mut sizes = Sizes::of(&history);
+    assert_eq!(flags(&sizes), (false, false));
+    history.push(shown.clone());
+    sizes.take_in(&history);
+    assert_eq!(flags(&sizes), (true, false), "appended");
+
+    let whole = [shown, own, Message::assistant("c")];
+    let apart = whole[..2].iter().cloned().enumerate().collect();
+    let history = History::part(Outline::of(&whole), 2, vec![whole[2].clone()], apart);
+    assert_eq!(flags(&Sizes::of(&history)), (true, true), "loaded from before the tail");
+}
+
+#[test]
 fn the_least_number_of_recent_messages_stays_whatever_it_costs() {
     let messages = talk(30, 4000);
     let fit = fit(&sizes_of(&messages), 0, Marks::default(), FitLimits { room: 10, recent: 7 });
